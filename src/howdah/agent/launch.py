@@ -1,0 +1,46 @@
+"""The launch file: all an agent is told before it has a connection.
+
+Written owner-only by whoever starts the container; its path is the agent's only argument.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class AgentLaunch(msgspec.Struct, frozen=True, kw_only=True):
+    """One agent's instructions (JSON)."""
+
+    job_id: str
+    container_id: str
+    coordinator_file: str | None
+    """File with the coordinator's present address (local backend), read again at each attempt to
+    connect; see `howdah.storage.jobdir.CoordinatorAddress`."""
+    coordinators: tuple[tuple[str, int], ...] = ()
+    """Addresses known at launch, where there is no such file."""
+    ca: str
+    certificate: str
+    key: str
+    """Paths of the PEM files: authority, the agent's certificate, its private key."""
+    work_dir: str
+    """The container's own folder; the programs' working folder is ``work_dir/task``."""
+    log_dir: str
+    """Logs are spooled here as ``<role>-<index>/<attempt>.log``."""
+    source: str | None = None
+    """The user's code; its top-level entries are linked into the working folder."""
+    shared_dir: str | None = None
+    """A folder all tasks share, where the backend has one."""
+    python_path: str = ""
+    """Folder that holds `howdah/task.py` alone, put on the programs' PYTHONPATH."""
+    host: str | None = None
+    """Address to advertise, if set."""
+    interface: str | None = None
+    ports: tuple[int, int] = (20000, 29999)
+    gpus: tuple[str, ...] = ()
+    """UUIDs of the container's devices."""
+    gpu_locks: tuple[int, ...] = ()
+    """Inherited file descriptors that hold the devices' locks."""
+    beat_s: float = 1.0
+    lease_s: float = 30.0
+    log_max_bytes: int = 256 * 1024 * 1024
+    log_segments: int = 4

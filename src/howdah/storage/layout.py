@@ -1,0 +1,71 @@
+"""Names inside a job directory. The layout is documented in docs/reference/job-directory.md.
+
+::
+
+    <base>/<user>/<job-id>/            0700
+      job.json                         the resolved job file
+      meta.json                        JobMeta: id, user, backend, when, from where
+      coordinator.json                 CoordinatorAddress while one lives (0600)
+      events-0001.jsonl                the journal: one line an event or record
+      metrics-0001.jsonl               samples, one line each
+      logs/<role>-<index>/<attempt>.log   (+ .idx: time and offset, for paging)
+      logs/coordinator.log, logs/node.log
+      stacks/<role>-<index>-<attempt>.txt
+      checkpoints/<version>/…          complete checkpoints, each with manifest.json
+      outputs/<role>-<index>/…
+      tensorboard/…                    or where the job says
+      shared/                          a folder all tasks see (HOWDAH_SHARED_DIR)
+      containers/<id>/                 working folders; removed at the end unless kept
+      results/<rank>.pkl               return values of a function job
+      final.json                       JobView at the end
+      secrets/                         0700: ca.pem, {coordinator,agent,client}.{pem,key}, token
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+JOB = "job.json"
+META = "meta.json"
+COORDINATOR = "coordinator.json"
+FINAL = "final.json"
+SECRETS = "secrets"
+LOGS = "logs"
+STACKS = "stacks"
+CHECKPOINTS = "checkpoints"
+OUTPUTS = "outputs"
+TENSORBOARD = "tensorboard"
+SHARED = "shared"
+CONTAINERS = "containers"
+RESULTS = "results"
+
+
+class JobMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known at submission."""
+
+    job_id: str
+    user: str
+    backend: str
+    submitted: float
+    job_file: str | None = None
+    source: str | None = None
+    """Absolute path of the source folder."""
+    rerun_of: str | None = None
+    howdah: str = ""
+    """Version that submitted it."""
+
+
+class CoordinatorAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the present coordinator is."""
+
+    incarnation: int
+    host: str
+    port: int
+    """mTLS frames: agents and clients."""
+    http_port: int
+    pid: int
+
+
+def task_log(role: str, index: int, attempt: int) -> str:
+    """Path of an attempt's log, relative to the job directory."""
+    return f"{LOGS}/{role}-{index}/{attempt}.log"

@@ -1,0 +1,332 @@
+"""Messages between agents, clients and the coordinator: tagged structs in msgpack frames.
+
+A frame is a 4-byte big-endian length and a msgpack map whose ``type`` names the struct. Unknown
+fields are ignored and new fields have defaults, so an older agent works with a newer coordinator;
+`PROTOCOL` is exchanged in the first message and only a different major number is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Union
+
+import msgspec
+
+from howdah.core.commands import Record, Topology
+from howdah.core.events import Exit, Held, Task
+
+PROTOCOL = (1, 0)
+"""Major, minor. The major number changes when old peers could misunderstand."""
+
+MAX_FRAME = 4 * 1024 * 1024
+"""Bytes of one frame's body; a peer that announces more is cut off before any is read."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
+    """Base of all messages."""
+
+
+# -- agent to coordinator ------------------------------------------------------------------------
+
+
+class AgentHello(Message, kw_only=True):
+    """First frame of an agent; says what it holds, so that either side can have been away."""
+
+    protocol: tuple[int, int] = PROTOCOL
+    job_id: str
+    container_id: str
+    host: str
+    pid: int
+    listen: tuple[str, int] | None = None
+    """Where a new coordinator may dial this agent."""
+    held: Held | None = None
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Measurements of one attempt at one moment; absent what could not be read."""
+
+    time: float
+    cpu: float | None = None
+    """Cores in use since the last sample (1.0 is one core)."""
+    rss_mb: float | None = None
+    """Resident memory of all the attempt's processes."""
+    gpu: float | None = None
+    """Mean utilisation of its GPUs, 0 to 1."""
+    gpu_memory_mb: float | None = None
+    io_read_mb: float | None = None
+    """Since start."""
+    io_write_mb: float | None = None
+    values: dict[str, float] = {}
+    """What the program reported through `howdah.task.report` since the last sample."""
+
+
+class Beat(Message, kw_only=True):
+    """Sent once a beat interval; carries what changed."""
+
+    attempt: int = 0
+    sample: Sample | None = None
+    progress_s: float | None = None
+    """Seconds since the attempt last showed progress (output, report, checkpoint files)."""
+    log_size: int = 0
+    step: float | None = None
+    """The newest ``step`` reported."""
+
+
+class Prepared(Message, kw_only=True):
+    task: Task
+    attempt: int
+    ports: tuple[int, ...] = ()
+    restored: str | None = None
+
+
+class Started(Message, kw_only=True):
+    task: Task
+    attempt: int
+    pids: tuple[int, ...]
+
+
+class Joined(Message, kw_only=True):
+    task: Task
+    attempt: int
+
+
+class Exited(Message, kw_only=True):
+    task: Task
+    attempt: int
+    exit: Exit
+
+
+class Stacks(Message, kw_only=True):
+    task: Task
+    attempt: int
+    innermost: str = ""
+    path: str = ""
+    text: str = ""
+    problem: str = ""
+
+
+class LogChunk(Message, kw_only=True):
+    """Bytes of an attempt's log from ``offset``; only while somebody follows."""
+
+    task: Task
+    attempt: int
+    offset: int
+    data: bytes
+
+
+class CheckpointSaved(Message, kw_only=True):
+    """The agent has published a complete checkpoint."""
+
+    task: Task
+    attempt: int
+    name: str
+    files: int = 0
+    size: int = 0
+    checksum: str = ""
+
+
+class WebAddress(Message, kw_only=True):
+    """The task serves a web page (TensorBoard, a notebook) the job page should link to."""
+
+    task: Task
+    attempt: int
+    name: str
+    host: str
+    port: int
+    path: str = "/"
+    keeps_prefix: bool = False
+    """It expects the proxy's whole path (TensorBoard with ``--path_prefix``, Jupyter)."""
+
+
+class AgentNote(Message, kw_only=True):
+    """Something a reader of the job's events should know (a checkpoint could not be copied)."""
+
+    task: Task
+    attempt: int
+    text: str
+    level: str = "warning"
+
+
+# -- coordinator to agent ------------------------------------------------------------------------
+
+
+class Welcome(Message, kw_only=True):
+    """Answer to a hello of either kind."""
+
+    protocol: tuple[int, int] = PROTOCOL
+    incarnation: int = 1
+    beat_s: float = 1.0
+    lease_s: float = 30.0
+    """Without a coordinator for this long the agent ends its task and itself."""
+
+
+class Refuse(Message, kw_only=True):
+    """The connection is refused or ended, and why; the agent does not come back."""
+
+    reason: str
+
+
+class Prepare(Message, kw_only=True):
+    task: Task
+    attempt: int
+    generation: int
+    ports: int
+    keep_ports: tuple[int, ...] = ()
+    checkpoint: dict[str, Any] | None = None
+    """What to restore and to save: see `howdah.storage.checkpoints.CheckpointSpec`."""
+
+
+class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One program: the environment is complete but for what the agent itself adds."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    label: str = ""
+    """Prefix of its log lines when the task has several."""
+
+
+class Start(Message, kw_only=True):
+    task: Task
+    attempt: int
+    generation: int
+    processes: tuple[ProcessSpec, ...]
+    probe: str = "now"
+    """A `howdah.core.plan.Join` value."""
+    peers: tuple[tuple[str, int], ...] = ()
+    """All reserved addresses of the topology, for the probe."""
+    run_s: float | None = None
+    memory_mb: int | None = None
+    """Enforced by the agent when set."""
+    topology: Topology | None = None
+    web: dict[str, Any] | None = None
+    """``{name, port, keeps_prefix}``: announce as `WebAddress` once the port listens."""
+
+
+class Stop(Message, kw_only=True):
+    task: Task
+    attempt: int
+    grace_s: float
+
+
+class TakeStacks(Message, kw_only=True):
+    task: Task
+    attempt: int
+
+
+class RequestCheckpoint(Message, kw_only=True):
+    task: Task
+    attempt: int
+    reason: str
+
+
+class FollowLog(Message, kw_only=True):
+    """Push the attempt's log from ``offset`` on; ``on=False`` ends that."""
+
+    task: Task
+    attempt: int
+    offset: int = 0
+    on: bool = True
+
+
+class Shutdown(Message, kw_only=True):
+    """End the task if any, then the agent."""
+
+    grace_s: float = 0.0
+
+
+# -- client to coordinator -----------------------------------------------------------------------
+
+
+class ClientHello(Message, kw_only=True):
+    """First frame of a client."""
+
+    protocol: tuple[int, int] = PROTOCOL
+    job_id: str
+    user: str = ""
+
+
+class Watch(Message, kw_only=True):
+    """Send `RecordUpdate`s after ``after_seq``, `StatusUpdate`s on change, and logs if asked."""
+
+    after_seq: int = 0
+    logs: bool = False
+    tasks: tuple[Task, ...] = ()
+    """Only these tasks' logs; none means all."""
+    from_start: bool = True
+
+
+class AskStatus(Message, kw_only=True):
+    """Answered by one `StatusUpdate`."""
+
+
+class AskStop(Message, kw_only=True):
+    firm: bool = False
+    reason: str = ""
+
+
+class AskStacks(Message, kw_only=True):
+    """Answered by `StacksReply`."""
+
+    task: Task
+
+
+class RecordUpdate(Message, kw_only=True):
+    """One line of the story; ``seq`` is its place in the journal."""
+
+    seq: int
+    time: float
+    record: Record
+
+
+class StatusUpdate(Message, kw_only=True):
+    """The status document (`howdah.core.view.JobView`) as JSON."""
+
+    status: bytes
+
+
+class LogUpdate(Message, kw_only=True):
+    task: Task
+    attempt: int
+    offset: int
+    data: bytes
+
+
+class StacksReply(Message, kw_only=True):
+    task: Task
+    text: str = ""
+    problem: str = ""
+
+
+class Answer(Message, kw_only=True):
+    """Outcome of a request: empty ``problem`` means done."""
+
+    problem: str = ""
+
+
+FromAgent = Union[  # noqa: UP007
+    AgentHello,
+    Beat,
+    Prepared,
+    Started,
+    Joined,
+    Exited,
+    Stacks,
+    LogChunk,
+    CheckpointSaved,
+    WebAddress,
+    AgentNote,
+]
+ToAgent = Union[  # noqa: UP007
+    Welcome,
+    Refuse,
+    Prepare,
+    Start,
+    Stop,
+    TakeStacks,
+    RequestCheckpoint,
+    FollowLog,
+    Shutdown,
+]
+FromClient = Union[ClientHello, Watch, AskStatus, AskStop, AskStacks]  # noqa: UP007
+ToClient = Union[  # noqa: UP007
+    Welcome, Refuse, RecordUpdate, StatusUpdate, LogUpdate, StacksReply, Answer
+]
