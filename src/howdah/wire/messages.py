@@ -252,6 +252,8 @@ class Watch(Message, kw_only=True):
     tasks: tuple[Task, ...] = ()
     """Only these tasks' logs; none means all."""
     from_start: bool = True
+    offsets: tuple[tuple[Task, int, int], ...] = ()
+    """Task, attempt, offset: where to go on in logs the client has seen parts of already."""
 
 
 class AskStatus(Message, kw_only=True):
