@@ -93,6 +93,8 @@ class PrepareTask(Command, kw_only=True):
     ports: int
     keep_ports: tuple[int, ...] = ()
     """Ports the attempt must have again; otherwise new ones."""
+    restore: str | None = None
+    """The checkpoint all members of the generation restore; None means the newest in the store."""
 
 
 class StartTask(Command, kw_only=True):

@@ -6,7 +6,14 @@ Times are seconds since the epoch.
 
 from __future__ import annotations
 
+import functools
+
 import msgspec
+
+from howdah.core.blame import RULES, signal_name
+from howdah.core.commands import Topology
+from howdah.core.events import Task
+from howdah.core.states import Failure, JobPhase, JobState, Outcome, TaskData, TaskState
 
 
 class _View(msgspec.Struct, frozen=True, kw_only=True): ...
@@ -105,3 +112,122 @@ class JobView(_View, kw_only=True):
     links: tuple[WebLink, ...] = ()
     directory: str = ""
     page: str | None = None
+
+
+class JobIdentity(_View, kw_only=True):
+    """What the state does not know: who and where."""
+
+    name: str
+    framework: str
+    user: str
+    backend: str
+    directory: str
+
+
+EXIT_CODES = {
+    Outcome.SUCCEEDED: 0,
+    Outcome.FAILED: 1,
+    Outcome.TIMED_OUT: 4,
+    Outcome.STOPPED: 130,
+}
+"""What ``howdah run`` exits with; 2 (bad input) and 3 (backend refused) end before a job exists."""
+
+
+def view(state: JobState, identity: JobIdentity) -> JobView:
+    """The status document of a state, without live measurements."""
+    plan = state.job
+    outcome = state.outcome
+    return JobView(
+        job_id=plan.job_id,
+        name=identity.name,
+        framework=identity.framework,
+        user=identity.user,
+        backend=identity.backend,
+        directory=identity.directory,
+        phase=state.phase.value,
+        outcome=outcome.value if outcome else None,
+        exit_code=EXIT_CODES[outcome] if outcome else None,
+        reason=state.reason or _waiting_for(state),
+        advice=state.advice,
+        generation=state.generation,
+        incarnation=state.incarnation,
+        restarts=state.restarts,
+        submitted=state.submitted,
+        started=state.started,
+        finished=state.finished,
+        tasks=tuple(_task_view(state, data) for data in state.tasks.values()),
+        failures=tuple(_failure_view(failure) for failure in state.failures),
+        checkpoint=state.checkpoint,
+    )
+
+
+def _waiting_for(state: JobState) -> str:
+    """Why nothing runs yet, in one line."""
+    if state.phase is not JobPhase.ALLOCATING:
+        return ""
+    without = [str(d.task) for d in state.tasks.values() if d.request_id is not None]
+    launching = [str(d.task) for d in state.tasks.values() if d.state is TaskState.LAUNCHING]
+    if "backoff" in state.timers:
+        return "the gang did not fit; all containers were given back and are asked for again soon"
+    parts: list[str] = []
+    if without:
+        parts.append(f"waiting for containers: {_some(without)}")
+    if launching:
+        parts.append(f"agents starting: {_some(launching)}")
+    return "; ".join(parts)
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _task_view(state: JobState, data: TaskData) -> TaskView:
+    role = state.job.role(data.task.role)
+    container = state.containers.get(data.container_id) if data.container_id else None
+    rank = None
+    if state.topology is not None and data.member:
+        rank = _ranks(state.topology).get(data.task)
+    return TaskView(
+        task=str(data.task),
+        role=data.task.role,
+        index=data.task.index,
+        state=data.state.value,
+        attempt=data.attempt,
+        generation=data.generation,
+        rank=rank,
+        tracking=role.tracking.value,
+        host=data.host,
+        container=data.container_id,
+        node=container.node if container else None,
+        ports=data.ports,
+        pids=data.pids,
+        since=data.since,
+        started=data.started,
+        joined=data.joined,
+        exit_code=data.exit.code if data.exit else None,
+        signal=signal_name(data.exit.signal) if data.exit and data.exit.signal else None,
+        charged=data.charged,
+    )
+
+
+@functools.lru_cache(maxsize=2)
+def _ranks(topology: Topology) -> dict[Task, int | None]:
+    return {member.task: member.rank for member in topology.members}
+
+
+def _failure_view(failure: Failure) -> FailureView:
+    sign = failure.evidence
+    exit = sign.exit
+    return FailureView(
+        task=str(sign.task),
+        attempt=sign.attempt,
+        generation=sign.generation,
+        blame=sign.blame.value,
+        what=sign.what,
+        advice=RULES[sign.blame].advice,
+        exit_code=exit.code if exit else None,
+        signal=signal_name(exit.signal) if exit and exit.signal else None,
+        time=sign.time,
+        charged=failure.charged,
+        tail=failure.lines,
+    )

@@ -1,0 +1,211 @@
+"""Classes of failure: how strong the evidence is, who pays, and what to tell the user.
+
+A generation seldom ends with one sign: a lost node is noticed last, after its peers' connection
+errors. So signs are collected for a while and the strongest one names the cause.
+"""
+
+from __future__ import annotations
+
+import enum
+import signal as signals
+
+import msgspec
+
+from howdah.core.events import ContainerEndKind, Exit
+
+
+class Blame(enum.Enum):
+    """What a failure is put down to."""
+
+    NODE_LOST = "node-lost"
+    PREEMPTED = "preempted"
+    OUT_OF_MEMORY = "out-of-memory"
+    LAUNCH_FAILED = "launch-failed"
+    COORDINATOR_LOST = "coordinator-lost"
+    AGENT_LOST = "agent-lost"
+    SIGNAL = "signal"
+    PORT_TAKEN = "port-taken"
+    HANG = "hang"
+    RUN_TIMEOUT = "run-time-out"
+    STARTUP_TIMEOUT = "start-up-time-out"
+    START_FAILED = "start-failed"
+    USER_CODE = "user-code"
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """One class's rules."""
+
+    strength: int
+    """The strongest sign of a generation's end is its cause; equals are ranked by time."""
+    charged: bool
+    """Spends one of the job's attempts."""
+    again: bool = True
+    """May be tried again at all."""
+    node_fault: bool = False
+    """Counts against the node."""
+    advice: str
+
+
+RULES: dict[Blame, Rule] = {
+    Blame.NODE_LOST: Rule(
+        strength=90,
+        charged=False,
+        node_fault=True,
+        advice="The machine went away; nothing in the job is at fault. If one node is lost again "
+        "and again, tell its administrators.",
+    ),
+    Blame.PREEMPTED: Rule(
+        strength=85,
+        charged=False,
+        advice="The cluster took the container back for another queue. Checkpoint often, or run in "
+        "a queue that is not preempted.",
+    ),
+    Blame.OUT_OF_MEMORY: Rule(
+        strength=80,
+        charged=True,
+        advice="The task needed more memory than its container has. Raise the role's `memory`, or "
+        "lower the batch size or the number of data-loading workers.",
+    ),
+    Blame.LAUNCH_FAILED: Rule(
+        strength=70,
+        charged=False,
+        node_fault=True,
+        advice="The container's agent could not be started or did not register. Its diagnostics "
+        "are above; `howdah doctor` checks what a node needs.",
+    ),
+    Blame.COORDINATOR_LOST: Rule(
+        strength=65,
+        charged=False,
+        advice="The container ended while no coordinator lived. Nothing in the job is at fault.",
+    ),
+    Blame.AGENT_LOST: Rule(
+        strength=60,
+        charged=False,
+        node_fault=True,
+        advice="The agent beside the task died or fell silent, so its program was ended. If it "
+        "repeats, look for memory pressure on the node or something that kills processes there.",
+    ),
+    Blame.SIGNAL: Rule(
+        strength=50,
+        charged=True,
+        advice="Something outside Howdah sent the signal: a person, the kernel's out-of-memory "
+        "killer (see the node's kernel log), or a supervisor of the machine.",
+    ),
+    Blame.PORT_TAKEN: Rule(
+        strength=45,
+        charged=False,
+        advice="Another program took a reserved port. New ports are chosen by themselves; if it "
+        "repeats, give Howdah a range of its own with `[network] ports`.",
+    ),
+    Blame.HANG: Rule(
+        strength=40,
+        charged=True,
+        advice="No output, report or checkpoint came for the hang limit. The stacks of all ranks "
+        "show where each one stood; a rank that stands elsewhere than its peers is the suspect. "
+        "Raise `[timeouts] hang` if the silence was work.",
+    ),
+    Blame.RUN_TIMEOUT: Rule(
+        strength=40,
+        charged=True,
+        advice="The attempt ran longer than its `run` time-out.",
+    ),
+    Blame.STARTUP_TIMEOUT: Rule(
+        strength=40,
+        charged=True,
+        again=False,
+        advice="The named tasks never met their peers. Look at their logs: a program that does "
+        "other work first, waits for input, or never sets up its framework looks like this. Raise "
+        "`[timeouts] startup` if it was only slow.",
+    ),
+    Blame.START_FAILED: Rule(
+        strength=30,
+        charged=True,
+        again=False,
+        advice="The program could not be started. Check the command, the interpreter and the "
+        "source folder with `howdah run --dry-run`.",
+    ),
+    Blame.USER_CODE: Rule(
+        strength=30,
+        charged=True,
+        advice="The program ended with an error. Its last lines are shown; the whole log is one "
+        "`howdah logs` away.",
+    ),
+}
+
+_OWN_SIGNALS = frozenset(
+    {signals.SIGABRT, signals.SIGSEGV, signals.SIGBUS, signals.SIGFPE, signals.SIGILL}
+)
+"""What a program brings upon itself (an assertion, a crash), often as an echo of a lost peer."""
+
+_NOT_STARTED = {126: "cannot be executed", 127: "was not found"}
+"""Exit codes of a POSIX shell for a command it could not run."""
+
+
+def of_exit(exit: Exit) -> Blame:
+    """The class of a failed attempt, from its exit alone."""
+    if exit.out_of_memory:
+        return Blame.OUT_OF_MEMORY
+    if exit.failed_to_start or exit.code in _NOT_STARTED:
+        return Blame.START_FAILED
+    if exit.port_taken:
+        return Blame.PORT_TAKEN
+    if exit.timed_out:
+        return Blame.RUN_TIMEOUT
+    number = _signal_of(exit)
+    if number is not None and number not in _OWN_SIGNALS:
+        return Blame.SIGNAL
+    return Blame.USER_CODE
+
+
+def of_container(kind: ContainerEndKind, preempting: bool) -> Blame:
+    """The class of a container's end that nobody asked for."""
+    if preempting or kind is ContainerEndKind.PREEMPTED:
+        return Blame.PREEMPTED
+    return {
+        ContainerEndKind.NODE_LOST: Blame.NODE_LOST,
+        ContainerEndKind.OUT_OF_MEMORY: Blame.OUT_OF_MEMORY,
+        ContainerEndKind.LAUNCH_FAILED: Blame.LAUNCH_FAILED,
+    }.get(kind, Blame.AGENT_LOST)
+
+
+def describe_exit(exit: Exit) -> str:
+    """``exited with code 42``, ``was killed by SIGKILL``, …: goes after the task's name."""
+    if exit.failed_to_start:
+        return f"could not start: {exit.failed_to_start}"
+    if exit.out_of_memory:
+        return "ran out of memory" + (f" ({exit.detail})" if exit.detail else "")
+    if exit.timed_out:
+        return "ran longer than its run time-out"
+    if exit.code in _NOT_STARTED:
+        return f"exited with code {exit.code}: its command {_NOT_STARTED[exit.code]}"
+    number = _signal_of(exit)
+    if number is not None:
+        name = signal_name(number)
+        how = f"'s user process was killed ({name})"
+        if exit.code is not None:
+            how += f": its shell exited with code {exit.code}"
+        return how
+    taken = ": a port reserved for it was taken" if exit.port_taken else ""
+    return f"exited with code {exit.code}{taken}"
+
+
+def name_and(task: object, what: str) -> str:
+    """A task's name and what became of it, as one sentence."""
+    return f"{task}{what}" if what.startswith("'") else f"{task} {what}"
+
+
+def _signal_of(exit: Exit) -> int | None:
+    if exit.signal is not None:
+        return exit.signal
+    # A shell reports a signalled child as 128 + number; only these are ever sent from outside.
+    if exit.code in (128 + signals.SIGKILL, 128 + signals.SIGTERM):
+        return exit.code - 128
+    return None
+
+
+def signal_name(number: int) -> str:
+    """``SIGKILL`` for 9."""
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,177 @@
+"""Signs of failure: a program's exit, a container's end, an agent that is gone.
+
+Each is turned into evidence (`howdah.core.settling.accuse`), or into a new request where nothing
+had run yet.
+"""
+
+from __future__ import annotations
+
+from howdah.core import completion, containers, finish, gang
+from howdah.core.blame import (
+    RULES,
+    Blame,
+    describe_exit,
+    name_and,
+    of_container,
+    of_exit,
+)
+from howdah.core.commands import Level, ReleaseContainer
+from howdah.core.events import (
+    AgentDisconnected,
+    AgentSilent,
+    ContainerEnded,
+    Exit,
+    TaskExited,
+)
+from howdah.core.settling import accuse
+from howdah.core.states import (
+    LIVE,
+    OVER,
+    UP,
+    ContainerData,
+    JobPhase,
+    Outcome,
+    TaskData,
+    TaskState,
+)
+from howdah.core.turn import Turn
+
+S = TaskState
+
+
+def on_exited(turn: Turn, event: TaskExited) -> None:
+    data = turn.find(event.task, event.attempt)
+    if data is None:
+        return
+    before, done = data.state, event.exit
+    data.exit, data.pids = done, ()
+    clean = done.code == 0 and not done.failed_to_start and before in UP
+    if clean:
+        turn.move(data, S.SUCCEEDED, "it ended with exit code 0")
+        gang.joined(turn, data)
+        turn.record("task-succeeded", f"{data.task} succeeded", data=data, exit_code=0)
+        if turn.state.phase is not JobPhase.FINISHING:
+            completion.after_success(turn, data)
+        return
+    turn.move(data, S.ENDED, describe_exit(done))
+    if before is S.STOPPING:
+        turn.record("task-stopped", f"{data.task} was stopped", data=data, **_numbers(done))
+        if not done.out_of_memory:
+            return
+    turn.record(
+        "task-failed",
+        name_and(data.task, describe_exit(done)),
+        level=Level.ERROR,
+        data=data,
+        **_numbers(done),
+    )
+    # An attempt that never started and is gone without a word was dropped by its agent.
+    dropped = before is S.PREPARED and not done.failed_to_start
+    blame = Blame.AGENT_LOST if dropped else of_exit(done)
+    accuse(turn, data, blame, name_and(data.task, describe_exit(done)), exit=done)
+
+
+def on_container_ended(turn: Turn, event: ContainerEnded) -> None:
+    container = turn.state.containers.pop(event.container_id, None)
+    if container is None:
+        return
+    turn.clear_timer(f"registration:{event.container_id}", f"reconnect:{event.container_id}")
+    if container.task is None:
+        _strengthen(turn, container, event)
+        return
+    data = turn.state.tasks[str(container.task)]
+    blame = of_container(event.kind, container.preempting)
+    if blame is Blame.AGENT_LOST and not container.registered:
+        blame = Blame.LAUNCH_FAILED
+    lose(turn, data, container, blame, event.detail)
+
+
+def _strengthen(turn: Turn, container: ContainerData, event: ContainerEnded) -> None:
+    """The backend's own word on a container that was already given up may be the better one."""
+    blame = of_container(event.kind, container.preempting)
+    for sign in turn.state.evidence:
+        if sign.blame is Blame.AGENT_LOST and sign.node == container.node:
+            if RULES[blame].strength > RULES[sign.blame].strength:
+                sign.blame = blame
+                sign.what += f" ({event.detail or blame.value})"
+
+
+def on_disconnected(turn: Turn, event: AgentDisconnected) -> None:
+    container = turn.state.containers.get(event.container_id)
+    if container is None or not container.connected:
+        return
+    container.connected = False
+    turn.set_timer(f"reconnect:{event.container_id}", turn.plan.reconnect_s)
+
+
+def on_silent(turn: Turn, event: AgentSilent) -> None:
+    container = turn.state.containers.get(event.container_id)
+    if container is not None and container.connected:
+        give_up(turn, container, f"its agent was silent for {event.silent_s:.0f}s")
+
+
+def on_reconnect_due(turn: Turn, container_id: str) -> None:
+    container = turn.state.containers.get(container_id)
+    if container is not None and not container.connected:
+        give_up(turn, container, "its agent's connection was lost and did not come back")
+
+
+def on_registration_due(turn: Turn, container_id: str) -> None:
+    container = turn.state.containers.get(container_id)
+    if container is None or container.registered or container.task is None:
+        return
+    limit = turn.role(container.task).registration_s
+    data = turn.state.tasks[str(container.task)]
+    container.task = None
+    turn.emit(ReleaseContainer(container_id=container_id))
+    lose(turn, data, container, Blame.LAUNCH_FAILED, f"its agent did not register in {limit:g}s")
+
+
+def give_up(turn: Turn, container: ContainerData, why: str) -> None:
+    """Take a container for lost that the backend still has: give it back, its end is awaited."""
+    task, container.task = container.task, None
+    turn.clear_timer(f"reconnect:{container.container_id}")
+    turn.emit(ReleaseContainer(container_id=container.container_id))
+    if task is not None:
+        blame = Blame.PREEMPTED if container.preempting else Blame.AGENT_LOST
+        lose(turn, turn.state.tasks[str(task)], container, blame, why)
+
+
+def lose(turn: Turn, data: TaskData, container: ContainerData, blame: Blame, detail: str) -> None:
+    """A task has lost its container, with whatever ran in it."""
+    before = data.state
+    what = f"{data.task} lost its container on {container.node} ({blame.value})"
+    what += f": {detail}" if detail else ""
+    data.container_id, data.pids = None, ()
+    turn.record("container-lost", what, level=Level.WARNING, data=data, node=container.node)
+    if RULES[blame].node_fault:
+        faults = turn.state.node_faults
+        faults[container.node] = faults.get(container.node, 0) + 1
+    if before in OVER or before is S.WAITING:
+        return
+    if before in LIVE:
+        turn.move(data, S.ENDED, what)
+        if before is not S.STOPPING or RULES[blame].strength > RULES[Blame.AGENT_LOST].strength:
+            accuse(turn, data, blame, what, node=container.node)
+        return
+    # No program ran in it yet: another container will do, unless that goes on for ever.
+    turn.move(data, S.WAITING, what)
+    if turn.state.phase in (JobPhase.FINISHING, JobPhase.SETTLING, JobPhase.RESTARTING):
+        return
+    turn.state.uncharged += 1
+    if turn.state.uncharged > turn.plan.uncharged_limit:
+        finish.begin(turn, Outcome.FAILED, f"{what}; too many in a row", advice=RULES[blame].advice)
+        return
+    containers.request_missing(turn)
+
+
+def on_settle_max_due(turn: Turn) -> None:
+    """Some survivor will not end: its container goes."""
+    for data in turn.tasks(turn.gang()):
+        container = turn.container(data)
+        if data.state in LIVE and container is not None:
+            give_up(turn, container, "its attempt could not be ended")
+
+
+def _numbers(exit: Exit) -> dict[str, object]:
+    return {"exit_code": exit.code, "signal": exit.signal}
