@@ -2,17 +2,19 @@
 
 A framework is one file with one class and a line in `howdah.frameworks.registry`, or an entry
 point in the group ``howdah.frameworks``. It is pure: no I/O, no clock.
+
+A new framework derives from `Framework` and overrides what differs: the base class is the rule for
+a set of programs that know nothing of each other.
 """
 
 from __future__ import annotations
-
-from typing import Any, Protocol
 
 import msgspec
 
 from howdah.core.commands import Member, Topology
 from howdah.core.plan import Completion, Join
-from howdah.spec.model import Job, Restart, Tracking
+from howdah.spec.model import Command, Job, Mode, Restart, Role, Tracking
+from howdah.spec.units import instance_range
 
 
 class RoleDefaults(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,11 +26,27 @@ class RoleDefaults(msgspec.Struct, frozen=True, kw_only=True):
     ranked: bool = True
     chief: bool = False
     ports: int = 1
+    """Ports each task needs at least."""
     sticky_ports: bool = False
     join: Join = Join.NETWORK
     watched: bool = True
     after: tuple[str, ...] = ()
+    """Roles to be waited for, of those the job has."""
     restart_grace_s: float = 0.5
+
+
+SIDECAR = RoleDefaults(
+    tracking=Tracking.SIDECAR,
+    restart=Restart.TASK,
+    ranked=False,
+    join=Join.NOW,
+    watched=False,
+    restart_grace_s=2.0,
+)
+"""A program beside the job: nothing waits for it, nothing depends on it."""
+
+INDEPENDENT = RoleDefaults(restart=Restart.TASK, ranked=False, join=Join.NOW, restart_grace_s=2.0)
+"""A program of a role the framework does not know: it counts, but is no part of the framework."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,26 +56,122 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     message: str
 
 
-class Framework(Protocol):
-    """Rules of one framework; sources are in each file."""
+class WebPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page a task serves on one of its reserved ports."""
 
     name: str
-    completion: Completion
+    port: int = 0
+    """Which of the task's ports, counted from 0."""
+    keeps_prefix: bool = False
+    """It expects the proxy's whole path."""
+
+
+class Framework:
+    """Rules of one framework; sources are in each file. The base: plain independent programs."""
+
+    name: str = ""
+    many_processes: bool = True
+    """A task may run several programs (``processes``)."""
+
+    def completion(self, job: Job) -> Completion:
+        """Which success ends the job."""
+        return Completion.ALL
+
+    def collective(self, job: Job) -> bool:
+        """Its ranked programs form one group that none of them can rejoin alone."""
+        return False
 
     def check(self, job: Job) -> list[Problem]:
         """What is wrong with the job's roles for this framework; empty if nothing."""
-        ...
+        return []
 
     def role(self, job: Job, role: str) -> RoleDefaults:
         """Defaults for that role of the job."""
-        ...
+        return INDEPENDENT
 
     def environment(
         self, job: Job, topology: Topology, member: Member, process: int
     ) -> dict[str, str]:
         """Variables of one process (``process`` is its local rank) under this topology."""
-        ...
+        return {}
 
-    def helpers(self, job: Job) -> dict[str, Any]:
-        """Roles the framework adds by itself (a tracker, a rendezvous server): name → Role."""
-        ...
+    def helpers(self, job: Job) -> dict[str, Role]:
+        """Roles the framework adds by itself (a tracker, a rendezvous server): name → role."""
+        return {}
+
+    def command(self, job: Job, role: str) -> Command | None:
+        """What a role runs that has no command of its own, where that is not the job's."""
+        return None
+
+    def page(self, job: Job, role: str) -> WebPage | None:
+        """The web page each task of the role serves, if it does."""
+        return None
+
+
+def present(job: Job, role: str) -> bool:
+    """Whether the job has tasks of that role."""
+    return role in job.roles and instance_range(job.roles[role].instances)[1] > 0
+
+
+def chief_role(job: Job, *ranked: str) -> str | None:
+    """The role rank 0 belongs to: ``chief`` or ``master`` if the job has it, else the first ranked.
+
+    Source: TensorFlow's distributed training guide ("if chief is absent, worker 0 is the chief");
+    the same convention serves all frameworks here.
+    """
+    for name in ("chief", "master", *ranked):
+        if present(job, name) and job.roles[name].tracking is not Tracking.SIDECAR:
+            return name
+    return None
+
+
+def grouped(job: Job, role: str, *names: str) -> RoleDefaults:
+    """Defaults where chief, master and the named roles form one synchronous group.
+
+    All of them are ranked, restarted together, and joined once they hold a connection to a peer.
+    """
+    if role not in ("chief", "master", *names):
+        return INDEPENDENT
+    return RoleDefaults(chief=role == chief_role(job, *names))
+
+
+def needs_one_of(job: Job, *names: str) -> list[Problem]:
+    """A problem if the job has none of these roles."""
+    if any(present(job, name) for name in names):
+        return []
+    listed = " or ".join(names)
+    has = ", ".join(job.roles) or "none"
+    return [
+        Problem(
+            key="roles",
+            message=f"{job.framework} needs a role named {listed}, and the job's roles are: {has}. "
+            f"Name the role that trains {names[-1]}.",
+        )
+    ]
+
+
+def at_most_one(job: Job, *names: str) -> list[Problem]:
+    """A problem for each of these roles that has more than one instance."""
+    return [
+        Problem(
+            key=f"roles.{name}.instances",
+            message=f"a {job.framework} job has one {name}, not {job.roles[name].instances}; "
+            "set it to 1.",
+        )
+        for name in names
+        if present(job, name) and instance_range(job.roles[name].instances)[1] > 1
+    ]
+
+
+def only_gang(job: Job) -> list[Problem]:
+    """A problem if the job wants its tasks started one by one."""
+    if job.mode is Mode.GANG:
+        return []
+    return [
+        Problem(
+            key="mode",
+            message=f'"each" does not go with {job.framework}: its programs need the addresses of '
+            'all others when they start. Use mode = "gang", or framework = "command" for '
+            "programs that do not depend on each other.",
+        )
+    ]

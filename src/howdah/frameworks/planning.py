@@ -1,0 +1,187 @@
+"""From a job file to the plan the machine follows: add roles, find problems, fill in rules.
+
+Three pure steps: `expand` makes every role of the job explicit, `problems` says what cannot work,
+`plan` puts numbers and policies together. What a user wrote always wins over a framework's default;
+a role's value wins over the job's.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from howdah.core.plan import Completion, Join, Plan, RolePlan
+from howdah.frameworks import checks, registry, sidecars
+from howdah.frameworks.base import SIDECAR, Framework, Problem, RoleDefaults, present
+from howdah.spec.model import Duration, Job, Mode, Restart, Role, Tracking
+from howdah.spec.units import instance_range, seconds
+
+DEFAULT_ROLE = "worker"
+
+T = TypeVar("T")
+
+
+def expand(job: Job) -> Job:
+    """The job with all its roles written out: helpers, sidecars, framework commands.
+
+    A job without roles gets one of a single task (``worker``). Expanding twice changes nothing.
+
+    Raises:
+        UnknownFramework: there is no such framework.
+    """
+    framework = registry.get(job.framework)
+    roles = dict(job.roles)
+    if not roles:
+        roles[DEFAULT_ROLE] = Role()
+        job = msgspec.structs.replace(job, roles=roles)
+    added: dict[str, Role] = {}
+    step = sidecars.preprocess_role(job)
+    if step is not None and sidecars.PREPROCESS not in roles:
+        added[sidecars.PREPROCESS] = step
+    for name, role in framework.helpers(job).items():
+        if name not in roles:
+            added[name] = role
+    for name, role in roles.items():
+        if role.command is None and (own := framework.command(job, name)) is not None:
+            role = msgspec.structs.replace(role, command=own)
+        if name == sidecars.TENSORBOARD and role.tracking is None:
+            role = msgspec.structs.replace(role, tracking=Tracking.SIDECAR)
+        added[name] = role
+    board = sidecars.tensorboard_role(job)
+    if board is not None and sidecars.TENSORBOARD not in roles:
+        added[sidecars.TENSORBOARD] = board
+    return msgspec.structs.replace(job, roles=added)
+
+
+def problems(job: Job) -> list[Problem]:
+    """What cannot work, all of it; empty if the job can be planned. Takes either form of a job."""
+    try:
+        expanded = expand(job)
+    except registry.UnknownFramework as error:
+        return [Problem(key="framework", message=str(error))]
+    framework = registry.get(job.framework)
+    rules = {name: role_defaults(expanded, name) for name in expanded.roles}
+    return [*framework.check(expanded), *checks.check(expanded, framework, rules)]
+
+
+def plan(job: Job, job_id: str) -> Plan:
+    """The plan of an expanded job that has no problems."""
+    framework = registry.get(job.framework)
+    join = _network_join(job)
+    stage = 1 if sidecars.PREPROCESS in job.roles and job.preprocess is not None else 0
+    roles = tuple(_role_plan(job, name, join, stage) for name in job.roles if present(job, name))
+    times = job.timeouts
+    return Plan(
+        job_id=job_id,
+        roles=roles,
+        mode=job.mode,
+        completion=_completion(job, framework, roles),
+        allocation_s=seconds(times.allocation),
+        hold_s=seconds(times.hold) or 0.0,
+        total_s=seconds(times.total),
+    )
+
+
+def role_defaults(job: Job, name: str) -> RoleDefaults:
+    """What the framework says of a role, after what its ``tracking`` in the job file implies."""
+    found = sidecars.defaults(job, name) or registry.get(job.framework).role(job, name)
+    tracking = job.roles[name].tracking
+    if tracking is None or tracking is found.tracking:
+        return found
+    if tracking is Tracking.SIDECAR:
+        return msgspec.structs.replace(SIDECAR, ports=found.ports)
+    return msgspec.structs.replace(found, tracking=tracking)
+
+
+def _role_plan(job: Job, name: str, network: Join, stage: int) -> RolePlan:
+    role = job.roles[name]
+    rules = role_defaults(job, name)
+    minimum, maximum = instance_range(role.instances)
+    before = name == sidecars.PREPROCESS and stage > 0
+    return RolePlan(
+        name=name,
+        minimum=minimum,
+        maximum=maximum,
+        processes=processes(role),
+        tracking=rules.tracking,
+        restart=_restart(job, role, rules),
+        stop_on_failure=_first(role.stop_on_failure, rules.stop_on_failure),
+        ranked=rules.ranked,
+        chief=rules.chief,
+        stage=0 if before else stage,
+        after=_after(job, role, rules),
+        attempts=_first(role.attempts, job.attempts),
+        ports=_first(role.ports, _ports(job, rules)),
+        sticky_ports=rules.sticky_ports,
+        join=network if rules.join is Join.NETWORK else Join.NOW,
+        watched=rules.watched,
+        registration_s=_limit(role.timeouts.registration, job.timeouts.registration),
+        startup_s=_limit(role.timeouts.startup, job.timeouts.startup),
+        hang_s=_limit(role.timeouts.hang, job.timeouts.hang),
+        run_s=_limit(role.timeouts.run, job.timeouts.run),
+        grace_s=_limit(role.timeouts.stop_grace, job.timeouts.stop_grace) or 0.0,
+        restart_grace_s=rules.restart_grace_s,
+    )
+
+
+def processes(role: Role) -> int:
+    """Programs per task; ``"gpus"`` is one for each GPU of the container."""
+    if role.processes == "gpus":
+        return max(role.gpus, 1)
+    return int(role.processes)
+
+
+def _restart(job: Job, role: Role, rules: RoleDefaults) -> Restart:
+    """The role's word, else the job's, else the framework's.
+
+    The job's ``gang`` does not reach roles that belong to no group (an evaluator, a sidecar); its
+    ``never`` does not reach sidecars, which decide nothing.
+    """
+    if role.restart is not None:
+        return role.restart
+    if job.restart is None or rules.tracking is Tracking.SIDECAR:
+        return rules.restart
+    if job.restart is Restart.GANG and not rules.ranked and rules.restart is Restart.TASK:
+        return rules.restart
+    return job.restart
+
+
+def _after(job: Job, role: Role, rules: RoleDefaults) -> tuple[str, ...]:
+    wanted = dict.fromkeys((*rules.after, *role.after))
+    return tuple(name for name in wanted if present(job, name))
+
+
+def _ports(job: Job, rules: RoleDefaults) -> int:
+    """What the framework needs, and one more for the chief's own TensorBoard (TonY's TB_PORT).
+
+    Not where TensorBoard runs beside the job: then nobody needs it.
+    """
+    own_board = rules.chief and sidecars.TENSORBOARD not in job.roles
+    return rules.ports + (1 if own_board else 0)
+
+
+def _network_join(job: Job) -> Join:
+    """A program that may be alone has no peers to prove: then started is enough."""
+    peers = 0
+    for name, role in job.roles.items():
+        rules = role_defaults(job, name)
+        if rules.join is Join.NETWORK and rules.tracking is not Tracking.SIDECAR:
+            peers += instance_range(role.instances)[0] * processes(role)
+    return Join.NETWORK if peers > 1 else Join.NOW
+
+
+def _completion(job: Job, framework: Framework, roles: tuple[RolePlan, ...]) -> Completion:
+    """The framework's rule, unless the chief is not tracked: then only all can decide."""
+    chief_decides = any(role.chief and role.tracking is Tracking.TRACKED for role in roles)
+    if job.mode is Mode.GANG and chief_decides:
+        return framework.completion(job)
+    return Completion.ALL
+
+
+def _limit(own: Duration | None, common: Duration) -> float | None:
+    return seconds(common if own is None else own)
+
+
+def _first(own: T | None, default: T) -> T:
+    return default if own is None else own

@@ -1,0 +1,179 @@
+"""From a topology to the programs of one task: command and environment. Pure.
+
+Environment, later ones winning: a few defaults; the job's ``env``; the role's ``env``; Howdah's own
+HOWDAH_* and TonY's names; the framework's. So no ``env`` of a job file can tell a program a wrong
+rank or address. Hints such as network interfaces are the framework's only where a job has none.
+
+The agent adds what only it knows: folders of the task, the report socket, devices, PYTHONPATH.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from howdah.core.commands import Member, Topology
+from howdah.core.events import Task
+from howdah.core.plan import Plan
+from howdah.frameworks import addresses, registry
+from howdah.frameworks.base import WebPage
+from howdah.frameworks.shell import argv
+from howdah.frameworks.sidecars import is_tensorboard, tensorboard_page
+from howdah.spec.model import Job, Mode
+from howdah.wire.messages import ProcessSpec
+
+HELPERS = str(Path(__file__).with_name("helpers"))
+"""Folder of the scripts helper roles run, where this package is installed."""
+
+
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """Paths on the host the programs run on."""
+
+    python: str
+    """Interpreter of the user's environment, absolute. Its folder comes first on PATH."""
+    path: str = "/usr/local/bin:/usr/bin:/bin"
+    """PATH of the host."""
+    shared_dir: str
+    """A folder all tasks see."""
+    tensorboard_dir: str
+    """Where summaries go; a path or URL."""
+    helpers: str = HELPERS
+
+
+def programs(
+    job: Job, plan: Plan, topology: Topology, task: Task, attempt: int, places: Places
+) -> tuple[ProcessSpec, ...]:
+    """The programs of one attempt, one for each of the task's processes.
+
+    ``job`` is the expanded job.
+
+    Raises:
+        KeyError: the task is not part of the topology.
+        MissingPeer: the framework must name a task the topology lacks.
+    """
+    member = topology.member(task)
+    framework = registry.get(job.framework)
+    command = job.roles[task.role].command or job.command
+    if command is None:
+        raise ValueError(f"role {task.role} has no command")  # planning.problems reports it
+    found: list[ProcessSpec] = []
+    for process in range(member.processes):
+        env = _defaults(places)
+        env |= job.env
+        env |= job.roles[task.role].env
+        env |= _howdah(job, plan, topology, member, process, attempt, places)
+        env |= _tony(job, plan, topology, member, process, attempt)
+        env |= framework.environment(job, topology, member, process)
+        label = str(process) if member.processes > 1 else ""
+        found.append(ProcessSpec(argv=argv(command), env=env, label=label))
+    return tuple(found)
+
+
+def web(job: Job, topology: Topology, task: Task) -> dict[str, Any] | None:
+    """What the task serves for the job page, as `howdah.wire.messages.Start.web` wants it."""
+    member = topology.member(task)
+    page: WebPage | None
+    if is_tensorboard(job, task.role):
+        page = tensorboard_page(job)
+    else:
+        page = registry.get(job.framework).page(job, task.role)
+    if page is not None and page.port < len(member.ports):
+        return {
+            "name": page.name,
+            "port": member.ports[page.port],
+            "keeps_prefix": page.keeps_prefix,
+        }
+    own = _tensorboard_port(job, member)
+    if own is not None:
+        return {"name": "TensorBoard", "port": own, "keeps_prefix": False}
+    return None
+
+
+def _defaults(places: Places) -> dict[str, str]:
+    folder = os.path.dirname(places.python)
+    return {
+        "PYTHONUNBUFFERED": "1",
+        "PATH": f"{folder}{os.pathsep}{places.path}" if folder else places.path,
+    }
+
+
+def _howdah(
+    job: Job,
+    plan: Plan,
+    topology: Topology,
+    member: Member,
+    process: int,
+    attempt: int,
+    places: Places,
+) -> dict[str, str]:
+    task = member.task
+    env = {
+        "HOWDAH_JOB_ID": plan.job_id,
+        "HOWDAH_ROLE": task.role,
+        "HOWDAH_INDEX": str(task.index),
+        "HOWDAH_ATTEMPT": str(attempt),
+        "HOWDAH_GENERATION": str(topology.generation),
+        "HOWDAH_WORLD_SIZE": str(topology.world_size),
+        "HOWDAH_LOCAL_RANK": str(process),
+        "HOWDAH_LOCAL_WORLD_SIZE": str(member.processes),
+        "HOWDAH_IS_CHIEF": _truth(_is_chief(member, process)),
+        "HOWDAH_HOST": member.host,
+        "HOWDAH_PORTS": ",".join(map(str, member.ports)),
+        "HOWDAH_CLUSTER": addresses.compact(addresses.cluster(job, topology)),
+        "HOWDAH_SHARED_DIR": places.shared_dir,
+        "HOWDAH_TENSORBOARD_DIR": places.tensorboard_dir,
+        "HOWDAH_PYTHON": places.python,
+        "HOWDAH_HELPERS": places.helpers,
+    }
+    if member.rank is not None:
+        env["HOWDAH_RANK"] = str(member.rank + process)
+    if member.ports:
+        env["HOWDAH_PORT"] = str(member.ports[0])
+    return env
+
+
+def _tony(
+    job: Job, plan: Plan, topology: Topology, member: Member, process: int, attempt: int
+) -> dict[str, str]:
+    """The variables a script written for TonY reads.
+
+    TonY counts sessions from 0, one for each time it starts all tasks anew.
+    """
+    gang = job.mode is Mode.GANG
+    env = {
+        "JOB_NAME": member.task.role,
+        "TASK_INDEX": str(member.task.index),
+        "TASK_NUM": str(len(topology.of_role(member.task.role))),
+        "IS_CHIEF": _truth(_is_chief(member, process)),
+        "JOB_ID": plan.job_id,
+        "SESSION_ID": str(max(topology.generation - 1, 0)),
+        "DISTRIBUTED_MODE": "GANG" if gang else "FCFS",
+        "ATTEMPT_NUMBER": str(attempt),
+    }
+    if gang:
+        env["CLUSTER_SPEC"] = addresses.compact(addresses.cluster(job, topology))
+    port = _tensorboard_port(job, member)
+    if is_tensorboard(job, member.task.role) and member.ports:
+        port = member.ports[0]
+    if port is not None:
+        env["TB_PORT"] = str(port)
+    return env
+
+
+def _is_chief(member: Member, process: int) -> bool:
+    return member.rank is not None and member.rank + process == 0
+
+
+def _truth(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _tensorboard_port(job: Job, member: Member) -> int | None:
+    """The chief's spare port, for a TensorBoard the script starts itself."""
+    needed = registry.get(job.framework).role(job, member.task.role).ports
+    if member.rank == 0 and len(member.ports) > needed:
+        return member.ports[needed]
+    return None

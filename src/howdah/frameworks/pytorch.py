@@ -1,0 +1,97 @@
+"""PyTorch: torch.distributed's ``env://`` variables, and those ``torchrun`` reads.
+
+Sources: pytorch.org/docs/stable/distributed.html ("Environment variable initialization"),
+pytorch.org/docs/stable/elastic/run.html ("Environment Variables", "Definitions"), and
+``torch/distributed/argparse_util.py`` (every option of ``torchrun`` has its default in ``PET_…``).
+
+* Ranks are unique over chief and worker; rank 0's first port is the store's (MASTER_PORT).
+* A container is a node: LOCAL_RANK counts the programs of the task, and with ``gpus`` it is the
+  number of the program's device among those the task can see.
+* A ``torchrun`` command works unchanged: it finds nodes, node rank and rendezvous in PET_*, and
+  starts one program for each GPU of the task (one without GPUs). With it leave ``processes`` out.
+  Restarts stay ours (PET_MAX_RESTARTS=0).
+* INIT_METHOD, RANK and WORLD are what TonY gives.
+
+As observed with PyTorch 2.15 and gloo: survivors of a dead rank fail after 2-3 s, one rank alone
+cannot rejoin, a missing peer is waited for up to its own time-out. So the whole gang starts anew.
+"""
+
+from __future__ import annotations
+
+import re
+
+from howdah.core.commands import Member, Topology
+from howdah.frameworks import addresses
+from howdah.frameworks.base import (
+    Framework,
+    Problem,
+    RoleDefaults,
+    grouped,
+    needs_one_of,
+    only_gang,
+)
+from howdah.spec.model import Job
+
+_TORCHRUN = re.compile(r"(^|[\s/'\"])(torchrun|torch\.distributed\.(run|launch))([\s'\"]|$)")
+
+
+class PyTorch(Framework):
+    """One process group over the tasks of chief and worker."""
+
+    name = "pytorch"
+
+    def collective(self, job: Job) -> bool:
+        return True
+
+    def check(self, job: Job) -> list[Problem]:
+        found = needs_one_of(job, "chief", "worker") + only_gang(job)
+        for name, role in job.roles.items():
+            command = role.command or job.command or ""
+            text = command if isinstance(command, str) else " ".join(command)
+            if role.processes != 1 and _TORCHRUN.search(text):
+                found.append(
+                    Problem(
+                        key=f"roles.{name}.processes",
+                        message="torchrun starts a task's processes itself, one for each of its "
+                        "gpus; remove processes, or run the script without torchrun.",
+                    )
+                )
+        return found
+
+    def role(self, job: Job, role: str) -> RoleDefaults:
+        return grouped(job, role, "worker")
+
+    def environment(
+        self, job: Job, topology: Topology, member: Member, process: int
+    ) -> dict[str, str]:
+        if member.rank is None:
+            return {}
+        master = addresses.first(topology)
+        nodes = len(addresses.ranked(topology))
+        node = addresses.node_rank(topology, member)
+        port = str(master.ports[0])
+        programs = max(job.roles[member.task.role].gpus, 1)
+        env = {
+            "MASTER_ADDR": master.host,
+            "MASTER_PORT": port,
+            "RANK": str(member.rank + process),
+            "WORLD_SIZE": str(topology.world_size),
+            "LOCAL_RANK": str(process),
+            "LOCAL_WORLD_SIZE": str(member.processes),
+            "GROUP_RANK": str(node),
+            "GROUP_WORLD_SIZE": str(nodes),
+            "NODE_RANK": str(node),
+            "INIT_METHOD": f"tcp://{addresses.address(master)}",
+            "WORLD": str(topology.world_size),
+            "PET_NNODES": str(nodes),
+            "PET_NODE_RANK": str(node),
+            "PET_NPROC_PER_NODE": str(programs),
+            "PET_MASTER_ADDR": master.host,
+            "PET_MASTER_PORT": port,
+            "PET_MAX_RESTARTS": "0",
+        }
+        if job.network.interface is not None:
+            interface = job.network.interface
+            hints = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), interface)
+            env |= addresses.unless_set(job, member, hints)
+        return env
