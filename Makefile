@@ -1,0 +1,54 @@
+# make demo   a real distributed training job on this machine
+# make test   all tests            make check  ruff, pyright, import contracts
+# make docs   the documentation    make bench  the benchmarks
+#
+# Each target brings .venv up to date first, through uv (fetched into .venv-tools if there is none).
+# PYTHON=/path/to/python3.12 chooses the interpreter of .venv.
+
+SHELL := /bin/bash
+RUN := .venv/bin/python
+TESTS ?= tests
+ARGS ?=
+
+.PHONY: demo test check format docs bench constraints clean
+
+demo:
+	@tools/setup tensorflow
+	@$(RUN) tools/demo.py
+
+test:
+	@tools/setup dev tensorflow pytorch frameworks docs
+	@chromium=$$(tests/tools/ensure_chromium) && \
+	  HOWDAH_CHROMIUM="$$chromium" $(RUN) -m pytest $(TESTS) $(ARGS)
+
+check:
+	@tools/setup dev
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	.venv/bin/lint-imports --no-logo
+	$(RUN) -m pyright
+
+format:
+	@tools/setup dev
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+
+docs:
+	@tools/setup docs
+	$(RUN) -m sphinx -W --keep-going -b html docs docs/_build/html
+	@echo "docs/_build/html/index.html"
+
+bench:
+	@tools/setup dev pytorch
+	$(RUN) -m benchmarks $(ARGS)
+
+# Newest versions of everything, for all groups and extras. Names and versions only: which index
+# they come from is the reader's affair.
+constraints:
+	@tools/setup --tool lock --quiet --upgrade
+	@tools/setup --tool export --quiet --no-hashes --no-emit-project --all-groups --all-extras \
+	  --no-header --no-annotate --format requirements-txt --output-file constraints.txt
+	@wc -l constraints.txt
+
+clean:
+	rm -rf .venv .venv-tools .pytest_cache .hypothesis .ruff_cache .import_linter_cache docs/_build

@@ -1,0 +1,89 @@
+"""What every test shares: a home of its own, a repeatable seed, and proof that nothing is left.
+
+Every process a test starts inherits the marker ``HOWDAH_TEST_RUN``, also those that leave their
+session or process group. At the end of the run no process may carry it any more, and no socket
+may be left in the run's own folder for sockets.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests import leaks
+
+settings.register_profile("dev", deadline=None, print_blob=True)
+settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
+
+_IN_CI = bool(os.environ.get("CI"))
+_PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "ci" if _IN_CI else "dev")
+_SEED = int(os.environ.get("HOWDAH_SEED") or (20261121 if _IN_CI else secrets.randbelow(2**31)))
+settings.load_profile(_PROFILE)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give the run its marker, home and socket folder before any test module is imported."""
+    run = f"{os.getpid()}-{secrets.token_hex(4)}"
+    os.environ[leaks.MARKER] = run
+    # Unix socket paths are limited to 107 bytes: pytest's own folders are too long for them.
+    folder = Path(tempfile.mkdtemp(prefix="hwt-", dir="/tmp"))
+    for name in ("run", "home"):
+        (folder / name).mkdir(mode=0o700)
+    os.environ["XDG_RUNTIME_DIR"] = str(folder / "run")
+    os.environ["HOWDAH_HOME"] = str(folder / "home")
+    config.stash[_FOLDER] = folder
+
+
+_FOLDER = pytest.StashKey[Path]()
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"hypothesis profile {_PROFILE}; seed {_SEED} (HOWDAH_SEED={_SEED} repeats it)"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Fail the run if anything it started is left, naming the test that started it."""
+    left = leaks.wait_gone(timeout_s=10.0)
+    sockets = leaks.sockets(Path(os.environ["XDG_RUNTIME_DIR"]))
+    lines = [f"  process {p.pid}: {p.command} (started in {p.test or 'no test'})" for p in left]
+    lines += [f"  socket {path}" for path in sockets]
+    if lines:
+        leaks.end(left)
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line("")
+            reporter.write_line("Left behind by this run:", red=True)
+            for line in lines:
+                reporter.write_line(line, red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    shutil.rmtree(session.config.stash[_FOLDER], ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    """The run's seed, printed in pytest's header."""
+    return _SEED
+
+
+@pytest.fixture
+def chance(seed: int, request: pytest.FixtureRequest) -> random.Random:
+    """A random source that is the same for the same seed and test."""
+    return random.Random(f"{seed}:{request.node.nodeid}")
+
+
+@pytest.fixture
+def leaves_nothing() -> Iterator[None]:
+    """Compare processes, listening ports and temporary folders before and after the test."""
+    before = leaks.Picture.take()
+    yield
+    difference = leaks.Picture.wait_equal(before, timeout_s=10.0)
+    assert not difference, "left behind:\n" + "\n".join(difference)
