@@ -1,0 +1,48 @@
+"""Small files written whole: a reader sees the old content or the new one, never a part."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+
+PRIVATE_FILE = 0o600
+PRIVATE_FOLDER = 0o700
+
+
+def make_private_folder(path: Path, *, exist_ok: bool = True) -> None:
+    """Create the folder, 0700 whatever the umask.
+
+    Raises:
+        FileExistsError: it exists and ``exist_ok`` is false.
+    """
+    path.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=exist_ok)
+    path.chmod(PRIVATE_FOLDER)
+
+
+def write_atomically(path: Path, data: bytes, mode: int = PRIVATE_FILE) -> None:
+    """Replace ``path`` by a file with that content; durable when it returns."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        with open(descriptor, "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make creations, renames and removals in the folder durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,299 @@
+"""The job directory: the truth about one job. `howdah.storage.layout` has the names inside.
+
+Everything in it belongs to the submitter alone: folders 0700, files 0600.
+"""
+
+from __future__ import annotations
+
+import getpass
+import os
+import re
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from howdah.core.events import Task
+from howdah.core.view import JobView
+from howdah.spec.model import Job
+from howdah.storage import layout
+from howdah.storage.files import make_private_folder, write_atomically
+from howdah.storage.layout import CoordinatorAddress, JobMeta
+
+TOKEN = "token"
+
+_SUFFIX_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
+"""No letters that look like others."""
+
+_NAME_LENGTH = 30
+"""With time and suffix a job id stays well under the 63 characters of a DNS label."""
+
+_STAMP = re.compile(r"-(\d{8}-\d{6})-[a-z0-9]+$")
+
+
+class StorageError(Exception):
+    """A job directory can't be used; the message is for the user."""
+
+
+class NoSuchJob(StorageError, LookupError):
+    """No job, or more than one, answers to what was asked for."""
+
+
+def new_job_id(name: str, now: float | None = None) -> str:
+    """A fresh id such as ``digits-20261121-143502-k3f9``: name, UTC time, four random letters.
+
+    It sorts by time within a name and is a valid DNS label.
+    """
+    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_NAME_LENGTH].strip("-")
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+    suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(4))
+    return f"{slug or 'job'}-{stamp}-{suffix}"
+
+
+def user_name() -> str:
+    """The account's name, or ``uid-1000`` where it has none (containers)."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"
+
+
+def base_folder(store: str | None = None, env: Mapping[str, str] = os.environ) -> Path:
+    """The folder of the user's job directories: ``<store>/<user>``.
+
+    ``store`` is the job file's; without it ``$HOWDAH_HOME/jobs``, else ``~/.howdah/jobs``.
+
+    Raises:
+        StorageError: the store is a URL of something that is no local folder.
+    """
+    if store is None:
+        home = env.get("HOWDAH_HOME")
+        base = Path(home).expanduser() if home else Path.home() / ".howdah"
+        return base.absolute() / "jobs" / user_name(env)
+    if store.startswith("file://"):
+        store = store.removeprefix("file://")
+    elif "://" in store:
+        raise StorageError(
+            f"The store {store!r} is no local folder; the local backend keeps job directories on"
+            " this machine: give a path, or leave store out"
+        )
+    return Path(store).expanduser().absolute() / user_name(env)
+
+
+class JobDirectory:
+    """One job's directory. Nothing is read or written before it is asked for."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+
+    def __repr__(self) -> str:
+        return f"JobDirectory({str(self.path)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JobDirectory) and other.path == self.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    @property
+    def job_id(self) -> str:
+        return self.path.name
+
+    @property
+    def secrets(self) -> Path:
+        """Folder of certificates, keys and token; see `howdah.wire.authority`."""
+        return self.path / layout.SECRETS
+
+    @property
+    def logs(self) -> Path:
+        return self.path / layout.LOGS
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / layout.CHECKPOINTS
+
+    @property
+    def shared(self) -> Path:
+        return self.path / layout.SHARED
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / layout.TENSORBOARD
+
+    @property
+    def containers(self) -> Path:
+        return self.path / layout.CONTAINERS
+
+    @property
+    def results(self) -> Path:
+        return self.path / layout.RESULTS
+
+    @property
+    def stacks(self) -> Path:
+        return self.path / layout.STACKS
+
+    def log_path(self, task: Task, attempt: int) -> Path:
+        """The attempt's log; see `howdah.storage.logs`."""
+        return self.path / layout.task_log(task.role, task.index, attempt)
+
+    def log_attempts(self, task: Task) -> list[int]:
+        """Attempts of the task that have a log, ascending."""
+        folder = self.path / layout.LOGS / f"{task.role}-{task.index}"
+        return sorted(int(p.stem) for p in folder.glob("*.log") if p.stem.isdecimal())
+
+    def stacks_path(self, task: Task, attempt: int) -> Path:
+        return self.path / layout.STACKS / f"{task.role}-{task.index}-{attempt}.txt"
+
+    def output_path(self, task: Task) -> Path:
+        return self.path / layout.OUTPUTS / f"{task.role}-{task.index}"
+
+    def container_path(self, container_id: str) -> Path:
+        return self.path / layout.CONTAINERS / container_id
+
+    # -- documents -------------------------------------------------------------------------------
+
+    def create(self, job: Job, meta: JobMeta) -> None:
+        """Make the directory with its folders, the resolved job file and the meta data.
+
+        Raises:
+            FileExistsError: there is such a job already.
+        """
+        make_private_folder(self.path.parent)
+        make_private_folder(self.path, exist_ok=False)
+        for name in (
+            layout.SECRETS,
+            layout.LOGS,
+            layout.STACKS,
+            layout.CHECKPOINTS,
+            layout.OUTPUTS,
+            layout.TENSORBOARD,
+            layout.SHARED,
+            layout.CONTAINERS,
+            layout.RESULTS,
+        ):
+            make_private_folder(self.path / name)
+        self._write(layout.JOB, job)
+        self._write(layout.META, meta)
+
+    def job(self) -> Job:
+        """The resolved job file.
+
+        Raises:
+            StorageError: it is missing or damaged.
+        """
+        return self._read(layout.JOB, Job)
+
+    def meta(self) -> JobMeta:
+        """What was known at submission.
+
+        Raises:
+            StorageError: it is missing or damaged.
+        """
+        return self._read(layout.META, JobMeta)
+
+    def token(self) -> str:
+        """The secret of the job's HTTP port.
+
+        Raises:
+            StorageError: there is none (no authority was made), or it is not this user's.
+        """
+        try:
+            return (self.secrets / TOKEN).read_text().strip()
+        except OSError as error:
+            raise StorageError(f"The token of job {self.job_id} can't be read: {error}") from error
+
+    def coordinator(self) -> CoordinatorAddress | None:
+        """Where the coordinator is, as the last one wrote it; None if none lives.
+
+        After a crash the address of the dead one is still there until its successor's.
+        """
+        return self._read_if_there(layout.COORDINATOR, CoordinatorAddress)
+
+    def write_coordinator(self, address: CoordinatorAddress) -> None:
+        """Publish the coordinator's address."""
+        self._write(layout.COORDINATOR, address)
+
+    def remove_coordinator(self) -> None:
+        """Take the address back; harmless if there is none."""
+        (self.path / layout.COORDINATOR).unlink(missing_ok=True)
+
+    def final(self) -> JobView | None:
+        """The job as it ended; None while it has not.
+
+        Raises:
+            StorageError: the document is damaged.
+        """
+        return self._read_if_there(layout.FINAL, JobView)
+
+    def write_final(self, view: JobView) -> None:
+        """Record how the job ended."""
+        self._write(layout.FINAL, view)
+
+    def _write(self, name: str, document: msgspec.Struct) -> None:
+        write_atomically(
+            self.path / name, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+        )
+
+    def _read(self, name: str, type: Any) -> Any:
+        document = self._read_if_there(name, type)
+        if document is None:
+            raise StorageError(
+                f"{self.path} has no {name}: it is no job directory, or its job was never started"
+            )
+        return document
+
+    def _read_if_there(self, name: str, type: Any) -> Any:
+        path = self.path / name
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=type)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError) as error:
+            raise StorageError(f"{path} can't be read: {error}") from error
+
+
+def list_jobs(base: Path) -> list[JobDirectory]:
+    """The jobs below ``base``, newest first."""
+    try:
+        entries = [entry for entry in os.scandir(base) if entry.is_dir()]
+    except FileNotFoundError:
+        return []
+    jobs = [JobDirectory(e.path) for e in entries if os.path.exists(f"{e.path}/{layout.META}")]
+    return sorted(jobs, key=_submission_order, reverse=True)
+
+
+def find(base: Path, wanted: str) -> JobDirectory:
+    """The job of that id, or whose id begins so.
+
+    Raises:
+        NoSuchJob: none or several; the text says which there are.
+    """
+    if wanted and "/" not in wanted and os.path.exists(base / wanted / layout.META):
+        return JobDirectory(base / wanted)
+    jobs = list_jobs(base)
+    matching = [job for job in jobs if wanted and job.job_id.startswith(wanted)]
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise NoSuchJob(
+            f"{wanted!r} is the beginning of {len(matching)} job ids"
+            f" ({_some(matching)}); give more of the one you mean"
+        )
+    if not jobs:
+        raise NoSuchJob(f"There is no job {wanted!r}: {base} has no jobs yet")
+    raise NoSuchJob(
+        f"There is no job {wanted!r} in {base}; the newest are {_some(jobs)}."
+        " `howdah list` shows all"
+    )
+
+
+def _some(jobs: list[JobDirectory]) -> str:
+    return ", ".join(job.job_id for job in jobs[:3]) + (", …" if len(jobs) > 3 else "")
+
+
+def _submission_order(job: JobDirectory) -> tuple[str, str]:
+    stamp = _STAMP.search(job.job_id)
+    return (stamp.group(1) if stamp else "", job.job_id)

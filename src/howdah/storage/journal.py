@@ -1,0 +1,371 @@
+"""The journal: what happened to a job, in order, durable, one JSON line an entry.
+
+A line is ``{"crc":"1a2b3c4d","is":"event","seq":7,"now":…,"event":{…}}``; the checksum (CRC-32) is
+over the line without it. Sequence numbers count from 1 without gaps, through all segments
+``events-0001.jsonl``, ``events-0002.jsonl``, …
+
+What a crash leaves at the end of the last segment, a line without its newline, was never reported
+durable: it is cut when the journal is opened, and not read. Any other damage is a `JournalError` that names file and line; entries are never guessed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import re
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from howdah.core.commands import Record
+from howdah.core.events import AnyEvent
+from howdah.storage.files import sync_folder
+
+SEGMENT_BYTES = 64 * 1024 * 1024
+
+_SEGMENT = re.compile(r"events-(\d{4,})\.jsonl")
+
+
+class _Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="is", omit_defaults=True):
+    seq: int
+    now: float
+    """Seconds since the epoch, as the machine was told."""
+
+
+class EventEntry(_Entry, kw_only=True, tag="event"):
+    """A fact the machine was given."""
+
+    event: AnyEvent
+
+
+class RecordEntry(_Entry, kw_only=True, tag="record"):
+    """A line of the job's story, for readers; replay does not need it."""
+
+    record: Record
+
+
+Entry = EventEntry | RecordEntry
+
+
+class JournalError(Exception):
+    """The journal is damaged, held by somebody else, or can't be written."""
+
+
+class _Position(NamedTuple):
+    """Where the sound part of the journal ends."""
+
+    segment: int
+    """Number of the last segment; 0 if there is none."""
+    size: int
+    """Sound bytes of the last segment."""
+    last_seq: int
+
+
+class Journal:
+    """The one writer of a job's journal, on one event loop.
+
+    `append` and `commit` separate order from durability: many entries and many waiters share one
+    `fsync`. After a failed write the journal stays failed, for a failed `fsync` can't be repeated
+    with any meaning.
+    """
+
+    def __init__(self, folder: Path, lock: int, position: _Position, segment_bytes: int) -> None:
+        self._folder = folder
+        self._lock = lock
+        self._segment_bytes = segment_bytes
+        self._segment = position.segment
+        self._size = position.size
+        self._file = _open_segment(folder, position.segment)
+        self._next_seq = position.last_seq + 1
+        self._pending: list[bytes] = []
+        self._waiting: asyncio.Future[None] | None = None
+        """Resolves when what is pending now is durable."""
+        self._flusher: asyncio.Task[None] | None = None
+        self._flushing: asyncio.Future[None] | None = None
+        self._failure: JournalError | None = None
+        self._closed = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+
+    @classmethod
+    def open(cls, folder: Path, *, segment_bytes: int = SEGMENT_BYTES) -> Journal:
+        """Open the journal in the job directory for writing, new or after a predecessor.
+
+        The end that a crash left torn is cut off.
+
+        Raises:
+            JournalError: another process writes it, or it is damaged.
+        """
+        lock = _lock(folder)
+        try:
+            position = _recover(folder)
+            return cls(folder, lock, position, segment_bytes)
+        except BaseException:
+            os.close(lock)
+            raise
+
+    @property
+    def next_seq(self) -> int:
+        """The number the next entry must have."""
+        return self._next_seq
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry; it is durable once a `commit` begun after this call returns.
+
+        Raises:
+            ValueError: its ``seq`` is not `next_seq`.
+            JournalError: an earlier write failed, or the journal is closed.
+        """
+        self._check()
+        if entry.seq != self._next_seq:
+            raise ValueError(f"The next journal entry has number {self._next_seq}, not {entry.seq}")
+        self._pending.append(_encode(entry))
+        self._next_seq += 1
+
+    def append_event(self, now: float, event: AnyEvent) -> int:
+        """Add a fact; returns its number. See `append`."""
+        seq = self._next_seq
+        self.append(EventEntry(seq=seq, now=now, event=event))
+        return seq
+
+    def append_record(self, now: float, record: Record) -> int:
+        """Add a line of the story; returns its number. See `append`."""
+        seq = self._next_seq
+        self.append(RecordEntry(seq=seq, now=now, record=record))
+        return seq
+
+    async def commit(self) -> None:
+        """Return once all entries appended before are durable.
+
+        Concurrent commits share an `fsync`. Cancelling a waiter cancels nothing else.
+
+        Raises:
+            JournalError: they could not be written; the journal is unusable from now on.
+        """
+        self._check()
+        if self._pending:
+            if self._waiting is None:
+                self._waiting = asyncio.get_running_loop().create_future()
+                self._waiting.add_done_callback(_retrieve)
+            waiting = self._waiting
+        elif self._flushing is not None:
+            waiting = self._flushing
+        else:
+            return
+        if self._flusher is None:
+            self._flusher = asyncio.get_running_loop().create_task(self._flush())
+        await asyncio.shield(waiting)
+
+    async def close(self) -> None:
+        """Commit what is pending, and let go of the journal. Closing twice is harmless."""
+        if self._closed:
+            return
+        try:
+            if self._failure is None:
+                await self.commit()
+        finally:
+            self._closed = True
+            self._thread.shutdown(wait=True)
+            os.close(self._file)
+            os.close(self._lock)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise JournalError(f"The journal in {self._folder} is closed")
+
+    async def _flush(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._pending:
+                lines, self._pending = self._pending, []
+                self._flushing, self._waiting = self._waiting or loop.create_future(), None
+                try:
+                    await loop.run_in_executor(self._thread, self._write, lines)
+                except BaseException as error:
+                    self._fail(error)
+                    if not isinstance(error, Exception):
+                        raise
+                    return
+                if not self._flushing.done():
+                    self._flushing.set_result(None)
+        finally:
+            self._flushing = None
+            self._flusher = None
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = JournalError(
+            f"The journal in {self._folder} can't be written: {error or type(error).__name__}"
+        )
+        for future in (self._flushing, self._waiting):
+            if future is not None and not future.done():
+                future.set_exception(self._failure)
+
+    def _write(self, lines: list[bytes]) -> None:
+        """In the journal's thread: the lines are durable when this returns."""
+        batch: list[bytes] = []
+        for line in lines:
+            if self._size and self._size + len(line) > self._segment_bytes:
+                self._store(b"".join(batch))
+                batch = []
+                self._rotate()
+            batch.append(line)
+            self._size += len(line)
+        self._store(b"".join(batch))
+
+    def _store(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:  # a write may take a part only
+            view = view[os.write(self._file, view) :]
+        _sync_data(self._file)
+
+    def _rotate(self) -> None:
+        file = _open_segment(self._folder, self._segment + 1)
+        sync_folder(self._folder)
+        os.close(self._file)
+        self._file, self._segment, self._size = file, self._segment + 1, 0
+
+
+def read(folder: Path) -> Iterator[Entry]:
+    """All entries, oldest first, a line at a time; also while a writer is at work.
+
+    An end torn by a crash, or not wholly written yet, is not read.
+
+    Raises:
+        JournalError: the journal is damaged; the text names file and line.
+    """
+    seq = 0
+    segments = _segments(folder)
+    for path in segments:
+        for entry, _ in _read_segment(path, seq, last=path is segments[-1]):
+            yield entry
+            seq = entry.seq
+
+
+def _read_segment(path: Path, seq: int | None, *, last: bool) -> Iterator[tuple[Entry, int]]:
+    """The segment's entries, each with the offset of its end.
+
+    ``seq`` is the number of the entry before the first, or None where that is not known.
+    """
+    end = 0
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            if last and not line.endswith(b"\n"):
+                return
+            entry = _decode(line)
+            if isinstance(entry, str):
+                raise JournalError(
+                    f"{path}, line {number}: {entry}. The journal is damaged; restore the file"
+                    " from a copy, or remove this line and all after it, segments too, to go on"
+                    " from what is left"
+                )
+            if seq is not None and entry.seq != seq + 1:
+                raise JournalError(
+                    f"{path}, line {number}: entry {entry.seq} follows entry {seq}; the entries"
+                    " between are lost"
+                )
+            end += len(line)
+            seq = entry.seq
+            yield entry, end
+
+
+def _encode(entry: Entry) -> bytes:
+    body = _json.encode(entry)
+    return b'{"crc":"%08x",%b\n' % (zlib.crc32(body), body[1:])
+
+
+def _decode(line: bytes) -> Entry | str:
+    """The entry, or what is wrong with the line."""
+    match = _LINE.fullmatch(line)
+    if match is None:
+        return "not a journal line"
+    body = b"{" + match[2]
+    if zlib.crc32(body) != int(match[1], 16):
+        return "its checksum does not fit its content"
+    try:
+        return _entries.decode(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return f"not an entry this version knows ({error})"
+
+
+_json = msgspec.json.Encoder()
+_entries: msgspec.json.Decoder[Entry] = msgspec.json.Decoder(EventEntry | RecordEntry)
+_LINE = re.compile(rb'\{"crc":"([0-9a-f]{8})",([^\n]*)\n')
+
+
+def _segment_path(folder: Path, number: int) -> Path:
+    return folder / f"events-{number:04}.jsonl"
+
+
+def _segments(folder: Path) -> list[Path]:
+    """The journal's files in order.
+
+    Raises:
+        JournalError: one is missing.
+    """
+    numbers = sorted(
+        int(match[1]) for p in folder.iterdir() if (match := _SEGMENT.fullmatch(p.name))
+    )
+    for expected, number in enumerate(numbers, 1):
+        if number != expected:
+            raise JournalError(f"{_segment_path(folder, expected)} is missing: entries are lost")
+    return [_segment_path(folder, number) for number in numbers]
+
+
+def _open_segment(folder: Path, number: int) -> int:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    return os.open(_segment_path(folder, number), flags, 0o600)
+
+
+def _lock(folder: Path) -> int:
+    """Exclusive lock on the first segment, which always exists and is never replaced."""
+    descriptor = _open_segment(folder, 1)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise JournalError(
+            f"Another process writes the journal in {folder}: a job has one coordinator at a"
+            " time; wait for that one to end, or stop it"
+        ) from error
+    sync_folder(folder)
+    return descriptor
+
+
+def _recover(folder: Path) -> _Position:
+    """Find the end of the journal and cut off what a crash left behind it."""
+    segments = _segments(folder)
+    size, last_seq = 0, 0
+    # A crash right after a rotation leaves the last segment without a whole line: the number of
+    # the last entry is then found in the one before.
+    for path in reversed(segments):
+        end = 0
+        for entry, end in _read_segment(path, None, last=path is segments[-1]):
+            last_seq = entry.seq
+        if path is segments[-1]:
+            size = end
+            _cut(path, size)
+        if last_seq:
+            break
+    return _Position(len(segments), size, last_seq)
+
+
+def _cut(path: Path, size: int) -> None:
+    with path.open("r+b") as file:
+        if file.seek(0, os.SEEK_END) > size:
+            file.truncate(size)
+            os.fsync(file.fileno())
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    """Keep asyncio from reporting a failure that nobody waits for: the next call raises it."""
+    if not future.cancelled():
+        future.exception()
+
+
+_sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync

@@ -1,0 +1,395 @@
+"""Channels: messages over mutually authenticated TLS connections on an asyncio loop.
+
+A `Channel` is an `asyncio.Protocol` that decodes in the read callback: a message costs no task, no
+stream and no copy of its own. One task per connection, the handler, takes them with `receive`.
+
+Guarantees:
+
+1. A handler only ever sees peers with a certificate of the job's authority, and only messages
+   their role may send.
+2. A peer that sends what is no message, announces an oversized frame, does not finish its
+   handshake or first message in time, or does not read what it is sent, loses its own connection
+   and nothing else happens. `Channel.problem` says why; it is logged.
+3. Memory a connection can hold is bounded both ways.
+
+Not guaranteed: that a sent message arrives (a connection can break after `send`), or that a peer
+whose certificate is refused is told why (TLS 1.3 clients learn of it by a closed connection).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from asyncio import sslproto
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
+
+from howdah.wire.frames import FrameDecoder, FrameError, encode
+from howdah.wire.messages import MAX_FRAME
+from howdah.wire.tls import IdentityError, PeerRole, certificate_name, peer_identity
+
+T = TypeVar("T")
+
+HANDSHAKE_S = 10.0
+FIRST_FRAME_S = 10.0
+SHUTDOWN_S = 2.0
+"""How long a closing connection waits for the peer's own goodbye."""
+
+BACKLOG_BYTES = 16 * 1024 * 1024
+"""What may wait to be sent to a peer before it is cut off."""
+
+QUEUE_MESSAGES = 256
+"""Messages that may wait for `Channel.receive` before reading pauses."""
+
+LISTEN_BACKLOG = 1024
+"""All agents come back at once after a take-over."""
+
+_TLS_BUFFER_BYTES = 16 * 1024
+"""A TLS record's size. asyncio would keep 256 KiB a connection: 250 MB at 1,000 agents."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class Peer(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is at the other end, from its verified certificate."""
+
+    role: PeerRole
+    job_id: str
+    host: str = ""
+    """Its network address."""
+
+
+class ChannelClosed(ConnectionError):
+    """The channel is closed; ``str()`` says why."""
+
+
+class Channel(asyncio.Protocol, Generic[T]):
+    """One connection. Made by `connect` and `serve`."""
+
+    peer: Peer
+    problem: str = ""
+    """Why this side ended the connection, or how it broke; empty after an orderly end."""
+
+    def __init__(
+        self,
+        receives: Any,
+        *,
+        max_frame: int = MAX_FRAME,
+        backlog_bytes: int = BACKLOG_BYTES,
+        opened: Callable[[Channel[T]], None] | None = None,
+    ) -> None:
+        self._receives = receives
+        self._max_frame = max_frame
+        self._backlog_bytes = backlog_bytes
+        self._opened = opened
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._decoder: FrameDecoder[T]
+        self._queue: deque[T] = deque()
+        self._reading_paused = False
+        self._ended = False
+        """Nothing more will be received."""
+        self._received: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._writing_paused = False
+        self._lost = asyncio.Event()
+        self._first_frame: asyncio.TimerHandle | None = None
+
+    # -- for users -------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Nothing sent from now on can arrive."""
+        return self._transport is None or self._transport.is_closing()
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Hand the message to the connection; it is sent in the background, in order.
+
+        On a closed channel it does nothing: what was sent before may not have arrived either, so
+        the sender has to cope with a break anyway. A peer that does not read is cut off once more
+        than the channel's backlog waits for it; use `drain` before sending much.
+
+        Raises:
+            FrameError: the message is larger than a frame may be; the channel is unharmed.
+        """
+        frame = encode(message, self._max_frame)
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        transport.write(frame)
+        if self._writing_paused and transport.get_write_buffer_size() > self._backlog_bytes:
+            self._fail(
+                f"The peer does not read: {transport.get_write_buffer_size()} bytes wait for it,"
+                f" more than the limit of {self._backlog_bytes}"
+            )
+
+    async def drain(self) -> None:
+        """Wait until the connection has room for more.
+
+        Raises:
+            ChannelClosed: the connection has ended.
+        """
+        while self._writing_paused and not self.closed:
+            if self._writable is None:
+                self._writable = self._loop.create_future()
+            await asyncio.shield(self._writable)
+        if self.closed:
+            raise ChannelClosed(self.problem or "The connection has ended")
+
+    async def receive(self, timeout_s: float | None = None) -> T | None:
+        """The next message, or None when no more can come (`problem` tells more).
+
+        One task at a time may wait here.
+
+        Raises:
+            TimeoutError: none came within ``timeout_s`` seconds.
+        """
+        while not self._queue:
+            if self._ended:
+                return None
+            self._received = self._loop.create_future()
+            try:
+                if timeout_s is None:
+                    await self._received
+                else:
+                    async with asyncio.timeout(timeout_s):
+                        await self._received
+            finally:
+                self._received = None
+        message = self._queue.popleft()
+        if self._reading_paused and len(self._queue) <= QUEUE_MESSAGES // 2:
+            self._reading_paused = False
+            if self._transport is not None:
+                self._transport.resume_reading()
+        return message
+
+    def close(self) -> None:
+        """End the connection after what was sent; nothing more is received."""
+        self._end_receiving()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self, problem: str = "") -> None:
+        """End the connection at once, losing what was not sent yet."""
+        self.problem = self.problem or problem
+        self._end_receiving()
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection is gone, after `close` or by the peer."""
+        if self._transport is not None:
+            await self._lost.wait()
+
+    # -- called by the event loop ----------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        address = transport.get_extra_info("peername") or ("",)
+        try:
+            role, job_id = peer_identity(transport.get_extra_info("peercert"))
+            types = self._receives[role] if isinstance(self._receives, Mapping) else self._receives
+        except IdentityError as error:
+            self._fail(str(error))
+            return
+        except KeyError:
+            self._fail(f"A peer with the role {role} has no business on this port")
+            return
+        self.peer = Peer(role=role, job_id=job_id, host=str(address[0]))
+        self._decoder = FrameDecoder(types, self._max_frame)
+        _detect_dead_peers(transport.get_extra_info("socket"))
+        if self._opened is not None:
+            self._opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._ended:
+            return
+        try:
+            messages = self._decoder.feed(data)
+        except FrameError as error:
+            self._fail(str(error))
+            return
+        if not messages:
+            return
+        if self._first_frame is not None:
+            self._first_frame.cancel()
+            self._first_frame = None
+        self._queue.extend(messages)
+        if len(self._queue) > QUEUE_MESSAGES and not self._reading_paused:
+            self._reading_paused = True
+            if self._transport is not None:
+                self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        self._end_receiving()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None and not self.problem:
+            self.problem = f"The connection broke: {exc}"
+        self._end_receiving()
+        self._writing_paused = False
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._lost.set()
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        if self._writable is not None:
+            if not self._writable.done():
+                self._writable.set_result(None)
+            self._writable = None
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def expect_first_frame(self, within_s: float) -> None:
+        """Cut the peer off unless its first message has arrived within that time."""
+        self._first_frame = self._loop.call_later(
+            within_s, self._fail, f"The peer sent no message within {within_s:g} s"
+        )
+
+    def _fail(self, problem: str) -> None:
+        address = self._transport and self._transport.get_extra_info("peername")
+        _LOG.warning("Connection from %s ended: %s", address, problem)
+        self.abort(problem)
+
+    def _end_receiving(self) -> None:
+        if self._first_frame is not None:
+            self._first_frame.cancel()
+            self._first_frame = None
+        self._ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._received is not None and not self._received.done():
+            self._received.set_result(None)
+
+
+async def connect(
+    host: str,
+    port: int,
+    ssl_context: ssl.SSLContext,
+    *,
+    job_id: str,
+    receives: Any,
+    role: PeerRole = PeerRole.COORDINATOR,
+    timeout_s: float = HANDSHAKE_S,
+    backlog_bytes: int = BACKLOG_BYTES,
+) -> Channel[Any]:
+    """A channel to the ``role`` of job ``job_id`` at that address.
+
+    ``receives`` is the message type, or union, that may come.
+
+    Raises:
+        OSError: not reachable, not within ``timeout_s`` (`TimeoutError`), or not who it should be
+            (`ssl.SSLCertVerificationError`).
+    """
+    loop = asyncio.get_running_loop()
+    channel: Channel[Any] = Channel(receives, backlog_bytes=backlog_bytes)
+    async with asyncio.timeout(timeout_s):
+        await loop.create_connection(
+            lambda: channel,
+            host,
+            port,
+            ssl=ssl_context,
+            server_hostname=certificate_name(role, job_id),
+            ssl_handshake_timeout=timeout_s,
+            ssl_shutdown_timeout=SHUTDOWN_S,
+        )
+    return channel
+
+
+async def serve(
+    handler: Callable[[Channel[Any]], Awaitable[None]],
+    host: str | None,
+    port: int,
+    ssl_context: ssl.SSLContext,
+    *,
+    receives: Any,
+    handshake_s: float = HANDSHAKE_S,
+    first_frame_s: float = FIRST_FRAME_S,
+    backlog_bytes: int = BACKLOG_BYTES,
+) -> asyncio.Server:
+    """Listen, and run ``handler(channel)`` for each authenticated peer; the channel ends with it.
+
+    ``receives`` is what peers may send: a message type or union, or one for each role
+    (``{"agent": FromAgent, "client": FromClient}``), and then other roles are refused.
+    Closing the server stops listening; channels go on until their handlers return.
+
+    Raises:
+        OSError: the address can't be listened on.
+    """
+    loop = asyncio.get_running_loop()
+    handlers: set[asyncio.Task[None]] = set()
+
+    async def run(channel: Channel[Any]) -> None:
+        try:
+            await handler(channel)
+        except Exception:
+            _LOG.exception("The handler of a connection from %s failed", channel.peer)
+        finally:
+            channel.close()
+
+    def opened(channel: Channel[Any]) -> None:
+        channel.expect_first_frame(first_frame_s)
+        task = loop.create_task(run(channel))
+        handlers.add(task)
+        task.add_done_callback(handlers.discard)
+
+    def channel_() -> Channel[Any]:
+        return Channel(receives, backlog_bytes=backlog_bytes, opened=opened)
+
+    def secured() -> asyncio.BaseProtocol:
+        return _SmallTls(
+            loop,
+            channel_(),
+            ssl_context,
+            None,
+            server_side=True,
+            ssl_handshake_timeout=handshake_s,
+            ssl_shutdown_timeout=SHUTDOWN_S,
+        )
+
+    try:
+        secured()
+    except (AttributeError, TypeError):
+        # Another Python's asyncio is made differently inside: only memory is lost.
+        return await loop.create_server(
+            channel_,
+            host,
+            port,
+            ssl=ssl_context,
+            ssl_handshake_timeout=handshake_s,
+            ssl_shutdown_timeout=SHUTDOWN_S,
+            backlog=LISTEN_BACKLOG,
+        )
+    return await loop.create_server(secured, host, port, backlog=LISTEN_BACKLOG)
+
+
+class _SmallTls(sslproto.SSLProtocol):
+    """asyncio's own TLS with a smaller buffer, for our connections only.
+
+    This is how asyncio itself puts TLS on an accepted connection, without its task for each.
+    """
+
+    max_size = _TLS_BUFFER_BYTES
+
+
+def _detect_dead_peers(sock: socket.socket | None) -> None:
+    """A host that vanished is noticed within some 20 s, also when nothing is sent to it."""
+    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    options = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 2))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (*options, ("TCP_USER_TIMEOUT", 20_000)):
+        option = getattr(socket, name, None)  # not every system has all of them
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
