@@ -72,7 +72,7 @@ def base_folder(store: str | None = None, env: Mapping[str, str] = os.environ) -
     if store is None:
         home = env.get("HOWDAH_HOME")
         base = Path(home).expanduser() if home else Path.home() / ".howdah"
-        return base.absolute() / "jobs" / user_name(env)
+        return base.absolute() / "jobs" / user_name()
     if store.startswith("file://"):
         store = store.removeprefix("file://")
     elif "://" in store:
@@ -80,7 +80,7 @@ def base_folder(store: str | None = None, env: Mapping[str, str] = os.environ) -
             f"The store {store!r} is no local folder; the local backend keeps job directories on"
             " this machine: give a path, or leave store out"
         )
-    return Path(store).expanduser().absolute() / user_name(env)
+    return Path(store).expanduser().absolute() / user_name()
 
 
 class JobDirectory:

@@ -37,13 +37,13 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True, tag_field="is", omit_def
     """Seconds since the epoch, as the machine was told."""
 
 
-class EventEntry(_Entry, kw_only=True, tag="event"):
+class EventEntry(_Entry, frozen=True, kw_only=True, tag="event"):
     """A fact the machine was given."""
 
     event: AnyEvent
 
 
-class RecordEntry(_Entry, kw_only=True, tag="record"):
+class RecordEntry(_Entry, frozen=True, kw_only=True, tag="record"):
     """A line of the job's story, for readers; replay does not need it."""
 
     record: Record
