@@ -1,0 +1,70 @@
+"""What surrounds the driving: folders before it, measurements meanwhile, and the end in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import howdah
+from howdah.core.view import JobView
+from howdah.wire.messages import Shutdown
+
+if TYPE_CHECKING:
+    from howdah.coordinator.service import Coordinator
+
+log = logging.getLogger(__name__)
+
+METRICS_S = 5.0
+WATCHERS_S = 10.0
+"""How long slow watchers are waited for at the job's end; the rest is in the job directory."""
+
+
+def lay_out(coordinator: Coordinator) -> None:
+    """Make what agents expect to find: the folder that holds `howdah.task` alone."""
+    package = coordinator.orders.python_path / "howdah"
+    package.mkdir(parents=True, exist_ok=True)
+    (package / "__init__.py").touch()
+    source = Path(howdah.__file__).with_name("task.py")
+    if source.exists():
+        shutil.copyfile(source, package / "task.py")
+
+
+async def keep_metrics(coordinator: Coordinator) -> None:
+    """Store measurements now and then, many at a time."""
+    while True:
+        await asyncio.sleep(METRICS_S)
+        await store_metrics(coordinator)
+
+
+async def store_metrics(coordinator: Coordinator) -> None:
+    """Store what has not been stored."""
+    kept = coordinator.metrics.unstored()
+
+
+async def end(coordinator: Coordinator) -> JobView:
+    """The job has finished: write it down, tell everybody, tidy up."""
+    directory = coordinator.directory
+    await store_metrics(coordinator)
+    coordinator.status.touch()
+    final = coordinator.status.view()
+    await asyncio.to_thread(directory.write_final, final)
+    coordinator.finished.set()
+    coordinator.status.touch()  # wakes the watchers
+    await coordinator.clients.finish(WATCHERS_S)
+    coordinator.agents.close_all(Shutdown())
+    await coordinator.executor.close()
+    await coordinator.backend.close()
+    await asyncio.to_thread(tidy, coordinator)
+    log.info("%s is over: %s", coordinator.job_id, final.outcome)
+    return final
+
+
+def tidy(coordinator: Coordinator) -> None:
+    """Remove what nobody needs after the job."""
+    coordinator.directory.remove_coordinator()
+    if not os.environ.get("HOWDAH_KEEP_WORK"):
+        shutil.rmtree(coordinator.directory.containers, ignore_errors=True)

@@ -1,0 +1,45 @@
+"""The job directory's logs, as `howdah.coordinator.logs` reads them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from howdah.core.events import Task
+from howdah.storage import logs
+from howdah.storage.jobdir import JobDirectory
+from howdah.storage.logs import LogPart
+
+
+class JobLogs:
+    """Logs as files of the job directory. Reading happens in threads, never on the event loop."""
+
+    def __init__(self, directory: JobDirectory) -> None:
+        self._directory = directory
+
+    async def read(self, task: Task, attempt: int, offset: int, limit: int) -> LogPart | None:
+        """At most ``limit`` bytes from logical offset ``offset``; None if there is no log."""
+        path = self._directory.log_path(task, attempt)
+        try:
+            return await asyncio.to_thread(logs.read, path, offset, limit)
+        except FileNotFoundError:
+            return None
+
+    async def last_line(self, task: Task, attempt: int) -> str | None:
+        """The newest whole line, if there is any."""
+        path = self._directory.log_path(task, attempt)
+        try:
+            lines = await asyncio.to_thread(logs.tail, path, 1)
+        except FileNotFoundError:
+            return None
+        return lines[-1] if lines else None
+
+    def size(self, task: Task, attempt: int) -> int:
+        """Bytes ever written; 0 if there is no log."""
+        try:
+            return logs.size(self._directory.log_path(task, attempt))
+        except FileNotFoundError:
+            return 0
+
+    def attempts(self, task: Task) -> list[int]:
+        """Attempts with a log, ascending."""
+        return self._directory.log_attempts(task)

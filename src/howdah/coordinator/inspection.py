@@ -1,0 +1,60 @@
+"""Stacks on request: a client's or the page's question, answered by the task's agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from howdah.core.events import Task
+from howdah.core.states import UP, JobState
+from howdah.wire.messages import Message, Stacks, TakeStacks
+
+ANSWER_S = 30.0
+
+
+class Inspection:
+    """Questions that are no part of the job's story."""
+
+    def __init__(self, state: Callable[[], JobState], send: Callable[[str, Message], bool]) -> None:
+        self._state = state
+        self._send = send
+        self._waiting: dict[tuple[Task, int], list[asyncio.Future[Stacks]]] = {}
+
+    async def stacks(self, task: Task) -> str:
+        """Stacks of the task's programs as they are now.
+
+        Raises:
+            LookupError: the job has no such task.
+            RuntimeError: they could not be taken; the text says why.
+        """
+        tasks = self._state().tasks
+        data = tasks.get(str(task))
+        if data is None:
+            known = ", ".join(list(tasks)[:10])
+            raise LookupError(f"the job has no task {task}; it has {known}")
+        if data.state not in UP or data.container_id is None:
+            raise RuntimeError(f"{task} has no program running (it is {data.state.value})")
+        answer: asyncio.Future[Stacks] = asyncio.get_running_loop().create_future()
+        key = (task, data.attempt)
+        waiting = self._waiting.setdefault(key, [])
+        waiting.append(answer)
+        try:
+            if not self._send(data.container_id, TakeStacks(task=task, attempt=data.attempt)):
+                raise RuntimeError(f"the agent of {task} is not connected at present; try again")
+            async with asyncio.timeout(ANSWER_S):
+                stacks = await answer
+        except TimeoutError:
+            raise RuntimeError(f"the agent of {task} did not answer in {ANSWER_S:g}s") from None
+        finally:
+            waiting.remove(answer)
+            if not waiting:
+                self._waiting.pop(key, None)
+        if stacks.problem:
+            raise RuntimeError(stacks.problem)
+        return stacks.text
+
+    def answered(self, stacks: Stacks) -> None:
+        """An agent has sent stacks, whoever asked."""
+        for answer in self._waiting.get((stacks.task, stacks.attempt), ()):
+            if not answer.done():
+                answer.set_result(stacks)

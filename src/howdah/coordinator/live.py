@@ -1,0 +1,85 @@
+"""What is measured and announced, by task: shown, never journaled, gone with the coordinator."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from howdah.core.events import Task
+from howdah.wire.messages import Beat, Sample, WebAddress
+
+LINES = 64
+"""Last lines read at a time."""
+
+
+class LastLines(Protocol):
+    """Where the last line of a log can be had."""
+
+    async def last_line(self, task: Task, attempt: int) -> str | None: ...
+
+
+class TaskLive:
+    """The newest of one attempt. Changed in place: at 1,000 beats a second nothing is allocated."""
+
+    __slots__ = ("attempt", "last_line", "last_line_size", "log_size", "progress", "sample", "step")
+
+    def __init__(self, attempt: int) -> None:
+        self.attempt = attempt
+        self.sample: Sample | None = None
+        self.step: float | None = None
+        self.progress: float | None = None
+        """When it last showed progress, on the job's clock."""
+        self.log_size = 0
+        self.last_line: str | None = None
+        self.last_line_size = 0
+        """Size of the log when `last_line` was read."""
+
+
+class LiveBoard:
+    """All tasks' newest measurements and announced pages."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[Task, TaskLive] = {}
+        self._web: dict[Task, WebAddress] = {}
+
+    def of(self, task: Task, attempt: int) -> TaskLive | None:
+        """That attempt's measurements, if there are any."""
+        live = self._tasks.get(task)
+        return live if live is not None and live.attempt == attempt else None
+
+    def beat(self, task: Task, beat: Beat, now: float) -> TaskLive:
+        """Take a beat in; a new attempt starts from nothing."""
+        live = self._tasks.get(task)
+        if live is None or live.attempt != beat.attempt:
+            live = self._tasks[task] = TaskLive(beat.attempt)
+        if beat.sample is not None:
+            live.sample = beat.sample
+        if beat.progress_s is not None:
+            live.progress = now - beat.progress_s
+        if beat.step is not None:
+            live.step = beat.step
+        live.log_size = beat.log_size
+        return live
+
+    async def read_last_lines(self, logs: LastLines) -> None:
+        """Read the newest line of logs that have grown, a few in a large job."""
+        grown = [
+            (task, live)
+            for task, live in self._tasks.items()
+            if live.log_size != live.last_line_size
+        ]
+        for task, live in grown[:LINES]:
+            size = live.log_size
+            live.last_line = await logs.last_line(task, live.attempt)
+            live.last_line_size = size
+
+    def announce(self, address: WebAddress) -> bool:
+        """Take in where a task serves a page; whether that is news."""
+        known = self._web.get(address.task)
+        if known == address or (known is not None and known.attempt > address.attempt):
+            return False
+        self._web[address.task] = address
+        return True
+
+    def pages(self) -> dict[Task, WebAddress]:
+        """Announced pages by task."""
+        return dict(self._web)

@@ -1,0 +1,88 @@
+"""Measurements over time: the newest in memory, all that is kept in the job directory.
+
+A job of 1,000 tasks sends 1,000 samples a second, more than anybody reads or wants to store. So
+each task keeps one sample an interval that grows with the job, and what a program reported is
+merged meanwhile, the newest value of a name winning.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from howdah.core.events import Task
+from howdah.wire.messages import Sample
+
+RATE = 100.0
+"""Samples kept a second, all tasks together (about 10 KB/s of the job directory at most)."""
+HELD = 60_000
+"""Samples held in memory, all tasks together (packed: about 100 bytes each)."""
+HELD_EACH = 1200
+"""Samples held of one task at most: twenty minutes of a small job."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Sample).decode
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """A sample that is to be stored."""
+
+    task: Task
+    attempt: int
+    sample: Sample
+
+
+class _Series:
+    __slots__ = ("next", "ring", "values")
+
+    def __init__(self, held: int) -> None:
+        self.next = 0.0
+        self.ring: deque[tuple[float, bytes]] = deque(maxlen=held)
+        self.values: dict[str, float] | None = None
+
+
+class Metrics:
+    """All tasks' series."""
+
+    def __init__(self, tasks: int) -> None:
+        self._interval_s = tasks / RATE
+        self._held = max(30, min(HELD_EACH, HELD // max(tasks, 1)))
+        self._series: dict[Task, _Series] = {}
+        self._unstored: list[Kept] = []
+
+    def take(self, task: Task, attempt: int, sample: Sample) -> None:
+        """Take in a sample as it came."""
+        series = self._series.get(task)
+        if series is None:
+            series = self._series[task] = _Series(self._held)
+        if sample.time < series.next:
+            if sample.values:
+                series.values = {**(series.values or {}), **sample.values}
+            return
+        series.next = sample.time + self._interval_s
+        if series.values:
+            sample = msgspec.structs.replace(sample, values={**series.values, **sample.values})
+            series.values = None
+        # Packed, a held sample is two objects for the garbage collector to leave alone.
+        series.ring.append((sample.time, _encode(sample)))
+        self._unstored.append(Kept(task, attempt, sample))
+
+    def restore(self, kept: Iterable[Kept]) -> None:
+        """Fill the memory of a new coordinator from what is stored."""
+        for item in kept:
+            series = self._series.setdefault(item.task, _Series(self._held))
+            series.ring.append((item.sample.time, _encode(item.sample)))
+
+    def unstored(self) -> list[Kept]:
+        """What came since the last call and is to be stored."""
+        kept, self._unstored = self._unstored, []
+        return kept
+
+    def since(self, task: Task, time: float) -> list[Sample]:
+        """Held samples of the task later than ``time``, oldest first."""
+        series = self._series.get(task)
+        if series is None:
+            return []
+        return [_decode(packed) for moment, packed in series.ring if moment > time]

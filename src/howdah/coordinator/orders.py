@@ -1,0 +1,132 @@
+"""What agents are told: commands of the machine, filled in from the job file.
+
+Pure but for the paths of the job directory, which it only puts together.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from howdah.agent.launch import AgentLaunch
+from howdah.core.commands import LaunchAgent, PrepareTask, StartTask
+from howdah.core.plan import Plan
+from howdah.frameworks import programs
+from howdah.spec.model import Job
+from howdah.spec.units import mebibytes, port_range
+from howdah.storage import layout
+from howdah.storage.jobdir import JobDirectory
+from howdah.storage.layout import JobMeta
+from howdah.wire.messages import Prepare, Start
+
+BEAT_S = 1.0
+
+
+class Orders:
+    """Makes messages and launch files for one job whose containers see the job directory."""
+
+    def __init__(
+        self, job: Job, plan: Plan, meta: JobMeta, directory: JobDirectory, lease_s: float
+    ) -> None:
+        self._job = job
+        self._plan = plan
+        self._meta = meta
+        self._directory = directory
+        self._lease_s = lease_s
+        self._places = programs.Places(
+            python=interpreter(job, meta),
+            path=os.environ.get("PATH") or os.defpath,
+            shared_dir=str(directory.shared),
+            tensorboard_dir=tensorboard_folder(job, directory),
+        )
+
+    @property
+    def python_path(self) -> Path:
+        """The folder that holds `howdah.task` alone, for the programs' PYTHONPATH."""
+        return self._directory.containers / "python"
+
+    def launch(self, command: LaunchAgent) -> AgentLaunch:
+        """The launch file of a container's agent; the backend adds what it alone knows."""
+        job, directory = self._job, self._directory
+        return AgentLaunch(
+            job_id=self._plan.job_id,
+            container_id=command.container_id,
+            coordinator_file=str(directory.path / layout.COORDINATOR),
+            ca=str(directory.secrets / "ca.pem"),
+            certificate=str(directory.secrets / "agent.pem"),
+            key=str(directory.secrets / "agent.key"),
+            work_dir=str(directory.container_path(command.container_id)),
+            log_dir=str(directory.logs),
+            source=self._meta.source,
+            shared_dir=str(directory.shared),
+            python_path=str(self.python_path),
+            host=job.network.address,
+            interface=job.network.interface,
+            ports=port_range(job.network.ports),
+            beat_s=BEAT_S,
+            lease_s=self._lease_s,
+            log_max_bytes=mebibytes(job.logs.max_size) * 1024 * 1024,
+            log_segments=job.logs.segments,
+        )
+
+    def prepare(self, command: PrepareTask) -> Prepare:
+        """Restore the checkpoint, reserve ports."""
+        return Prepare(
+            task=command.task,
+            attempt=command.attempt,
+            generation=command.generation,
+            ports=command.ports,
+            keep_ports=command.keep_ports,
+            checkpoint=None,
+        )
+
+    def start(self, command: StartTask) -> Start:
+        """Run the task's programs.
+
+        Raises:
+            Exception: whatever a framework raises that cannot make an environment of the topology.
+        """
+        task, topology = command.task, command.topology
+        role = self._plan.role(task.role)
+        memory = self._job.roles[task.role].memory
+        return Start(
+            task=task,
+            attempt=command.attempt,
+            generation=topology.generation,
+            processes=programs.programs(
+                self._job, self._plan, topology, task, command.attempt, self._places
+            ),
+            probe=role.join.value,
+            peers=tuple(
+                (member.host, port)
+                for member in topology.members
+                if member.task != task
+                for port in member.ports
+            ),
+            run_s=role.run_s,
+            memory_mb=mebibytes(memory) if memory is not None else None,
+            web=programs.web(self._job, topology, task),
+        )
+
+
+def interpreter(job: Job, meta: JobMeta) -> str:
+    """The Python the programs run with, absolute where it can be found.
+
+    A path is relative to the source folder; a plain name is looked up on PATH.
+    """
+    wanted = job.environment.python
+    if wanted is None:
+        return sys.executable
+    if "/" not in wanted:
+        return shutil.which(wanted) or wanted
+    return os.path.normpath(Path(meta.source or ".", Path(wanted).expanduser()))
+
+
+def tensorboard_folder(job: Job, directory: JobDirectory) -> str:
+    """Where summaries go; a URL stays as it is."""
+    folder = job.tensorboard.folder if job.tensorboard is not None else layout.TENSORBOARD
+    if "://" in folder:
+        return folder
+    return str(Path(directory.path, Path(folder).expanduser()))

@@ -1,0 +1,254 @@
+"""A coordinator's life: from submission to final.json, and from one coordinator to the next."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from howdah.backends.base import BackendError
+from howdah.coordinator.replay import replay
+from howdah.core.events import Exit
+from howdah.core.machine import Machine
+from howdah.spec.model import Job, Role
+from howdah.storage import journal
+from howdah.storage.journal import EventEntry, RecordEntry
+from howdah.wire.messages import Exited, Joined, Prepare, Prepared, Shutdown, Start
+from tests.coordinator.fakes import until
+from tests.coordinator.world import in_loop, world
+
+PYTORCH = Job(name="fake", framework="pytorch", command="true", roles={"worker": Role(instances=2)})
+
+
+@in_loop
+async def test_a_gang_of_two_runs_to_its_end(tmp_path: Path) -> None:
+    async with world(tmp_path, PYTORCH) as job:
+        job.start()
+        zero, one = await job.backend.running(2)
+        start = await zero.hear(Start)
+        assert start.processes[0].env["WORLD_SIZE"] == "2"
+        assert start.processes[0].env["RANK"] == "0"
+        zero.exit(0)
+        one.exit(0)
+        final = await job.finished()
+        assert (final.outcome, final.exit_code) == ("succeeded", 0)
+        assert job.directory.final() == final
+        assert job.directory.coordinator() is None
+        assert not job.directory.containers.exists()
+        assert job.backend.closed == 1
+        assert not job.backend.held
+        assert [agent.count(Shutdown) for agent in job.backend.history] == [1, 1]
+
+
+@in_loop
+async def test_an_event_is_durable_before_anybody_acts_on_it(tmp_path: Path) -> None:
+    async with world(tmp_path) as job:
+        granted: list[bool] = []
+
+        def before_launch(container_id: str) -> None:
+            entries = journal.read(job.directory.path)
+            granted.append(any(container_id in str(entry) for entry in entries))
+
+        job.backend._before_launch = before_launch
+        job.start()
+        zero, one = await job.backend.running(2)
+        assert granted == [True, True]
+        # When an agent was told to start, the journal had everybody's readiness.
+        kinds = [
+            entry.event.__class__.__name__
+            for entry in journal.read(job.directory.path)
+            if isinstance(entry, EventEntry)
+        ]
+        assert kinds.count("TaskPrepared") == 2
+        zero.exit(0)
+        one.exit(0)
+        await job.finished()
+
+
+@in_loop
+async def test_commands_wait_for_the_commit(tmp_path: Path) -> None:
+    async with world(tmp_path) as job:
+        coordinator = job.start()
+        gate = asyncio.Event()
+        commit = coordinator.journal.commit
+
+        async def slow_commit() -> None:
+            await gate.wait()
+            await commit()
+
+        coordinator.journal.commit = slow_commit
+        await until(lambda: coordinator.machine.state.requests)
+        assert not job.backend.requested
+        gate.set()
+        for agent in await job.backend.running(2):
+            agent.exit(0)
+        await job.finished()
+
+
+@in_loop
+async def test_the_next_coordinator_takes_the_running_gang_over(tmp_path: Path) -> None:
+    async with world(tmp_path, PYTORCH) as job:
+        job.start()
+        zero, one = await job.backend.running(2)
+        await until(lambda: job.coordinator.machine.state.phase.value == "running")
+        await job.kill()
+        job.start()
+        await until(lambda: len(zero.welcomes) == 2 and len(one.welcomes) == 2)
+        assert zero.welcomes[-1].incarnation == 2
+        await until(
+            lambda: all(c.connected for c in job.coordinator.machine.state.containers.values())
+        )
+        state = job.coordinator.machine.state
+        assert (state.phase.value, state.generation, state.incarnation) == ("running", 1, 2)
+        assert [data.attempt for data in state.tasks.values()] == [1, 1]
+        # A failure after the take-over is still dealt with.
+        one.exit(Exit(signal=9))
+        zero_again, one_again = await job.backend.running(2, attempt=2)
+        assert (zero_again, one_again) == (zero, one)
+        assert (zero.count(Start), one.count(Start)) == (2, 2)
+        zero.exit(0)
+        one.exit(0)
+        final = await job.finished()
+        assert (final.outcome, final.restarts, final.incarnation) == ("succeeded", 1, 2)
+        assert len(job.backend.history) == 2
+
+
+@in_loop
+async def test_programs_that_end_without_a_coordinator_are_not_forgotten(tmp_path: Path) -> None:
+    async with world(tmp_path) as job:
+        job.start()
+        zero, one = await job.backend.running(2)
+        await job.kill()
+        zero.exit(0)
+        one.exit(0)
+        job.start()
+        assert (await job.finished()).outcome == "succeeded"
+        assert (zero.count(Start), one.count(Start)) == (1, 1)
+
+
+@in_loop
+async def test_a_coordinator_that_dies_before_its_commands_are_carried_out_is_repaired(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as job:
+        for _ in range(4):
+            coordinator = job.start()
+            told = coordinator.story.last_seq
+            await until(lambda c=coordinator, told=told: c.story.last_seq > told)
+            await job.kill()
+        job.start()
+        for agent in await job.backend.running(2):
+            agent.exit(0)
+        final = await job.finished()
+        assert final.outcome == "succeeded"
+        assert final.incarnation == 5
+
+
+@in_loop
+async def test_a_crash_after_the_last_event_still_finishes_the_job(tmp_path: Path) -> None:
+    async with world(tmp_path) as job:
+        coordinator = job.start()
+        for agent in await job.backend.running(2):
+            agent.exit(0)
+        ended = asyncio.Event()
+
+        async def crash(commands: object) -> None:
+            if coordinator.machine.state.phase.value == "finished":
+                ended.set()
+                await asyncio.Event().wait()
+            await carry_out(commands)  # type: ignore[arg-type]
+
+        carry_out = coordinator.executor.carry_out
+        coordinator.executor.carry_out = crash  # type: ignore[method-assign]
+        await ended.wait()
+        assert job.directory.final() is None
+        await job.kill()
+        job.start()
+        final = await job.finished()
+        assert final.outcome == "succeeded"
+        assert job.directory.final() == final
+
+
+@in_loop
+async def test_replay_gives_the_state_the_dead_coordinator_had(tmp_path: Path) -> None:
+    async with world(tmp_path, PYTORCH) as job:
+        first = job.start()
+        zero, _ = await job.backend.running(2)
+        zero.exit(Exit(code=3))
+        await job.backend.running(2, attempt=2)
+        await job.kill()
+        machine = Machine()
+        replay(machine, journal.read(job.directory.path))
+        assert msgspec.json.encode(machine.state) == msgspec.json.encode(first.machine.state)
+
+
+@in_loop
+async def test_messages_of_an_attempt_that_is_over_change_nothing(tmp_path: Path) -> None:
+    async with world(tmp_path, PYTORCH) as job:
+        job.start()
+        zero, one = await job.backend.running(2)
+        one.exit(Exit(code=3))
+        await job.backend.running(2, attempt=2)
+        one.say(Exited(task=one.task, attempt=1, exit=Exit(code=77)))
+        one.say(Joined(task=one.task, attempt=1))
+        one.say(Exited(task=zero.task, attempt=2, exit=Exit(code=78)))
+        one.say(Prepared(task=one.task, attempt=1, ports=(1,)))
+        one.exit(0)
+        zero.exit(0)
+        final = await job.finished()
+        assert (final.outcome, final.restarts) == ("succeeded", 1)
+        assert [task.exit_code for task in final.tasks] == [0, 0]
+
+
+@in_loop
+async def test_a_lost_agent_is_replaced(tmp_path: Path) -> None:
+    async with world(tmp_path, PYTORCH) as job:
+        job.start()
+        zero, one = await job.backend.running(2)
+        await one.kill()
+        zero, other = await job.backend.running(2, attempt=2)
+        assert other is not one
+        assert zero.count(Prepare) == 2
+        zero.exit(0)
+        other.exit(0)
+        final = await job.finished()
+        assert (final.outcome, len(job.backend.history)) == ("succeeded", 3)
+
+
+@in_loop
+async def test_a_backend_that_cannot_be_used_ends_the_job_in_its_words(tmp_path: Path) -> None:
+    async with world(tmp_path) as job:
+
+        async def start(roles: object, emit: object) -> list[str]:
+            raise BackendError("the cluster is on fire; call the fire brigade")
+
+        job.backend.start = start  # type: ignore[method-assign,assignment]
+        job.start()
+        final = await job.finished()
+        assert final.outcome == "failed"
+        assert "call the fire brigade" in final.reason
+
+
+@in_loop
+async def test_records_are_told_once_each_whatever_a_crash_cut_off(tmp_path: Path) -> None:
+    async with world(tmp_path) as job:
+        job.start()
+        zero, one = await job.backend.running(2)
+        await job.kill()
+        # The crash came between an event and the last record it caused.
+        path = job.directory.path / "events-0001.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True)
+        last = max(n for n, line in enumerate(lines) if b'"is":"record"' in line)
+        path.write_bytes(b"".join(lines[:last]))
+        job.start()
+        await until(lambda: len(one.welcomes) == 2)
+        zero.exit(0)
+        one.exit(0)
+        await job.finished()
+        texts = [
+            entry.record.text
+            for entry in journal.read(job.directory.path)
+            if isinstance(entry, RecordEntry)
+        ]
+        assert texts.count(msgspec.json.decode(lines[last])["record"]["text"]) == 1
