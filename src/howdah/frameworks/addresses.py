@@ -80,3 +80,11 @@ def unless_set(job: Job, member: Member, variables: dict[str, str]) -> dict[str,
     role = job.roles.get(member.task.role)
     own = {**job.env, **(role.env if role is not None else {})}
     return {name: value for name, value in variables.items() if name not in own}
+
+
+def interface_hints(job: Job, member: Member, *names: str) -> dict[str, str]:
+    """Those variables with ``[network] interface``, where one is given and they are not set."""
+    interface = job.network.interface
+    if interface is None:
+        return {}
+    return unless_set(job, member, dict.fromkeys(names, interface))

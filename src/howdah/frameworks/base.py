@@ -103,6 +103,14 @@ class Framework:
         """What a role runs that has no command of its own, where that is not the job's."""
         return None
 
+    def launcher(self, job: Job, role: str) -> str | None:
+        """A helper script that is started in the command's stead, with the command as arguments."""
+        return None
+
+    def shared_files(self, job: Job) -> dict[str, str]:
+        """Variables of every program that name files in the job's shared folder."""
+        return {}
+
     def page(self, job: Job, role: str) -> WebPage | None:
         """The web page each task of the role serves, if it does."""
         return None
@@ -111,6 +119,13 @@ class Framework:
 def present(job: Job, role: str) -> bool:
     """Whether the job has tasks of that role."""
     return role in job.roles and instance_range(job.roles[role].instances)[1] > 0
+
+
+def processes(role: Role) -> int:
+    """Programs per task; ``"gpus"`` is one for each GPU of the container."""
+    if role.processes == "gpus":
+        return max(role.gpus, 1)
+    return int(role.processes)
 
 
 def chief_role(job: Job, *ranked: str) -> str | None:
@@ -123,6 +138,15 @@ def chief_role(job: Job, *ranked: str) -> str | None:
         if present(job, name) and job.roles[name].tracking is not Tracking.SIDECAR:
             return name
     return None
+
+
+def tracked_roles(job: Job) -> list[str]:
+    """Roles that no line of the job file makes untracked or a sidecar."""
+    return [
+        name
+        for name, role in job.roles.items()
+        if role.tracking in (None, Tracking.TRACKED) and present(job, name)
+    ]
 
 
 def grouped(job: Job, role: str, *names: str) -> RoleDefaults:

@@ -10,8 +10,8 @@ Every tracked role is ranked; rank 0 is in the role ``chief`` or ``master``, els
 from __future__ import annotations
 
 from howdah.core.plan import Join
-from howdah.frameworks.base import Framework, RoleDefaults, chief_role
-from howdah.spec.model import Job, Mode, Restart, Tracking
+from howdah.frameworks.base import Framework, RoleDefaults, chief_role, tracked_roles
+from howdah.spec.model import Job, Mode, Restart
 
 
 class Command(Framework):
@@ -21,7 +21,7 @@ class Command(Framework):
 
     def role(self, job: Job, role: str) -> RoleDefaults:
         alone = job.mode is Mode.EACH
-        tracked = [name for name, r in job.roles.items() if r.tracking in (None, Tracking.TRACKED)]
+        tracked = tracked_roles(job)
         return RoleDefaults(
             restart=Restart.TASK if alone else Restart.GANG,
             ranked=role in tracked,

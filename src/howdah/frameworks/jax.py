@@ -58,6 +58,5 @@ class Jax(Framework):
         hints: dict[str, str] = {}
         if member.processes > 1 and job.roles[member.task.role].gpus >= member.processes:
             hints["JAX_LOCAL_DEVICE_IDS"] = str(process)
-        if job.network.interface is not None:
-            hints["NCCL_SOCKET_IFNAME"] = job.network.interface
-        return env | addresses.unless_set(job, member, hints)
+        env |= addresses.unless_set(job, member, hints)
+        return env | addresses.interface_hints(job, member, "NCCL_SOCKET_IFNAME")

@@ -13,7 +13,7 @@ import msgspec
 
 from howdah.core.plan import Completion, Join, Plan, RolePlan
 from howdah.frameworks import checks, registry, sidecars
-from howdah.frameworks.base import SIDECAR, Framework, Problem, RoleDefaults, present
+from howdah.frameworks.base import SIDECAR, Framework, Problem, RoleDefaults, present, processes
 from howdah.spec.model import Duration, Job, Mode, Restart, Role, Tracking
 from howdah.spec.units import instance_range, seconds
 
@@ -123,13 +123,6 @@ def _role_plan(job: Job, name: str, network: Join, stage: int) -> RolePlan:
         grace_s=_limit(role.timeouts.stop_grace, job.timeouts.stop_grace) or 0.0,
         restart_grace_s=rules.restart_grace_s,
     )
-
-
-def processes(role: Role) -> int:
-    """Programs per task; ``"gpus"`` is one for each GPU of the container."""
-    if role.processes == "gpus":
-        return max(role.gpus, 1)
-    return int(role.processes)
 
 
 def _restart(job: Job, role: Role, rules: RoleDefaults) -> Restart:

@@ -59,6 +59,14 @@ def programs(
     command = job.roles[task.role].command or job.command
     if command is None:
         raise ValueError(f"role {task.role} has no command")  # planning.problems reports it
+    arguments = argv(command)
+    launcher = framework.launcher(job, task.role)
+    if launcher is not None:
+        arguments = (places.python, os.path.join(places.helpers, launcher), *arguments)
+    shared = {
+        name: os.path.join(places.shared_dir, file)
+        for name, file in framework.shared_files(job).items()
+    }
     found: list[ProcessSpec] = []
     for process in range(member.processes):
         env = _defaults(places)
@@ -66,9 +74,10 @@ def programs(
         env |= job.roles[task.role].env
         env |= _howdah(job, plan, topology, member, process, attempt, places)
         env |= _tony(job, plan, topology, member, process, attempt)
+        env |= shared
         env |= framework.environment(job, topology, member, process)
         label = str(process) if member.processes > 1 else ""
-        found.append(ProcessSpec(argv=argv(command), env=env, label=label))
+        found.append(ProcessSpec(argv=arguments, env=env, label=label))
     return tuple(found)
 
 

@@ -90,8 +90,6 @@ class PyTorch(Framework):
             "PET_MASTER_PORT": port,
             "PET_MAX_RESTARTS": "0",
         }
-        if job.network.interface is not None:
-            interface = job.network.interface
-            hints = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), interface)
-            env |= addresses.unless_set(job, member, hints)
-        return env
+        return env | addresses.interface_hints(
+            job, member, "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
+        )

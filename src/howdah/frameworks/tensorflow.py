@@ -131,7 +131,4 @@ class TensorFlow(Framework):
         place = [m.task for m in topology.of_role(role)].index(member.task)
         task = {"type": "chief" if role == "master" else role, "index": place}
         env = {"TF_CONFIG": addresses.compact({"cluster": cluster, "task": task})}
-        if job.network.interface is not None:
-            hints = {"NCCL_SOCKET_IFNAME": job.network.interface}
-            env |= addresses.unless_set(job, member, hints)
-        return env
+        return env | addresses.interface_hints(job, member, "NCCL_SOCKET_IFNAME")

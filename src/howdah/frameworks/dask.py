@@ -1,0 +1,100 @@
+"""Dask: a scheduler, workers, and a client that is the user's program.
+
+Sources: docs.dask.org "Command Line" (dask scheduler, dask worker), "Configuration" (variables
+``DASK_…``; ``scheduler-address`` is what both ``Client()`` and a worker use when told nothing),
+"Resilience", and the observations of distributed 2026.8 below.
+
+* The roles are ``scheduler`` (added if the job has none), ``worker`` and ``client``. Scheduler and
+  worker need no command: they run Dask's own. The job's command is the client's.
+* The client finds the scheduler by itself: ``Client()``.
+* The client's end is the job's. Scheduler and workers only serve, so they are untracked and their
+  silence is no hang. (A worker exits 0 when its scheduler dies: no success.)
+* A dead worker is replaced alone, as is a dead client: the scheduler gives a lost worker's tasks
+  to others, and computes again what only it held. What a client *scattered* to that worker alone is
+  lost for good (scatter with ``broadcast=True``). A dead scheduler has lost everything: all start
+  anew.
+* A worker has no nanny: Howdah restarts it. It gives up after 60 s without a scheduler.
+"""
+
+from __future__ import annotations
+
+from howdah.core.commands import Member, Topology
+from howdah.frameworks import addresses
+from howdah.frameworks.base import (
+    INDEPENDENT,
+    Framework,
+    Problem,
+    RoleDefaults,
+    WebPage,
+    at_most_one,
+    needs_one_of,
+)
+from howdah.spec.model import Job, Restart, Role, Tracking
+from howdah.spec.units import mebibytes
+
+SCHEDULER = (
+    '"$HOWDAH_PYTHON" -m distributed.cli.dask_scheduler --host "$HOWDAH_HOST" '
+    '--port "$HOWDAH_PORT" --dashboard-address "$HOWDAH_HOST:${HOWDAH_PORTS##*,}"'
+)
+WORKER = (
+    '"$HOWDAH_PYTHON" -m distributed.cli.dask_worker --host "$HOWDAH_HOST" '
+    '--worker-port "$HOWDAH_PORT" --name "$HOWDAH_ROLE-$HOWDAH_INDEX" --no-nanny '
+    "--no-dashboard --death-timeout 60"
+)
+
+
+class Dask(Framework):
+    """DASK_SCHEDULER_ADDRESS, and commands for the roles that serve."""
+
+    name = "dask"
+    many_processes = False
+
+    def check(self, job: Job) -> list[Problem]:
+        return (
+            needs_one_of(job, "worker")
+            + needs_one_of(job, "client")
+            + at_most_one(job, "scheduler", "client")
+        )
+
+    def helpers(self, job: Job) -> dict[str, Role]:
+        return {"scheduler": Role()}
+
+    def command(self, job: Job, role: str) -> str | None:
+        if role == "scheduler":
+            return SCHEDULER
+        if role != "worker":
+            return None
+        threads = f" --nthreads {job.roles[role].cores or 1}"
+        memory = job.roles[role].memory
+        limit = f"{mebibytes(memory)}MiB" if memory is not None else "0"
+        return WORKER + threads + f" --memory-limit {limit}"
+
+    def role(self, job: Job, role: str) -> RoleDefaults:
+        match role:
+            case "scheduler":
+                return RoleDefaults(
+                    tracking=Tracking.UNTRACKED, ranked=False, watched=False, ports=2
+                )
+            case "worker":
+                return RoleDefaults(
+                    tracking=Tracking.UNTRACKED,
+                    restart=Restart.TASK,
+                    ranked=False,
+                    watched=False,
+                    after=("scheduler",),
+                )
+            case "client":
+                return RoleDefaults(restart=Restart.TASK, chief=True, after=("scheduler",))
+            case _:
+                return INDEPENDENT
+
+    def environment(
+        self, job: Job, topology: Topology, member: Member, process: int
+    ) -> dict[str, str]:
+        if member.task.role == "scheduler" or not topology.of_role("scheduler"):
+            return {}
+        scheduler = addresses.only(topology, "scheduler")
+        return {"DASK_SCHEDULER_ADDRESS": f"tcp://{addresses.address(scheduler)}"}
+
+    def page(self, job: Job, role: str) -> WebPage | None:
+        return WebPage(name="Dask", port=1) if role == "scheduler" else None

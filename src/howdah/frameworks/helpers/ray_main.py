@@ -1,0 +1,73 @@
+"""Run one node of a Ray cluster, in the foreground. Run with the user's interpreter; stdlib only.
+
+Role ``head`` starts the cluster, every other role joins it at RAY_ADDRESS. The arguments are handed
+to ``ray start``. Ray's sessions live in a temporary folder of its own, because Unix socket paths
+may have 107 bytes only and a job's folder is often longer; it is removed at the end.
+"""
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+NODE_PORTS = (
+    "--node-manager-port",
+    "--object-manager-port",
+    "--dashboard-agent-listen-port",
+    "--dashboard-agent-grpc-port",
+    "--runtime-env-agent-port",
+    "--metrics-export-port",
+)
+HEAD_PORTS = ("--port", "--ray-client-server-port", *NODE_PORTS)
+LONGEST_TEMPORARY = 24
+"""Characters of a temporary folder that leave room for Ray's socket names."""
+
+
+def main():
+    head = os.environ["HOWDAH_ROLE"] == "head"
+    ports = os.environ["HOWDAH_PORTS"].split(",")
+    argv = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block"]
+    argv += ["--disable-usage-stats", "--node-ip-address", os.environ["HOWDAH_HOST"]]
+    # Ports of the tasks' own processes: any free one, not Ray's fixed range 10002-19999.
+    argv += ["--min-worker-port", "0", "--max-worker-port", "0"]
+    for option, port in zip(HEAD_PORTS if head else NODE_PORTS, ports):
+        argv += [option, port]
+    folder = tempfile.gettempdir()
+    if len(folder) > LONGEST_TEMPORARY:
+        folder = "/tmp"
+    sessions = tempfile.mkdtemp(prefix="ray-", dir=folder)
+    if head:
+        write_token(os.environ["RAY_AUTH_TOKEN_PATH"])
+        argv += ["--head", "--include-dashboard", "false", "--temp-dir", sessions]
+    else:
+        argv += ["--address", os.environ["RAY_ADDRESS"], "--temp-dir", sessions]
+    argv += sys.argv[1:]
+    try:
+        return run(argv)
+    finally:
+        shutil.rmtree(sessions, ignore_errors=True)
+
+
+def write_token(path):
+    """A new secret for each cluster, readable by its owner only, there completely or not at all."""
+    temporary = f"{path}.{os.getpid()}"
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secrets.token_hex(32))
+    Path(temporary).replace(path)
+
+
+def run(argv):
+    """Run a program to its end; a request to end is handed on. Returns what to exit with."""
+    child = subprocess.Popen(argv)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: child.send_signal(signal.SIGTERM))
+    code = child.wait()
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""Ray: a head, worker nodes, and a driver that is the user's program.
+
+Sources: docs.ray.io "Launching an On-Premise Cluster" (``ray start``), "Configuring Ray" (ports),
+"Token authentication", "Fault tolerance", and Ray 2.60 as run with two nodes on one machine.
+
+* The roles are ``head`` (added if the job has none), ``worker`` and ``driver``. Head and worker
+  need no command: they run ``ray start --block`` with their reserved ports. The job's command is
+  the driver's; ``ray.init()`` connects it by RAY_ADDRESS.
+* Ray wants one of its nodes on the driver's host. Where there is none, RAY_ADDRESS names the head's
+  Ray Client server (``ray://``) instead.
+* A stranger who reaches a Ray port can run code, so token authentication is on: the head writes the
+  token into the job's shared folder.
+* The driver's end is the job's. Head and workers only serve, so they are untracked and their
+  silence is no hang.
+* A dead worker node or driver is replaced alone; a dead head has lost the cluster: all start anew.
+"""
+
+from __future__ import annotations
+
+from howdah.core.commands import Member, Topology
+from howdah.core.plan import Join
+from howdah.frameworks import addresses
+from howdah.frameworks.base import (
+    INDEPENDENT,
+    Framework,
+    Problem,
+    RoleDefaults,
+    at_most_one,
+    needs_one_of,
+    present,
+)
+from howdah.spec.model import Job, Restart, Role, Tracking
+from howdah.spec.units import octets
+
+START = '"$HOWDAH_PYTHON" "$HOWDAH_HELPERS/ray_main.py"'
+
+HEAD_PORTS = 8
+"""GCS, Ray Client server, and those of every node: see ``helpers/ray_main.py``."""
+NODE_PORTS = 6
+CLIENT_SERVER = 1
+"""Which of the head's ports the Ray Client server has."""
+
+OBJECT_STORE = 0.3
+"""Share of a container's memory for the object store, as Ray's own default."""
+
+
+class Ray(Framework):
+    """RAY_ADDRESS, and ``ray start`` for the roles that serve."""
+
+    name = "ray"
+    many_processes = False
+
+    def check(self, job: Job) -> list[Problem]:
+        return needs_one_of(job, "driver") + at_most_one(job, "head", "driver")
+
+    def helpers(self, job: Job) -> dict[str, Role]:
+        return {"head": Role()}
+
+    def command(self, job: Job, role: str) -> str | None:
+        if role not in ("head", "worker"):
+            return None
+        own = job.roles[role]
+        # A head beside workers gets no tasks unless it is given cores: it serves the cluster.
+        cores = 0 if role == "head" and present(job, "worker") else 1
+        options = f" --num-cpus {own.cores or cores} --num-gpus {own.gpus}"
+        if own.memory is not None:
+            options += f" --object-store-memory {int(octets(own.memory) * OBJECT_STORE)}"
+        return START + options
+
+    def role(self, job: Job, role: str) -> RoleDefaults:
+        match role:
+            case "head":
+                return RoleDefaults(
+                    tracking=Tracking.UNTRACKED,
+                    ranked=False,
+                    watched=False,
+                    ports=HEAD_PORTS,
+                    restart_grace_s=2.0,
+                )
+            case "worker":
+                return RoleDefaults(
+                    tracking=Tracking.UNTRACKED,
+                    restart=Restart.TASK,
+                    ranked=False,
+                    watched=False,
+                    ports=NODE_PORTS,
+                    after=("head",),
+                    restart_grace_s=2.0,
+                )
+            case "driver":
+                return RoleDefaults(
+                    restart=Restart.TASK, chief=True, join=Join.NOW, after=("head", "worker")
+                )
+            case _:
+                return INDEPENDENT
+
+    def environment(
+        self, job: Job, topology: Topology, member: Member, process: int
+    ) -> dict[str, str]:
+        env = {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
+        if member.task.role == "head" or not topology.of_role("head"):
+            return env
+        head = addresses.only(topology, "head")
+        nodes = (*topology.of_role("head"), *topology.of_role("worker"))
+        if member.task.role == "worker" or any(node.host == member.host for node in nodes):
+            return env | {"RAY_ADDRESS": addresses.address(head)}
+        return env | {"RAY_ADDRESS": f"ray://{addresses.address(head, CLIENT_SERVER)}"}
+
+    def shared_files(self, job: Job) -> dict[str, str]:
+        return {"RAY_AUTH_TOKEN_PATH": "ray.token"}
