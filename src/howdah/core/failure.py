@@ -71,6 +71,13 @@ def on_exited(turn: Turn, event: TaskExited) -> None:
     accuse(turn, data, blame, name_and(data.task, describe_exit(done)), exit=done)
 
 
+def on_forgotten(turn: Turn, data: TaskData) -> None:
+    """Its agent came back without the attempt."""
+    what = f"{data.task}'s agent no longer knows of attempt {data.attempt}"
+    turn.move(data, S.ENDED, what)
+    accuse(turn, data, Blame.AGENT_LOST, what)
+
+
 def on_container_ended(turn: Turn, event: ContainerEnded) -> None:
     container = turn.state.containers.pop(event.container_id, None)
     if container is None:

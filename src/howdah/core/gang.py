@@ -47,7 +47,7 @@ def allocate(turn: Turn) -> None:
     if turn.plan.mode is Mode.GANG and any(
         turn.count(role, (S.LAUNCHING, S.IDLE)) for role in turn.gang()
     ):
-        turn.set_timer("hold", turn.plan.hold_s)
+        _hold(turn)
     containers.request_missing(turn)
     advance(turn)
 
@@ -74,7 +74,12 @@ def on_granted(turn: Turn, event: ContainerGranted) -> None:
     turn.set_timer(f"registration:{event.container_id}", turn.role(task).registration_s)
     if turn.plan.mode is Mode.GANG and state.phase is JobPhase.ALLOCATING:
         if "hold" not in state.timers:
-            turn.set_timer("hold", turn.plan.hold_s)
+            _hold(turn)
+
+
+def _hold(turn: Turn) -> None:
+    """Hold a part of the gang for a while; longer at each try, should the cluster only be slow."""
+    turn.set_timer("hold", turn.plan.hold_s * 2 ** min(turn.state.allocations, 5))
 
 
 def on_refused(turn: Turn, event: RequestRefused) -> None:
@@ -110,8 +115,8 @@ def on_hold_due(turn: Turn) -> None:
     turn.set_timer("backoff", delay)
     turn.record(
         "gang-incomplete",
-        f"only {len(held)} of the gang's containers came within {turn.plan.hold_s:g}s; they were "
-        f"given back and all are asked for again in {delay:.1f}s",
+        f"only {len(held)} of the gang's containers came in time; they were given "
+        f"back and all are asked for again in {delay:.1f}s",
         level=Level.WARNING,
     )
 

@@ -31,7 +31,11 @@ def on_hung(turn: Turn, event: TaskHung) -> None:
         data=data,
     )
     state.hang = HangCheck(
-        task=data.task, attempt=data.attempt, awaiting=[d.task for d in running], stacks=[]
+        task=data.task,
+        attempt=data.attempt,
+        idle_s=event.idle_s,
+        awaiting=[d.task for d in running],
+        stacks=[],
     )
     turn.set_timer("stacks", STACKS_S)
     for each in running:
@@ -65,8 +69,6 @@ def end_hang(turn: Turn) -> None:
     ]
     lines += [f"{task}: no stacks came" for task in check.awaiting]
     turn.record("stacks", "; ".join(lines[:16]), level=Level.ERROR, data=data, stacks=lines)
-    limit = turn.role(data.task).hang_s
-    grace = turn.role(data.task).restart_grace_s
-    what = f"{data.task} hung: no progress for {limit:g}s" if limit else f"{data.task} hung"
-    turn.stop(data, grace, what)
+    what = f"{data.task} hung: no progress for {check.idle_s:.0f}s"
+    turn.stop(data, turn.role(data.task).restart_grace_s, what)
     accuse(turn, data, Blame.HANG, what, exit=Exit(tail=tuple(lines)))

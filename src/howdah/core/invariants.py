@@ -119,6 +119,9 @@ def _budgets(state: JobState) -> None:
     plan = state.job
     allowed = max((role.attempts for role in plan.roles), default=1)
     _must(state.gang_charged <= allowed, f"{state.gang_charged} charged of {allowed} attempts")
+    charged = sum(f.charged for f in state.failures)
+    spent = state.gang_charged + sum(data.charged for data in state.tasks.values())
+    _must(charged == spent, f"{charged} failures are charged, {spent} attempts were spent")
     for data in state.tasks.values():
         role = plan.role(data.task.role)
         _must(
@@ -153,9 +156,14 @@ def _outcome(state: JobState) -> None:
                 first = state.tasks[f"{role.name}:0"]
                 _must(first.state is S.SUCCEEDED, f"succeeded, but {first.task} did not")
             continue
-        for index in range(role.maximum):
-            data = state.tasks[f"{role.name}:{index}"]
+        tasks = [state.tasks[f"{role.name}:{index}"] for index in range(role.maximum)]
+        succeeded = sum(data.state is S.SUCCEEDED for data in tasks)
+        _must(
+            succeeded >= role.minimum,
+            f"succeeded with {succeeded} of at least {role.minimum} tasks of {role.name}",
+        )
+        for data in tasks:
             _must(
-                data.state is S.SUCCEEDED or (index >= role.minimum and not data.member),
+                data.state is S.SUCCEEDED or not data.member,
                 f"succeeded, but {data.task} is {data.state.value}",
             )

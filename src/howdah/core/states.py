@@ -54,7 +54,6 @@ TASK_MOVES: dict[tuple[TaskState, TaskState], str] = {
     (S.PREPARING, S.STOPPING): "the gang broke, or the job ends",
     (S.PREPARING, S.ENDED): "it could not be prepared, or its container was lost",
     (S.PREPARED, S.STARTING): "everyone it waits for is ready",
-    (S.PREPARED, S.PREPARING): "its agent came back without it",
     (S.PREPARED, S.STOPPING): "the gang broke, or the job ends",
     (S.PREPARED, S.ENDED): "its agent dropped it, or its container was lost",
     (S.STARTING, S.RUNNING): "the program runs",

@@ -135,9 +135,6 @@ def _reconcile(turn: Turn, data: TaskData, held: Held | None) -> None:
                     task=data.task, attempt=data.attempt, host=held.host, ports=held.ports
                 ),
             )
-        case S.PREPARED if held is None:
-            turn.move(data, S.PREPARING, "its agent came back without it")
-            gang.send_prepare(turn, data)
         case S.STARTING if held is not None and held.phase is HeldPhase.PREPARED:
             assert turn.state.topology is not None or not turn.in_gang(data.task)
             turn.emit(
@@ -159,9 +156,8 @@ def _reconcile(turn: Turn, data: TaskData, held: Held | None) -> None:
                 turn.emit(
                     DumpStacks(container_id=data.container_id, task=data.task, attempt=data.attempt)
                 )
-        case S.STARTING | S.RUNNING:
-            lost = Exit(failed_to_start="its agent no longer knows of it")
-            failure.on_exited(turn, TaskExited(task=data.task, attempt=data.attempt, exit=lost))
+        case S.PREPARED | S.STARTING | S.RUNNING if held is None or data.state is S.RUNNING:
+            failure.on_forgotten(turn, data)
         case S.STOPPING if held is None:
             failure.on_exited(
                 turn, TaskExited(task=data.task, attempt=data.attempt, exit=Exit(detail="dropped"))

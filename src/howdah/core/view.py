@@ -112,6 +112,8 @@ class JobView(_View, kw_only=True):
     links: tuple[WebLink, ...] = ()
     directory: str = ""
     page: str | None = None
+    lost: bool = False
+    """It has not ended, and nobody runs it any more. Only a client can find that."""
 
 
 class JobIdentity(_View, kw_only=True):

@@ -1,0 +1,34 @@
+"""The machine under random troubles: at least 100,000 steps, each held against the invariants."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+
+from tests.simulation.hunt import hunt
+from tests.simulation.scenarios import gang
+from tests.simulation.world import Faults, World
+
+STEPS = 120_000
+
+
+def test_no_defect_in_random_worlds_and_every_row_of_the_table_is_used() -> None:
+    first = int(os.environ.get("HOWDAH_SIMULATION_SEED", time.time_ns() % 1_000_000_000))
+    report = hunt(first, STEPS)
+    print(f"first seed {first}: {report.worlds} worlds, {report.steps} steps, {report.outcomes}")
+    for (before, after), times in sorted(report.moves.items()):
+        print(f"  {before} -> {after}: {times}")
+    assert not report.defect, f"{report.defect} (first seed {first})"
+    assert not report.unseen, f"moves never made: {report.unseen} (first seed {first})"
+    assert {"succeeded", "failed", "stopped", "timed-out"} <= set(report.outcomes)
+
+
+def test_ten_thousand_tasks_start_survive_losses_and_succeed() -> None:
+    plan = gang(random.Random(4), 10_000)
+    faults = Faults(node=0.05, kill=0.02, coordinator=0.05, delay_s=0.05, until_s=60.0)
+    world = World(plan, 7, faults, nodes=500, check_every=20_000)
+    machine = world.run()
+    assert machine.state.outcome is not None
+    assert machine.state.outcome.value == "succeeded"
+    assert machine.state.generation > 1
