@@ -14,28 +14,39 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+DURATION_PATTERN = r"^(off|[0-9]+(\.[0-9]+)?(ms|s|m|h|d))$"
+MEMORY_PATTERN = r"^[0-9]+(\.[0-9]+)?[kKmMgGtT]([iI]?[bB])?$"
+COUNT_PATTERN = r"^[0-9]+(\.\.[0-9]+)?$"
+
 Duration = Annotated[
     str,
     Meta(
-        description='A time such as "500ms", "10s", "5m", "2h", "1d"; "off" where there is no limit.',
-        pattern=r"^(off|\d+(\.\d+)?(ms|s|m|h|d))$",
+        description='A time such as "500ms", "10s", "5m", "2h", "1d"; "off" for no limit.',
+        pattern=DURATION_PATTERN,
     ),
 ]
 Memory = Annotated[
     str,
     Meta(
         description='An amount of memory such as "512m", "2g", "1.5g" (powers of 1024).',
-        pattern=r"^\d+(\.\d+)?[kKmMgGtT]([iI]?[bB])?$",
+        pattern=MEMORY_PATTERN,
     ),
 ]
+Positive = Annotated[int, Meta(ge=1)]
+NotNegative = Annotated[int, Meta(ge=0)]
 Count = Annotated[
-    int | str,
+    Positive | Annotated[str, Meta(pattern=COUNT_PATTERN)],
     Meta(description='A number, or an elastic range "min..max" such as "2..8".'),
+]
+Processes = Annotated[
+    Positive | Annotated[str, Meta(extra_json_schema={"enum": ["gpus"]})],
+    Meta(description='A number, or "gpus" for one program a GPU of the container.'),
 ]
 Command = Annotated[
     str | list[str],
     Meta(description="A shell command line, or a list of arguments that no shell sees."),
 ]
+CheckpointSource = Annotated[str, Meta(extra_json_schema={"enum": ["chief", "each"]})]
 
 
 class _Table(
@@ -70,13 +81,13 @@ class Restart(enum.Enum):
     NEVER = "never"
 
 
-class Timeouts(_Table, kw_only=True):
+class Timeouts(_Table, frozen=True, kw_only=True):
     """Time limits; "off" means none. A role's own value wins over the job's."""
 
     allocation: Duration = "off"
     """The whole gang must have its containers within this, or the job ends as timed out."""
     hold: Duration = "30s"
-    """How long a part of the gang is held while the rest is waited for, before all of it is given back."""
+    """How long a part of the gang is held while the rest is waited for, before it is given back."""
     registration: Duration = "2m"
     """A container's agent must register within this after the container was granted."""
     startup: Duration = "10m"
@@ -91,17 +102,22 @@ class Timeouts(_Table, kw_only=True):
     """From SIGTERM to SIGKILL when a task is stopped."""
 
 
-class RoleTimeouts(_Table, kw_only=True):
+class RoleTimeouts(_Table, frozen=True, kw_only=True):
     """A role's own limits; an absent one is the job's."""
 
     registration: Duration | None = None
+    """A container's agent must register within this."""
     startup: Duration | None = None
+    """This role's tasks must have joined their peers within this."""
     hang: Duration | None = None
+    """No output, report or checkpoint of such a task for this long is a hang."""
     run: Duration | None = None
+    """One attempt of such a task must end within this."""
     stop_grace: Duration | None = None
+    """From SIGTERM to SIGKILL."""
 
 
-class Placement(_Table, kw_only=True):
+class Placement(_Table, frozen=True, kw_only=True):
     """Where a role's containers should be, relative to each other and to others."""
 
     spread: bool = False
@@ -116,26 +132,27 @@ class Placement(_Table, kw_only=True):
     """Racks that are preferred."""
 
 
-class Role(_Table, kw_only=True):
+class Role(_Table, frozen=True, kw_only=True):
     """One role: a number of tasks that run the same command."""
 
     instances: Count = 1
     """How many tasks; ``"2..8"`` starts with two and grows to eight as containers come."""
-    processes: int | str = 1
+    processes: Processes = 1
     """Programs (ranks) per task; ``"gpus"`` is one for each GPU of the container."""
     command: Command | None = None
     """What this role runs instead of the job's command."""
     memory: Memory | None = None
     """Memory of a container; enforced where it is given."""
-    cores: int | None = None
+    cores: Positive | None = None
     """CPU cores of a container."""
-    gpus: int = 0
+    gpus: NotNegative = 0
     """GPUs of a container: its own, shared with nobody."""
-    resources: dict[str, int] = {}
+    resources: dict[str, NotNegative] = {}
     """Any other countable resource by the cluster's name for it."""
     label: str | None = None
     """Node label the containers must be on."""
     placement: Placement = Placement()
+    """Where its containers should be, relative to each other and to other roles'."""
     env: dict[str, str] = {}
     """Environment added to the job's, for this role."""
     after: tuple[str, ...] = ()
@@ -146,14 +163,15 @@ class Role(_Table, kw_only=True):
     """A failure of this role fails the job at once, whatever budget is left."""
     restart: Restart | None = None
     """gang, task or never; by default what the framework needs."""
-    attempts: int | None = None
+    attempts: Positive | None = None
     """How many lives each task of this role has; by default the job's ``attempts``."""
-    ports: int | None = None
+    ports: NotNegative | None = None
     """Ports reserved for each task; by default what the framework needs."""
     timeouts: RoleTimeouts = RoleTimeouts()
+    """Time limits of this role, where they differ from the job's."""
 
 
-class Environment(_Table, kw_only=True):
+class Environment(_Table, frozen=True, kw_only=True):
     """The Python environment of the user's programs. At most one source."""
 
     python: str | None = None
@@ -164,14 +182,14 @@ class Environment(_Table, kw_only=True):
     """A ready environment archive, a path or URL (clusters)."""
 
 
-class Checkpoint(_Table, kw_only=True):
-    """A folder of a task that follows the job: saved to the store, brought back before a restart."""
+class Checkpoint(_Table, frozen=True, kw_only=True):
+    """A folder that follows the job: saved to the store, brought back before a restart."""
 
     folder: str = "checkpoints"
     """The folder, relative to a task's working folder, its programs write checkpoints to."""
-    source: str = "chief"
-    """"chief": rank 0's folder is the job's, every task gets it back; "each": every task has its own."""
-    keep: int = 3
+    source: CheckpointSource = "chief"
+    """chief: rank 0's folder is the job's and every task gets it back; each: a folder a task."""
+    keep: Positive = 3
     """How many complete checkpoints are kept in the store."""
     settle: Duration = "500ms"
     """Files unchanged for this long are taken as finished."""
@@ -181,15 +199,16 @@ class Checkpoint(_Table, kw_only=True):
     """Where checkpoints go, a path or fsspec URL; by default inside the job directory."""
 
 
-class Outputs(_Table, kw_only=True):
+class Outputs(_Table, frozen=True, kw_only=True):
     """Folders copied to the store when a task ends."""
 
     folders: tuple[str, ...] = ()
     """Folders relative to a task's working folder."""
     store: str | None = None
+    """Where they go, a path or fsspec URL; by default inside the job directory."""
 
 
-class TensorBoard(_Table, kw_only=True):
+class TensorBoard(_Table, frozen=True, kw_only=True):
     """TensorBoard beside the job, opened through the job page."""
 
     folder: str = "tensorboard"
@@ -197,18 +216,19 @@ class TensorBoard(_Table, kw_only=True):
     python: str | None = None
     """Interpreter that has tensorboard, when the job's own has not."""
     memory: Memory | None = None
+    """Memory of its container; enforced where it is given."""
 
 
-class Logs(_Table, kw_only=True):
+class Logs(_Table, frozen=True, kw_only=True):
     """Limits of what a task may print."""
 
     max_size: Memory = "256m"
     """Kept per attempt; past it the oldest middle part goes, first and last lines stay."""
-    segments: int = 4
+    segments: Positive = 4
     """Files a log is rotated over."""
 
 
-class Network(_Table, kw_only=True):
+class Network(_Table, frozen=True, kw_only=True):
     """Addresses and ports, for hosts with several networks or a firewall."""
 
     address: str | None = None
@@ -219,67 +239,89 @@ class Network(_Table, kw_only=True):
     """Range the tasks' ports are taken from, outside the kernel's ephemeral range."""
 
 
-class Acl(_Table, kw_only=True):
+class Acl(_Table, frozen=True, kw_only=True):
     """Who else may see or change the job: user names, "*" for all."""
 
     view: tuple[str, ...] = ()
+    """Who may see the job, its logs and its page."""
     modify: tuple[str, ...] = ()
+    """Who may stop it and act on its tasks."""
 
 
-class Preprocess(_Table, kw_only=True):
+class Preprocess(_Table, frozen=True, kw_only=True):
     """A command run once, before any role is started; its failure fails the job."""
 
     command: Command
+    """What is run, in a view of the source folder like any task."""
     memory: Memory | None = None
+    """Memory of its container; enforced where it is given."""
     timeout: Duration = "off"
+    """It must end within this."""
     env: dict[str, str] = {}
+    """Environment added to the job's, for this step."""
 
 
-class Limits(_Table, kw_only=True):
+class Limits(_Table, frozen=True, kw_only=True):
     """What a site allows one job. Only a site file may set it."""
 
-    max_instances: int | None = None
-    """Tasks of all roles together."""
+    max_instances: NotNegative | None = None
+    """Tasks of all roles together, elastic roles at their greatest."""
     max_memory: Memory | None = None
-    """Memory of all containers together."""
-    max_cores: int | None = None
-    max_gpus: int | None = None
-    max_resources: dict[str, int] = {}
+    """Memory of all containers together; every role must then say how much it needs."""
+    max_cores: NotNegative | None = None
+    """CPU cores of all containers together; a role that does not say counts as one a task."""
+    max_gpus: NotNegative | None = None
+    """GPUs of all containers together."""
+    max_resources: dict[str, NotNegative] = {}
     """Any other resource, all containers together."""
 
 
-class Job(_Table, kw_only=True):
+class Job(_Table, frozen=True, kw_only=True):
     """A whole job file."""
 
     name: str = "job"
-    """Shown in lists and pages; letters, digits, ``._-``."""
+    """Shown in lists and pages; letters, digits, ``._-``. By default the job file's name."""
     framework: str = "command"
     """tensorflow, pytorch, jax, horovod, mpi, mxnet, xgboost, lightgbm, dask, ray or command."""
     mode: Mode = Mode.GANG
-    """gang: nobody's program starts before all are there; each: every task starts when it is ready."""
+    """gang: no program starts before all are there; each: every task starts when it is ready."""
     command: Command | None = None
     """What every role runs that has no command of its own."""
     source: str | None = "."
-    """Folder with the user's code, relative to the job file; tasks start in a view of it."""
+    """Folder with your code, relative to the job file; tasks start in a view of it. "" for none."""
     environment: Environment = Environment()
+    """Which Python the programs run in."""
     env: dict[str, str] = {}
     """Environment variables of every program; any characters."""
     roles: dict[str, Role] = {}
+    """The roles by name: chief, worker, ps, evaluator, or what you and the framework call them."""
     restart: Restart | None = None
     """gang, task or never for every role that does not say; by default what the framework needs."""
-    attempts: int = 3
+    attempts: Positive = 3
     """Lives of each task: failures that are the job's own fault spend them, others do not."""
     timeouts: Timeouts = Timeouts()
+    """Time limits of the job and of every role that has none of its own."""
     checkpoint: Checkpoint | None = None
+    """The checkpoint folder that follows the job; absent: scripts look after themselves."""
     outputs: Outputs | None = None
+    """Folders copied to the store when a task ends."""
     tensorboard: TensorBoard | None = None
+    """TensorBoard beside the job; absent: none. An empty table is enough."""
     logs: Logs = Logs()
+    """Limits of what a task may print."""
     network: Network = Network()
+    """Addresses and ports the tasks use."""
     preprocess: Preprocess | None = None
+    """A command run once, before any role is started."""
     store: str | None = None
     """Base folder or URL of job directories; by default the site's, else ``~/.howdah/jobs``."""
     queue: str | None = None
-    priority: int | None = None
+    """The cluster's queue the job is submitted to."""
+    priority: NotNegative | None = None
+    """Priority in the queue; more is sooner."""
     tags: tuple[str, ...] = ()
+    """Words to find the job by."""
     acl: Acl = Acl()
+    """Who else may see or change the job."""
     limits: Limits = Limits()
+    """What the site allows one job. Only a site file may set it."""

@@ -1,0 +1,359 @@
+"""What is wrong with a job of the right shape: one function a rule, none knows a framework."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from howdah.spec import units
+from howdah.spec.model import Command, Job, Mode, Restart, Tracking
+from howdah.spec.problems import KeyPath, Problems, closest, dotted, one_of, shown
+
+MIN_MEMORY = 16 << 20
+MIN_LOG = 16 << 10
+MAX_PRIORITY = (1 << 31) - 1
+OWN_VARIABLES = "HOWDAH_"
+
+_JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_ROLE_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
+_RESOURCE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORD = re.compile(r"[^\s,]+")
+
+
+class Finding(NamedTuple):
+    """A problem before it has a place in a file."""
+
+    path: KeyPath
+    message: str
+    hint: str | None = None
+    about: tuple[KeyPath, ...] = ()
+    """Other values this was concluded from: it is no news if one of them is wrong already."""
+
+
+def check(job: Job, problems: Problems) -> None:
+    """Add what every rule finds, but nothing that only follows from a problem already known."""
+    for rule in _RULES:
+        for path, message, hint, about in rule(job):
+            if not any(problems.doubted(place) for place in (path, *about)):
+                problems.add(path, message, hint)
+
+
+def _names(job: Job) -> Iterator[Finding]:
+    if not _JOB_NAME.fullmatch(job.name):
+        hint = "use letters, digits, ., _ and -, beginning with a letter or digit, at most 100"
+        yield Finding(("name",), f"{shown(job.name)} is no job name", hint)
+    if not _ROLE_NAME.fullmatch(job.framework):
+        yield Finding(("framework",), f"{shown(job.framework)} is no framework")
+    seen: dict[str, str] = {}
+    for name in job.roles:
+        path = ("roles", name)
+        if not _ROLE_NAME.fullmatch(name):
+            hint = "use letters, digits, _ and -, beginning with a letter, at most 63"
+            yield Finding(path, f"{shown(name)} is no role name", hint)
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            message = f"differs from the role {other} in capitals only"
+            yield Finding(path, message, "rename one: file systems may take them for the same")
+    for table, made in (("tensorboard", job.tensorboard), ("preprocess", job.preprocess)):
+        if made is not None and table in job.roles:
+            message = f"there is a role and a table [{table}], which makes such a role"
+            yield Finding(("roles", table), message, "keep one of them")
+
+
+def _commands(job: Job) -> Iterator[Finding]:
+    about: tuple[KeyPath, ...] = (("command",), *(("roles", n, "command") for n in job.roles))
+    roles = [("roles", name, role.command) for name, role in job.roles.items()]
+    if job.command is None and not any(command is not None for _, _, command in roles):
+        hint = 'write command = "python train.py", for the job or in each role'
+        yield Finding((), "there is nothing to run: no command", hint, about)
+    elif job.command is None and job.framework == "command":
+        for _, name, command in roles:
+            if command is None:
+                hint = "give it a command, or give the job one that every such role runs"
+                path = ("roles", name, "command")
+                yield Finding(path, f"the role {name} has nothing to run", hint, about)
+    yield from _command(("command",), job.command)
+    for _, name, command in roles:
+        yield from _command(("roles", name, "command"), command)
+    if job.preprocess is not None:
+        yield from _command(("preprocess", "command"), job.preprocess.command)
+
+
+def _command(path: KeyPath, command: Command | None) -> Iterator[Finding]:
+    program = command[0] if isinstance(command, list) and command else command
+    if program is not None and (not program or not "".join(program).strip()):
+        hint = 'write what is to be run, such as "python train.py"'
+        yield Finding(path, "the command is empty", hint)
+
+
+def _counts(job: Job) -> Iterator[Finding]:
+    total = 0
+    for name, role in job.roles.items():
+        path = ("roles", name)
+        low, high = units.instance_range(role.instances)
+        total += high
+        if low != high and role.restart is Restart.TASK and job.mode is Mode.GANG:
+            message = 'an elastic role cannot have restart = "task" in a gang'
+            hint = 'its gang is formed anew when tasks come or go; use "gang", or mode = "each"'
+            yield Finding((*path, "restart"), message, hint, ((*path, "instances"),))
+        if role.processes == "gpus" and role.gpus == 0:
+            message = '"gpus" is one program for each GPU, and the role has no GPU'
+            hint = f"set {dotted((*path, 'gpus'))}, or write a number"
+            yield Finding((*path, "processes"), message, hint, ((*path, "gpus"),))
+        for key, value, most in (
+            ("processes", role.processes, 1024),
+            ("cores", role.cores, 4096),
+            ("gpus", role.gpus, 1024),
+            ("ports", role.ports, 1000),
+            ("attempts", role.attempts, 1_000_000),
+        ):
+            if isinstance(value, int) and value > most:
+                yield Finding((*path, key), f"{value} is more than {most:,}")
+        for resource in role.resources:
+            if not _RESOURCE_NAME.fullmatch(resource):
+                hint = "write the cluster's name for it, such as yarn.io/fpga"
+                message = f"{shown(resource)} is no name of a resource"
+                yield Finding((*path, "resources", resource), message, hint)
+    if total > units.MAX_TASKS:
+        message = f"there are {total:,} tasks, more than {units.MAX_TASKS:,}"
+        yield Finding(("roles",), message)
+    if job.priority is not None and job.priority > MAX_PRIORITY:
+        yield Finding(("priority",), f"{job.priority} is more than {MAX_PRIORITY}")
+    if job.logs.segments > 1000:
+        yield Finding(("logs", "segments"), f"{job.logs.segments} is more than 1000")
+
+
+def _memory(job: Job) -> Iterator[Finding]:
+    amounts: list[tuple[KeyPath, str | None]] = [
+        (("roles", name, "memory"), role.memory) for name, role in job.roles.items()
+    ]
+    if job.preprocess is not None:
+        amounts.append((("preprocess", "memory"), job.preprocess.memory))
+    if job.tensorboard is not None:
+        amounts.append((("tensorboard", "memory"), job.tensorboard.memory))
+    for path, amount in amounts:
+        if amount is not None and units.octets(amount) < MIN_MEMORY:
+            message = f"{shown(amount)} is too little for any program"
+            yield Finding(path, message, 'write at least "16m"; most need "1g" or more')
+    if units.octets(job.logs.max_size) < MIN_LOG:
+        message = f"{shown(job.logs.max_size)} keeps nothing of a log"
+        yield Finding(("logs", "max-size"), message, 'write at least "16k"')
+
+
+def _times(job: Job) -> Iterator[Finding]:
+    common = job.timeouts
+    limits: list[tuple[KeyPath, str | None]] = [
+        (("timeouts", "allocation"), common.allocation),
+        (("timeouts", "registration"), common.registration),
+        (("timeouts", "startup"), common.startup),
+        (("timeouts", "total"), common.total),
+        (("timeouts", "hang"), common.hang),
+        (("timeouts", "run"), common.run),
+    ]
+    graces: list[tuple[KeyPath, str]] = [(("timeouts", "stop-grace"), common.stop_grace)]
+    for name, role in job.roles.items():
+        own = role.timeouts
+        path = ("roles", name, "timeouts")
+        limits += [
+            ((*path, "registration"), own.registration),
+            ((*path, "startup"), own.startup),
+            ((*path, "hang"), own.hang),
+            ((*path, "run"), own.run),
+        ]
+        if own.stop_grace is not None:
+            graces.append(((*path, "stop-grace"), own.stop_grace))
+    if job.preprocess is not None:
+        limits.append((("preprocess", "timeout"), job.preprocess.timeout))
+    for path, value in limits:
+        if value is not None and units.seconds(value) == 0:
+            yield Finding(path, f"{shown(value)} leaves no time at all", '"off" means no limit')
+    for path, value in graces:
+        if units.seconds(value) is None:
+            message = '"off" would leave a program that ignores SIGTERM running for ever'
+            yield Finding(path, message, 'write a time, such as "10s"')
+    if units.seconds(common.hold) is None:
+        message = '"off" would let two jobs each hold a part of the machines for ever'
+        yield Finding(("timeouts", "hold"), message, 'write a time, such as "30s"')
+
+
+def _order(job: Job) -> Iterator[Finding]:
+    for name, role in job.roles.items():
+        for key, others in (
+            ("after", role.after),
+            ("near", role.placement.near),
+            ("apart", role.placement.apart),
+        ):
+            path = ("roles", name, key) if key == "after" else ("roles", name, "placement", key)
+            yield from _other_roles(job, name, path, others)
+    waits = {
+        name: [other for other in role.after if other in job.roles and other != name]
+        for name, role in job.roles.items()
+    }
+    try:
+        TopologicalSorter(waits).prepare()
+    except CycleError as error:
+        circle: list[str] = error.args[1]
+        # graphlib names what is waited for first; a reader expects "a waits for b".
+        words = " waits for ".join(reversed(circle))
+        message = f"{words}: none of them would ever start"
+        yield Finding(("roles", circle[0], "after"), message, "remove one of these")
+
+
+def _other_roles(job: Job, name: str, path: KeyPath, others: tuple[str, ...]) -> Iterator[Finding]:
+    known = [role for role in job.roles if role != name]
+    for other, times in Counter(others).items():
+        index = others.index(other)
+        if times > 1:
+            again = others.index(other, index + 1)
+            yield Finding((*path, again), f"{shown(other)} is named twice", "remove one")
+        if other == name:
+            message = f"the role {name} is named for itself"
+            yield Finding((*path, index), message, "name other roles, or leave it out")
+        elif other not in job.roles:
+            near = closest(other, known)
+            hint = f"did you mean {shown(near)}?" if near else None
+            if not near:
+                hint = f"the others are {', '.join(known)}" if known else "it is the only one"
+            about = (("roles", other),)
+            yield Finding((*path, index), f"there is no role {shown(other)}", hint, about)
+
+
+def _placement(job: Job) -> Iterator[Finding]:
+    for name, role in job.roles.items():
+        path = ("roles", name, "placement")
+        if role.placement.spread and role.placement.pack:
+            message = "spread and pack contradict each other"
+            yield Finding(path, message, "keep one", ((*path, "spread"), (*path, "pack")))
+        for other in sorted({*role.placement.near} & {*role.placement.apart}):
+            message = f"{shown(other)} is to be both near and apart"
+            yield Finding((*path, "apart"), message, "keep one")
+
+
+def _outcome(job: Job) -> Iterator[Finding]:
+    decided = [role.tracking for role in job.roles.values()]
+    if decided and not any(tracking in (None, Tracking.TRACKED) for tracking in decided):
+        message = "no role decides when the job is done: none is tracked"
+        about = tuple(("roles", name, "tracking") for name in job.roles)
+        hint = 'give the role that trains tracking = "tracked", or leave tracking out'
+        yield Finding(("roles",), message, hint, about)
+    for name, role in job.roles.items():
+        path = ("roles", name, "stop-on-failure")
+        if role.stop_on_failure and role.tracking is Tracking.SIDECAR:
+            message = "a sidecar never decides anything, so it cannot stop the job"
+            yield Finding(path, message, 'remove it, or use tracking = "untracked"')
+
+
+def _variables(job: Job) -> Iterator[Finding]:
+    tables: list[tuple[KeyPath, Mapping[str, str]]] = [(("env",), job.env)]
+    tables += [(("roles", name, "env"), role.env) for name, role in job.roles.items()]
+    if job.preprocess is not None:
+        tables.append((("preprocess", "env"), job.preprocess.env))
+    for path, variables in tables:
+        for name in variables:
+            if not _VARIABLE_NAME.fullmatch(name):
+                message = f"{shown(name)} is no name of an environment variable"
+                hint = "use letters, digits and _, not beginning with a digit"
+                yield Finding((*path, name), message, hint)
+            elif name.startswith(OWN_VARIABLES):
+                message = f"names that begin with {OWN_VARIABLES} are Howdah's own"
+                yield Finding((*path, name), message, "choose another name")
+
+
+def _network(job: Job) -> Iterator[Finding]:
+    path = ("network", "ports")
+    try:
+        low, high = units.port_range(job.network.ports)
+    except ValueError as error:
+        message, _, hint = str(error).partition("; ")
+        yield Finding(path, f"{shown(job.network.ports)} {message}", hint or None)
+    else:
+        wanted = max((role.ports or 1 for role in job.roles.values()), default=1)
+        if high - low + 1 < wanted:
+            message = f"{shown(job.network.ports)} has fewer ports than one task needs, {wanted}"
+            yield Finding(path, message, "widen it")
+    for key, value in (("address", job.network.address), ("interface", job.network.interface)):
+        if value is not None and not _WORD.fullmatch(value):
+            what = "an address or host name" if key == "address" else "the name of an interface"
+            yield Finding(("network", key), f"{shown(value)} is not {what}")
+
+
+def _folders(job: Job) -> Iterator[Finding]:
+    if (checkpoint := job.checkpoint) is not None:
+        yield from _own_folder(("checkpoint", "folder"), checkpoint.folder)
+        settle = units.seconds(checkpoint.settle)
+        if settle is None or settle > 3600:
+            message = f"{shown(checkpoint.settle)} is too long to wait for a file to be finished"
+            yield Finding(("checkpoint", "settle"), message, 'write a time, such as "500ms"')
+        for index, pattern in enumerate(checkpoint.ignore):
+            path = ("checkpoint", "ignore", index)
+            if not pattern or "/" in pattern:
+                message = f"{shown(pattern)} is no pattern for a file's name"
+                yield Finding(path, message, 'write one such as "*.tmp"')
+            elif fnmatch.fnmatchcase("model-0001.data", pattern) and not pattern.strip("*"):
+                yield Finding(path, f"{shown(pattern)} leaves no file to save")
+    if job.outputs is not None:
+        for index, folder in enumerate(job.outputs.folders):
+            yield from _own_folder(("outputs", "folders", index), folder)
+    if job.tensorboard is not None and not job.tensorboard.folder.strip():
+        yield Finding(("tensorboard", "folder"), "the folder's name is empty")
+    sources = ("python", "requirements", "archive")
+    given = [key for key in sources if getattr(job.environment, key) is not None]
+    if len(given) > 1:
+        message = f"{one_of(given).replace(' or ', ' and ')} are given"
+        about = tuple(("environment", key) for key in given)
+        yield Finding(("environment",), message, "an environment has one source", about)
+
+
+def _own_folder(path: KeyPath, folder: str) -> Iterator[Finding]:
+    parts = PurePosixPath(folder)
+    if not folder.strip() or folder == ".":
+        yield Finding(path, f"{shown(folder)} is no folder's name", 'write one, such as "out"')
+    elif parts.is_absolute() or ".." in parts.parts or "://" in folder or folder[0] == "~":
+        message = f"{shown(folder)} is not inside the task's working folder"
+        hint = "write a relative path; where it is copied to is the key store"
+        yield Finding(path, message, hint)
+
+
+def _words(job: Job) -> Iterator[Finding]:
+    """Single words that end up in a cluster's own lists."""
+    lists: list[tuple[KeyPath, tuple[str, ...]]] = [
+        (("tags",), job.tags),
+        (("acl", "view"), job.acl.view),
+        (("acl", "modify"), job.acl.modify),
+    ]
+    for path, words in lists:
+        for index, word in enumerate(words):
+            if not _WORD.fullmatch(word) or len(word) > 100:
+                message = f"{shown(word)} is not one word"
+                yield Finding((*path, index), message, "leave out spaces and commas")
+            elif word in words[:index]:
+                yield Finding((*path, index), f"{shown(word)} is named twice", "remove one")
+    singles: list[tuple[KeyPath, str | None]] = [(("queue",), job.queue), (("store",), job.store)]
+    singles += [(("roles", name, "label"), role.label) for name, role in job.roles.items()]
+    for path, word in singles:
+        if word is not None and not word.strip():
+            yield Finding(path, "is empty", "write a name, or leave the key out")
+
+
+Rule = Callable[[Job], Iterator[Finding]]
+
+_RULES: tuple[Rule, ...] = (
+    _names,
+    _commands,
+    _counts,
+    _memory,
+    _times,
+    _order,
+    _placement,
+    _outcome,
+    _variables,
+    _network,
+    _folders,
+    _words,
+)

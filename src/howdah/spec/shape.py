@@ -1,0 +1,241 @@
+"""Whether a document has the shape of a job: known keys, values of the right kind.
+
+msgspec stops at the first mistake and does not name the key, so this walks the raw document
+beside the structs' types itself, notes everything, and leaves out what is wrong: what remains
+always converts, and `howdah.spec.rules` can judge it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+import msgspec.inspect as kinds
+
+from howdah.spec import hints, units
+from howdah.spec.hints import QUANTITIES, Quantity, bare
+from howdah.spec.model import Job
+from howdah.spec.overrides import Loose
+from howdah.spec.problems import KeyPath, Problems, closest, one_of, shown
+from howdah.spec.values import Table, is_list, is_table, is_writable, kind_of
+
+_BAD = object()
+"""Stands for a value that cannot be used; its problem has been noted."""
+
+
+def check(table: Table, problems: Problems) -> Job:
+    """The job in a document, without what is wrong in it; that goes to ``problems``."""
+    sound = _Walk(problems).value(table, kinds.type_info(Job), ())
+    try:
+        return msgspec.convert(sound if is_table(sound) else {}, Job)
+    except msgspec.ValidationError as error:
+        # Only if the walk above has a hole; a user should still read words.
+        problems.add((), f"is no job: {error}")
+        return Job()
+
+
+class _Walk:
+    def __init__(self, problems: Problems) -> None:
+        self._problems = problems
+
+    def value(self, value: Any, kind: kinds.Type, path: KeyPath) -> Any:
+        """The value as that kind, or `_BAD`."""
+        if self._problems.known_wrong(path) or self._problems.full:
+            return _BAD
+        choices: list[str] | None = None
+        while isinstance(kind, kinds.Metadata):
+            schema = cast("Table", kind.extra_json_schema or {})  # pyright: ignore
+            choices = schema.get("enum", choices)
+            kind = kind.type
+        match kind:
+            case kinds.UnionType():
+                return self._union(value, kind, path)
+            case kinds.StructType():
+                return self._struct(value, kind, path)
+            case kinds.DictType():
+                return self._map(value, kind, path)
+            case kinds.VarTupleType() | kinds.ListType():
+                return self._list(value, kind, path)
+            case kinds.EnumType():
+                return self._choice(value, [member.value for member in kind.cls], path)
+            case kinds.StrType() if choices is not None:
+                return self._choice(value, choices, path)
+            case kinds.StrType():
+                return self._text(value, kind.pattern, path)
+            case kinds.IntType():
+                return self._number(value, kind, path)
+            case kinds.BoolType():
+                return self._switch(value, path)
+            case _:
+                raise NotImplementedError(f"job files have no {kind}")
+
+    def _bad(self, path: KeyPath, value: object, message: str, hint: str | None = None) -> Any:
+        self._problems.add(path, f"{shown(value)} {message}", hint, value=value)
+        return _BAD
+
+    def _union(self, value: Any, union: kinds.UnionType, path: KeyPath) -> Any:
+        """One of several kinds: the one whose values look like this."""
+        options = [kind for kind in union.types if not isinstance(kind, kinds.NoneType)]
+        if value is None and len(options) < len(union.types):
+            return None
+        if len(options) == 1:
+            return self.value(value, options[0], path)
+        if isinstance(value, Loose):
+            value = value.plain()
+        for option in options:
+            if isinstance(bare(option), _meant_as(value)):
+                return self.value(value, option, path)
+        return self._bad(path, value, f"is {kind_of(value)}, not {hints.in_words(union)}")
+
+    def _struct(self, value: Any, kind: kinds.StructType, path: KeyPath) -> Any:
+        if not is_table(value):
+            hint = hints.table(value, kind, path)
+            return self._bad(path, value, f"is {kind_of(value)}, not a table", hint)
+        fields = {field.encode_name: field for field in kind.fields}
+        table: Table = {}
+        for key, item in value.items():
+            field = fields.get(key)
+            if field is None:
+                self._unknown(key, fields, path)
+            elif item is None and not _may_be_none(field.type):
+                self._problems.add((*path, key), "has no value", hints.needed(field.type))
+            elif (sound := self.value(item, field.type, (*path, key))) is not _BAD:
+                table[key] = sound
+        for key, field in fields.items():
+            if field.required and key not in table:
+                if not self._problems.doubted((*path, key)):
+                    self._problems.add(path, f"has no {key}", f"write {hints.in_words(field.type)}")
+                return _BAD
+        return table
+
+    def _unknown(self, key: str, fields: dict[str, kinds.Field], path: KeyPath) -> None:
+        plain = key.lower().replace("_", "-")
+        other_word = hints.OTHER_WORDS.get(plain)
+        meant = plain if plain in fields else other_word if other_word in fields else None
+        here = hints.table_name(path)
+        elsewhere = [name for name in hints.tables_with().get(plain, ()) if name != here]
+        if meant is None and not elsewhere:
+            meant = closest(plain, fields)
+        if meant:
+            hint = f"did you mean {meant}?"
+            self._problems.doubt((*path, meant))
+        elif elsewhere:
+            hint = (
+                f"it belongs in {one_of(f'[{name}]' if name else 'the top' for name in elsewhere)}"
+            )
+        else:
+            hint = f"known are {', '.join(sorted(fields))}"
+        self._problems.add((*path, key), "is not a known key", hint)
+
+    def _map(self, value: Any, kind: kinds.DictType, path: KeyPath) -> Any:
+        if not is_table(value):
+            hint = hints.mapping(path)
+            return self._bad(path, value, f"is {kind_of(value)}, not a table", hint)
+        table: Table = {}
+        for key, item in value.items():
+            at = (*path, key)
+            if not is_writable(key):
+                self._problems.add(at, "is a key with a character that is no text")
+                continue
+            # In YAML a role may be written as a name with nothing below it.
+            if item is None and isinstance(bare(kind.value_type), kinds.StructType):
+                item = {}
+            if item is None:
+                self._problems.add(at, "has no value", hints.needed(kind.value_type))
+            elif (sound := self.value(item, kind.value_type, at)) is not _BAD:
+                table[key] = sound
+        return table
+
+    def _list(self, value: Any, kind: kinds.VarTupleType | kinds.ListType, path: KeyPath) -> Any:
+        if not is_list(value):
+            hint = f"write [{shown(value)}]" if isinstance(value, str) else None
+            return self._bad(path, value, f"is {kind_of(value)}, not {hints.in_words(kind)}", hint)
+        found = (
+            self.value(item, kind.item_type, (*path, index)) for index, item in enumerate(value)
+        )
+        return [item for item in found if item is not _BAD]
+
+    def _choice(self, value: Any, choices: list[str], path: KeyPath) -> Any:
+        if isinstance(value, str) and value in choices:
+            return str(value)
+        near = closest(value, choices) if isinstance(value, str) else None
+        hint = f"did you mean {shown(near)}?" if near else None
+        allowed = one_of(shown(choice) for choice in choices)
+        return self._bad(path, value, f"is not {allowed}", hint)
+
+    def _text(self, value: Any, pattern: str | None, path: KeyPath) -> Any:
+        if (quantity := QUANTITIES.get(pattern or "")) is not None:
+            return self._quantity(value, quantity, path)
+        if not isinstance(value, str):
+            return self._bad(path, value, f"is {kind_of(value)}, not text", hints.quoted(value))
+        # The value itself is not shown here: it may well be a secret.
+        if not is_writable(value):
+            self._problems.add(path, "has a character that is no text (half of a surrogate pair)")
+            return _BAD
+        if "\0" in value:
+            self._problems.add(path, "has a NUL character, which no program can be given")
+            return _BAD
+        return str(value)
+
+    def _quantity(self, value: Any, quantity: Quantity, path: KeyPath) -> Any:
+        """Text that stands for a number: a time, an amount of memory, a range."""
+        hint = None
+        if isinstance(value, str):
+            try:
+                quantity.read(value)
+            except ValueError as error:
+                message, _, hint = str(error).partition("; ")
+            else:
+                return str(value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            message = "has no unit"
+        else:
+            message = f"is {kind_of(value)}, not {quantity.words}"
+        if not hint:
+            near = quantity.likely(value)
+            hint = f"did you mean {shown(near)}?" if near else f"write {quantity.example}"
+        return self._bad(path, value, message, hint)
+
+    def _number(self, value: Any, kind: kinds.IntType, path: KeyPath) -> Any:
+        if isinstance(value, Loose):
+            value = value.plain()
+        if isinstance(value, bool) or not isinstance(value, int):
+            what = "is not" if isinstance(value, float) else f"is {kind_of(value)}, not"
+            return self._bad(path, value, f"{what} a whole number", hints.unquoted(value))
+        if kind.ge is not None and value < kind.ge:
+            return self._bad(path, value, f"is less than {kind.ge}")
+        if value > units.MAX_NUMBER:
+            return self._bad(path, value, f"is more than {units.MAX_NUMBER:,}")
+        return value
+
+    def _switch(self, value: Any, path: KeyPath) -> Any:
+        if isinstance(value, Loose):
+            value = value.plain()
+        if isinstance(value, bool):
+            return value
+        hint = hints.switch(value)
+        return self._bad(path, value, f"is {kind_of(value)}, not true or false", hint)
+
+
+def _may_be_none(kind: kinds.Type) -> bool:
+    kind = bare(kind)
+    return isinstance(kind, kinds.UnionType) and any(
+        isinstance(option, kinds.NoneType) for option in kind.types
+    )
+
+
+def _meant_as(value: object) -> tuple[type[kinds.Type], ...]:
+    """The kinds that a value of this Python type can only be meant as."""
+    match value:
+        case bool():
+            return (kinds.BoolType,)
+        case int() | float():
+            return (kinds.IntType,)
+        case str():
+            return (kinds.StrType, kinds.EnumType)
+        case list():
+            return (kinds.ListType, kinds.VarTupleType)
+        case dict():
+            return (kinds.StructType, kinds.DictType)
+        case _:
+            return ()
