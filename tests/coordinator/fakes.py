@@ -346,16 +346,19 @@ class FakeBackend:
     async def running(self, count: int, attempt: int = 1) -> list[FakeAgent]:
         """The agents, once so many run that attempt; by task."""
 
-        def found() -> list[FakeAgent]:
-            agents = [
-                a
-                for a in self.agents.values()
-                if a.held and a.held.phase is HeldPhase.RUNNING and a.held.attempt == attempt
-            ]
-            return agents if len(agents) == count else []
-
-        agents = await until(found)
+        agents = await until(lambda: self.ready(count, attempt))
         return sorted(agents, key=lambda agent: agent.task)
+
+    def ready(self, count: int, attempt: int = 1) -> list[FakeAgent]:
+        """The agents that run that attempt if they are so many, else none."""
+        agents = [
+            agent
+            for agent in self.agents.values()
+            if agent.held
+            and agent.held.phase is HeldPhase.RUNNING
+            and agent.held.attempt == attempt
+        ]
+        return agents if len(agents) == count else []
 
 
 async def client(directory: JobDirectory) -> Channel[Any]:

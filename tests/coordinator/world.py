@@ -25,9 +25,9 @@ class World:
         self.coordinator: Coordinator
         self._running: asyncio.Task[JobView] | None = None
 
-    def start(self) -> Coordinator:
+    def start(self, *, with_page: bool = False) -> Coordinator:
         """A coordinator, the first or the next."""
-        self.coordinator = Coordinator(self.directory, self.backend)
+        self.coordinator = Coordinator(self.directory, self.backend, with_page=with_page)
         self._running = asyncio.create_task(self.coordinator.run())
         return self.coordinator
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from howdah.coordinator.clock import Clock
-from howdah.coordinator.live import LiveBoard
+from howdah.coordinator.live import LiveBoard, announcement
 from howdah.core.commands import Level, Record
 from howdah.core.events import (
     AgentDisconnected,
@@ -247,21 +247,7 @@ class Agents:
 
     def _web_address(self, session: Session, said: WebAddress) -> None:
         if self._live.announce(said):
-            self._note(
-                Record(
-                    kind="page-announced",
-                    text=f"{said.task} serves {said.name}",
-                    task=said.task,
-                    attempt=said.attempt,
-                    data={
-                        "name": said.name,
-                        "host": said.host,
-                        "port": said.port,
-                        "path": said.path,
-                        "keeps_prefix": said.keeps_prefix,
-                    },
-                )
-            )
+            self._note(announcement(said))
 
     def _agent_note(self, session: Session, said: AgentNote) -> None:
         levels = {level.value: level for level in Level}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import howdah
 from howdah.core.view import JobView
+from howdah.storage.jobdir import JobDirectory
 from howdah.wire.messages import Shutdown
 
 if TYPE_CHECKING:
@@ -58,13 +59,13 @@ async def end(coordinator: Coordinator) -> JobView:
     coordinator.agents.close_all(Shutdown())
     await coordinator.executor.close()
     await coordinator.backend.close()
-    await asyncio.to_thread(tidy, coordinator)
+    await asyncio.to_thread(tidy, directory)
     log.info("%s is over: %s", coordinator.job_id, final.outcome)
     return final
 
 
-def tidy(coordinator: Coordinator) -> None:
+def tidy(directory: JobDirectory) -> None:
     """Remove what nobody needs after the job."""
-    coordinator.directory.remove_coordinator()
+    directory.remove_coordinator()
     if not os.environ.get("HOWDAH_KEEP_WORK"):
-        shutil.rmtree(coordinator.directory.containers, ignore_errors=True)
+        shutil.rmtree(directory.containers, ignore_errors=True)

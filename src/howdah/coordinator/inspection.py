@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from howdah.coordinator.source import UnknownTask
 from howdah.core.events import Task
 from howdah.core.states import UP, JobState
 from howdah.wire.messages import Message, Stacks, TakeStacks
@@ -24,14 +25,13 @@ class Inspection:
         """Stacks of the task's programs as they are now.
 
         Raises:
-            LookupError: the job has no such task.
+            UnknownTask: the job has no such task.
             RuntimeError: they could not be taken; the text says why.
         """
         tasks = self._state().tasks
         data = tasks.get(str(task))
         if data is None:
-            known = ", ".join(list(tasks)[:10])
-            raise LookupError(f"the job has no task {task}; it has {known}")
+            raise unknown_task(task, tasks)
         if data.state not in UP or data.container_id is None:
             raise RuntimeError(f"{task} has no program running (it is {data.state.value})")
         answer: asyncio.Future[Stacks] = asyncio.get_running_loop().create_future()
@@ -58,3 +58,10 @@ class Inspection:
         for answer in self._waiting.get((stacks.task, stacks.attempt), ()):
             if not answer.done():
                 answer.set_result(stacks)
+
+
+def unknown_task(task: Task, known: Iterable[str]) -> UnknownTask:
+    """The error for a task the job does not have."""
+    names = list(known)
+    some = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    return UnknownTask(f"the job has no task {task}; it has {some}")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
+from howdah.core.commands import Record
 from howdah.core.events import Task
 from howdah.wire.messages import Beat, Sample, WebAddress
 
+PAGE_ANNOUNCED = "page-announced"
+"""Kind of the record that lets the next coordinator know of a page."""
 LINES = 64
 """Last lines read at a time."""
 
@@ -73,13 +77,36 @@ class LiveBoard:
             live.last_line_size = size
 
     def announce(self, address: WebAddress) -> bool:
-        """Take in where a task serves a page; whether that is news."""
+        """Take in where a task serves a page; whether that is news (see `announcement`)."""
         known = self._web.get(address.task)
         if known == address or (known is not None and known.attempt > address.attempt):
             return False
         self._web[address.task] = address
         return True
 
+    def remember(self, records: Iterable[Record]) -> None:
+        """Take announced pages from the story a former coordinator told."""
+        for record in records:
+            if record.kind == PAGE_ANNOUNCED and record.task and record.attempt:
+                self.announce(WebAddress(task=record.task, attempt=record.attempt, **record.data))
+
     def pages(self) -> dict[Task, WebAddress]:
         """Announced pages by task."""
         return dict(self._web)
+
+
+def announcement(address: WebAddress) -> Record:
+    """The record of an announced page."""
+    return Record(
+        kind=PAGE_ANNOUNCED,
+        text=f"{address.task} serves {address.name}",
+        task=address.task,
+        attempt=address.attempt,
+        data={
+            "name": address.name,
+            "host": address.host,
+            "port": address.port,
+            "path": address.path,
+            "keeps_prefix": address.keeps_prefix,
+        },
+    )

@@ -6,11 +6,12 @@ import asyncio
 import logging
 import os
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from howdah.backends.base import Backend, BackendError
 from howdah.backends.resources import role_resources
-from howdah.coordinator import ending
+from howdah.coordinator import ending, webapp
 from howdah.coordinator.agents import Agents
 from howdah.coordinator.clients import Clients
 from howdah.coordinator.clock import Clock
@@ -68,6 +69,7 @@ class Coordinator:
         *,
         host: str = "127.0.0.1",
         clock: Clock | None = None,
+        with_page: bool = True,
     ) -> None:
         """Open the journal and replay it.
 
@@ -95,6 +97,7 @@ class Coordinator:
             backend=self.meta.backend,
             directory=str(directory.path),
         )
+        self._with_page = with_page
         self._put_together()
 
     def _put_together(self) -> None:
@@ -103,6 +106,7 @@ class Coordinator:
         self.metrics = Metrics(sum(role.maximum for role in self.plan.roles))
         self.story = Story()
         self.story.tell(self._past.records)
+        self.live.remember(update.record for update in self._past.records)
         self.status = Status(self._document)
         self.driver = Driver(
             self.machine, self.journal, self.clock, self.story, lambda c: self.executor.carry_out(c)
@@ -148,6 +152,7 @@ class Coordinator:
         self._server: asyncio.Server | None = None
         self._channels: set[Channel[Any]] = set()
         self._over = False
+        self._page_server: asyncio.Task[None] | None = None
         self.driver.advanced.add(self._advanced)
 
     # -- life -----------------------------------------------------------------------------------
@@ -161,7 +166,11 @@ class Coordinator:
         """
         self._broken = asyncio.get_running_loop().create_future()
         try:
+            former = self.directory.coordinator()
             await self._begin()
+            if self._with_page:
+                page = webapp.serving(self, former.http_port if former else 0)
+                self._page_server = asyncio.create_task(page)
             await self._drive()
             return await ending.end(self)
         finally:
@@ -177,22 +186,39 @@ class Coordinator:
             tls.server_context(self.directory.secrets),
             receives={"agent": FromAgent, "client": FromClient},
         )
-        port = self._server.sockets[0].getsockname()[1]
-        self.directory.write_coordinator(
-            CoordinatorAddress(
-                incarnation=self.incarnation,
-                host=self.host,
-                port=port,
-                http_port=0,
-                pid=os.getpid(),
-            )
-        )
+        self._publish(http_port=0)
         first: list[AnyEvent | Record] = [*self._past.untold]
         if self.machine.state.plan is None:
             first.append(JobSubmitted(plan=self.plan, seed=random.randrange(2**31)))
         first.append(CoordinatorStarted(incarnation=self.incarnation, containers=held))
         self.driver.first(first)
-        log.info("coordinator %d of %s listens on port %d", self.incarnation, self.job_id, port)
+        log.info(
+            "coordinator %d of %s listens on port %d", self.incarnation, self.job_id, self.port
+        )
+
+    @property
+    def port(self) -> int:
+        """Where agents and clients connect."""
+        assert self._server is not None
+        return self._server.sockets[0].getsockname()[1]
+
+    def _publish(self, http_port: int) -> None:
+        self.directory.write_coordinator(
+            CoordinatorAddress(
+                incarnation=self.incarnation,
+                host=self.host,
+                port=self.port,
+                http_port=http_port,
+                pid=os.getpid(),
+            )
+        )
+
+    def page_is_up(self, port: int) -> None:
+        """The web app has begun to serve at that port."""
+        self.page = f"http://{self.host}:{port}/"
+        self._publish(http_port=port)
+        self.status.touch()
+        log.info("the job's page is %s", self.page)
 
     async def _start_backend(self) -> tuple[str, ...]:
         try:
@@ -218,9 +244,7 @@ class Coordinator:
             for task in done:
                 task.result()
         finally:
-            for task in (driving, *beside):
-                task.cancel()
-            await asyncio.gather(driving, *beside, return_exceptions=True)
+            await _end([driving, *beside])
 
     async def _refresh(self) -> None:
         """While somebody watches, show measurements anew each second."""
@@ -232,6 +256,8 @@ class Coordinator:
 
     async def _let_go(self) -> None:
         self._over = True
+        if self._page_server is not None:
+            await _end([self._page_server])
         if self._server is not None:
             self._server.close()
         for channel in list(self._channels):
@@ -326,3 +352,15 @@ class Coordinator:
     def _advanced(self) -> None:
         self.logs.look()
         self.status.touch()
+
+    def newest_attempt(self, task: Task) -> int:
+        """The task's attempt of the moment; 0 if it has had none."""
+        data = self.machine.state.tasks.get(str(task))
+        return data.attempt if data is not None else 0
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    """Cancel them and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,73 @@
+"""Starting the job's web app: late, so that nobody's program waits for its imports."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from typing import TYPE_CHECKING, Any
+
+from howdah.coordinator.live_source import LiveSource
+from howdah.core.states import JobPhase
+
+if TYPE_CHECKING:
+    from howdah.coordinator.service import Coordinator
+    from howdah.coordinator.web.server import Server
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 1.0
+"""The app is started after this at the latest, if the gang takes its time to come together."""
+
+
+async def serving(coordinator: Coordinator, port: int) -> None:
+    """Serve the job's page until cancelled; at ``port`` if it is free (a predecessor's).
+
+    A job without a page is better than no job: problems are told, not raised.
+    """
+    await _first_things_first(coordinator)
+    server = await _start(coordinator, port)
+    if server is None:
+        return
+    coordinator.page_is_up(server.port)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await server.close()
+
+
+async def _first_things_first(coordinator: Coordinator) -> None:
+    """Until the programs run, or it takes them too long."""
+    ready = asyncio.Event()
+
+    def look() -> None:
+        if coordinator.machine.state.phase not in (JobPhase.SUBMITTED, JobPhase.ALLOCATING):
+            ready.set()
+
+    with coordinator.driver.advanced.calling(look), contextlib.suppress(TimeoutError):
+        look()
+        async with asyncio.timeout(PATIENCE_S):
+            await ready.wait()
+
+
+async def _start(coordinator: Coordinator, port: int) -> Server | None:
+    try:
+        # In a thread: importing takes longer than a peer should wait for an answer.
+        app, server = await asyncio.to_thread(_modules)
+        made = app.create_app(
+            LiveSource(coordinator), hosts=(coordinator.host, socket.gethostname())
+        )
+        try:
+            return await server.serve(made, coordinator.host, port)
+        except OSError:
+            return await server.serve(made, coordinator.host, 0)
+    except Exception:
+        log.exception("the job's page cannot be served; the job goes on without it")
+        return None
+
+
+def _modules() -> tuple[Any, Any]:
+    from howdah.coordinator.web import app, server
+
+    return app, server

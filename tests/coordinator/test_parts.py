@@ -1,0 +1,190 @@
+"""The coordinator's small parts, alone."""
+
+from __future__ import annotations
+
+import random
+
+from howdah.coordinator.clock import Clock
+from howdah.coordinator.feeds import KEPT, Feed
+from howdah.coordinator.live import LiveBoard
+from howdah.coordinator.metrics import Metrics
+from howdah.coordinator.status import Status
+from howdah.coordinator.story import Story
+from howdah.coordinator.vitals import STALL_S, TICK_S, Vitals
+from howdah.core.commands import Record
+from howdah.core.events import AgentSilent, Event, Task
+from howdah.core.plan import Plan, RolePlan
+from howdah.core.states import JobState
+from howdah.core.view import JobView
+from howdah.wire.messages import Beat, RecordUpdate, Sample, WebAddress
+
+TASK = Task("worker", 0)
+
+
+def test_a_clock_does_not_go_back_when_the_hosts_does() -> None:
+    wall, steady = [1000.0], [5.0]
+    clock = Clock(lambda: wall[0], lambda: steady[0])
+    steady[0] += 2.0
+    wall[0] -= 600.0
+    assert clock.now() == 1002.0
+    clock.not_before(5000.0)
+    assert clock.now() == 5000.0
+    clock.not_before(10.0)
+    steady[0] += 1.0
+    assert clock.now() == 5001.0
+
+
+def test_a_feed_gives_every_byte_once_however_chunks_overlap(chance: random.Random) -> None:
+    written = chance.randbytes(5000)
+    feed = Feed(TASK, 1, 0)
+    got = bytearray()
+    while len(got) < len(written):
+        start = chance.randrange(max(0, feed.end - 50), feed.end + 1)
+        feed.push(start, written[start : start + chance.randrange(1, 120)])
+        while data := feed.take(len(got), chance.randrange(1, 60)):
+            got += data
+    assert bytes(got) == written
+
+
+def test_a_feed_keeps_only_its_newest_bytes() -> None:
+    feed = Feed(TASK, 1, 0)
+    for n in range(100):
+        feed.push(n * 10_000, b"x" * 10_000)
+    assert feed.end == 1_000_000
+    assert KEPT <= feed.end - feed.start + 10_000 <= KEPT + 20_000
+    assert feed.take(0, 10) == b""
+    assert feed.take(feed.start, 10) == b"x" * 10
+
+
+def test_a_feed_begins_anew_after_a_gap() -> None:
+    feed = Feed(TASK, 1, 0)
+    feed.push(0, b"abc")
+    feed.push(10, b"xyz")
+    assert (feed.start, feed.end) == (10, 13)
+    assert feed.take(2, 5) == b""
+    assert feed.take(11, 5) == b"yz"
+    assert not feed.push(4, b"old")
+
+
+def test_stories_are_read_from_any_place() -> None:
+    story = Story()
+    updates = [
+        RecordUpdate(seq=n, time=0.0, record=Record(kind="k", text=str(n))) for n in (2, 5, 9)
+    ]
+    story.tell(updates)
+    assert [u.seq for u in story.after(0)] == [2, 5, 9]
+    assert [u.seq for u in story.after(2)] == [5, 9]
+    assert [u.seq for u in story.after(3, limit=1)] == [5]
+    assert story.after(9) == []
+
+
+def test_metrics_of_a_large_job_are_thinned_and_lose_no_reported_name() -> None:
+    metrics = Metrics(1000)  # one sample in ten seconds of each task
+    for second in range(100):
+        metrics.take(TASK, 1, Sample(time=1000.0 + second, values={f"v{second % 10}": second}))
+    kept = metrics.since(TASK, 0.0)
+    assert [sample.time for sample in kept] == [1000.0 + 10 * n for n in range(10)]
+    assert kept[1].values == {**{f"v{n}": n for n in range(1, 10)}, "v0": 10}
+    assert len(metrics.unstored()) == 10
+    assert metrics.unstored() == []
+    assert [sample.time for sample in metrics.since(TASK, 1080.0)] == [1090.0]
+
+
+def test_every_sample_of_a_small_job_is_kept() -> None:
+    metrics = Metrics(2)
+    for second in range(50):
+        metrics.take(TASK, 1, Sample(time=float(second)))
+    assert len(metrics.since(TASK, -1.0)) == 50
+
+
+def test_a_new_attempt_shows_nothing_of_the_old_one() -> None:
+    live = LiveBoard()
+    live.beat(TASK, Beat(attempt=1, step=9.0, log_size=100), 50.0)
+    live.beat(TASK, Beat(attempt=2), 51.0)
+    assert live.of(TASK, 1) is None
+    measured = live.of(TASK, 2)
+    assert measured is not None and (measured.step, measured.log_size) == (None, 0)
+
+
+def test_a_page_is_announced_once() -> None:
+    live = LiveBoard()
+
+    def page(attempt: int) -> WebAddress:
+        return WebAddress(task=TASK, attempt=attempt, name="TensorBoard", host="h", port=1)
+
+    assert live.announce(page(1))
+    assert not live.announce(page(1))
+    assert live.announce(page(2))
+    assert not live.announce(page(1))
+
+
+def test_a_status_is_made_only_when_somebody_looks() -> None:
+    made: list[int] = []
+
+    def build() -> JobView:
+        made.append(1)
+        return JobView(job_id="j", name="j", framework="f", user="u", backend="b", phase="running")
+
+    status = Status(build)
+    for _ in range(10):
+        status.touch()
+    assert not made
+    assert status.json() == status.json()
+    assert len(made) == 1
+    status.touch()
+    status.view()
+    assert len(made) == 2
+
+
+class _Vitals:
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.events: list[Event] = []
+        self.silent: list[str] = []
+        clock = Clock(lambda: 0.0, lambda: self.now)
+        state = JobState()
+        plan = Plan(job_id="j", roles=(RolePlan(name="worker", minimum=1, maximum=1),))
+        self.vitals = Vitals(
+            plan,
+            lambda: state,
+            self.events.append,
+            LiveBoard(),
+            Metrics(1),
+            clock,
+            beat_s=1.0,
+            silent=self.silent.append,
+        )
+
+    def pass_time(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            self.now += TICK_S
+            self.vitals.tick(self.now)
+
+
+def test_an_agent_that_misses_its_beats_is_silent_once() -> None:
+    world = _Vitals()
+    world.vitals.connected("c1")
+    world.pass_time(10)
+    world.vitals.beat("c1", TASK, Beat(), world.now)
+    world.pass_time(14)
+    assert not world.events
+    world.pass_time(60)
+    assert [type(event) for event in world.events] == [AgentSilent]
+    assert world.silent == ["c1"]
+
+
+def test_a_coordinator_that_stood_still_blames_nobody() -> None:
+    world = _Vitals()
+    world.vitals.connected("c1")
+    world.now += 100 + STALL_S
+    world.vitals.tick(world.now)
+    assert not world.events
+
+
+def test_a_closed_connection_is_not_silent() -> None:
+    world = _Vitals()
+    world.vitals.connected("c1")
+    world.vitals.disconnected("c1")
+    world.pass_time(60)
+    assert not world.events
