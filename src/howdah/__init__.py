@@ -1,3 +1,126 @@
-"""Howdah: distributed training jobs on a laptop, on YARN and inside Spark, from one job file."""
+"""Howdah: distributed training jobs from one job file.
+
+The names below are imported when they are used: ``from howdah import task`` inside a training
+script costs nothing but the standard library. `howdah.aio` has the same for asyncio programs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from howdah.backends.base import BackendError
+    from howdah.client.api import connect, jobs, run, submit
+    from howdah.client.errors import BadInput, HowdahError, JobFailed, Refused, Unreachable
+    from howdah.client.exits import ExitCode
+    from howdah.client.handle import AsyncJobHandle
+    from howdah.client.items import JobEvent, LogLine
+    from howdah.client.sync import JobHandle
+    from howdah.core.view import FailureView, JobView, TaskView
+    from howdah.spec.load import load
+    from howdah.spec.model import (
+        Acl,
+        Checkpoint,
+        Environment,
+        Job,
+        Logs,
+        Mode,
+        Network,
+        Outputs,
+        Placement,
+        Preprocess,
+        Restart,
+        Role,
+        RoleTimeouts,
+        TensorBoard,
+        Timeouts,
+        Tracking,
+    )
+    from howdah.spec.problems import JobFileError
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "howdah.backends.base": ("BackendError",),
+    "howdah.client.api": ("connect", "jobs", "run", "submit"),
+    "howdah.client.errors": ("BadInput", "HowdahError", "JobFailed", "Refused", "Unreachable"),
+    "howdah.client.exits": ("ExitCode",),
+    "howdah.client.handle": ("AsyncJobHandle",),
+    "howdah.client.items": ("JobEvent", "LogLine"),
+    "howdah.client.sync": ("JobHandle",),
+    "howdah.core.view": ("FailureView", "JobView", "TaskView"),
+    "howdah.spec.load": ("load",),
+    "howdah.spec.model": (
+        "Acl",
+        "Checkpoint",
+        "Environment",
+        "Job",
+        "Logs",
+        "Mode",
+        "Network",
+        "Outputs",
+        "Placement",
+        "Preprocess",
+        "Restart",
+        "Role",
+        "RoleTimeouts",
+        "TensorBoard",
+        "Timeouts",
+        "Tracking",
+    ),
+    "howdah.spec.problems": ("JobFileError",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Acl",
+    "AsyncJobHandle",
+    "BackendError",
+    "BadInput",
+    "Checkpoint",
+    "Environment",
+    "ExitCode",
+    "FailureView",
+    "HowdahError",
+    "Job",
+    "JobEvent",
+    "JobFailed",
+    "JobFileError",
+    "JobHandle",
+    "JobView",
+    "LogLine",
+    "Logs",
+    "Mode",
+    "Network",
+    "Outputs",
+    "Placement",
+    "Preprocess",
+    "Refused",
+    "Restart",
+    "Role",
+    "RoleTimeouts",
+    "TaskView",
+    "TensorBoard",
+    "Timeouts",
+    "Tracking",
+    "Unreachable",
+    "connect",
+    "jobs",
+    "load",
+    "run",
+    "submit",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'howdah' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

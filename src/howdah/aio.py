@@ -1,0 +1,82 @@
+"""The Python API for asyncio programs: the same functions, to be awaited.
+
+Callbacks may be plain functions or coroutine functions; they are called on the program's loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from howdah.client import api
+from howdah.client.functions import FunctionJob, values
+from howdah.client.handle import AsyncJobHandle, Callbacks
+from howdah.client.items import JobEvent, LogLine
+from howdah.client.listing import views
+from howdah.client.submit import submit as submit_loaded
+from howdah.core.view import JobView
+from howdah.spec.model import Job, Role
+from howdah.storage.jobdir import base_folder, find
+
+__all__ = ["connect", "jobs", "run", "submit"]
+
+
+async def submit(
+    job: Job | str | os.PathLike[str],
+    *,
+    backend: str = "local",
+    overrides: Sequence[str] = (),
+    on_event: Callable[[JobEvent], Any] | None = None,
+    on_state: Callable[[JobView], Any] | None = None,
+    on_log: Callable[[LogLine], Any] | None = None,
+) -> AsyncJobHandle:
+    """Start a job: see `howdah.submit`."""
+    loaded = await asyncio.to_thread(api.as_loaded, job, overrides)
+    directory = await asyncio.to_thread(submit_loaded, loaded, backend=backend)
+    callbacks = Callbacks(on_event=on_event, on_state=on_state, on_log=on_log)
+    handle = AsyncJobHandle(directory, callbacks)
+    handle.start_calling()
+    return handle
+
+
+async def run(
+    function: Callable[..., Any],
+    *,
+    roles: Mapping[str, int | str | Role] | None = None,
+    framework: str = "command",
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    backend: str = "local",
+    timeout_s: float | None = None,
+    on_event: Callable[[JobEvent], Any] | None = None,
+    on_state: Callable[[JobView], Any] | None = None,
+    on_log: Callable[[LogLine], Any] | None = None,
+    **fields: Any,
+) -> dict[int, Any]:
+    """Call a function in every rank of a new job: see `howdah.run`. Cancelling stops the job."""
+    call = FunctionJob(function, args, kwargs, roles=roles, framework=framework, **fields)
+    loaded = await asyncio.to_thread(api.as_loaded, call.job)
+    directory = await asyncio.to_thread(
+        submit_loaded, loaded, backend=backend, furnish=call.furnish
+    )
+    handle = AsyncJobHandle(
+        directory, Callbacks(on_event=on_event, on_state=on_state, on_log=on_log)
+    )
+    try:
+        view = await handle.wait(timeout_s)
+    except BaseException as error:
+        await asyncio.shield(handle.stop(f"{type(error).__name__} in the program that runs it"))
+        raise
+    return values(directory, view)
+
+
+async def connect(job_id: str, *, store: str | None = None) -> AsyncJobHandle:
+    """A handle of a job submitted earlier: see `howdah.connect`."""
+    return AsyncJobHandle(find(base_folder(store), job_id))
+
+
+async def jobs(*, limit: int | None = None, store: str | None = None) -> list[JobView]:
+    """Status documents of this user's jobs, newest first: see `howdah.jobs`."""
+    return await views(base_folder(store), limit=limit)

@@ -1,0 +1,202 @@
+"""An attached client: shows a job until it ends, and turns signals into what they mean."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+import click
+import msgspec
+
+from howdah.cli.interrupts import SAID, Action, Interrupts, Tie
+from howdah.cli.paint import Paint, wants_colour
+from howdah.cli.screen import HumanScreen, JsonScreen, Screen
+from howdah.cli.tables import window_width
+from howdah.cli.writer import Writer
+from howdah.client import past
+from howdah.client.errors import HowdahError
+from howdah.client.exits import ExitCode, of_outcome
+from howdah.client.handle import AsyncJobHandle
+from howdah.client.items import Submitted
+from howdah.client.merge import Position, Stream
+from howdah.client.remote import Link
+from howdah.core.view import JobView
+from howdah.spec.units import instance_range
+from howdah.storage.jobdir import JobDirectory
+from howdah.wire.messages import LogUpdate, RecordUpdate
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+LAST_OUTPUT_S = 10.0
+"""A reader that takes nothing for this long at the very end is not waited for."""
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user wants to see."""
+
+    as_json: bool = False
+    all_records: bool = False
+    """Also those records that the task table shows as well."""
+    tail: int | None = None
+    """Begin with so many lines of each log and no earlier records; None is from the beginning."""
+    open_page: bool = False
+
+
+def follow(start: Callable[[], JobDirectory], tie: Tie, view: View) -> ExitCode:
+    """Show the job that ``start`` gives until it ends; its exit code.
+
+    Signals count from before ``start`` is called: one that comes meanwhile is obeyed after it, so
+    no job is ever left half-started or running by accident.
+    """
+    return asyncio.run(_Session(tie, view).run(start))
+
+
+class _Session:
+    def __init__(self, tie: Tie, view: View) -> None:
+        self._tie = tie
+        self._view = view
+        self._interrupts = Interrupts(tie)
+        self._handle: AsyncJobHandle | None = None
+        self._screen: Screen | None = None
+        self._following: asyncio.Task[JobView] | None = None
+        self._acting: set[asyncio.Task[None]] = set()
+        self._left = False
+        self._page_shown = False
+
+    async def run(self, start: Callable[[], JobDirectory]) -> ExitCode:
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            # What is ignored stays ignored: nohup, or a background job of a script.
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                loop.add_signal_handler(number, self._on_signal, number)
+        directory = start()
+        self._handle = AsyncJobHandle(directory)
+        writer = Writer(loop, self._on_output_closed)
+        self._screen = self._make_screen(writer, directory)
+        if self._tie is Tie.JOB:
+            self._say_submitted(writer, directory)
+        self._following = loop.create_task(self._follow(writer))
+        try:
+            view = await self._following
+        except asyncio.CancelledError:
+            if not self._left:
+                raise
+            writer.close(LAST_OUTPUT_S)
+            return ExitCode.STOPPED if self._tie is Tie.JOB else ExitCode.SUCCEEDED
+        finally:
+            writer.status(None)
+        await asyncio.to_thread(writer.close, LAST_OUTPUT_S)
+        return of_outcome(view.outcome) if view.outcome is not None else ExitCode.FAILED
+
+    def _make_screen(self, writer: Writer, directory: JobDirectory) -> Screen:
+        if self._view.as_json:
+            return JsonScreen(writer)
+        roles = directory.job().roles
+        return HumanScreen(
+            writer,
+            Paint(wants_colour(sys.stdout)),
+            Paint(wants_colour(sys.stderr)),
+            longest=max(len(f"{n}:{instance_range(r.instances)[1] - 1}") for n, r in roles.items()),
+            all_records=self._view.all_records,
+            live=sys.stderr.isatty() and os.environ.get("TERM") != "dumb",
+            width=window_width() if sys.stdout.isatty() else None,
+        )
+
+    def _say_submitted(self, writer: Writer, directory: JobDirectory) -> None:
+        assert self._screen is not None
+        if self._view.as_json:
+            item = Submitted(job_id=directory.job_id, directory=str(directory.path))
+            writer.out(msgspec.json.encode(item) + b"\n")
+        else:
+            self._screen.note(f"{directory.job_id} submitted")
+
+    async def _follow(self, writer: Writer) -> JobView:
+        handle, screen = self._handle, self._screen
+        assert handle is not None and screen is not None
+        position = await asyncio.to_thread(self._beginning, handle)
+        last: JobView | None = None
+        async for update in handle.follow(position):
+            self._show_page_once(handle, screen)
+            if isinstance(update, LogUpdate):
+                screen.log(Stream(update.task, update.attempt), update.offset, update.data)
+                await writer.room()
+            elif isinstance(update, RecordUpdate):
+                screen.record(update)
+            elif isinstance(update, Link):
+                if update.incarnation is None:
+                    screen.note("the coordinator does not answer; waiting for its successor")
+            else:
+                last = update
+                if last.outcome is None or last.finished is None:
+                    screen.status(last)
+        assert last is not None
+        screen.end(last)
+        return last
+
+    def _beginning(self, handle: AsyncJobHandle) -> Position:
+        position = Position()
+        if self._view.tail is not None:
+            directory = JobDirectory(handle.directory)
+            for update in past.records(directory):
+                position.seq = update.seq
+            for stream in past.streams(directory):
+                position.offsets[stream] = past.tail_offset(directory, stream, self._view.tail)
+        return position
+
+    def _show_page_once(self, handle: AsyncJobHandle, screen: Screen) -> None:
+        if self._page_shown:
+            return
+        page = handle.page()
+        if page is None:
+            return
+        self._page_shown = True
+        screen.page(page)
+        if self._view.open_page:
+            import webbrowser
+
+            webbrowser.open(page)
+
+    # -- signals ---------------------------------------------------------------------------------
+
+    def _on_signal(self, number: int) -> None:
+        self._act(self._interrupts.signal(number), signal.Signals(number).name)
+
+    def _on_output_closed(self, error: OSError) -> None:
+        if error.errno in (errno.EPIPE, errno.EIO):
+            self._act(self._interrupts.output_closed(), "its output was closed")
+        elif self._screen is not None:
+            # Not a reason to end a job: a full disk below `> log.txt`, say.
+            click.echo(f"howdah: output cannot be written ({error}); the job goes on", err=True)
+
+    def _act(self, action: Action, why: str) -> None:
+        if action is Action.LEAVE:
+            self._leave()
+            return
+        if self._screen is not None and action in SAID:
+            self._screen.note(SAID[action])
+        task = asyncio.get_running_loop().create_task(self._stop(action, why))
+        self._acting.add(task)
+        task.add_done_callback(self._acting.discard)
+
+    async def _stop(self, action: Action, why: str) -> None:
+        assert self._handle is not None
+        try:
+            await self._handle.stop(why, firm=action is Action.STOP_AT_ONCE)
+        except HowdahError as error:
+            if self._screen is not None:
+                self._screen.note(str(error))
+        if action is Action.STOP_AND_LEAVE:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._left = True
+        if self._screen is not None and self._handle is not None:
+            self._screen.note(
+                f"left {self._handle.job_id} behind, it goes on by itself; "
+                f"howdah attach, howdah stop {self._handle.job_id}"
+            )
+        if self._following is not None:
+            self._following.cancel()

@@ -1,0 +1,50 @@
+"""``howdah check``: every problem of a job file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from howdah.cli.jobs import DEFAULT_FILE, json_option
+
+
+@click.command("check")
+@click.argument("job", required=False, type=click.Path(path_type=Path), default=DEFAULT_FILE)
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Put a value over the file's before it is checked; repeatable.",
+)
+@json_option
+def command(job: Path, overrides: tuple[str, ...], as_json: bool) -> int:
+    """Report every problem of a job file.
+
+    JOB is job.toml unless given. Each problem has its file, line, key and value, what is wrong
+    and what is allowed. Exits with 0 if there is none, else with 2.
+
+    With --json: {"ok": true or false, "problems": [{"file", "line", "key", "value", "message",
+    "hint"}, …]}.
+    """
+    from howdah.client.exits import ExitCode
+    from howdah.client.loading import load_file
+    from howdah.spec.problems import JobFileError
+
+    try:
+        loaded = load_file(job, overrides)
+    except JobFileError as error:
+        if not as_json:
+            raise
+        import msgspec
+
+        click.echo(msgspec.json.encode({"ok": False, "problems": error.problems}))
+        return ExitCode.BAD_INPUT
+    if as_json:
+        click.echo('{"ok":true,"problems":[]}')
+    else:
+        from howdah.cli.dryrun import in_words
+
+        click.echo(f"{job} is fine: {in_words(loaded.job)}")
+    return ExitCode.SUCCEEDED

@@ -1,0 +1,62 @@
+"""``howdah events``: a job's story."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+from howdah.cli.jobs import handle_of, json_option, optional_job_id, store_option
+
+
+@click.command("events")
+@optional_job_id
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option(
+    "--after",
+    type=int,
+    default=0,
+    metavar="SEQ",
+    help="Only events after this number (see --json).",
+)
+@click.option("--task", metavar="NAME", help="Only events of this task, such as worker:1.")
+@store_option
+@json_option
+def command(
+    job_id: str | None,
+    follow: bool,
+    after: int,
+    task: str | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Print a job's story: what happened, when, and why.
+
+    ID is a job's id, or enough of its beginning; the newest job without it.
+
+    With --json: one event a line, with its number ("seq"), time, level, kind, text, task,
+    attempt, generation and data.
+    """
+    import msgspec
+
+    from howdah.cli.paint import Paint, clock, wants_colour
+
+    handle = handle_of(job_id, store)
+    if task is not None:
+        handle.task(task)
+    paint = Paint(wants_colour(sys.stdout))
+    colours = {"error": "red", "warning": "yellow"}
+
+    async def tell() -> None:
+        async for event in handle.events(after=after, follow=follow):
+            if task is not None and event.task != task:
+                continue
+            if as_json:
+                line = msgspec.json.encode(event).decode()
+            else:
+                text = paint(event.text, colours.get(event.level))
+                line = f"{paint(clock(event.time), dim=True)}  {text}"
+            click.echo(line, color=paint.colour)
+
+    asyncio.run(tell())

@@ -1,0 +1,49 @@
+"""What each kind of error prints and exits with. Only imported when something went wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import click
+
+from howdah.backends.base import BackendError
+from howdah.client.errors import HowdahError
+from howdah.client.exits import ExitCode
+from howdah.spec.problems import JobFileError
+
+
+def report(error: BaseException) -> int:
+    """Tell the user; the exit code. A traceback is printed for a defect of Howdah only."""
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else 0
+    if isinstance(error, BrokenPipeError):
+        _abandon_stdout()
+        return ExitCode.SUCCEEDED
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        return ExitCode.STOPPED
+    if isinstance(error, click.ClickException):
+        error.show()
+        return ExitCode.BAD_INPUT
+    if isinstance(error, HowdahError):
+        return _say(str(error), error.exit_code)
+    if isinstance(error, JobFileError):
+        return _say(str(error), ExitCode.BAD_INPUT)
+    if isinstance(error, BackendError):
+        return _say(str(error), ExitCode.BACKEND)
+    traceback.print_exception(error)
+    return _say(
+        "this is a defect in Howdah, not in your job; please report it with the lines above",
+        ExitCode.DEFECT,
+    )
+
+
+def _say(text: str, code: ExitCode) -> int:
+    click.echo(f"{click.style('howdah:', fg='red', bold=True)} {text}", err=True)
+    return code
+
+
+def _abandon_stdout() -> None:
+    """Whoever read our output has gone: nothing more may be written, not even at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

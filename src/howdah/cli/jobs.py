@@ -1,0 +1,182 @@
+"""How commands are told which job: a file, a command behind ``--``, or the id of one there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from howdah.client.handle import AsyncJobHandle
+    from howdah.spec.load import LoadedJob
+    from howdah.storage.jobdir import JobDirectory
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT_FILE = "job.toml"
+
+_COMMAND = "howdah.command"
+
+
+class JobCommand(click.Command):
+    """A subcommand whose arguments may end with ``-- COMMAND...``, kept apart from options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            ctx.meta[_COMMAND] = tuple(args[at + 1 :])
+            args = args[:at]
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
+
+
+def job_source(command: F) -> F:
+    """The arguments and options that say what to run; `load_job` takes them."""
+    for option in reversed(_SOURCE_OPTIONS):
+        command = option(command)
+    return command
+
+
+_SOURCE_OPTIONS = (
+    click.argument("job", required=False, type=click.Path(path_type=Path)),
+    click.argument("extra", nargs=-1, metavar=""),
+    click.option(
+        "--framework",
+        metavar="NAME",
+        help="Framework of a job without a job file; 'command' when left out.",
+    ),
+    click.option(
+        "--role",
+        "roles",
+        multiple=True,
+        metavar="NAME=N",
+        help="A role and its number of tasks (or min..max), without a job file; repeatable. "
+        "One worker when left out.",
+    ),
+    click.option("--name", metavar="NAME", help="Name of a job without a job file."),
+    click.option(
+        "--set",
+        "overrides",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Put a value over the job file's, such as roles.worker.instances=4; repeatable.",
+    ),
+    click.option(
+        "--tensorboard", is_flag=True, help="Run TensorBoard beside the job, on its page."
+    ),
+    click.option(
+        "--backend",
+        metavar="NAME",
+        default="local",
+        show_default=True,
+        help="Where to run it; 'local' is this machine.",
+    ),
+)
+
+
+def load_job(
+    ctx: click.Context,
+    job: Path | None,
+    extra: tuple[str, ...],
+    framework: str | None,
+    roles: tuple[str, ...],
+    name: str | None,
+    overrides: tuple[str, ...],
+    tensorboard: bool,
+) -> LoadedJob:
+    """The job that a command line describes.
+
+    Raises:
+        click.UsageError: it does not describe one.
+        JobFileError: the job cannot be run; all problems at once.
+    """
+    command = ctx.meta.get(_COMMAND)
+    if extra:
+        words = " ".join([str(job), *extra])
+        raise click.UsageError(
+            f"{extra[0]!r} is one argument too many. A command goes behind two dashes: "
+            f"howdah {ctx.info_name} -- {words}",
+            ctx,
+        )
+    flags = [
+        flag
+        for flag, given in (("--framework", framework), ("--role", roles), ("--name", name))
+        if given
+    ]
+    if job is None and command is None and not flags and Path(DEFAULT_FILE).is_file():
+        job = Path(DEFAULT_FILE)
+    if job is None:
+        if not command:
+            raise click.UsageError(
+                f"there is nothing to run: give a job file (there is no {DEFAULT_FILE} here), or a "
+                f"command behind two dashes: howdah {ctx.info_name} -- python train.py. "
+                "'howdah init' writes a job file to start from",
+                ctx,
+            )
+    elif command is not None:
+        raise click.UsageError(
+            f"{job} is a job file and there is a command behind --: give one of them. To run the "
+            "file with another command: --set command='python train.py'",
+            ctx,
+        )
+    elif flags:
+        raise click.UsageError(
+            f"{flags[0]} is for jobs without a job file; to change what {job} says: "
+            f"--set {_SETTING[flags[0]]}",
+            ctx,
+        )
+    from howdah.client import loading
+
+    def load(settings: tuple[str, ...]) -> LoadedJob:
+        if job is not None:
+            return loading.load_file(job, settings)
+        return loading.load_flags(framework, roles, command or (), settings, name=name)
+
+    loaded = load(overrides)
+    if tensorboard and loaded.job.tensorboard is None:
+        loaded = load((*overrides, "tensorboard={}"))
+    return loaded
+
+
+_SETTING = {
+    "--framework": "framework=pytorch",
+    "--role": "roles.worker.instances=4",
+    "--name": "name=digits",
+}
+
+store_option = click.option(
+    "--store",
+    metavar="FOLDER",
+    help="Base folder of job directories, where it is not $HOWDAH_HOME/jobs or ~/.howdah/jobs.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+job_id_argument = click.argument("job_id", metavar="ID")
+optional_job_id = click.argument("job_id", metavar="[ID]", required=False)
+
+
+def find_job(job_id: str | None, store: str | None) -> JobDirectory:
+    """The job of that id or unique beginning; the newest one without an id.
+
+    Raises:
+        NoSuchJob: there is none; the text says which there are.
+    """
+    from howdah.storage.jobdir import NoSuchJob, base_folder, find, list_jobs
+
+    base = base_folder(store)
+    if job_id is not None:
+        return find(base, job_id)
+    jobs = list_jobs(base)
+    if not jobs:
+        raise NoSuchJob(f"{base} has no jobs yet; 'howdah run' makes one")
+    return jobs[0]
+
+
+def handle_of(job_id: str | None, store: str | None) -> AsyncJobHandle:
+    """A handle of `find_job`'s job."""
+    from howdah.client.handle import AsyncJobHandle
+
+    return AsyncJobHandle(find_job(job_id, store))

@@ -1,0 +1,99 @@
+"""``howdah list``: all jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from howdah.cli.jobs import json_option, store_option
+
+if TYPE_CHECKING:
+    from howdah.core.view import JobView
+
+STATES = ("waiting", "running", "succeeded", "failed", "stopped", "timed-out", "lost")
+
+
+@click.command("list")
+@click.option(
+    "-n", "--limit", type=click.IntRange(min=1), metavar="N", help="At most the newest N jobs."
+)
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(STATES),
+    help="Only jobs in this state; repeatable.",
+)
+@store_option
+@json_option
+def command(limit: int | None, states: tuple[str, ...], store: str | None, as_json: bool) -> None:
+    """List jobs, newest first.
+
+    A job that has not ended and that nobody runs any more (the machine restarted) is "lost".
+
+    With --json: a list of status documents.
+    """
+    from howdah.client.listing import views
+    from howdah.storage.jobdir import base_folder
+
+    base = base_folder(store)
+    found = asyncio.run(views(base, limit=None if states else limit))
+    found = [view for view in found if not states or state(view) in states][:limit]
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(found))
+    elif found:
+        click.echo("\n".join(_table(found)))
+    else:
+        click.echo(f"There are no {' or '.join(states) + ' ' if states else ''}jobs in {base}")
+
+
+def state(view: JobView) -> str:
+    """The job's state in one word of `STATES`."""
+    if view.outcome is not None:
+        return view.outcome
+    if view.lost:
+        return "lost"
+    return "waiting" if view.phase in ("submitted", "allocating") else "running"
+
+
+def _table(views: list[JobView]) -> list[str]:
+    from howdah.cli import paint as human
+    from howdah.cli.paint import Paint, wants_colour
+    from howdah.cli.tables import Column, render, window_width
+
+    columns = (
+        Column("ID"),
+        Column("STATE"),
+        Column("FRAMEWORK"),
+        Column("TASKS", right=True),
+        Column("SUBMITTED"),
+        Column("TOOK", right=True),
+        Column("RESTARTS", right=True),
+        Column("WHY", gives=True),
+    )
+    paint = Paint(wants_colour(sys.stdout))
+    now = time.time()
+    rows: list[tuple[str, ...]] = []
+    for view in views:
+        took = None
+        if view.submitted is not None and not view.lost:
+            took = (view.finished or now) - view.submitted
+        rows.append(
+            (
+                view.job_id,
+                paint.state(state(view)),
+                view.framework,
+                str(len(view.tasks)) if view.tasks else "",
+                human.moment(view.submitted),
+                human.duration(took),
+                str(view.restarts) if view.restarts else "",
+                "" if view.outcome == "succeeded" else view.reason,
+            )
+        )
+    return render(columns, rows, paint, width=window_width() if sys.stdout.isatty() else None)

@@ -1,0 +1,111 @@
+"""The ``howdah`` command: finds the subcommand, and turns every error into words and a code.
+
+Nothing but click is imported before a subcommand is known: ``howdah --help`` must be quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+COMMANDS = {
+    "run": "Run a job and follow it until it ends.",
+    "submit": "Start a job and leave it running.",
+    "list": "List jobs.",
+    "status": "Show one job: its tasks, failures and pages.",
+    "logs": "Print what a job's tasks wrote.",
+    "events": "Print a job's story.",
+    "attach": "Follow a running job; Ctrl-C leaves it running.",
+    "stop": "Stop a job.",
+    "rerun": "Run a job again.",
+    "stack": "Show where a running task's Python threads are.",
+    "check": "Report every problem of a job file.",
+    "init": "Write a commented job file to start from.",
+    "doctor": "Check what this machine offers to jobs.",
+}
+"""Name to first line of help; a test holds both against the commands themselves."""
+
+
+class LazyGroup(click.Group):
+    """Imports ``howdah.cli.<name>`` when that subcommand is wanted, and not before."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"howdah.cli.{cmd_name}")
+        command = module.command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and name not in COMMANDS:
+            ctx.fail(f"There is no command {name!r}.{_did_you_mean(name)}")
+        return super().resolve_command(ctx, args)
+
+
+def _did_you_mean(name: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, COMMANDS, n=1)
+    if close:
+        return f" Did you mean {close[0]!r}?"
+    if os.path.exists(name):
+        return f" To run a job file: howdah run {name}"
+    return " 'howdah --help' lists the commands."
+
+
+def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from howdah import __version__
+
+        click.echo(f"howdah {__version__}")
+        ctx.exit()
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit codes: 0 succeeded, 1 the job failed, 2 bad input, 3 the backend refused or "
+    "cannot be reached, 4 timed out, 130 stopped.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Print the version and exit.",
+)
+def cli() -> None:
+    """Distributed training jobs from one job file."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; returns its exit code."""
+    try:
+        result: Any = cli.main(
+            args=list(argv) if argv is not None else None,
+            prog_name="howdah",
+            standalone_mode=False,
+        )
+        sys.stdout.flush()
+    except BaseException as error:
+        from howdah.cli.failures import report
+
+        return report(error)
+    return int(result or 0)

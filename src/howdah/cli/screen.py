@@ -1,0 +1,228 @@
+"""What an attached client shows: lines for people, or JSON lines for programs.
+
+For people: what tasks print goes to standard output, each line behind its task's name; what Howdah
+itself says goes to standard error, so that ``howdah run job.toml | grep accuracy`` sees the job
+alone. The summary, the command's result, is on standard output again.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from typing import Protocol
+
+import msgspec
+
+from howdah.cli import paint as human
+from howdah.cli.paint import TASK_COLOURS, Paint
+from howdah.cli.summary import summary
+from howdah.cli.tables import shortened, window_width
+from howdah.cli.writer import Writer
+from howdah.client.items import Note, Page, Status, Summary, job_event, log_line
+from howdah.client.merge import Lines, Stream
+from howdah.core.commands import Level
+from howdah.core.view import JobView
+from howdah.wire.messages import RecordUpdate
+
+OWN = "howdah"
+"""Prefix of what is not a task's output."""
+
+QUIET_KINDS = frozenset({"task-started", "task-succeeded", "task-stopped"})
+"""Records of single tasks that the task table shows as well: left out unless all are wanted."""
+
+
+class Screen(Protocol):
+    """What is told to whoever watches."""
+
+    def log(self, stream: Stream, offset: int, data: bytes) -> None:
+        """Bytes a task has printed."""
+        ...
+
+    def record(self, update: RecordUpdate) -> None:
+        """A line of the job's story."""
+        ...
+
+    def status(self, view: JobView) -> None:
+        """The job's status has changed."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Something about the client itself."""
+        ...
+
+    def page(self, address: str) -> None:
+        """The job page is served."""
+        ...
+
+    def end(self, view: JobView) -> None:
+        """The job has ended; nothing comes after this."""
+        ...
+
+
+class Prefixes:
+    """Puts a task's name, in the task's colour, before each of its lines."""
+
+    def __init__(self, paint: Paint, pad: int = 0, *, attempts: bool = False) -> None:
+        """``pad``: width of the names. ``attempts``: name attempts after the first, ``worker:1#2``."""
+        self._paint = paint
+        self._pad = pad
+        self._attempts = attempts
+        self._colours: dict[str, str] = {}
+        self._prefixes: dict[Stream, bytes] = {}
+
+    def before(self, stream: Stream, lines: list[bytes]) -> bytes:
+        """The lines as they are printed."""
+        prefix = self._prefixes.get(stream)
+        if prefix is None:
+            prefix = self._prefixes[stream] = self._make(stream)
+        if self._paint.colour:
+            lines = [_tamed(line) for line in lines]
+        return b"".join(prefix + line + b"\n" for line in lines)
+
+    def _make(self, stream: Stream) -> bytes:
+        task = str(stream.task)
+        colour = self._colours.setdefault(
+            task, TASK_COLOURS[len(self._colours) % len(TASK_COLOURS)]
+        )
+        number = f"#{stream.attempt}" if self._attempts and stream.attempt > 1 else ""
+        return f"{self._paint(f'{task}{number}'.ljust(self._pad) + ' |', colour)} ".encode()
+
+
+_NOT_COLOUR = re.compile(
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-ln-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_c])"
+)
+"""Escape sequences that are not colours: they would move the cursor or rename the window."""
+
+
+def _tamed(line: bytes) -> bytes:
+    """A task's line for a terminal: its colours stay, and end with it."""
+    if b"\x1b" not in line:
+        return line
+    return _NOT_COLOUR.sub(b"", line) + b"\x1b[0m"
+
+
+class HumanScreen:
+    """Merged logs with coloured prefixes, the story between them, a status line below."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        out: Paint,
+        err: Paint,
+        *,
+        longest: int = 0,
+        all_records: bool = False,
+        live: bool = False,
+        width: int | None = None,
+    ) -> None:
+        """Show through ``writer``.
+
+        Args:
+            writer: takes the lines.
+            out: colours of standard output.
+            err: colours of standard error.
+            longest: characters of the longest task name.
+            all_records: also those of `QUIET_KINDS`.
+            live: standard error is a terminal that can have a status line.
+            width: the window's, for the summary, or None.
+        """
+        self._writer = writer
+        self._out = out
+        self._err = err
+        self._all_records = all_records
+        self._live = live
+        self._width = width
+        self._lines = Lines()
+        pad = max(len(OWN), longest)
+        self._prefixes = Prefixes(out, pad)
+        self._own = f"{err(OWN.ljust(pad), bold=True)} {err('|', dim=True)} "
+
+    def log(self, stream: Stream, offset: int, data: bytes) -> None:
+        lines = self._lines.feed(stream, offset, data)
+        if lines:
+            self._print(stream, [line for _, line in lines])
+
+    def record(self, update: RecordUpdate) -> None:
+        record = update.record
+        if record.level is Level.INFO and record.kind in QUIET_KINDS and not self._all_records:
+            return
+        colour = {Level.ERROR: "red", Level.WARNING: "yellow"}.get(record.level)
+        self.note(self._err(record.text, colour) if colour else record.text)
+
+    def status(self, view: JobView) -> None:
+        if self._live:
+            line = shortened(status_line(view, time.time()), window_width() - 1)
+            self._writer.status(self._err(line, reverse=True).encode())
+
+    def page(self, address: str) -> None:
+        self.note(f"page {self._err(address, underline=True)}")
+
+    def note(self, text: str) -> None:
+        self._writer.err(f"{self._own}{text}\n".encode())
+
+    def end(self, view: JobView) -> None:
+        for stream, _, line in self._lines.finish_all():
+            self._print(stream, [line])
+        self._writer.status(None)
+        lines = summary(view, self._out, width=self._width)
+        self._writer.out("".join(f"{line}\n" for line in lines).encode())
+
+    def _print(self, stream: Stream, lines: list[bytes]) -> None:
+        self._writer.out(self._prefixes.before(stream, lines))
+
+
+class JsonScreen:
+    """One JSON object a line: see `howdah.client.items`."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._lines = Lines()
+        self._shape: object = None
+
+    def log(self, stream: Stream, offset: int, data: bytes) -> None:
+        self._put(*(log_line(stream, *line) for line in self._lines.feed(stream, offset, data)))
+
+    def record(self, update: RecordUpdate) -> None:
+        self._put(job_event(update))
+
+    def status(self, view: JobView) -> None:
+        shape = (view.phase, view.outcome, [(t.state, t.attempt, t.joined) for t in view.tasks])
+        if shape != self._shape:  # measurements alone are no news
+            self._shape = shape
+            self._put(Status(status=view))
+
+    def page(self, address: str) -> None:
+        self._put(Page(address=address))
+
+    def note(self, text: str) -> None:
+        self._put(Note(text=text))
+
+    def end(self, view: JobView) -> None:
+        self._put(*(log_line(*line) for line in self._lines.finish_all()))
+        self._put(Summary(status=view))
+
+    def _put(self, *items: msgspec.Struct) -> None:
+        self._writer.out(b"".join(msgspec.json.encode(item) + b"\n" for item in items))
+
+
+def status_line(view: JobView, now: float) -> str:
+    """The job in one line: phase, generation, tasks by state, progress, age."""
+    parts = [view.outcome or view.phase]
+    if view.generation > 1:
+        parts.append(f"generation {view.generation}")
+    deciding = [task for task in view.tasks if task.tracking != "sidecar"]
+    up = sum(task.state in ("running", "succeeded") for task in deciding)
+    if deciding:
+        parts.append(f"{up}/{len(deciding)} tasks up")
+    steps = [task.step for task in view.tasks if task.step is not None]
+    if steps:
+        parts.append(f"step {min(steps):g}")
+    memory = sum(task.rss_mb or 0.0 for task in view.tasks)
+    if memory:
+        cpu = sum(task.cpu or 0.0 for task in view.tasks)
+        parts.append(f"{cpu:.1f} cores, {human.mebibytes(memory)}")
+    if view.submitted is not None:
+        parts.append(human.duration(now - view.submitted))
+    if view.reason and view.outcome is None:
+        parts.append(view.reason)
+    return " " + " · ".join(parts) + " "

@@ -1,0 +1,40 @@
+"""``howdah status``: one job."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+
+import click
+
+from howdah.cli.jobs import handle_of, json_option, optional_job_id, store_option
+
+
+@click.command("status")
+@optional_job_id
+@store_option
+@json_option
+def command(job_id: str | None, store: str | None, as_json: bool) -> None:
+    """Show one job: its tasks, failures and pages.
+
+    ID is a job's id, or enough of its beginning; the newest job without it. The page's address is
+    good once, for ten minutes.
+
+    With --json: the status document, as in the job's final.json.
+    """
+    handle = handle_of(job_id, store)
+    view = asyncio.run(handle.status())
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode(view))
+        return
+    from howdah.cli.paint import Paint, wants_colour
+    from howdah.cli.summary import report
+    from howdah.cli.tables import window_width
+
+    width = window_width() if sys.stdout.isatty() else None
+    page = handle.page() if view.outcome is None else None
+    paint = Paint(wants_colour(sys.stdout))
+    click.echo("\n".join(report(view, paint, width=width, page=page, now=time.time())))

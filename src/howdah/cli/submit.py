@@ -1,0 +1,46 @@
+"""``howdah submit``: start a job and leave it running."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from howdah.cli.jobs import JobCommand, job_source, json_option, load_job
+
+
+@click.command("submit", cls=JobCommand)
+@job_source
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context, job: Path | None, backend: str, as_json: bool, **source: Any
+) -> None:
+    """Start a job and leave it running.
+
+    JOB and COMMAND are as for 'howdah run'. Prints the job's id; nothing that happens to this
+    terminal changes the job.
+
+    With --json: one JSON object, {"type": "submitted", "job_id": …, "directory": …}.
+    """
+    from howdah.client.submit import begin, submit
+
+    starter = begin(backend)
+    try:
+        directory = submit(load_job(ctx, job, **source), backend=backend, starter=starter)
+    finally:
+        starter.close()
+    if as_json:
+        import msgspec
+
+        from howdah.client.items import Submitted
+
+        item = Submitted(job_id=directory.job_id, directory=str(directory.path))
+        click.echo(msgspec.json.encode(item))
+        return
+    click.echo(directory.job_id)
+    click.echo(
+        f"howdah attach {directory.job_id} follows it, howdah status shows it, howdah stop ends it",
+        err=True,
+    )

@@ -1,0 +1,186 @@
+"""What is said of a job: its tasks as a table, and the summary at its end. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from howdah.cli import paint as human
+from howdah.cli.paint import Paint
+from howdah.cli.tables import Column, display_width, render
+from howdah.core.view import FailureView, JobView, TaskView
+
+TAIL = 20
+"""Lines of the failing task that are shown."""
+LABEL = 16
+"""Columns before the text of a labelled line."""
+
+_TASK_COLUMNS = (
+    Column("TASK"),
+    Column("STATE"),
+    Column("RANK", right=True),
+    Column("ATTEMPT", right=True),
+    Column("EXIT"),
+    Column("STEP", right=True),
+    Column("CPU", right=True),
+    Column("MEMORY", right=True),
+    Column("GPU", right=True),
+    Column("FOR", right=True),
+    Column("HOST"),
+    Column("LAST LINE", gives=True),
+)
+
+
+def task_table(
+    view: JobView, paint: Paint, *, width: int | None, now: float, indent: str = "  "
+) -> list[str]:
+    """One line a task. ``now`` is seconds since the epoch, for how long states have lasted."""
+    rows = [_task_row(task, paint, now, live=view.outcome is None) for task in view.tasks]
+    return render(_TASK_COLUMNS, rows, paint, width=width, indent=indent)
+
+
+def _task_row(task: TaskView, paint: Paint, now: float, *, live: bool) -> tuple[str, ...]:
+    return (
+        task.task,
+        paint.state(task.state),
+        "" if task.rank is None else str(task.rank),
+        str(task.attempt) if task.attempt else "",
+        _exit(task, paint),
+        "" if task.step is None else f"{task.step:g}",
+        "" if task.cpu is None else f"{task.cpu:.1f}",
+        human.mebibytes(task.rss_mb),
+        "" if task.gpu is None else f"{task.gpu:.0%}",
+        human.duration(now - task.since) if live and task.since is not None else "",
+        task.host or "",
+        _printable(task.last_line or "") if live else "",
+    )
+
+
+def _exit(task: TaskView, paint: Paint) -> str:
+    if task.signal:
+        return paint(task.signal, "yellow")
+    if task.exit_code is None:
+        return ""
+    return paint(str(task.exit_code), "red" if task.exit_code else "green")
+
+
+def first_failure(view: JobView) -> FailureView | None:
+    """The failure to read: the first of the last generation that failed."""
+    if not view.failures:
+        return None
+    last = view.failures[-1].generation
+    return next(failure for failure in view.failures if failure.generation == last)
+
+
+def summary(view: JobView, paint: Paint, *, width: int | None) -> list[str]:
+    """The end of ``howdah run``: outcome, what failed first, why, what to do, tasks, where next."""
+    lines = ["", _headline(view, paint)]
+    decisive = first_failure(view) if view.outcome in ("failed", "timed-out") else None
+    if decisive is not None:
+        lines += ["", *_failure(decisive, view, paint, width)]
+    elif view.outcome != "succeeded":
+        lines += ["", *_labelled("Why", view.reason, paint, width)]
+        lines += _labelled("What to do", view.advice, paint, width)
+    earlier = [failure for failure in view.failures if failure is not decisive]
+    if earlier:
+        lines += ["", *_earlier(earlier, paint)]
+    if view.tasks:
+        lines += ["", *task_table(view, paint, width=width, now=view.finished or 0.0)]
+    lines += ["", *_next(view, paint, decisive, width)]
+    return lines
+
+
+def report(
+    view: JobView, paint: Paint, *, width: int | None, page: str | None, now: float
+) -> list[str]:
+    """The job as it is: what ``howdah status`` prints. ``page`` is the job page's address."""
+    if view.outcome is not None:
+        return summary(view, paint, width=width)[1:]
+    lines = [_headline(view, paint, now)]
+    if view.lost:
+        lines += _labelled(
+            "Why", "nobody runs it any more (did the machine restart?)", paint, width
+        )
+    lines += _labelled("Waits for" if not view.lost else "Before", view.reason, paint, width)
+    if view.checkpoint:
+        lines += _labelled("Checkpoint", view.checkpoint, paint, width)
+    if view.failures:
+        lines += ["", *_earlier(list(view.failures), paint)]
+    if view.tasks:
+        lines += ["", *task_table(view, paint, width=width, now=now)]
+    lines.append("")
+    if page:
+        lines += _labelled("Page", paint(page, underline=True), paint, width)
+        for link in view.links:
+            lines += _labelled("", f"and there {link.name}", paint, width)
+    lines += _next(view, paint, None, width)
+    return lines
+
+
+def _headline(view: JobView, paint: Paint, now: float = 0.0) -> str:
+    state = "lost" if view.lost else view.outcome or view.phase
+    text = f"{paint(view.job_id, bold=True)} {paint.state(state, bold=True)}"
+    if view.submitted is not None and not view.lost:
+        took = human.duration((view.finished or now) - view.submitted)
+        text += f" {'after' if view.outcome else 'for'} {took}"
+    if view.generation > 1 and view.outcome is None:
+        text += f", generation {view.generation}"
+    if view.restarts:
+        text += f", {human.counted(view.restarts, 'restart')}"
+    return text
+
+
+def _failure(failure: FailureView, view: JobView, paint: Paint, width: int | None) -> Iterator[str]:
+    verdict = view.reason.removeprefix(failure.what).lstrip("; ")
+    where = f"{failure.blame}, generation {failure.generation}"
+    if failure.attempt is not None:
+        where += f", attempt {failure.attempt}"
+    yield from _labelled("Failed first", paint(failure.what, "red"), paint, width)
+    yield from _labelled("Why", f"{where}{'; ' if verdict else ''}{verdict}", paint, width)
+    yield from _labelled("What to do", failure.advice or view.advice, paint, width)
+    if failure.tail:
+        of = f" of {failure.task}" if failure.task else ""
+        yield ""
+        yield f"  {paint(f'Last lines{of}', bold=True)}"
+        for line in failure.tail[-TAIL:]:
+            yield f"    {_printable(line)}"
+
+
+def _earlier(failures: list[FailureView], paint: Paint) -> Iterator[str]:
+    yield f"  {paint('Before that', bold=True)}"
+    for failure in failures:
+        cost = "charged" if failure.charged else "not charged"
+        yield f"    generation {failure.generation}: {failure.what} ({failure.blame}, {cost})"
+
+
+def _next(
+    view: JobView, paint: Paint, failure: FailureView | None, width: int | None
+) -> Iterator[str]:
+    task = f" --task {failure.task}" if failure is not None and failure.task else ""
+    resume = " --resume" if view.checkpoint else ""
+    yield from _labelled("Logs", f"howdah logs {view.job_id}{task}", paint, width)
+    if view.outcome is None and not view.lost:
+        yield from _labelled("Follow", f"howdah attach {view.job_id}", paint, width)
+        yield from _labelled("Stop", f"howdah stop {view.job_id}", paint, width)
+    elif view.outcome != "succeeded":
+        yield from _labelled("Again", f"howdah rerun {view.job_id}{resume}", paint, width)
+    yield from _labelled("Folder", view.directory, paint, width)
+
+
+def _labelled(label: str, text: str, paint: Paint, width: int | None) -> Iterator[str]:
+    """A label and its text, wrapped under itself in a window; nothing if there is no text."""
+    if not text:
+        return
+    lines = [text]
+    if width is not None and display_width(text) > width - LABEL and "\x1b" not in text:
+        lines = textwrap.wrap(
+            text, max(width - LABEL, 40), break_on_hyphens=False, break_long_words=False
+        )
+    yield f"  {paint(label.ljust(LABEL - 2), bold=True)}{lines[0]}"
+    for line in lines[1:]:
+        yield f"{' ' * LABEL}{line}"
+
+
+def _printable(line: str) -> str:
+    """A line of a log without what would move the cursor; colours stay out of tables."""
+    return "".join(c for c in line if c.isprintable() or c == "\t")

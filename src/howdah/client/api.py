@@ -1,0 +1,129 @@
+"""The Python API's functions: what the command line does, for programs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from howdah.client.background import Background
+from howdah.client.functions import FunctionJob, values
+from howdah.client.handle import Callbacks
+from howdah.client.items import JobEvent, LogLine
+from howdah.client.listing import views
+from howdah.client.loading import load_file, load_object
+from howdah.client.submit import submit as submit_loaded
+from howdah.client.sync import JobHandle
+from howdah.core.view import JobView
+from howdah.spec.load import LoadedJob
+from howdah.spec.model import Job, Role
+from howdah.storage.jobdir import base_folder, find
+
+
+def submit(
+    job: Job | str | os.PathLike[str],
+    *,
+    backend: str = "local",
+    overrides: Sequence[str] = (),
+    on_event: Callable[[JobEvent], Any] | None = None,
+    on_state: Callable[[JobView], Any] | None = None,
+    on_log: Callable[[LogLine], Any] | None = None,
+) -> JobHandle:
+    """Start a job; it goes on by itself, whatever becomes of this program.
+
+    Args:
+        job: a `howdah.Job`, or the path of a job file.
+        backend: where to run it; ``local`` is this machine.
+        overrides: as ``--set`` on the command line: ``roles.worker.instances=4``.
+        on_event: called with each line of the job's story, from its beginning.
+        on_state: called with the status document whenever a state in it has changed.
+        on_log: called with each line a task prints.
+
+    Raises:
+        JobFileError: the job cannot be run; all problems at once.
+        BadInput: there is no such backend.
+        BackendError: the backend does not take it.
+    """
+    directory = submit_loaded(as_loaded(job, overrides), backend=backend)
+    callbacks = Callbacks(on_event=on_event, on_state=on_state, on_log=on_log)
+    return JobHandle(directory, callbacks)
+
+
+def run(
+    function: Callable[..., Any],
+    *,
+    roles: Mapping[str, int | str | Role] | None = None,
+    framework: str = "command",
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    backend: str = "local",
+    timeout_s: float | None = None,
+    on_event: Callable[[JobEvent], Any] | None = None,
+    on_state: Callable[[JobView], Any] | None = None,
+    on_log: Callable[[LogLine], Any] | None = None,
+    **fields: Any,
+) -> dict[int, Any]:
+    """Call ``function(*args, **kwargs)`` in every rank of a new job; the values by rank.
+
+    Blocks until the job has ended; leaving early (Ctrl-C, a time-out) stops the job.
+    `howdah.task.context` tells the function its rank and role. Functions of ``__main__`` and
+    notebooks are sent whole; those of a module by name, so it must be importable in the job too.
+    A rank that was started again gives its last value.
+
+    Args:
+        function: what to call; it and its arguments are pickled by cloudpickle.
+        roles: name to number of tasks, or to a whole `howdah.Role`; one worker by default.
+        framework: as in a job file; decides which variables the processes find.
+        args: positional arguments, the same for every rank.
+        kwargs: named arguments, the same for every rank.
+        backend: where to run it; ``local`` is this machine.
+        timeout_s: stop the job and raise `TimeoutError` after this long.
+        on_event: called with each line of the job's story.
+        on_state: called with the status document whenever a state in it has changed.
+        on_log: called with each line printed; ``on_log=print`` shows them.
+        fields: further fields of `howdah.Job`, such as ``checkpoint`` or ``env``.
+
+    Raises:
+        JobFailed: a rank raised (its traceback is in the text), or the job failed otherwise.
+        BadInput: the function or its arguments cannot be pickled.
+        JobFileError: the job cannot be run as described.
+        BackendError: the backend does not take it.
+    """
+    call = FunctionJob(function, args, kwargs, roles=roles, framework=framework, **fields)
+    directory = submit_loaded(as_loaded(call.job), backend=backend, furnish=call.furnish)
+    handle = JobHandle(directory, Callbacks(on_event=on_event, on_state=on_state, on_log=on_log))
+    try:
+        view = handle.wait(timeout_s)
+    except BaseException as error:
+        handle.stop(f"{type(error).__name__} in the program that runs it")
+        raise
+    return values(directory, view)
+
+
+def connect(job_id: str, *, store: str | None = None) -> JobHandle:
+    """A handle of a job submitted earlier, by any program of this user.
+
+    Args:
+        job_id: its id, or enough of the beginning.
+        store: base folder of job directories, where it is not the usual one.
+
+    Raises:
+        NoSuchJob: none or several have this id.
+    """
+    return JobHandle(find(base_folder(store), job_id))
+
+
+def jobs(*, limit: int | None = None, store: str | None = None) -> list[JobView]:
+    """Status documents of this user's jobs, newest first, at most ``limit``."""
+    return Background.call(views(base_folder(store), limit=limit))
+
+
+def as_loaded(job: Job | str | os.PathLike[str], overrides: Sequence[str] = ()) -> LoadedJob:
+    """The job, checked as a job file is, with its source folder found.
+
+    Raises:
+        JobFileError: all problems at once.
+    """
+    if isinstance(job, Job):
+        return load_object(job, overrides)
+    return load_file(job, overrides)

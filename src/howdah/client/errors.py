@@ -1,0 +1,40 @@
+"""Errors a user of the command line or of the Python API can get. The text is for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from howdah.client.exits import ExitCode
+
+if TYPE_CHECKING:
+    from howdah.core.view import JobView
+
+
+class HowdahError(Exception):
+    """What happened, which value, what to do next; never a defect of Howdah itself."""
+
+    exit_code = ExitCode.BACKEND
+
+
+class BadInput(HowdahError):
+    """Something given is wrong: a job that cannot be run, an unknown task, an unknown job."""
+
+    exit_code = ExitCode.BAD_INPUT
+
+
+class Unreachable(HowdahError):
+    """The job's coordinator does not answer, or nobody runs the job any more."""
+
+
+class Refused(HowdahError):
+    """The backend or the coordinator will not do it."""
+
+
+class JobFailed(HowdahError):
+    """A job ended otherwise than in success; ``view`` is its last status."""
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, text: str, view: JobView) -> None:
+        super().__init__(text)
+        self.view = view

@@ -1,0 +1,143 @@
+"""A Python function as the program of a job: sent to every rank, its values brought back.
+
+The function travels by cloudpickle in the job's own folder, which only its owner can read; so do
+the values. Nothing is unpickled that did not lie there.
+"""
+
+from __future__ import annotations
+
+import pickle
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from howdah.client.errors import BadInput, JobFailed
+from howdah.client.exits import ExitCode, of_outcome
+from howdah.core.view import JobView, TaskView
+from howdah.frameworks.planning import processes
+from howdah.spec.model import Job, Role
+from howdah.storage.files import make_private_folder, write_atomically
+from howdah.storage.jobdir import JobDirectory, base_folder
+
+FOLDER = "function"
+"""Folder of the job directory with the pickled call and the script that makes it."""
+CALL = "call.pkl"
+SCRIPT = "call.py"
+
+
+class FunctionJob:
+    """A job whose program is a call of a Python function."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        roles: Mapping[str, int | str | Role] | None = None,
+        **fields: Any,
+    ) -> None:
+        """Pickle the call and describe the job; ``fields`` are those of `howdah.Job`.
+
+        Raises:
+            BadInput: the function or its arguments cannot be pickled.
+        """
+        self._call = _pickled(function, tuple(args), dict(kwargs or {}))
+        store = fields.get("store")
+        # The shell's $HOWDAH_PYTHON is the interpreter of the job's environment.
+        script = base_folder(store) / "${job.id}" / FOLDER / SCRIPT
+        self.job = Job(
+            name=fields.pop("name", None) or _job_name(function),
+            command=f'"$HOWDAH_PYTHON" {_quoted(script)}',
+            roles={name: _role(value) for name, value in (roles or {"worker": 1}).items()},
+            source=fields.pop("source", None),
+            **fields,
+        )
+
+    def furnish(self, directory: JobDirectory) -> None:
+        """Put the call into a new job's directory."""
+        folder = directory.path / FOLDER
+        make_private_folder(folder)
+        write_atomically(folder / CALL, self._call)
+        script = Path(__file__).with_name("function_script.py")
+        write_atomically(folder / SCRIPT, script.read_bytes())
+
+
+def carry_over(before: JobDirectory, directory: JobDirectory) -> None:
+    """Give a job that runs again the call of the earlier one, if it was a function job."""
+    folder = before.path / FOLDER
+    if folder.is_dir():
+        shutil.copytree(folder, directory.path / FOLDER)
+
+
+def values(directory: JobDirectory, view: JobView) -> dict[int, Any]:
+    """What the ranks returned, by rank; a rank that was stopped before it returned is absent.
+
+    Raises:
+        JobFailed: the job did not succeed; with the traceback of the rank that failed first.
+    """
+    ranks = [rank for task in view.tasks for rank in _ranks(directory, task)]
+    results = {rank: _result(directory, rank) for rank in ranks}
+    if view.outcome is not None and of_outcome(view.outcome) is ExitCode.SUCCEEDED:
+        return {rank: found[1] for rank, found in sorted(results.items()) if found and found[0]}
+    guilty = {failure.task for failure in view.failures[-1:]}
+    suspects = [
+        rank for task in view.tasks if task.task in guilty for rank in _ranks(directory, task)
+    ]
+    text = f"{view.job_id} {view.outcome or 'has not ended'}: {view.reason}"
+    for rank in [*suspects, *sorted(results)]:
+        found = results.get(rank)
+        if found and not found[0]:
+            _, trace, error = found
+            raise JobFailed(f"{text}\nIn rank {rank}:\n{trace}", view) from error
+    tail = [line for failure in view.failures[-1:] for line in failure.tail]
+    raise JobFailed("\n    ".join([text, *tail]), view)
+
+
+def _ranks(directory: JobDirectory, task: TaskView) -> range:
+    if task.rank is None:
+        return range(0)
+    return range(task.rank, task.rank + processes(directory.job().roles[task.role]))
+
+
+def _result(directory: JobDirectory, rank: int) -> tuple[Any, ...] | None:
+    try:
+        content = (directory.results / f"{rank}.pkl").read_bytes()
+    except FileNotFoundError:
+        return None
+    return pickle.loads(content)  # noqa: S301 - from the job's folder, its owner's alone
+
+
+def _pickled(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    import cloudpickle
+
+    try:
+        call = cloudpickle.dumps((function, args, kwargs))
+    except Exception as error:
+        raise BadInput(
+            f"{_title(function)} or its arguments cannot be sent to the job's processes: {error}. "
+            "Pass what can be pickled, and open files, sockets and locks inside the function"
+        ) from error
+    path = [str(Path(entry).absolute()) for entry in sys.path]
+    return pickle.dumps({"path": path, "call": call})
+
+
+def _role(value: int | str | Role) -> Role:
+    return value if isinstance(value, Role) else Role(instances=value)
+
+
+def _job_name(function: Callable[..., Any]) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", _title(function)).strip("-") or "function"
+
+
+def _title(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _quoted(path: Path) -> str:
+    # Single quotes would be right for the shell and are harmless around ${job.id}.
+    return shlex.quote(str(path))

@@ -1,0 +1,314 @@
+"""A job in your hands, for asyncio programs. `howdah.client.sync` has the same for all others."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from howdah.client import past
+from howdah.client.errors import BadInput, JobFailed, Refused
+from howdah.client.exits import ExitCode, of_outcome
+from howdah.client.items import JobEvent, LogLine, job_event, log_line
+from howdah.client.liveness import Running, running
+from howdah.client.merge import Lines, Position, Stream
+from howdah.client.remote import Remote, Update
+from howdah.core.events import Task
+from howdah.core.view import JobView
+from howdah.spec.units import instance_range
+from howdah.storage.jobdir import JobDirectory
+from howdah.wire.messages import (
+    Answer,
+    AskStacks,
+    AskStatus,
+    AskStop,
+    LogUpdate,
+    RecordUpdate,
+    StacksReply,
+    StatusUpdate,
+)
+
+NOTHING_NEW = 2**62
+"""A record number no job reaches: for followers that want no records."""
+
+
+class Callbacks(msgspec.Struct, frozen=True, kw_only=True):
+    """What is called as a job goes on: plain functions, or coroutine functions on asyncio."""
+
+    on_event: Callable[[JobEvent], Any] | None = None
+    on_state: Callable[[JobView], Any] | None = None
+    """The phase, the outcome, or the state of a task has changed."""
+    on_log: Callable[[LogLine], Any] | None = None
+
+    def __bool__(self) -> bool:
+        return any((self.on_event, self.on_state, self.on_log))
+
+
+class AsyncJobHandle:
+    """A submitted job: running, or long since over.
+
+    Handles are cheap, hold nothing open, and any number may look at the same job from any number
+    of programs. The job does not depend on them.
+
+    As an asynchronous context manager: leaving the block normally waits for the job's end; leaving
+    it by an exception stops the job.
+    """
+
+    def __init__(self, directory: JobDirectory, callbacks: Callbacks | None = None) -> None:
+        self._directory = directory
+        self._remote = Remote(directory)
+        self._callbacks = callbacks or Callbacks()
+        self._calling: asyncio.Task[JobView] | None = None
+
+    @property
+    def job_id(self) -> str:
+        return self._directory.job_id
+
+    @property
+    def directory(self) -> Path:
+        """The job directory."""
+        return self._directory.path
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.job_id!r})"
+
+    async def __aenter__(self) -> AsyncJobHandle:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            await self.stop(f"{type(error).__name__} in the program that submitted it")
+        await self.wait()
+
+    # -- looking ---------------------------------------------------------------------------------
+
+    async def status(self) -> JobView:
+        """The job's status document now.
+
+        Raises:
+            Unreachable: the coordinator does not answer.
+        """
+        if self._directory.final() is None:
+            if running(self._directory) is Running.NO:
+                return msgspec.structs.replace(past.view(self._directory), lost=True)
+            reply = await self._remote.ask(AskStatus(), StatusUpdate)
+            if reply is not None:
+                return msgspec.json.decode(reply.status, type=JobView)
+        return past.view(self._directory)
+
+    def ended(self) -> JobView | None:
+        """The final status document; None while the job has not ended."""
+        return self._directory.final()
+
+    async def wait(self, timeout_s: float | None = None, *, check: bool = False) -> JobView:
+        """Wait for the job's end, and for all callbacks to have been called.
+
+        Raises:
+            TimeoutError: it has not ended within ``timeout_s``; the job goes on.
+            JobFailed: it did not succeed, and ``check`` is set.
+            Unreachable: nobody runs the job any more.
+        """
+        async with asyncio.timeout(timeout_s):
+            view = await (self._called() if self._callbacks else self._end())
+        if check:
+            raise_unless_succeeded(view)
+        return view
+
+    async def events(self, *, after: int = 0, follow: bool = True) -> AsyncIterator[JobEvent]:
+        """The job's story after record ``after``; with ``follow`` until the job has ended."""
+        if not follow:
+            for update in past.records(self._directory, after):
+                yield job_event(update)
+            return
+        async for update in self.follow(Position(after), logs=False):
+            if isinstance(update, RecordUpdate):
+                yield job_event(update)
+
+    async def logs(
+        self,
+        task: str | None = None,
+        *,
+        attempt: int | None = None,
+        follow: bool = True,
+        tail: int | None = None,
+    ) -> AsyncIterator[LogLine]:
+        """What tasks print, whole lines, with ``follow`` until the job has ended.
+
+        Lines of one attempt come in order, each once; those of different tasks as they come.
+
+        Args:
+            task: ``worker:1`` for that task alone.
+            attempt: that attempt alone; without it, all of them.
+            follow: go on with what is printed from now on.
+            tail: begin with the last so many lines of each log, not with the first.
+
+        Raises:
+            BadInput: the job has no such task.
+        """
+        lines = Lines()
+        async for update in self.log_bytes(task, attempt=attempt, follow=follow, tail=tail):
+            stream = Stream(update.task, update.attempt)
+            for offset, line in lines.feed(stream, update.offset, update.data):
+                yield log_line(stream, offset, line)
+        for stream, offset, line in lines.finish_all():
+            yield log_line(stream, offset, line)
+
+    async def log_bytes(
+        self,
+        task: str | None = None,
+        *,
+        attempt: int | None = None,
+        follow: bool = True,
+        tail: int | None = None,
+    ) -> AsyncIterator[LogUpdate]:
+        """As `logs`, in pieces as they come instead of lines."""
+        tasks = (self.task(task),) if task is not None else ()
+        position = Position(NOTHING_NEW)
+        for stream in past.streams(self._directory, tasks):
+            if tail is not None:
+                position.offsets[stream] = past.tail_offset(self._directory, stream, tail)
+        if not follow or self._directory.final() is not None:
+            for stream in past.streams(self._directory, tasks):
+                if attempt in (None, stream.attempt):
+                    start = position.offsets.get(stream, 0)
+                    for part in past.log_bytes(self._directory, stream, start):
+                        yield part
+            return
+        async for update in self.follow(position, tasks=tasks):
+            if isinstance(update, LogUpdate) and attempt in (None, update.attempt):
+                yield update
+
+    def follow(
+        self, position: Position, *, logs: bool = True, tasks: tuple[Task, ...] = ()
+    ) -> AsyncIterator[Update]:
+        """Records, log bytes and status documents together: see `howdah.client.remote`."""
+        return self._remote.follow(position, logs=logs, tasks=tasks)
+
+    def task(self, name: str) -> Task:
+        """The job's task of that name.
+
+        Raises:
+            BadInput: there is none; the text says which there are.
+        """
+        roles = self._directory.job().roles.items()
+        tasks = [Task(role, i) for role, r in roles for i in range(instance_range(r.instances)[1])]
+        for task in tasks:
+            if str(task) == name:
+                return task
+        known = ", ".join(str(task) for task in tasks[:8])
+        known += f" and {len(tasks) - 8} more" if len(tasks) > 8 else ""
+        raise BadInput(f"{self.job_id} has no task {name!r}; it has {known}")
+
+    def page(self) -> str | None:
+        """A one-time address of the job page, good for ten minutes; None while it is not served."""
+        from howdah.coordinator.web.tickets import login_link
+
+        address = self._directory.coordinator()
+        if address is None or not address.http_port:
+            return None
+        base = f"http://{address.host}:{address.http_port}"
+        return login_link(base, self._directory.token(), time.time())
+
+    # -- acting ----------------------------------------------------------------------------------
+
+    async def stop(self, reason: str = "", *, firm: bool = False) -> None:
+        """Have the job stopped; returns once that is certain to happen.
+
+        Tasks get SIGTERM and their grace, with ``firm`` none. A job that has ended stays as it is.
+
+        Raises:
+            Refused: the coordinator will not.
+            Unreachable: it does not answer.
+        """
+        answer = await self._remote.ask(AskStop(firm=firm, reason=reason), Answer)
+        if answer is not None and answer.problem:
+            raise Refused(f"{self.job_id} was not stopped: {answer.problem}")
+
+    async def stacks(self, task: str) -> str:
+        """Stacks of the Python threads of a running task.
+
+        Raises:
+            BadInput: the job has no such task, or has ended.
+            Refused: they could not be taken.
+        """
+        reply = await self._remote.ask(AskStacks(task=self.task(task)), StacksReply)
+        if reply is None:
+            raise BadInput(f"{self.job_id} has ended: {task} has no stacks to show")
+        if reply.problem:
+            raise Refused(f"the stacks of {task} could not be taken: {reply.problem}")
+        return reply.text
+
+    # -- callbacks -------------------------------------------------------------------------------
+
+    def start_calling(self) -> None:
+        """Begin to call the callbacks, with everything from the job's beginning on."""
+        if self._callbacks and self._calling is None:
+            self._calling = asyncio.create_task(self._call())
+
+    async def _called(self) -> JobView:
+        self.start_calling()
+        assert self._calling is not None
+        return await asyncio.shield(self._calling)
+
+    async def _call(self) -> JobView:
+        lines = Lines()
+        shape: object = None
+        wants = self._callbacks
+        position = Position(0 if wants.on_event else NOTHING_NEW)
+        async for update in self.follow(position, logs=wants.on_log is not None):
+            if isinstance(update, LogUpdate):
+                stream = Stream(update.task, update.attempt)
+                for offset, line in lines.feed(stream, update.offset, update.data):
+                    await self._tell(wants.on_log, log_line(stream, offset, line))
+            elif isinstance(update, RecordUpdate):
+                await self._tell(wants.on_event, job_event(update))
+            elif isinstance(update, JobView):
+                if update.outcome is not None:
+                    for rest in lines.finish_all():
+                        await self._tell(wants.on_log, log_line(*rest))
+                if state_shape(update) != shape:
+                    shape = state_shape(update)
+                    await self._tell(wants.on_state, update)
+        return past.view(self._directory)
+
+    async def _tell(self, callback: Callable[[Any], Any] | None, item: object) -> None:
+        if callback is not None:
+            result = callback(item)
+            if inspect.isawaitable(result):
+                await result
+
+    async def _end(self) -> JobView:
+        async for _ in self.follow(Position(NOTHING_NEW), logs=False):
+            pass
+        return past.view(self._directory)
+
+
+def state_shape(view: JobView) -> object:
+    """What of a status document is a state, not a measurement: equal while nothing happened."""
+    tasks = [(task.state, task.attempt, task.joined) for task in view.tasks]
+    return view.phase, view.outcome, view.generation, tasks
+
+
+def raise_unless_succeeded(view: JobView) -> None:
+    """Turn a job's failure into an exception.
+
+    Raises:
+        JobFailed: its outcome is anything but success.
+    """
+    if view.outcome is None or of_outcome(view.outcome) is ExitCode.SUCCEEDED:
+        return
+    text = f"{view.job_id} {view.outcome}: {view.reason}"
+    tail = view.failures[-1].tail if view.failures else ()
+    lines = "".join(f"\n    {line}" for line in tail)
+    raise JobFailed(text + (f"\n{view.advice}" if view.advice else "") + lines, view)

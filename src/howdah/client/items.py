@@ -1,0 +1,110 @@
+"""What a follower of a job is given, as Python objects and, the same, as JSON lines.
+
+With ``--json`` every line is one of these; ``type`` says which. Fields are only ever added.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from howdah.client.merge import Stream
+from howdah.core.view import JobView
+from howdah.wire.messages import RecordUpdate
+
+
+class _Item(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"): ...
+
+
+class LogLine(_Item, frozen=True, kw_only=True, tag="log"):
+    """One line of a task's output."""
+
+    task: str
+    """``worker:1``"""
+    attempt: int
+    offset: int
+    """Where the line begins in the attempt's log, in bytes ever written."""
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.task} | {self.text}"
+
+
+class JobEvent(_Item, frozen=True, kw_only=True, tag="event"):
+    """One line of a job's story."""
+
+    seq: int
+    """Its place in the job's journal; grows, with gaps."""
+    time: float
+    """Seconds since the epoch."""
+    level: str
+    """``info``, ``warning`` or ``error``."""
+    kind: str
+    """A stable name such as ``task-failed``."""
+    text: str
+    task: str | None = None
+    attempt: int | None = None
+    generation: int | None = None
+    data: dict[str, Any] = {}
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Submitted(_Item, frozen=True, kw_only=True, tag="submitted"):
+    """The job has been handed over to its backend."""
+
+    job_id: str
+    directory: str
+    """The job directory."""
+
+
+class Page(_Item, frozen=True, kw_only=True, tag="page"):
+    """The job page is served: its one-time address, for a person to open."""
+
+    address: str
+
+
+class Status(_Item, frozen=True, kw_only=True, tag="status"):
+    """The job's status document, when its phase or a task's state has changed."""
+
+    status: JobView
+
+
+class Summary(_Item, frozen=True, kw_only=True, tag="summary"):
+    """The last line: the job's final status document."""
+
+    status: JobView
+
+
+class Note(_Item, frozen=True, kw_only=True, tag="note"):
+    """Something about the client itself: that it asked for a stop, that a connection broke."""
+
+    text: str
+
+
+def log_line(stream: Stream, offset: int, line: bytes) -> LogLine:
+    """A line as it was cut from a log."""
+    return LogLine(
+        task=str(stream.task),
+        attempt=stream.attempt,
+        offset=offset,
+        text=line.decode(errors="replace"),
+    )
+
+
+def job_event(update: RecordUpdate) -> JobEvent:
+    """A record as the coordinator sends it."""
+    record = update.record
+    return JobEvent(
+        seq=update.seq,
+        time=update.time,
+        level=record.level.value,
+        kind=record.kind,
+        text=record.text,
+        task=str(record.task) if record.task else None,
+        attempt=record.attempt,
+        generation=record.generation,
+        data=record.data,
+    )

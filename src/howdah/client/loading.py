@@ -1,0 +1,75 @@
+"""Jobs from files, flags, programs and earlier runs: checked by every rule there is, all at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from howdah.frameworks import planning, registry
+from howdah.spec import load
+from howdah.spec.load import LoadedJob
+from howdah.spec.model import Job
+from howdah.storage.jobdir import JobDirectory
+
+
+def load_file(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> LoadedJob:
+    """The job in a job file.
+
+    Raises:
+        JobFileError: all problems at once.
+    """
+    return load.load(path, overrides, **_rules())
+
+
+def load_flags(
+    framework: str | None,
+    roles: Sequence[str],
+    command: Sequence[str],
+    overrides: Sequence[str] = (),
+    *,
+    name: str | None = None,
+) -> LoadedJob:
+    """The job of a command line without a job file; its source is the current folder.
+
+    Raises:
+        JobFileError: all problems at once.
+    """
+    return load.from_flags(framework, roles, command, overrides, name=name, **_rules())
+
+
+def load_object(job: Job, overrides: Sequence[str] = ()) -> LoadedJob:
+    """A job made by a program; its source is relative to the current folder.
+
+    Raises:
+        JobFileError: all problems at once.
+    """
+    return load.from_job(job, overrides=overrides, **_rules())
+
+
+def load_again(directory: JobDirectory, overrides: Sequence[str] = ()) -> LoadedJob:
+    """The job of an earlier run, to be submitted under another id.
+
+    Raises:
+        JobFileError: it cannot be run any more (its source folder is gone).
+        StorageError: its documents are missing or damaged.
+    """
+    meta = directory.meta()
+    # What was substituted stays as it is; only the job's own id, which nobody could have written
+    # before the job had it, becomes the new one's.
+    text = msgspec.json.encode(directory.job()).decode()
+    text = text.replace("${", "$${").replace(meta.job_id, "${job.id}")
+    document: dict[str, Any] = msgspec.json.decode(text)
+    document["source"] = meta.source
+    folder = Path(meta.job_file).parent if meta.job_file else Path.cwd()
+    loaded = load.from_document(
+        document, overrides, folder=folder, label=f"the job of {meta.job_id}", **_rules()
+    )
+    return msgspec.structs.replace(loaded, path=Path(meta.job_file) if meta.job_file else None)
+
+
+def _rules() -> Mapping[str, Any]:
+    return {"frameworks": registry.names(), "further": planning.problems}

@@ -1,0 +1,111 @@
+"""From a loaded job to a running one: job directory, authority, node daemon.
+
+All or nothing: until the backend has taken over, a failure (or Ctrl-C) removes the job directory.
+A backend that refuses leaves it, marked as failed with the reason, for its logs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from howdah import __version__
+from howdah.backends.base import BackendError
+from howdah.client.errors import BadInput
+from howdah.core.states import JobPhase, Outcome
+from howdah.core.view import EXIT_CODES, JobView
+from howdah.frameworks.planning import expand
+from howdah.spec.load import LoadedJob, substitute_job_id
+from howdah.storage.jobdir import JobDirectory, base_folder, new_job_id, user_name
+from howdah.storage.layout import JobMeta
+
+if TYPE_CHECKING:
+    from howdah.backends.local.submit import NodeStarter
+
+BACKENDS = ("local",)
+
+
+def begin(backend: str = "local") -> NodeStarter:
+    """Let the backend's processes start up while the job is being loaded.
+
+    Nothing has happened until `submit` uses what this gives; ``close()`` takes it back.
+
+    Raises:
+        BadInput: there is no such backend.
+    """
+    if backend not in BACKENDS:
+        raise BadInput(f"there is no backend {backend!r}; there is: {', '.join(BACKENDS)}")
+    from howdah.backends.local import submit as local
+
+    return local.begin()
+
+
+def submit(
+    loaded: LoadedJob,
+    *,
+    backend: str = "local",
+    rerun_of: str | None = None,
+    furnish: Callable[[JobDirectory], None] = lambda directory: None,
+    starter: NodeStarter | None = None,
+) -> JobDirectory:
+    """Start the job; it goes on by itself when this has returned.
+
+    ``furnish`` puts into the new job directory what else the job needs, before anything starts.
+    ``starter`` is what `begin` gave before the job was loaded, to save its start-up time.
+
+    Raises:
+        BadInput: there is no such backend.
+        BackendError: the backend does not take the job.
+    """
+    starter = starter or begin(backend)
+    job_id = new_job_id(loaded.job.name)
+    job = substitute_job_id(expand(loaded.job), job_id)
+    meta = JobMeta(
+        job_id=job_id,
+        user=user_name(),
+        backend=backend,
+        submitted=time.time(),
+        job_file=str(loaded.path) if loaded.path else None,
+        source=str(loaded.source) if loaded.source else None,
+        rerun_of=rerun_of,
+        howdah=__version__,
+    )
+    directory = JobDirectory(base_folder(job.store) / job_id)
+    directory.create(job, meta)
+    try:
+        furnish(directory)
+        _create_authority(directory)
+        starter.go(directory.path)
+    except BackendError as error:
+        directory.write_final(_refused(directory, job.framework, meta, str(error)))
+        raise
+    except BaseException:
+        starter.close()
+        shutil.rmtree(directory.path, ignore_errors=True)
+        raise
+    return directory
+
+
+def _create_authority(directory: JobDirectory) -> None:
+    from howdah.wire import authority
+
+    authority.create(directory.job_id, directory.secrets)
+
+
+def _refused(directory: JobDirectory, framework: str, meta: JobMeta, reason: str) -> JobView:
+    return JobView(
+        job_id=directory.job_id,
+        name=directory.job().name,
+        framework=framework,
+        user=meta.user,
+        backend=meta.backend,
+        phase=JobPhase.FINISHED.value,
+        outcome=Outcome.FAILED.value,
+        exit_code=EXIT_CODES[Outcome.FAILED],
+        reason=f"the {meta.backend} backend did not take the job: {reason}",
+        submitted=meta.submitted,
+        finished=time.time(),
+        directory=str(directory.path),
+    )

@@ -1,0 +1,160 @@
+"""The same job handle for programs without asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from howdah.client.background import Background
+from howdah.client.handle import AsyncJobHandle, Callbacks
+from howdah.client.items import JobEvent, LogLine
+from howdah.core.view import JobView
+from howdah.storage.jobdir import JobDirectory
+
+
+class JobHandle:
+    """A submitted job: running, or long since over.
+
+    Handles are cheap, hold nothing open, and any number may look at the same job from any number
+    of programs. The job does not depend on them. May be used from any thread. Callbacks are called
+    one after the other in a thread of their own; what one raises, `wait` raises.
+
+    As a context manager: leaving the block normally waits for the job's end; leaving it by an
+    exception (Ctrl-C too) stops the job.
+    """
+
+    def __init__(self, directory: JobDirectory, callbacks: Callbacks | None = None) -> None:
+        self._callbacks = callbacks or Callbacks()
+        self._handle = AsyncJobHandle(directory, _in_a_thread(self._callbacks))
+        if self._callbacks:
+            Background.call(self._start_calling())
+
+    async def _start_calling(self) -> None:
+        self._handle.start_calling()
+
+    @property
+    def job_id(self) -> str:
+        return self._handle.job_id
+
+    @property
+    def directory(self) -> Path:
+        """The job directory."""
+        return self._handle.directory
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.job_id!r})"
+
+    def __enter__(self) -> JobHandle:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is not None:
+            self.stop(f"{type(error).__name__} in the program that submitted it")
+        self.wait()
+
+    def status(self) -> JobView:
+        """The job's status document now.
+
+        Raises:
+            Unreachable: the coordinator does not answer.
+        """
+        return Background.call(self._handle.status())
+
+    def ended(self) -> JobView | None:
+        """The final status document; None while the job has not ended."""
+        return self._handle.ended()
+
+    def wait(self, timeout_s: float | None = None, *, check: bool = False) -> JobView:
+        """Wait for the job's end, and for all callbacks to have been called.
+
+        Raises:
+            TimeoutError: it has not ended within ``timeout_s``; the job goes on.
+            JobFailed: it did not succeed, and ``check`` is set.
+            Unreachable: nobody runs the job any more.
+        """
+        return Background.call(self._handle.wait(timeout_s, check=check))
+
+    def events(self, *, after: int = 0, follow: bool = True) -> Iterator[JobEvent]:
+        """The job's story after record ``after``; with ``follow`` until the job has ended."""
+        return Background.iterate(self._handle.events(after=after, follow=follow))
+
+    def logs(
+        self,
+        task: str | None = None,
+        *,
+        attempt: int | None = None,
+        follow: bool = True,
+        tail: int | None = None,
+    ) -> Iterator[LogLine]:
+        """What tasks print, whole lines, with ``follow`` until the job has ended.
+
+        Lines of one attempt come in order, each once; those of different tasks as they come.
+
+        Args:
+            task: ``worker:1`` for that task alone.
+            attempt: that attempt alone; without it, all of them.
+            follow: go on with what is printed from now on.
+            tail: begin with the last so many lines of each log, not with the first.
+
+        Raises:
+            BadInput: the job has no such task.
+        """
+        return Background.iterate(
+            self._handle.logs(task, attempt=attempt, follow=follow, tail=tail)
+        )
+
+    def page(self) -> str | None:
+        """A one-time address of the job page, good for ten minutes; None while it is not served."""
+        return self._handle.page()
+
+    def stop(self, reason: str = "", *, firm: bool = False) -> None:
+        """Have the job stopped; returns once that is certain to happen.
+
+        Tasks get SIGTERM and their grace, with ``firm`` none. A job that has ended stays as it is.
+
+        Raises:
+            Refused: the coordinator will not.
+            Unreachable: it does not answer.
+        """
+        Background.call(self._handle.stop(reason, firm=firm))
+
+    def stacks(self, task: str) -> str:
+        """Stacks of the Python threads of a running task.
+
+        Raises:
+            BadInput: the job has no such task, or has ended.
+            Refused: they could not be taken.
+        """
+        return Background.call(self._handle.stacks(task))
+
+
+def _in_a_thread(callbacks: Callbacks) -> Callbacks:
+    """The callbacks, called one after the other in one thread, so that they may block."""
+    thread: ThreadPoolExecutor | None = None
+
+    def elsewhere(callback: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+        if callback is None:
+            return None
+
+        async def call(item: object) -> None:
+            nonlocal thread
+            if thread is None:
+                thread = ThreadPoolExecutor(1, thread_name_prefix="howdah-callbacks")
+            await asyncio.get_running_loop().run_in_executor(thread, callback, item)
+
+        return call
+
+    return Callbacks(
+        on_event=elsewhere(callbacks.on_event),
+        on_state=elsewhere(callbacks.on_state),
+        on_log=elsewhere(callbacks.on_log),
+    )
