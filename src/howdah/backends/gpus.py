@@ -1,0 +1,219 @@
+"""GPUs of one machine: which there are, which this job may use, which are free.
+
+A device belongs to a container while a process of the container (agent or guard) holds a lock on
+the device's file in a folder all users of the host share. Nobody has to give a device back: when
+the last of these processes has ended, the kernel has.
+
+Not guaranteed: that a program outside Howdah does not use a device (those that do use one are
+taken last), nor that a job which waits for many devices is not overtaken by jobs that want few.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+LOCK_FOLDER = Path("/tmp/howdah-gpus")
+"""One place for all users of the host, sticky. Its small files stay: a lock on a removed file would
+be worth nothing."""
+_EVERYTHING = "all.lock"
+
+
+class GpuError(Exception):
+    """GPUs cannot be used; the text is for the user."""
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU, or one instance of a partitioned one (MIG)."""
+
+    uuid: str
+    """What ``CUDA_VISIBLE_DEVICES`` takes: ``GPU-…`` or ``MIG-…``."""
+    index: str
+    """Its number; of a MIG instance ``<GPU>:<instance>``."""
+    name: str = ""
+    memory_mb: int = 0
+    busy: bool = False
+    """Some program uses it now."""
+
+
+Lister = Callable[[], Sequence[Device]]
+"""Lists the machine's devices; may take seconds where the driver is not kept loaded."""
+
+
+def nvml_devices() -> list[Device]:
+    """The NVIDIA devices of this machine; none where there is no driver.
+
+    Raises:
+        GpuError: there is a driver, but no library to ask it, or it answers with an error.
+    """
+    try:
+        import pynvml as nvml  # the package nvidia-ml-py
+    except ImportError:
+        if not Path("/proc/driver/nvidia/version").exists():
+            return []
+        raise GpuError(
+            "This machine has an NVIDIA driver, but the package that asks it is missing: install "
+            "it with `pip install 'howdah[gpu]'`"
+        ) from None
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        if error.value in (
+            nvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+            nvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        ):
+            return []
+        raise GpuError(f"The NVIDIA driver answers: {error}") from error
+    try:
+        found: list[Device] = []
+        for number in range(nvml.nvmlDeviceGetCount()):
+            found += _devices_of(nvml, number)
+        return found
+    except nvml.NVMLError as error:
+        raise GpuError(f"The NVIDIA driver answers: {error}") from error
+    finally:
+        with contextlib.suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
+
+
+def allowed(devices: Sequence[Device], visible: str | None) -> list[Device]:
+    """The devices that ``CUDA_VISIBLE_DEVICES=visible`` leaves; all if it is not set.
+
+    As CUDA reads it: indices, UUIDs or beginnings of UUIDs; everything from the first entry on that
+    names no device is ignored. Indices are in the order of the bus, whatever CUDA_DEVICE_ORDER.
+    """
+    if visible is None:
+        return list(devices)
+    chosen: list[Device] = []
+    for word in re.split(r"\s*,\s*", visible.strip()):
+        device = _named(devices, word)
+        if device is None:
+            break
+        if device not in chosen:
+            chosen.append(device)
+    return chosen
+
+
+class DeviceLocks:
+    """The host's locks on devices."""
+
+    def __init__(self, folder: Path = LOCK_FOLDER) -> None:
+        self._folder = folder
+
+    def take(
+        self, devices: Sequence[Device], choose: Callable[[int], int]
+    ) -> list[tuple[Device, int]] | None:
+        """Lock some of the devices, all at once.
+
+        ``choose`` is told how many are free and says how many are taken. While it decides, no other
+        job on the host takes any, so two jobs never hold a part each of what both need.
+
+        Returns the devices with the descriptors that hold their locks; those in use by some
+        program outside Howdah come last. None if another job is choosing: try again soon.
+
+        Raises:
+            GpuError: the folder for locks cannot be used.
+        """
+        everything = self._lock(_EVERYTHING)
+        if everything is None:
+            return None
+        free: list[tuple[Device, int]] = []
+        try:
+            for device in sorted(devices, key=lambda d: d.busy):
+                descriptor = self._lock(_file_name(device))
+                if descriptor is not None:
+                    free.append((device, descriptor))
+            count = choose(len(free))
+            taken, free = free[:count], free[count:]
+            return taken
+        finally:
+            for _, descriptor in free:
+                os.close(descriptor)
+            os.close(everything)
+
+    def _lock(self, name: str) -> int | None:
+        path = self._folder / name
+        try:
+            descriptor = self._open(path)
+        except OSError as error:
+            raise GpuError(
+                f"The lock of a GPU, {path}, can't be opened: {error}. The folder must be open to "
+                "all (mode 1777), its files readable by all"
+            ) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+
+    def _open(self, path: Path) -> int:
+        with contextlib.suppress(FileNotFoundError):
+            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        if not self._folder.is_dir():
+            with contextlib.suppress(FileExistsError):
+                self._folder.mkdir()
+                self._folder.chmod(0o1777)
+        flags = os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(path, flags, 0o644)
+        except FileExistsError:
+            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        os.fchmod(descriptor, 0o644)  # whatever the umask: other users lock it too
+        return descriptor
+
+
+def _file_name(device: Device) -> str:
+    return re.sub(r"[^A-Za-z0-9-]", "_", device.uuid) + ".lock"
+
+
+def _named(devices: Sequence[Device], word: str) -> Device | None:
+    if word.isdecimal():
+        matching = [d for d in devices if d.index == word]
+    elif word.startswith(("GPU-", "MIG-")):
+        matching = [d for d in devices if d.uuid.startswith(word)]
+    else:
+        matching = []
+    return matching[0] if len(matching) == 1 else None
+
+
+# nvidia-ml-py has no types.
+def _devices_of(nvml, number: int) -> list[Device]:
+    handle = nvml.nvmlDeviceGetHandleByIndex(number)
+    try:
+        partitioned = nvml.nvmlDeviceGetMigMode(handle)[0] == nvml.NVML_DEVICE_MIG_ENABLE
+    except nvml.NVMLError:  # a model that has no such mode
+        partitioned = False
+    if not partitioned:
+        return [_device(nvml, handle, str(number))]
+    found: list[Device] = []
+    for instance in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, instance)
+        except nvml.NVMLError:  # not every place is filled
+            continue
+        found.append(_device(nvml, part, f"{number}:{instance}"))
+    return found
+
+
+def _device(nvml, handle, index: str) -> Device:
+    busy = False
+    with contextlib.suppress(nvml.NVMLError):
+        busy = bool(nvml.nvmlDeviceGetComputeRunningProcesses(handle))
+    return Device(
+        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+        index=index,
+        name=_text(nvml.nvmlDeviceGetName(handle)),
+        memory_mb=nvml.nvmlDeviceGetMemoryInfo(handle).total >> 20,
+        busy=busy,
+    )
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,386 @@
+"""The local backend: containers are granted at once, GPUs as they are free.
+
+Memory and cores are not reserved: memory is enforced by the agents where it is given, cores are
+shared by the kernel. A GPU is a container's own, for all jobs on the host (`howdah.backends.gpus`).
+
+Not guaranteed beyond `howdah.backends.base`: ``avoid_nodes``, placement and racks mean nothing,
+there is one node. A container that was granted and not launched when its coordinator died is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from howdah.agent.launch import AgentLaunch
+from howdah.backends.base import BackendError, RoleResources
+from howdah.backends.gpus import Device, DeviceLocks, GpuError, Lister, allowed, nvml_devices
+from howdah.backends.local.connection import Connection
+from howdah.backends.local.granting import Machine, choose, impossible, minimums
+from howdah.backends.local.messages import (
+    FIRST_LOCK,
+    Acknowledge,
+    Ended,
+    Finished,
+    FromNode,
+    Inventory,
+    Launch,
+    Launched,
+    Release,
+)
+from howdah.backends.local.submit import NodeOptions
+from howdah.core.commands import ContainerRequest
+from howdah.core.events import (
+    ContainerEnded,
+    ContainerEndKind,
+    ContainerGranted,
+    Event,
+    RequestRefused,
+)
+from howdah.core.plan import Plan
+from howdah.frameworks import planning
+from howdah.storage.jobdir import JobDirectory
+
+log = logging.getLogger(__name__)
+
+LEASE_S = 20.0
+"""Longer than a new coordinator takes on a busy machine."""
+RELEASE_GRACE_S = 2.0
+"""For an agent to end by itself. Its task was given its own grace before."""
+RETRY_S = (0.3, 0.7)
+"""Between two looks for free GPUs, at random between these."""
+
+
+class Container:
+    """One container this backend has granted, or found."""
+
+    def __init__(self, container_id: str, role: str | None, devices: Sequence[Device]) -> None:
+        self.container_id = container_id
+        self.role = role
+        """None if an earlier coordinator asked for it."""
+        self.devices = tuple(devices)
+        self.locks: list[int] = []
+        """Descriptors of the devices' locks, until the agent has its own."""
+        self.launch: AgentLaunch | None = None
+        """Set once launched."""
+        self.launched = False
+        """The daemon has confirmed it, or holds it from before."""
+        self.releasing = False
+
+
+class LocalBackend:
+    """Implements `howdah.backends.base.Backend` for one job on this machine."""
+
+    name = "local"
+    lease_s = LEASE_S
+
+    def __init__(
+        self,
+        directory: JobDirectory,
+        *,
+        node: NodeOptions | None = None,
+        lister: Lister = nvml_devices,
+        locks: DeviceLocks | None = None,
+        env: Mapping[str, str] = os.environ,
+    ) -> None:
+        """``lister``, ``locks`` and ``node`` are other than the defaults only in tests."""
+        self._directory = directory
+        self._lister = lister
+        self._locks = locks or DeviceLocks()
+        self._visible = env.get("CUDA_VISIBLE_DEVICES")
+        self._connection = Connection(directory.path, node, self._on_message)
+        self._node = socket.gethostname()
+        self._emit: Callable[[Event], None] | None = None
+        self._early: list[Event] = []
+        """Facts that came before `start` had returned."""
+        self._roles: Mapping[str, RoleResources] = {}
+        self._minimum: Mapping[str, int] = {}
+        self._devices: list[Device] = []
+        self._pending: dict[int, ContainerRequest] = {}
+        self._known: set[int] = set()
+        """Requests that were granted or refused."""
+        self._containers: dict[str, Container] = {}
+        self._found: tuple[str, ...] = ()
+        """Containers of an earlier coordinator, also those whose end it did not hear of."""
+        self._retry: asyncio.TimerHandle | None = None
+        self._chance = random.Random()
+        self._closed = False
+
+    # -- the contract --------------------------------------------------------------------------
+
+    async def start(
+        self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]
+    ) -> Sequence[str]:
+        """See `howdah.backends.base.Backend.start`."""
+        self._roles = roles
+        plan = self._plan()
+        self._minimum = minimums(plan) if plan is not None else {}
+        machine = await self._look_at_machine(any(role.gpus for role in roles.values()))
+        problems = impossible(roles, plan, machine)
+        if problems:
+            raise BackendError(
+                "This machine can never run the job:\n" + "\n".join(f"  {p}" for p in problems)
+            )
+        for name, role in roles.items():
+            if role.cores is not None and role.cores > machine.cores:
+                log.warning(
+                    "roles.%s.cores = %d, this machine has %d: its tasks will take turns",
+                    name,
+                    role.cores,
+                    machine.cores,
+                )
+        await self._connection.open()
+        self._emit = emit
+        for event in self._early:
+            self._later(event)
+        return self._found
+
+    async def request(
+        self, requests: Sequence[ContainerRequest], avoid_nodes: Sequence[str]
+    ) -> None:
+        """See `howdah.backends.base.Backend.request`."""
+        for request in requests:
+            known = request.request_id in self._known or request.request_id in self._pending
+            if known or _container_id(request.request_id) in self._containers:
+                continue
+            if request.role not in self._roles:
+                self._known.add(request.request_id)
+                self._later(
+                    RequestRefused(
+                        request_id=request.request_id,
+                        reason=f"the job has no role {request.role!r}",
+                    )
+                )
+                continue
+            self._pending[request.request_id] = request
+        self._grant()
+
+    async def cancel(self, request_ids: Sequence[int]) -> None:
+        """See `howdah.backends.base.Backend.cancel`."""
+        for request_id in request_ids:
+            if self._pending.pop(request_id, None) is not None:
+                self._known.add(request_id)
+
+    async def launch(self, container_id: str, launch: AgentLaunch) -> None:
+        """See `howdah.backends.base.Backend.launch`."""
+        container = self._containers.get(container_id)
+        if container is None or container.launch is not None or container.launched:
+            return
+        container.launch = msgspec.structs.replace(
+            launch,
+            gpus=tuple(device.uuid for device in container.devices),
+            gpu_locks=tuple(range(FIRST_LOCK, FIRST_LOCK + len(container.locks))),
+        )
+        self._send_launch(container)
+
+    async def release(self, container_id: str) -> None:
+        """See `howdah.backends.base.Backend.release`."""
+        container = self._containers.get(container_id)
+        if container is None:
+            return
+        container.releasing = True
+        if container.launch is None and not container.launched:
+            self._ended(container, ContainerEndKind.RELEASED, "")
+        else:
+            self._connection.send(Release(container_id=container_id, grace_s=RELEASE_GRACE_S))
+
+    async def close(self) -> None:
+        """See `howdah.backends.base.Backend.close`."""
+        self._connection.send(Finished())
+        await self.disconnect()
+
+    async def disconnect(self) -> None:
+        """Let go without an end: another coordinator takes over."""
+        self._closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+        for container in self._containers.values():
+            _close(container.locks)
+        await self._connection.close()
+
+    # -- granting ------------------------------------------------------------------------------
+
+    def _grant(self) -> None:
+        """Grant what can be granted now; look again later for the rest."""
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        if not self._pending or self._closed:
+            return
+        gpus = {name: role.gpus for name, role in self._roles.items()}
+        pending = list(self._pending.values())
+        chosen: list[ContainerRequest] = []
+
+        def decide(free: int) -> int:
+            held = Counter(c.role for c in self._containers.values() if c.role is not None)
+            chosen[:] = choose(pending, gpus, held, self._minimum, free)
+            return sum(gpus[request.role] for request in chosen)
+
+        taken: list[tuple[Device, int]] | None = []
+        if any(gpus[request.role] for request in pending):
+            try:
+                taken = self._locks.take(self._devices, decide)
+            except GpuError as error:
+                self._refuse(pending, str(error))
+                return
+        else:
+            decide(0)
+        if taken is None:  # another job is choosing
+            self._look_again(0.01)
+            return
+        for request in chosen:
+            count = gpus[request.role]
+            self._give(request, taken[:count])
+            del taken[:count]
+        if self._pending:
+            self._look_again(self._chance.uniform(*RETRY_S))
+
+    def _look_again(self, delay_s: float) -> None:
+        self._retry = asyncio.get_running_loop().call_later(delay_s, self._grant)
+
+    def _give(self, request: ContainerRequest, devices: Sequence[tuple[Device, int]]) -> None:
+        del self._pending[request.request_id]
+        self._known.add(request.request_id)
+        container_id = _container_id(request.request_id)
+        container = Container(container_id, request.role, [device for device, _ in devices])
+        container.locks = [descriptor for _, descriptor in devices]
+        self._containers[container_id] = container
+        self._later(
+            ContainerGranted(
+                request_id=request.request_id, container_id=container_id, node=self._node
+            )
+        )
+
+    def _refuse(self, requests: Sequence[ContainerRequest], reason: str) -> None:
+        for request in requests:
+            del self._pending[request.request_id]
+            self._known.add(request.request_id)
+            self._later(RequestRefused(request_id=request.request_id, reason=reason))
+
+    # -- the daemon ----------------------------------------------------------------------------
+
+    def _on_message(self, message: FromNode) -> None:
+        if isinstance(message, Inventory):
+            self._reconcile(message)
+        elif isinstance(message, Launched):
+            container = self._containers.get(message.container_id)
+            if container is not None:
+                container.launched = True
+                _close(container.locks)
+        else:
+            self._on_ended(message)
+
+    def _reconcile(self, inventory: Inventory) -> None:
+        """Hold what the daemon has against what this backend knows of."""
+        over = {ended.container_id for ended in inventory.ended}
+        there = over | set(inventory.running)
+        for container_id in sorted(there):
+            container = self._containers.setdefault(container_id, Container(container_id, None, ()))
+            container.launched = True
+            _close(container.locks)
+            if container.releasing and container_id not in over:
+                self._connection.send(Release(container_id=container_id, grace_s=RELEASE_GRACE_S))
+        for container in list(self._containers.values()):
+            if container.container_id in there or container.launch is None:
+                continue
+            if container.launched:
+                kind = ContainerEndKind.EXITED
+                self._ended(container, kind, "it ended while there was no node daemon")
+            else:
+                self._send_launch(container)  # the dead daemon did not come to it
+        for ended in inventory.ended:
+            self._on_ended(ended)
+
+    def _send_launch(self, container: Container) -> None:
+        assert container.launch is not None
+        launch = Launch(
+            container_id=container.container_id,
+            role=container.role or "",
+            launch=container.launch,
+            locks=len(container.locks),
+        )
+        # The locks stay open here until the daemon has confirmed: it may die before.
+        if self._connection.send(launch, container.locks) and container.releasing:
+            self._connection.send(
+                Release(container_id=container.container_id, grace_s=RELEASE_GRACE_S)
+            )
+
+    def _on_ended(self, ended: Ended) -> None:
+        container = self._containers.get(ended.container_id)
+        self._connection.send(Acknowledge(container_id=ended.container_id))
+        if container is None:
+            return
+        kind = ended.kind
+        if container.releasing and kind is ContainerEndKind.EXITED:
+            kind = ContainerEndKind.RELEASED
+        self._ended(container, kind, ended.detail)
+
+    def _ended(self, container: Container, kind: ContainerEndKind, detail: str) -> None:
+        del self._containers[container.container_id]
+        _close(container.locks)
+        self._later(ContainerEnded(container_id=container.container_id, kind=kind, detail=detail))
+        if self._pending:
+            self._grant()
+
+    def _later(self, event: Event) -> None:
+        """Not from within a call: who calls has not written down yet that it has called."""
+        asyncio.get_running_loop().call_soon(self._deliver, event)
+
+    def _deliver(self, event: Event) -> None:
+        if self._emit is None:
+            self._early.append(event)
+        elif not self._closed:
+            self._emit(event)
+
+    # -- what is here --------------------------------------------------------------------------
+
+    def _plan(self) -> Plan | None:
+        job = planning.expand(self._directory.job())
+        return planning.plan(job, self._directory.job_id)
+
+    async def _look_at_machine(self, with_gpus: bool) -> Machine:
+        """GPUs are looked for only where one is wanted: the driver may take its time."""
+        problem = ""
+        every: Sequence[Device] = ()
+        if with_gpus:
+            try:
+                every = await asyncio.to_thread(self._lister)
+            except GpuError as error:
+                problem = str(error)
+        self._devices = allowed(every, self._visible)
+        return Machine(
+            memory_mb=_memory_mb(),
+            cores=os.cpu_count() or 1,
+            gpus=len(self._devices),
+            all_gpus=len(every),
+            gpu_problem=problem,
+        )
+
+
+def _memory_mb() -> int:
+    """This machine's memory, or what the control group we are in leaves of it."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+    except (OSError, ValueError):  # "max", or no such group
+        limit = physical
+    return min(physical, limit) >> 20
+
+
+def _container_id(request_id: int) -> str:
+    """Made of the request, so that a request asked for again after a take-over is known."""
+    return f"c{request_id:04d}"
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+    descriptors.clear()

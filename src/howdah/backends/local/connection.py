@@ -1,0 +1,165 @@
+"""The coordinator's connection to the node daemon, and a new daemon when that has died."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from howdah.backends.base import BackendError
+from howdah.backends.local import places, submit
+from howdah.backends.local.channel import Channel
+from howdah.backends.local.messages import FromNode, Hello, Inventory
+from howdah.backends.local.submit import NodeOptions
+from howdah.wire.frames import FrameError
+
+log = logging.getLogger(__name__)
+
+FIRST_DELAY_S = 0.1
+"""Before a second attempt to start a daemon; doubled each time up to `MAX_DELAY_S`."""
+MAX_DELAY_S = 5.0
+
+
+class Connection:
+    """Always on its way to be connected, from `open` to `close`."""
+
+    def __init__(
+        self,
+        job_dir: Path,
+        options: NodeOptions | None,
+        receive: Callable[[FromNode], None],
+    ) -> None:
+        """``receive`` gets every message; an `Inventory` is the first of each connection."""
+        self._job_dir = job_dir
+        self._options = options
+        self._receive = receive
+        self._channel: Channel[FromNode] | None = None
+        self._reconnecting: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Connect, starting a daemon if none lives; its `Inventory` has been received then.
+
+        Raises:
+            BackendError: there is none and none can be started.
+        """
+        await self._greet(await self._connect_or_start())
+
+    def send(self, message: msgspec.Struct, descriptors: Sequence[int] = ()) -> bool:
+        """Send it; false if nobody is connected, and an `Inventory` will come."""
+        channel = self._channel
+        if channel is None:
+            return False
+        try:
+            if not channel.send(message, descriptors):
+                asyncio.get_running_loop().add_writer(channel.socket, self._writable, channel)
+        except OSError:
+            self._lost(channel)
+            return False
+        return True
+
+    async def close(self) -> None:
+        """Let go of the daemon, which goes on unless it was told that the job has finished."""
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._reconnecting
+            self._reconnecting = None
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            if not channel.flush_now():
+                log.warning("the node daemon does not listen any more")
+            self._forget(channel)
+
+    # -- connecting ----------------------------------------------------------------------------
+
+    async def _connect_or_start(self) -> Channel[FromNode]:
+        channel = self._connect()
+        if channel is None:
+            await asyncio.to_thread(self._start_node)
+            channel = self._connect()
+        if channel is None:
+            raise BackendError(
+                f"The node daemon of {self._job_dir} was started and does not listen on "
+                f"{places.socket_path(self._job_dir)}; see logs/node.log there"
+            )
+        return channel
+
+    def _connect(self) -> Channel[FromNode] | None:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.connect(str(places.socket_path(self._job_dir)))  # local: it is there or not
+        except OSError:
+            sock.close()
+            return None
+        return Channel(sock, FromNode)
+
+    def _start_node(self) -> None:
+        starter = submit.begin(self._options, adopt=True)
+        starter.go(self._job_dir, coordinator=os.getpid())
+
+    async def _greet(self, channel: Channel[FromNode]) -> None:
+        """Say hello, and wait for the answer."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Inventory] = loop.create_future()
+        self._channel = channel
+        loop.add_reader(channel.socket, self._readable, channel, answer)
+        self.send(Hello(job_id=self._job_dir.name, pid=os.getpid()))
+        await answer
+
+    def _readable(self, channel: Channel[FromNode], answer: asyncio.Future[Inventory]) -> None:
+        try:
+            messages, there = channel.receive()
+        except FrameError as error:
+            log.error("the node daemon is not understood: %s", error)
+            messages, there = [], False
+        for message in messages:
+            self._receive(message)
+            if isinstance(message, Inventory) and not answer.done():
+                answer.set_result(message)
+        if there:
+            return
+        if not answer.done():
+            answer.set_exception(BackendError("The node daemon ended before it had answered"))
+        self._lost(channel)
+
+    def _writable(self, channel: Channel[FromNode]) -> None:
+        try:
+            done = channel.flush()
+        except OSError:
+            self._lost(channel)
+            return
+        if done:
+            asyncio.get_running_loop().remove_writer(channel.socket)
+
+    def _forget(self, channel: Channel[FromNode]) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(channel.socket)
+        loop.remove_writer(channel.socket)
+        channel.close()
+
+    def _lost(self, channel: Channel[FromNode]) -> None:
+        if channel is not self._channel:
+            return
+        self._channel = None
+        self._forget(channel)
+        if self._reconnecting is None or self._reconnecting.done():
+            log.warning("the node daemon is gone; a new one is started")
+            self._reconnecting = asyncio.create_task(self._reconnect(), name="node daemon")
+
+    async def _reconnect(self) -> None:
+        delay_s = FIRST_DELAY_S
+        while True:
+            try:
+                await self._greet(await self._connect_or_start())
+            except (BackendError, OSError) as error:
+                log.error("no node daemon: %s", error)
+                await asyncio.sleep(delay_s)
+                delay_s = min(delay_s * 2, MAX_DELAY_S)
+            else:
+                return

@@ -1,0 +1,151 @@
+"""Which requests are granted now, and which never can be. Pure."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from howdah.backends.base import RoleResources
+from howdah.core.commands import ContainerRequest
+from howdah.core.plan import Plan
+from howdah.spec.model import Mode
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What this machine has."""
+
+    memory_mb: int
+    cores: int
+    gpus: int = 0
+    """Those the submitter's ``CUDA_VISIBLE_DEVICES`` leaves."""
+    all_gpus: int = 0
+    gpu_problem: str = ""
+    """Why its GPUs are not known."""
+
+
+def minimums(plan: Plan) -> dict[str, int]:
+    """How many containers of each role must be there together; none where tasks start one by one."""
+    if plan.mode is Mode.EACH:
+        return {}
+    return {role.name: role.minimum for role in plan.roles}
+
+
+def choose(
+    pending: Sequence[ContainerRequest],
+    gpus: Mapping[str, int],
+    held: Mapping[str, int],
+    minimum: Mapping[str, int],
+    free: int,
+) -> list[ContainerRequest]:
+    """Those of the pending requests that are granted with ``free`` devices, in their order.
+
+    What a role lacks of its minimum is granted for all roles together or not at all: a gang that
+    holds a part of what it needs would only keep it from others. The rest is granted as it fits.
+    ``gpus`` is devices per container by role; ``held`` is containers held by role.
+    """
+    lacking = {name: least - held.get(name, 0) for name, least in minimum.items()}
+    needed: list[ContainerRequest] = []
+    extra: list[ContainerRequest] = []
+    for request in pending:
+        if lacking.get(request.role, 0) > 0:
+            lacking[request.role] -= 1
+            needed.append(request)
+        else:
+            extra.append(request)
+    left = free - sum(gpus.get(request.role, 0) for request in needed)
+    if left < 0:
+        return []
+    granted = {request.request_id for request in needed}
+    for request in extra:
+        if gpus.get(request.role, 0) <= left:
+            left -= gpus.get(request.role, 0)
+            granted.add(request.request_id)
+    return [request for request in pending if request.request_id in granted]
+
+
+def impossible(
+    roles: Mapping[str, RoleResources], plan: Plan | None, machine: Machine
+) -> list[str]:
+    """Why the job can never run on this machine, every reason; empty if it can.
+
+    Cores are no reason: more programs than cores take turns.
+    """
+    problems: list[str] = []
+    for name, role in roles.items():
+        where = f"roles.{name}"
+        if role.memory_mb is not None and role.memory_mb > machine.memory_mb:
+            problems.append(
+                f"{where}.memory: a container of {role.memory_mb} MiB cannot fit into this "
+                f"machine's {machine.memory_mb} MiB; ask for less, or run on a cluster"
+            )
+        if role.gpus > machine.gpus:
+            problems.append(f"{where}.gpus: {_no_gpus(role.gpus, machine)}")
+        for resource in role.resources:
+            problems.append(f"{where}.resources: {_unknown_resource(resource)}")
+        if role.label is not None:
+            problems.append(
+                f"{where}.label: this machine has no node labels, so there is no node with "
+                f"{role.label!r}; leave label out for the local backend"
+            )
+    together = _gpus_together(roles, plan)
+    if not problems and together > machine.gpus:
+        problems.append(
+            f"the roles need {together} GPUs at the same time; {_have(machine)}. Use fewer "
+            "instances or GPUs, or run on a cluster"
+        )
+    return problems
+
+
+def _gpus_together(roles: Mapping[str, RoleResources], plan: Plan | None) -> int:
+    if plan is None or plan.mode is Mode.EACH:
+        return 0
+    stages: dict[int, int] = {}
+    for role in plan.roles:
+        if role.name in roles:
+            need = role.minimum * roles[role.name].gpus
+            stages[role.stage] = stages.get(role.stage, 0) + need
+    return max(stages.values(), default=0)
+
+
+def _no_gpus(wanted: int, machine: Machine) -> str:
+    if machine.gpu_problem:
+        return f"{wanted} per container are asked for, but: {machine.gpu_problem}"
+    return f"{wanted} per container are asked for; {_have(machine)}"
+
+
+def _have(machine: Machine) -> str:
+    if machine.all_gpus == 0:
+        return "this machine has no GPU"
+    if machine.gpus < machine.all_gpus:
+        return f"CUDA_VISIBLE_DEVICES leaves {machine.gpus} of this machine's {machine.all_gpus}"
+    return f"this machine has {machine.gpus}"
+
+
+_ELSEWHERE = {
+    "gpu": "gpus",
+    "gpus": "gpus",
+    "yarn.io/gpu": "gpus",
+    "nvidia.com/gpu": "gpus",
+    "cuda": "gpus",
+    "memory": "memory",
+    "memory-mb": "memory",
+    "mem": "memory",
+    "ram": "memory",
+    "vcores": "cores",
+    "cpu": "cores",
+    "cpus": "cores",
+    "cores": "cores",
+}
+"""What clusters call what a role has a key of its own for."""
+
+
+def _unknown_resource(name: str) -> str:
+    near = difflib.get_close_matches(name.lower(), _ELSEWHERE, n=1, cutoff=0.75)
+    hint = (
+        f"did you mean the role's own key {_ELSEWHERE[near[0]]!r}?"
+        if near
+        else "leave it out for the local backend, or run on a cluster that has it"
+    )
+    return f"this machine offers no resource {name!r}; {hint}"

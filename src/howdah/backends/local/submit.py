@@ -1,0 +1,145 @@
+"""Starting the node daemon, detached from whoever submits the job.
+
+A daemon needs a tenth of a second to import what it needs. So it can be started before the job
+directory is complete, and told to go when it is::
+
+    starter = begin()
+    ...                     # write the job directory
+    starter.go(job_dir)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from howdah.backends.base import BackendError
+from howdah.backends.local.messages import Go, NodeAddress, Reply
+from howdah.backends.local.processes import alive
+
+GO_WAIT_S = 30.0
+"""For an answer to `NodeStarter.go`; normally milliseconds."""
+ADDRESS = "node.json"
+
+_BOOT = Path(__file__).with_name("boot.py")
+
+
+class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a daemon is started; other than the defaults only in tests."""
+
+    agent: str | None = None
+    """``module:function`` an agent's process runs."""
+    coordinator: str | None = None
+    """``module:function`` a coordinator's process runs."""
+    paths: tuple[str, ...] = ()
+    """Folders to import these from."""
+
+
+class NodeStarter:
+    """A daemon that waits for the word to go."""
+
+    def __init__(self, options: NodeOptions, adopt: bool) -> None:
+        arguments = ["--adopt"] if adopt else []
+        if options.agent is not None:
+            arguments += ["--agent", options.agent]
+        if options.coordinator is not None:
+            arguments += ["--coordinator", options.coordinator]
+        for path in options.paths:
+            arguments += ["--path", path]
+        self._socket, theirs = socket.socketpair()
+        with theirs:
+            # Isolated: neither PYTHONPATH nor the current folder of the submitter reaches it.
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", str(_BOOT), *arguments],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=theirs.fileno(),
+                close_fds=True,
+            )
+
+    def go(self, job_dir: Path, *, coordinator: int | None = None) -> int:
+        """The job directory is complete: begin. Returns the daemon's process id.
+
+        With ``coordinator`` the daemon takes over from one that died.
+
+        Raises:
+            BackendError: it could not be started; the text has the reason.
+        """
+        word = msgspec.json.encode(Go(job_dir=str(job_dir.resolve()), coordinator=coordinator))
+        answer = b""
+        problem = ""
+        try:
+            self._socket.settimeout(GO_WAIT_S)
+            self._socket.sendall(word + b"\n")
+            while not answer.endswith(b"\n") or not answer.rpartition(b"\n{")[2].endswith(b"}\n"):
+                part = self._socket.recv(65536)
+                if not part:
+                    break
+                answer += part
+        except OSError as error:
+            problem = str(error)
+        finally:
+            self.close()
+        try:
+            reply = msgspec.json.decode(answer.rstrip(b"\n").rpartition(b"\n")[2], type=Reply)
+        except msgspec.DecodeError:
+            words = answer.decode(errors="replace").strip() or problem or "it ended without a word"
+            raise BackendError(
+                f"The node daemon could not be started with {sys.executable}: {words}"
+            ) from None
+        if reply.problem:
+            raise BackendError(reply.problem)
+        return reply.pid
+
+    def close(self) -> None:
+        """Without `go`, the daemon ends."""
+        self._socket.close()
+        # The process we started only forked the daemon; it has ended long ago.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=5.0)
+
+
+def begin(options: NodeOptions | None = None, *, adopt: bool = False) -> NodeStarter:
+    """Start a daemon that waits for `NodeStarter.go`, or for `NodeStarter.close`.
+
+    ``adopt`` is for a coordinator that lost its daemon.
+    """
+    return NodeStarter(options or NodeOptions(), adopt)
+
+
+def start(job_dir: Path) -> None:
+    """Start the daemon of a complete job directory.
+
+    Raises:
+        BackendError: it could not be started.
+    """
+    begin().go(job_dir)
+
+
+def node_alive(job_dir: Path) -> bool:
+    """Whether the job's node daemon runs."""
+    try:
+        address = msgspec.json.decode((job_dir / ADDRESS).read_bytes(), type=NodeAddress)
+    except (OSError, msgspec.DecodeError):
+        return False
+    return alive(address.pid, address.start)
+
+
+def wait_gone(job_dir: Path, timeout_s: float) -> bool:
+    """Wait until the job's daemon has cleaned up and ended. False if it has not in that time."""
+    deadline = time.monotonic() + timeout_s
+    while node_alive(job_dir):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+__all__: Sequence[str] = ("NodeOptions", "NodeStarter", "begin", "node_alive", "start", "wait_gone")
