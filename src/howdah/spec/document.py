@@ -59,12 +59,12 @@ def read_file(path: Path) -> Document:
         table = {}
     if not is_table(table):
         hint = "a job file is a table of keys, such as name and roles"
-        raise _error(file, f"holds {shown(table)}, not a job", hint, 1)
+        raise _error(file, f"this is {shown(table)}, not a job", hint, 1)
     problems = Problems(Origins.of_lines(file, reading.lines))
     for key, line in reading.repeated:
         first = reading.lines[key]
         hint = f"the first is on line {first}"
-        problems.add(key, "is written twice", hint, origin=Origin(file, line))
+        problems.add(key, "written twice", hint, origin=Origin(file, line))
     problems.raise_any()
     return Document(table, problems.origins)
 
@@ -79,32 +79,32 @@ def _text(path: Path, file: str) -> str:
     except FileNotFoundError:
         raise _error(file, "there is no such file", _sibling(path)) from None
     except NotADirectoryError:
-        raise _error(file, "is inside something that is no folder") from None
+        raise _error(file, "it cannot be inside something that is no folder") from None
     except (OSError, ValueError) as error:
-        raise _error(file, f"cannot be read: {_reason(error)}") from None
+        raise _error(file, f"it cannot be read: {_reason(error)}") from None
     if stat.S_ISDIR(mode):
         inside = next((name for name in _JOB_FILES if (path / name).is_file()), None)
         hint = f"did you mean {path / inside}?" if inside else "name the job file in it"
-        raise _error(file, "is a folder, not a job file", hint)
+        raise _error(file, "this is a folder, not a job file", hint)
     if not stat.S_ISREG(mode):
-        raise _error(file, "is no regular file", "write the job to a file and name that")
+        raise _error(file, "this is no regular file", "write the job to a file and name that")
     if path.suffix == ".py":
         hint = "to run it without one: howdah run --framework NAME --role worker=4 -- python "
-        raise _error(file, "is a Python program, not a job file", hint + path.name)
+        raise _error(file, "this is a Python program, not a job file", hint + path.name)
     try:
         with path.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise _error(file, f"cannot be read: {_reason(error)}") from None
+        raise _error(file, f"it cannot be read: {_reason(error)}") from None
     if len(content) > MAX_BYTES:
-        raise _error(file, "is larger than 1 MiB", "is it really a job file?")
+        raise _error(file, "larger than 1 MiB", "is it really a job file?")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         utf16 = content[:2] in (b"\xff\xfe", b"\xfe\xff")
         hint = "it looks like UTF-16: save it as UTF-8" if utf16 else "save it as UTF-8"
-        message = f"is not UTF-8 text: byte 0x{content[error.start]:02x}"
+        message = f"not UTF-8 text: byte 0x{content[error.start]:02x}"
         raise _error(file, message, hint, line) from None
 
 
@@ -147,11 +147,11 @@ class _Copy:
     def value(self, value: Any, path: KeyPath) -> Any:
         self._values += 1
         if self._values == MAX_VALUES:
-            self._problems.add((), f"has more than {MAX_VALUES:,} values")
+            self._problems.add((), f"more than {MAX_VALUES:,} values")
         if self._values >= MAX_VALUES:
             return None
         if len(path) > MAX_DEPTH:
-            self._problems.add((path[0],), f"is nested more than {MAX_DEPTH} levels deep")
+            self._problems.add((path[0],), f"nested more than {MAX_DEPTH} levels deep")
             return None
         if isinstance(value, Mapping):
             return self._table(cast("Mapping[object, object]", value), path)
@@ -168,5 +168,5 @@ class _Copy:
             if isinstance(key, str):
                 table[str(key)] = self.value(item, (*path, key))
             else:
-                self._problems.add(path, f"has the key {shown(key)}, which is not text")
+                self._problems.add(path, f"the key {shown(key)} is not text")
         return table

@@ -153,6 +153,15 @@ def switch(value: object) -> str | None:
     return "write false" if word in ("no", "off", "0", "false") else None
 
 
+def too_few(path: KeyPath, value: int) -> str | None:
+    """For a number below the least."""
+    if path[-1:] == ("instances",):
+        return "a role has at least one task; leave the role out to have none"
+    if value < 0:
+        return "leave the key out for no limit" if "limits" in path else None
+    return None
+
+
 def table(value: object, kind: kinds.StructType, path: KeyPath) -> str:
     """For something that should be a table of known keys."""
     is_role = path[:1] == ("roles",) and len(path) == 2
@@ -196,4 +205,7 @@ def tables_with() -> dict[str, tuple[str, ...]]:
                 visit(field.type, f"{name}.{field.encode_name}" if name else field.encode_name)
 
     visit(kinds.type_info(Job), "")
-    return {key: tuple(name for name in names if name != "limits") for key, names in found.items()}
+    return {
+        key: tuple(sorted((name for name in names if name != "limits"), key=len))
+        for key, names in found.items()
+    }

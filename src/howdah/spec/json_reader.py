@@ -22,7 +22,7 @@ def read(text: str) -> tuple[Any, Reading]:
     reader = _Reader(text)
     document = reader.value(reader.space(0), ())
     if reader.end < len(text):
-        raise reader.error(reader.end, "Expected the end of the file")
+        raise reader.error(reader.end, "expected the end of the file")
     return document, reader.reading
 
 
@@ -44,11 +44,11 @@ class _Reader:
         word = _WORD.match(self.text, at)
         rest = word[0] if word else self.text[at : at + 1]
         found = f"found {shown(rest)}" if rest else "the file ends"
-        return Unreadable(self.lines.line(at), f"is not JSON: {expected}, {found}", hint)
+        return Unreadable(self.lines.line(at), f"not JSON: {expected}, {found}", hint)
 
     def _broken_text(self, error: json.JSONDecodeError) -> Unreadable:
         message = error.msg.removesuffix(" starting at").removesuffix(" at")
-        return Unreadable(self.lines.line(error.pos), f"is not JSON: {message}")
+        return Unreadable(self.lines.line(error.pos), f"not JSON: {message}")
 
     def value(self, at: int, path: KeyPath, line_at: int | None = None) -> Any:
         """The value at that offset; its line is its key's, if it has one."""
@@ -59,16 +59,16 @@ class _Reader:
         if mark == "[":
             return self._array(at, path)
         if not mark:
-            raise self.error(at, "Expected a value")
+            raise self.error(at, "expected a value")
         try:
             value, end = self._scalar(self.text, at)
         except json.JSONDecodeError as error:
             if mark == '"':
                 raise self._broken_text(error) from None
             hint = "text needs double quotes" if mark.isalpha() else None
-            raise self.error(at, "Expected a value", hint) from None
+            raise self.error(at, "expected a value", hint) from None
         except ValueError:
-            raise Unreadable(self.lines.line(at), "has a number with too many digits") from None
+            raise Unreadable(self.lines.line(at), "a number has too many digits") from None
         self.end = self.space(end)
         return value
 
@@ -77,14 +77,14 @@ class _Reader:
         at = self.space(at + 1)
         while self.text[at : at + 1] != "}":
             if self.text[at : at + 1] != '"':
-                raise self.error(at, "Expected a key in double quotes")
+                raise self.error(at, "expected a key in double quotes")
             try:
                 key, end = self._scalar(self.text, at)
             except json.JSONDecodeError as error:
                 raise self._broken_text(error) from None
             colon = self.space(end)
             if self.text[colon : colon + 1] != ":":
-                raise self.error(colon, f"Expected ':' after {shown(key)}")
+                raise self.error(colon, f"expected ':' after {shown(key)}")
             table[key] = self.value(self.space(colon + 1), (*path, key), line_at=at)
             at = self._next(self.end, "}")
         self.end = self.space(at + 1)
@@ -105,12 +105,12 @@ class _Reader:
         if mark == close:
             return at
         if mark != ",":
-            raise self.error(at, f"Expected ',' or '{close}'")
+            raise self.error(at, f"expected ',' or '{close}'")
         following = self.space(at + 1)
         if self.text[following : following + 1] == close:
             raise Unreadable(
                 self.lines.line(at),
-                "is not JSON: there is a comma after the last item",
+                "not JSON: there is a comma after the last item",
                 "remove it",
             )
         return following

@@ -48,7 +48,7 @@ def apply(document: Document, overrides: Iterable[str], problems: Problems) -> N
         try:
             table[path[-1]] = parse_value(text)
         except Unreadable as error:
-            problems.add(path, f"the value {error.message}", origin=origin)
+            problems.add(path, f"the value has {error.message}", origin=origin)
             continue
         document.origins.put(path, origin)
 
@@ -87,7 +87,7 @@ def _toml_value(text: str) -> Any:
     try:
         table, _ = read_toml(f"value = {text}")
     except Unreadable as error:
-        if text.strip()[:1] in ("[", "{") and "not TOML" not in error.message:
+        if text.strip()[:1] in ("[", "{") and not error.message.startswith("not TOML"):
             raise
         return text
     return table["value"] if len(table) == 1 else text

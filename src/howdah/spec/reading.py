@@ -54,9 +54,9 @@ class Reading:
         """
         self._values += values
         if self._values > MAX_VALUES:
-            raise Unreadable(line, f"has more than {MAX_VALUES:,} values")
+            raise Unreadable(line, f"more than {MAX_VALUES:,} values")
         if depth > MAX_DEPTH:
-            raise Unreadable(line, f"is nested more than {MAX_DEPTH} levels deep")
+            raise Unreadable(line, f"nested more than {MAX_DEPTH} levels deep")
 
 
 class LineIndex:

@@ -19,10 +19,11 @@ MIN_LOG = 16 << 10
 MAX_PRIORITY = (1 << 31) - 1
 OWN_VARIABLES = "HOWDAH_"
 
-_JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_ROLE_NAME = re.compile(r"[A-Za-z]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
+JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
+ROLE_NAME = r"[A-Za-z]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
+VARIABLE_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+
 _RESOURCE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?")
-_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WORD = re.compile(r"[^\s,]+")
 
 
@@ -45,25 +46,23 @@ def check(job: Job, problems: Problems) -> None:
 
 
 def _names(job: Job) -> Iterator[Finding]:
-    if not _JOB_NAME.fullmatch(job.name):
-        hint = "use letters, digits, ., _ and -, beginning with a letter or digit, at most 100"
+    if not re.fullmatch(JOB_NAME, job.name):
+        near = re.sub(r"[^A-Za-z0-9._-]+", "-", job.name).strip("._-")[:100]
+        allowed = "use letters, digits, ., _ and -, beginning with a letter or digit, at most 100"
+        hint = f"did you mean {shown(near)}?" if near else allowed
         yield Finding(("name",), f"{shown(job.name)} is no job name", hint)
-    if not _ROLE_NAME.fullmatch(job.framework):
+    if not re.fullmatch(ROLE_NAME, job.framework):
         yield Finding(("framework",), f"{shown(job.framework)} is no framework")
     seen: dict[str, str] = {}
     for name in job.roles:
         path = ("roles", name)
-        if not _ROLE_NAME.fullmatch(name):
+        if not re.fullmatch(ROLE_NAME, name):
             hint = "use letters, digits, _ and -, beginning with a letter, at most 63"
             yield Finding(path, f"{shown(name)} is no role name", hint)
         other = seen.setdefault(name.lower(), name)
         if other != name:
-            message = f"differs from the role {other} in capitals only"
+            message = f"the role {other} has the same name but for capitals"
             yield Finding(path, message, "rename one: file systems may take them for the same")
-    for table, made in (("tensorboard", job.tensorboard), ("preprocess", job.preprocess)):
-        if made is not None and table in job.roles:
-            message = f"there is a role and a table [{table}], which makes such a role"
-            yield Finding(("roles", table), message, "keep one of them")
 
 
 def _commands(job: Job) -> Iterator[Finding]:
@@ -213,13 +212,15 @@ def _other_roles(job: Job, name: str, path: KeyPath, others: tuple[str, ...]) ->
             again = others.index(other, index + 1)
             yield Finding((*path, again), f"{shown(other)} is named twice", "remove one")
         if other == name:
-            message = f"the role {name} is named for itself"
-            yield Finding((*path, index), message, "name other roles, or leave it out")
+            cannot = "wait for" if path[-1] == "after" else f"be {path[-1]} to"
+            message = f"the role {name} cannot {cannot} itself"
+            yield Finding((*path, index), message, "name other roles, or leave the key out")
         elif other not in job.roles:
             near = closest(other, known)
-            hint = f"did you mean {shown(near)}?" if near else None
-            if not near:
-                hint = f"the others are {', '.join(known)}" if known else "it is the only one"
+            if near is None and job.framework != "command":
+                continue  # a role the framework adds by itself, perhaps: it will judge
+            others_are = f"the others are {', '.join(known)}" if known else "there is no other"
+            hint = f"did you mean {shown(near)}?" if near else others_are
             about = (("roles", other),)
             yield Finding((*path, index), f"there is no role {shown(other)}", hint, about)
 
@@ -256,7 +257,7 @@ def _variables(job: Job) -> Iterator[Finding]:
         tables.append((("preprocess", "env"), job.preprocess.env))
     for path, variables in tables:
         for name in variables:
-            if not _VARIABLE_NAME.fullmatch(name):
+            if not re.fullmatch(VARIABLE_NAME, name):
                 message = f"{shown(name)} is no name of an environment variable"
                 hint = "use letters, digits and _, not beginning with a digit"
                 yield Finding((*path, name), message, hint)
@@ -338,7 +339,7 @@ def _words(job: Job) -> Iterator[Finding]:
     singles += [(("roles", name, "label"), role.label) for name, role in job.roles.items()]
     for path, word in singles:
         if word is not None and not word.strip():
-            yield Finding(path, "is empty", "write a name, or leave the key out")
+            yield Finding(path, "the text is empty", "write a name, or leave the key out")
 
 
 Rule = Callable[[Job], Iterator[Finding]]

@@ -7,6 +7,7 @@ always converts, and `howdah.spec.rules` can judge it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, cast
 
 import msgspec
@@ -96,7 +97,7 @@ class _Walk:
         for key, item in value.items():
             field = fields.get(key)
             if field is None:
-                self._unknown(key, fields, path)
+                self._unknown(key, fields, path, present=value.keys())
             elif item is None and not _may_be_none(field.type):
                 self._problems.add((*path, key), "has no value", hints.needed(field.type))
             elif (sound := self.value(item, field.type, (*path, key))) is not _BAD:
@@ -104,11 +105,14 @@ class _Walk:
         for key, field in fields.items():
             if field.required and key not in table:
                 if not self._problems.doubted((*path, key)):
-                    self._problems.add(path, f"has no {key}", f"write {hints.in_words(field.type)}")
+                    hint = f"write {hints.in_words(field.type)}"
+                    self._problems.add(path, f"has no {key}", hint)
                 return _BAD
         return table
 
-    def _unknown(self, key: str, fields: dict[str, kinds.Field], path: KeyPath) -> None:
+    def _unknown(
+        self, key: str, fields: dict[str, kinds.Field], path: KeyPath, present: Collection[str]
+    ) -> None:
         plain = key.lower().replace("_", "-")
         other_word = hints.OTHER_WORDS.get(plain)
         meant = plain if plain in fields else other_word if other_word in fields else None
@@ -118,14 +122,16 @@ class _Walk:
             meant = closest(plain, fields)
         if meant:
             hint = f"did you mean {meant}?"
-            self._problems.doubt((*path, meant))
+            # What is missing is here under another name: "has no command" would be an echo.
+            if meant not in present:
+                self._problems.doubt((*path, meant))
         elif elsewhere:
             hint = (
                 f"it belongs in {one_of(f'[{name}]' if name else 'the top' for name in elsewhere)}"
             )
         else:
             hint = f"known are {', '.join(sorted(fields))}"
-        self._problems.add((*path, key), "is not a known key", hint)
+        self._problems.add((*path, key), "unknown key", hint)
 
     def _map(self, value: Any, kind: kinds.DictType, path: KeyPath) -> Any:
         if not is_table(value):
@@ -135,7 +141,7 @@ class _Walk:
         for key, item in value.items():
             at = (*path, key)
             if not is_writable(key):
-                self._problems.add(at, "is a key with a character that is no text")
+                self._problems.add(at, "the key has a character that is no text")
                 continue
             # In YAML a role may be written as a name with nothing below it.
             if item is None and isinstance(bare(kind.value_type), kinds.StructType):
@@ -203,7 +209,7 @@ class _Walk:
             what = "is not" if isinstance(value, float) else f"is {kind_of(value)}, not"
             return self._bad(path, value, f"{what} a whole number", hints.unquoted(value))
         if kind.ge is not None and value < kind.ge:
-            return self._bad(path, value, f"is less than {kind.ge}")
+            return self._bad(path, value, f"is less than {kind.ge}", hints.too_few(path, value))
         if value > units.MAX_NUMBER:
             return self._bad(path, value, f"is more than {units.MAX_NUMBER:,}")
         return value

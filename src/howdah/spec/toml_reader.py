@@ -44,7 +44,7 @@ def read(text: str) -> tuple[dict[str, Any], Reading]:
     except tomllib.TOMLDecodeError as error:
         raise _in_our_words(text, str(error), scanner) from None
     except ValueError:
-        raise Unreadable(None, "has a number with too many digits") from None
+        raise Unreadable(None, "a number has too many digits") from None
 
 
 class _Lost(Exception):
@@ -208,12 +208,14 @@ def _in_our_words(text: str, complaint: str, scanner: _Scanner) -> Unreadable:
     for path, line in scanner.reading.repeated:
         if "Cannot" in complaint:
             first = scanner.reading.lines[path]
-            return Unreadable(line, f"has {dotted(path)} twice", f"the first is on line {first}")
+            return Unreadable(
+                line, f"{dotted(path)} is written twice", f"the first is on line {first}"
+            )
     if scanner.open_lists:
         hint = f"the list that begins on line {scanner.open_lists[-1]} is not closed"
     else:
         hint = _hint(lines[number - 1], complaint)
-    return Unreadable(number, f"is not TOML: {complaint}", hint)
+    return Unreadable(number, f"not TOML: {complaint}", hint)
 
 
 def _hint(line: str, complaint: str) -> str | None:

@@ -42,12 +42,12 @@ def read(text: str) -> tuple[Any, Reading]:
         line = mark.line + 1 if mark else None
         at = text.split("\n")[mark.line] if mark and mark.line <= text.count("\n") else ""
         hint = "indent with spaces, not tabs" if re.match(r" *\t", at) else None
-        raise Unreadable(line, f"is not YAML: {printable(message)}", hint) from None
+        raise Unreadable(line, f"not YAML: {printable(message)}", hint) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise Unreadable(line, "is not YAML: it has a character no text has") from None
+        raise Unreadable(line, "not YAML: it has a character no text has") from None
     except yaml.YAMLError as error:
-        raise Unreadable(None, f"is not YAML: {printable(str(error))}") from None
+        raise Unreadable(None, f"not YAML: {printable(str(error))}") from None
 
 
 class _Anchored(NamedTuple):
@@ -75,7 +75,7 @@ class _Builder:
                 documents += 1
                 if documents > 1:
                     line = event.start_mark.line + 1
-                    raise Unreadable(line, "has a second document", "a file is one job")
+                    raise Unreadable(line, "a second document begins", "a file is one job")
             elif isinstance(event, self._yaml.NodeEvent):
                 value = self._node(event, ()).value
         return value, self.reading
@@ -104,10 +104,10 @@ class _Builder:
     def _alias(self, event: Any, path: KeyPath, line: int) -> _Anchored:
         name = event.anchor
         if name not in self._anchors:
-            raise Unreadable(line, f"uses the alias *{printable(name)}, which is not defined above")
+            raise Unreadable(line, f"the alias *{printable(name)} is not defined above")
         node = self._anchors[name]
         if node is None:
-            raise Unreadable(line, f"uses the alias *{printable(name)} inside itself")
+            raise Unreadable(line, f"the alias *{printable(name)} is used inside itself")
         self.reading.value(path, line)
         self.reading.more(node.size - 1, len(path) + node.depth, line)
         return node
@@ -132,7 +132,7 @@ class _Builder:
             if key == _MERGE and not key_event.style:
                 for part in reversed(node.value if is_list(node.value) else [node.value]):
                     if not is_table(part):
-                        raise Unreadable(line, f"merges {shown(part)} with <<, which is no table")
+                        raise Unreadable(line, f"<< merges {shown(part)}, which is no table")
                     merged.update(part)
                     self.reading.more(len(part), 0, line)
             else:
@@ -141,7 +141,7 @@ class _Builder:
 
     def _key(self, event: Any, line: int) -> str:
         if not isinstance(event, self._yaml.ScalarEvent):
-            raise Unreadable(line, "has a key that is no plain word")
+            raise Unreadable(line, "a key is no plain word")
         return event.value
 
 
@@ -157,7 +157,7 @@ def _plain_tag(event: Any, kind: str) -> None:
 
 def _strange_tag(event: Any) -> Unreadable:
     tag = event.tag.replace(_TAGS, "!!")
-    message = f"has the tag {printable(tag)}, which a job file cannot hold"
+    message = f"the tag {printable(tag)} is not for job files"
     return Unreadable(event.start_mark.line + 1, message, "remove it")
 
 
@@ -181,5 +181,5 @@ def _scalar(event: Any) -> Any:
         return float(text)
     if event.tag is not None:
         kind = event.tag.removeprefix(_TAGS)
-        raise Unreadable(line, f"has {shown(text)} tagged !!{kind}, which it is not")
+        raise Unreadable(line, f"{shown(text)} is tagged !!{kind}, which it is not")
     return text

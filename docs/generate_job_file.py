@@ -1,0 +1,238 @@
+"""Writes docs/reference/job-file.md and job-file.schema.json from the structs of the job file.
+
+Run it after a change of `howdah.spec.model`; a test compares what is committed with it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import msgspec.inspect as kinds
+
+from howdah.spec import describe, hints, model
+from howdah.spec.schema import json_schema
+from howdah.spec.units import MAX_TASKS
+
+FOLDER = Path(__file__).parent / "reference"
+PAGE = "job-file.md"
+SCHEMA = "job-file.schema.json"
+
+INTRODUCTION = f"""\
+# Job file
+
+<!-- Written by docs/generate_job_file.py from src/howdah/spec/model.py. Change those. -->
+
+A job file describes one distributed training job. It is TOML, YAML or JSON, by its ending
+(`.toml`, `.yaml` or `.yml`, `.json`); any other ending is read as TOML. `howdah init` writes one
+with comments for your framework, `howdah check` says everything that is wrong with one.
+
+```toml
+name = "digits"
+framework = "pytorch"
+command = "python train.py --epochs 5"
+
+[env]
+OMP_NUM_THREADS = "4"
+
+[roles.worker]
+instances = 4
+memory = "8g"
+gpus = 1
+
+[checkpoint]
+folder = "checkpoints"
+
+[tensorboard]
+```
+
+In TOML the job's own keys (`name`, `command`, …) come before the first `[table]`.
+
+## Values
+
+**Time** is a number and a unit: `"500ms"`, `"10s"`, `"5m"`, `"2h"`, `"1d"`; `"off"` is no limit.
+**Memory** is a number and a unit, in powers of 1024: `"512m"`, `"2g"`, `"1.5t"`.
+**Instances** are a number, or a range such as `"2..8"`: the job starts with two tasks of the role
+and grows to eight as containers come. A job has at most {MAX_TASKS:,} tasks.
+**A command** is a shell command line, or a list of arguments that no shell sees.
+
+In YAML only `true` and `false` are switches: `off`, `no` and `12:30` are text, as in YAML 1.2.
+Tags and second documents are refused; anchors and merge keys work.
+
+### Substitution
+
+Inside any text value:
+
+| Written | Means |
+|---|---|
+| `${{env:NAME}}` | the variable `NAME` of the environment the job is submitted from; it must be set |
+| `${{env:NAME:-default}}` | the same, or `default` where it is not set or empty |
+| `${{job.id}}` | the job's id |
+| `$${{` | a plain `${{` |
+
+Everything else with a dollar sign is left to the shell that runs the command: `${{HOME}}`,
+`$HOWDAH_RANK`. A value that is one variable and nothing else may be a number or a switch:
+`instances = "${{env:WORKERS}}"`. Values are put into the job's `job.json`, which only its owner can
+read, also those that came from the environment.
+
+### On the command line
+
+`--set roles.worker.instances=4` puts a value over the file, as often as wanted. The value is read
+as TOML where it is TOML (`4`, `true`, `["ps"]`, `{{instances = 2}}`) and is text otherwise. A name
+with dots in it is quoted: `--set 'roles.worker.resources."yarn.io/fpga"=1'`.
+
+`howdah run --framework pytorch --role worker=4 -- python train.py` needs no file at all.
+
+## The site file
+
+What holds for every job of a site is in a file of its own: the one `HOWDAH_SITE` names (empty:
+none), else `/etc/howdah/site.toml`, else `~/.config/howdah/site.toml`. Its keys are those below,
+as defaults that a job's own win over, without `name`, `framework`, `command`, `source`, `roles` and
+`preprocess`. `[environment]` is one choice: a job that makes its own replaces the site's whole.
+`[limits]` may stand in a site file only, and holds for every job. It keeps honest users from
+mistakes; what must hold against others is for the cluster's queues to enforce.
+
+```toml
+store = "hdfs:///user/shared/howdah"
+
+[network]
+interface = "eth1"
+
+[limits]
+max-instances = 64
+max-gpus = 16
+```
+
+## JSON Schema
+
+[job-file.schema.json](job-file.schema.json) lets editors complete and check a job file. In a TOML
+file, for editors that use Taplo, the first line names it:
+
+```toml
+#:schema ./job-file.schema.json
+```
+
+and in a YAML file:
+
+```yaml
+# yaml-language-server: $schema=./job-file.schema.json
+```
+
+## Keys
+"""
+
+
+def page() -> str:
+    """The whole reference page."""
+    parts = [INTRODUCTION]
+    parts += [_section(table, kind) for table, kind in tables()]
+    return "\n".join(parts)
+
+
+def schema() -> str:
+    """The schema file's text."""
+    return json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def tables() -> list[tuple[str, type[msgspec.Struct]]]:
+    """Every table of the job file by its place, in the order a reader meets them."""
+    found: list[tuple[str, type[msgspec.Struct]]] = []
+
+    def visit(kind: kinds.Type, place: str) -> None:
+        kind = hints.bare(kind)
+        if isinstance(kind, kinds.UnionType):
+            for option in kind.types:
+                visit(option, place)
+        elif isinstance(kind, kinds.DictType) and isinstance(kind.value_type, kinds.StructType):
+            visit(kind.value_type, f"{place}.NAME")
+        elif isinstance(kind, kinds.StructType):
+            found.append((place, kind.cls))
+            for field in kind.fields:
+                visit(field.type, f"{place}.{field.encode_name}" if place else field.encode_name)
+
+    visit(kinds.type_info(model.Job), "")
+    return found
+
+
+def _section(table: str, kind: type[msgspec.Struct]) -> str:
+    title = f"`[{table}]`" if table else "The job"
+    rows = [f"### {title}\n", _markdown(describe.struct(kind)) + "\n"]
+    rows += ["| Key | Value | Default | Meaning |", "|---|---|---|---|"]
+    described = describe.fields()[kind.__name__]
+    info = kinds.type_info(kind)
+    assert isinstance(info, kinds.StructType)
+    for field in info.fields:
+        place = f"{table}.{field.encode_name}" if table else field.encode_name
+        default = "required" if field.required else _default(field)
+        if place == "name":
+            default = ""  # The struct's is for programs; a file's own name comes before it.
+        meaning = _markdown(described[field.name])
+        row = (f"`{field.encode_name}`", _value(field.type, place), default, meaning)
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
+    return "\n".join(rows) + "\n"
+
+
+def _value(kind: kinds.Type, place: str) -> str:
+    choices: list[str] | None = None
+    while isinstance(kind, kinds.Metadata):
+        choices = (kind.extra_json_schema or {}).get("enum", choices)
+        kind = kind.type
+    match kind:
+        case _ if choices:
+            return " or ".join(f'`"{choice}"`' for choice in choices)
+        case kinds.UnionType():
+            options = [o for o in kind.types if not isinstance(o, kinds.NoneType)]
+            if any(getattr(hints.bare(o), "pattern", None) == model.COUNT_PATTERN for o in options):
+                return "number or range"
+            if any(isinstance(hints.bare(o), kinds.ListType) for o in options):
+                return "command"
+            return " or ".join(_value(option, place) for option in options)
+        case kinds.StructType():
+            return f"table [`[{place}]`](#{place.replace('.', '').lower()})"
+        case kinds.DictType() if isinstance(kind.value_type, kinds.StructType):
+            below = f"{place}.NAME"
+            return f"tables [`[{below}]`](#{below.replace('.', '').lower()})"
+        case kinds.DictType():
+            text = isinstance(hints.bare(kind.value_type), kinds.StrType)
+            return "names with text" if text else "names with numbers"
+        case kinds.ListType() | kinds.VarTupleType():
+            return "list of text"
+        case kinds.EnumType():
+            return ", ".join(f'`"{member.value}"`' for member in kind.cls)
+        case kinds.StrType(pattern=model.DURATION_PATTERN):
+            return "time"
+        case kinds.StrType(pattern=model.MEMORY_PATTERN):
+            return "memory"
+        case kinds.StrType():
+            return "text"
+        case kinds.IntType(ge=least):
+            return "number" if not least else f"number, at least {least}"
+        case kinds.BoolType():
+            return "`true` or `false`"
+        case _:
+            raise NotImplementedError(str(kind))
+
+
+def _default(field: kinds.Field) -> str:
+    if field.default is kinds.NODEFAULT and field.default_factory is not kinds.NODEFAULT:
+        return ""
+    value = msgspec.to_builtins(field.default)
+    if value in (None, {}, [], ()) or isinstance(value, dict):
+        return ""
+    return f"`{json.dumps(value, ensure_ascii=False)}`"
+
+
+def _markdown(text: str) -> str:
+    return text.replace("``", "`")
+
+
+def main() -> None:
+    """Write both files."""
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / PAGE).write_text(page(), encoding="utf-8")
+    (FOLDER / SCHEMA).write_text(schema(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
