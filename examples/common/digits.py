@@ -100,8 +100,8 @@ def finished(accuracy, weights=None):
     print(f"final accuracy {accuracy:.4f}", flush=True)
     if weights is not None:
         digest = hashlib.sha256()
-        for array in weights:
-            digest.update(np.ascontiguousarray(array).tobytes())
+        for part in weights:  # arrays, or bytes of a saved model
+            digest.update(part if isinstance(part, bytes) else np.ascontiguousarray(part))
         print(f"weights sha256 {digest.hexdigest()}", flush=True)
 
 

@@ -35,14 +35,13 @@ def expand(job: Job) -> Job:
     if not roles:
         roles[DEFAULT_ROLE] = Role()
         job = msgspec.structs.replace(job, roles=roles)
+    helpers = {n: role for n, role in framework.helpers(job).items() if n not in roles}
+    job = msgspec.structs.replace(job, roles={**helpers, **roles})
     added: dict[str, Role] = {}
     step = sidecars.preprocess_role(job)
     if step is not None and sidecars.PREPROCESS not in roles:
         added[sidecars.PREPROCESS] = step
-    for name, role in framework.helpers(job).items():
-        if name not in roles:
-            added[name] = role
-    for name, role in roles.items():
+    for name, role in job.roles.items():
         if role.command is None and (own := framework.command(job, name)) is not None:
             role = msgspec.structs.replace(role, command=own)
         if name == sidecars.TENSORBOARD and role.tracking is None:

@@ -8,7 +8,8 @@ XGBoost takes these as arguments; a script reads them from variables of the same
             dmlc_communicator="rabit",
             **{k.lower(): v for k, v in os.environ.items() if k.startswith("DMLC_T")}):
 
-The tracker sorts workers by task id, so the collective's ranks are the job's.
+The tracker sorts workers by task id, so the collective's ranks are the job's. It serves one group:
+a program enters ``CommunicatorContext`` once and trains in it as often as it likes.
 
 As observed with XGBoost 3.2: a tracker serves one group once and never ends by itself while
 workers are missing; survivors of a dead worker fail after 1-2 s; none can rejoin. So workers and
