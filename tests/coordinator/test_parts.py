@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import random
 
+import msgspec
+
 from howdah.coordinator.clock import Clock
 from howdah.coordinator.feeds import KEPT, Feed
 from howdah.coordinator.live import LiveBoard
 from howdah.coordinator.metrics import Metrics
-from howdah.coordinator.status import Status
+from howdah.coordinator.status import Status, encoded
 from howdah.coordinator.story import Story
 from howdah.coordinator.vitals import STALL_S, TICK_S, Vitals
 from howdah.core.commands import Record
 from howdah.core.events import AgentSilent, Event, Task
 from howdah.core.plan import Plan, RolePlan
 from howdah.core.states import JobState
-from howdah.core.view import JobView
+from howdah.core.view import JobView, TaskView
 from howdah.wire.messages import Beat, RecordUpdate, Sample, WebAddress
 
 TASK = Task("worker", 0)
@@ -134,6 +136,29 @@ def test_a_status_is_made_only_when_somebody_looks() -> None:
     status.touch()
     status.view()
     assert len(made) == 2
+
+
+def test_a_document_too_large_for_a_frame_keeps_what_is_worth_telling() -> None:
+    tasks = tuple(
+        TaskView(
+            task=f"w:{n}",
+            role="w",
+            index=n,
+            state="ended" if n % 100 == 99 else "running",
+            attempt=1,
+            generation=1,
+        )
+        for n in range(1000)
+    )
+    view = JobView(
+        job_id="j", name="j", framework="f", user="u", backend="b", phase="running", tasks=tasks
+    )
+    assert msgspec.json.decode(encoded(view), type=JobView) == view
+    short = encoded(view, 100_000)
+    assert 50_000 < len(short) <= 100_000
+    shown = msgspec.json.decode(short, type=JobView).tasks
+    assert sum(task.state == "ended" for task in shown) == 10
+    assert [task.index for task in shown] == sorted(task.index for task in shown)
 
 
 class _Vitals:

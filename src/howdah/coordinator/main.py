@@ -20,8 +20,8 @@ import sys
 import time
 from pathlib import Path
 
-from howdah.backends.base import Backend
-from howdah.backends.local.backend import LocalBackend
+import howdah.backends.local.backend  # noqa: F401 - imported early, see above
+from howdah.backends import registry
 from howdah.coordinator.ending import tidy
 from howdah.coordinator.service import Coordinator
 from howdah.core.states import JobPhase, Outcome
@@ -48,7 +48,7 @@ def main(job_dir: str) -> int:
             return 0
         meta = directory.meta()
         try:
-            coordinator = Coordinator(directory, _backend(meta, directory))
+            coordinator = Coordinator(directory, registry.create(meta.backend, directory))
         except JournalError:
             raise
         except Exception as error:
@@ -75,12 +75,6 @@ async def _run(coordinator: Coordinator) -> int:
     except asyncio.CancelledError:
         return TERMINATED
     return 0
-
-
-def _backend(meta: JobMeta, directory: JobDirectory) -> Backend:
-    if meta.backend == "local":
-        return LocalBackend(directory)
-    raise LookupError(f"there is no backend {meta.backend!r}; there is: local")
 
 
 def _impossible(directory: JobDirectory, meta: JobMeta, error: Exception) -> JobView:

@@ -8,10 +8,14 @@ from collections.abc import Callable
 import msgspec
 
 from howdah.coordinator.pulse import Pulse
+from howdah.core.states import TaskState
 from howdah.core.view import JobView
+from howdah.wire.messages import MAX_FRAME
 
 SHORTEST_S = 0.2
 """Between two documents to the same watcher."""
+LARGEST = MAX_FRAME - 64 * 1024
+"""Bytes of a document that fits a frame."""
 SHARE = 0.05
 """Of one core's time at most for making documents, however large the job."""
 
@@ -56,6 +60,21 @@ class Status:
         view = self.view()
         if self._json is None:
             begin = time.monotonic()
-            self._json = msgspec.json.encode(view)
+            self._json = encoded(view)
             self._cost_s += time.monotonic() - begin
         return self._json
+
+
+def encoded(view: JobView, largest: int = LARGEST) -> bytes:
+    """The document as JSON of at most ``largest`` bytes.
+
+    Of a job with too many tasks for that (some 8,000), as many are shown as fit, those that run
+    and have nothing to tell left out first.
+    """
+    document = msgspec.json.encode(view)
+    if len(document) <= largest:
+        return document
+    fit = int(len(view.tasks) * largest / len(document) * 0.9)
+    chosen = sorted(view.tasks, key=lambda task: task.state == TaskState.RUNNING.value)[:fit]
+    chosen.sort(key=lambda task: (task.role, task.index))
+    return msgspec.json.encode(msgspec.structs.replace(view, tasks=tuple(chosen)))
