@@ -62,10 +62,9 @@ RETRY_S = (0.3, 0.7)
 class Container:
     """One container this backend has granted, or found."""
 
-    def __init__(self, container_id: str, role: str | None, devices: Sequence[Device]) -> None:
+    def __init__(self, container_id: str, role: str, devices: Sequence[Device]) -> None:
         self.container_id = container_id
         self.role = role
-        """None if an earlier coordinator asked for it."""
         self.devices = tuple(devices)
         self.locks: list[int] = []
         """Descriptors of the devices' locks, until the agent has its own."""
@@ -220,7 +219,7 @@ class LocalBackend:
         chosen: list[ContainerRequest] = []
 
         def decide(free: int) -> int:
-            held = Counter(c.role for c in self._containers.values() if c.role is not None)
+            held = Counter(c.role for c in self._containers.values())
             chosen[:] = choose(pending, gpus, held, self._minimum, free)
             return sum(gpus[request.role] for request in chosen)
 
@@ -275,15 +274,18 @@ class LocalBackend:
             if container is not None:
                 container.launched = True
                 _close(container.locks)
-        else:
+        elif isinstance(message, Ended):
             self._on_ended(message)
 
     def _reconcile(self, inventory: Inventory) -> None:
         """Hold what the daemon has against what this backend knows of."""
         over = {ended.container_id for ended in inventory.ended}
-        there = over | set(inventory.running)
-        for container_id in sorted(there):
-            container = self._containers.setdefault(container_id, Container(container_id, None, ()))
+        there = {running.container_id: running.role for running in inventory.running}
+        there |= dict.fromkeys(over, "")
+        if self._emit is None:
+            self._found = tuple(sorted(there))
+        for container_id, role in there.items():
+            container = self._containers.setdefault(container_id, Container(container_id, role, ()))
             container.launched = True
             _close(container.locks)
             if container.releasing and container_id not in over:
@@ -303,7 +305,7 @@ class LocalBackend:
         assert container.launch is not None
         launch = Launch(
             container_id=container.container_id,
-            role=container.role or "",
+            role=container.role,
             launch=container.launch,
             locks=len(container.locks),
         )

@@ -15,7 +15,7 @@ import msgspec
 from howdah.backends.base import BackendError
 from howdah.backends.local import places, submit
 from howdah.backends.local.channel import Channel
-from howdah.backends.local.messages import FromNode, Hello, Inventory
+from howdah.backends.local.messages import Displaced, FromNode, Hello, Inventory
 from howdah.backends.local.submit import NodeOptions
 from howdah.wire.frames import FrameError
 
@@ -119,6 +119,11 @@ class Connection:
             log.error("the node daemon is not understood: %s", error)
             messages, there = [], False
         for message in messages:
+            if isinstance(message, Displaced):
+                log.error("a newer coordinator has the node daemon now")
+                self._channel = None
+                self._forget(channel)
+                return
             self._receive(message)
             if isinstance(message, Inventory) and not answer.done():
                 answer.set_result(message)

@@ -268,11 +268,12 @@ class Containers:
             marker(self._job_id, container.container_id),
             [] if reused else [container.pid],
         )
-        # An agent keeps its own orphans; one that has come to us is of an agent that has died.
-        # Which of them does not matter: it has to end.
+        # Agents keep their orphans: one without a marker that has come to us is of an agent that
+        # has died. Which of them does not matter: it has to end.
         known = self._loop.children()
         for process in everything:
-            if process.stat.parent == os.getpid() and process.stat.pid not in known:
+            orphan = process.stat.parent == os.getpid() and process.stat.pid not in known
+            if orphan and process.marker is None:
                 found[process.stat.pid] = process.stat
         found.pop(os.getpid(), None)
         return list(found.values())

@@ -13,7 +13,7 @@ import msgspec
 from howdah.backends.local import places
 from howdah.backends.local.channel import Channel, same_user
 from howdah.backends.local.loop import Loop
-from howdah.backends.local.messages import ToNode
+from howdah.backends.local.messages import Displaced, ToNode
 from howdah.backends.local.notes import note
 from howdah.wire.frames import FrameError
 
@@ -55,6 +55,8 @@ class Door:
         """This connection is the coordinator's; an older one is closed."""
         former, self._channel = self._channel, channel
         if former is not None and former is not channel:
+            with contextlib.suppress(OSError):
+                former.send(Displaced())
             self._drop(former)
 
     def admitted(self, channel: Channel[ToNode]) -> bool:

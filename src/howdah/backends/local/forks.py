@@ -38,8 +38,15 @@ def fork(run: Callable[[], int], keep: Sequence[int] = ()) -> int:
     Raises:
         OSError: the system allows no more processes.
     """
+    parent = os.getpid()
     gc.freeze()  # nothing that lives now need ever be looked at again: pages stay shared
-    pid = os.fork()
+    # A signal for the child that came before it is clean would be told to our own loop.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _DEFAULT)
+    try:
+        pid = os.fork()
+    finally:
+        if os.getpid() == parent:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     if pid:
         return pid
     code = 1

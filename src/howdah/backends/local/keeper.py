@@ -15,7 +15,7 @@ from howdah.backends.local.agents import last_line
 from howdah.backends.local.forks import cannot_start, entry, fork, log_to
 from howdah.backends.local.loop import Loop, Timer
 from howdah.backends.local.notes import note
-from howdah.backends.local.supervision import Supervision, Verdict, describe
+from howdah.backends.local.supervision import RAPID_S, Supervision, Verdict, describe
 
 COORDINATOR_LOG = "logs/coordinator.log"
 FINAL = "final.json"
@@ -35,7 +35,7 @@ class Keeper:
         self._job_dir = job_dir
         self._entry = coordinator
         self._over = over
-        self._started = 0.0
+        self._started: float | None = None
         self._supervision = Supervision()
         self._restart: Timer | None = None
         self._terminated = False
@@ -58,6 +58,7 @@ class Keeper:
         """That process, which is not our child, is the coordinator."""
         self.pid = pid
         self.adopted = True
+        self._started = None
         started = processes.start_of(pid)
         try:
             descriptor = processes.open_descriptor(pid)
@@ -125,9 +126,10 @@ class Keeper:
         self.pid = None
         if self._done:
             return
-        lived_s = time.monotonic() - self._started
+        # How long an adopted one had lived is not known: long enough to lose its daemon.
+        lived_s = RAPID_S if self._started is None else time.monotonic() - self._started
         if status != 0:
-            note(f"the coordinator {describe(status)} after {lived_s:.1f}s")
+            note(f"the coordinator {describe(status)}")
         if self.finished or (self._job_dir / FINAL).exists():
             status = 0  # whatever happened then, it had done its work
         decision, self._supervision = self._supervision.ended(status, lived_s)

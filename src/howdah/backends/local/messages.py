@@ -87,8 +87,12 @@ class Inventory(Message, frozen=True, kw_only=True):
     """Containers whose end nobody has acknowledged."""
 
 
+class Displaced(Message, frozen=True, kw_only=True):
+    """A newer coordinator has come; this one is not to come back."""
+
+
 ToNode = Union[Hello, Launch, Release, Acknowledge, Finished]  # noqa: UP007 - read at run time
-FromNode = Union[Inventory, Launched, Ended]  # noqa: UP007
+FromNode = Union[Inventory, Launched, Ended, Displaced]  # noqa: UP007
 
 FIRST_LOCK = 3
 """The agent's descriptors from here on are its devices' locks."""

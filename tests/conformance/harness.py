@@ -1,0 +1,120 @@
+"""What the conformance suite needs of a backend under test.
+
+A new backend adds a `Harness` and a line in ``conftest.py``; the tests are the same for all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from howdah.backends.base import Backend, RoleResources
+from howdah.core.commands import ContainerRequest
+from howdah.core.events import (
+    ContainerEnded,
+    ContainerGranted,
+    Event,
+    RequestRefused,
+)
+
+E = TypeVar("E", bound=Event)
+
+DEADLINE_S = 20.0
+
+
+class Harness(Protocol):
+    """One job on the backend under test, whose agents are stand-ins (`tests.conformance.standin`)."""
+
+    roles: Mapping[str, RoleResources]
+    """``small``: a role of containers of which at least four fit; ``big``: one that never fits."""
+
+    async def coordinator(self) -> Coordinator:
+        """A new coordinator's view: a fresh backend for the same job, started."""
+        ...
+
+    async def crash(self, coordinator: Coordinator) -> None:
+        """End that coordinator as a kill -9 would: nothing is said to the backend."""
+        ...
+
+    async def launch(self, coordinator: Coordinator, container_id: str, word: str) -> None:
+        """Launch a stand-in agent that does what ``word`` says."""
+        ...
+
+    async def pids(self, container_id: str) -> list[int]:
+        """All processes of the container, once its stand-in is ready; the agent is the last."""
+        ...
+
+    async def alive(self, pids: Sequence[int]) -> list[int]:
+        """Those that still run."""
+        ...
+
+    async def kill_agent(self, container_id: str) -> None:
+        """kill -9 of the agent, nothing else."""
+        ...
+
+    async def break_launches(self) -> None:
+        """From now on no agent can be started."""
+        ...
+
+    async def close(self) -> None:
+        """End the job and check that it left nothing."""
+        ...
+
+
+class Coordinator:
+    """Records what a backend says."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.held: Sequence[str] = ()
+        self.events: list[Event] = []
+        self._changed = asyncio.Event()
+
+    async def start(self, roles: Mapping[str, RoleResources]) -> None:
+        self.held = await self.backend.start(roles, self._emit)
+
+    async def grant(self, *request_ids: int, role: str = "small") -> list[str]:
+        """Ask for containers and wait for all of them."""
+        await self.ask(*request_ids, role=role)
+        granted = [await self.granted(request_id) for request_id in request_ids]
+        return [event.container_id for event in granted]
+
+    async def ask(self, *request_ids: int, role: str = "small") -> None:
+        requests = [ContainerRequest(request_id=number, role=role) for number in request_ids]
+        await self.backend.request(requests, ())
+
+    async def granted(self, request_id: int) -> ContainerGranted:
+        return await self.until(ContainerGranted, lambda e: e.request_id == request_id)
+
+    async def refused(self, request_id: int) -> RequestRefused:
+        return await self.until(RequestRefused, lambda e: e.request_id == request_id)
+
+    async def ended(self, container_id: str) -> ContainerEnded:
+        return await self.until(ContainerEnded, lambda e: e.container_id == container_id)
+
+    def all(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+    async def until(self, kind: type[E], fits: Callable[[E], bool]) -> E:
+        """The first event that fits, when it comes."""
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                for event in self.all(kind):
+                    if fits(event):
+                        return event
+                self._changed.clear()
+                await self._changed.wait()
+
+    def _emit(self, event: Event) -> None:
+        self.events.append(event)
+        self._changed.set()
+
+
+async def eventually(holds: Callable[[], bool], what: str, timeout_s: float = DEADLINE_S) -> None:
+    """Wait until something that cannot be awaited holds."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout_s
+    while not holds():
+        assert loop.time() < deadline, f"not within {timeout_s}s: {what}"
+        await asyncio.sleep(0.01)

@@ -1,0 +1,136 @@
+"""The local backend under the conformance suite: real daemons, forks and signals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from howdah.agent.launch import AgentLaunch
+from howdah.backends.base import RoleResources
+from howdah.backends.local.backend import LocalBackend
+from howdah.backends.local.messages import NodeAddress
+from howdah.backends.local.submit import NodeOptions, node_alive, wait_gone
+from howdah.spec.model import Job, Role
+from howdah.storage.jobdir import JobDirectory, new_job_id
+from howdah.storage.layout import JobMeta
+from tests.conformance.harness import Coordinator, eventually
+
+ROOT = Path(__file__).parents[2]
+
+STANDINS = NodeOptions(
+    agent="tests.conformance.standin:main",
+    # Started when the adopted coordinator, the test, is gone: there is nothing left to do.
+    coordinator="tests.conformance.local:no_coordinator",
+    paths=(str(ROOT),),
+)
+
+
+def no_coordinator(job_dir: str) -> int:
+    """Stands in for a coordinator whose job is over."""
+    return 0
+
+
+def make_job(folder: Path, job: Job | None = None) -> JobDirectory:
+    """A job directory as a client leaves it, without secrets."""
+    directory = JobDirectory(folder / new_job_id("conformance"))
+    meta = JobMeta(job_id=directory.job_id, user="somebody", backend="local", submitted=0.0)
+    if job is None:
+        job = Job(command="true", roles={"small": Role(instances="1..100", command="true")})
+    directory.create(job, meta)
+    return directory
+
+
+class LocalHarness:
+    """A job whose coordinators live in the test's process."""
+
+    roles = {"small": RoleResources(), "big": RoleResources(memory_mb=1 << 30)}
+
+    def __init__(self, folder: Path) -> None:
+        self.directory = make_job(folder)
+        self.coordinators: list[Coordinator] = []
+        self.options = STANDINS
+
+    async def coordinator(self) -> Coordinator:
+        backend = LocalBackend(self.directory, node=self.options)
+        coordinator = Coordinator(backend)
+        roles = {name: role for name, role in self.roles.items() if name != "big"}
+        await coordinator.start(roles)
+        self.coordinators.append(coordinator)
+        return coordinator
+
+    async def crash(self, coordinator: Coordinator) -> None:
+        assert isinstance(coordinator.backend, LocalBackend)
+        await coordinator.backend.disconnect()
+
+    def launch_file(self, container_id: str, word: str) -> AgentLaunch:
+        work_dir = self.directory.container_path(container_id)
+        return AgentLaunch(
+            job_id=self.directory.job_id,
+            container_id=container_id,
+            coordinator_file=None,
+            ca="",
+            certificate="",
+            key="",
+            work_dir=str(work_dir),
+            log_dir=str(self.directory.logs),
+            source=word,
+        )
+
+    async def launch(self, coordinator: Coordinator, container_id: str, word: str) -> None:
+        await coordinator.backend.launch(container_id, self.launch_file(container_id, word))
+
+    async def pids(self, container_id: str) -> list[int]:
+        file = self.directory.container_path(container_id) / "pids"
+        await eventually(
+            lambda: file.exists() and file.read_text().endswith("ready\n"),
+            f"the stand-in of {container_id} is ready",
+        )
+        return [int(line.split()[0]) for line in file.read_text().splitlines()]
+
+    async def alive(self, pids: Sequence[int]) -> list[int]:
+        return [pid for pid in pids if _runs(pid)]
+
+    async def kill_agent(self, container_id: str) -> None:
+        os.kill((await self.pids(container_id))[-1], signal.SIGKILL)
+
+    async def break_launches(self) -> None:
+        # Its folder cannot be made where a file is in the way.
+        self.directory.containers.rmdir()
+        self.directory.containers.write_text("")
+
+    def node_pid(self) -> int:
+        raw = (self.directory.path / "node.json").read_bytes()
+        return msgspec.json.decode(raw, type=NodeAddress).pid
+
+    async def close(self) -> None:
+        if self.directory.containers.is_file():
+            self.directory.containers.unlink()
+        for coordinator in self.coordinators:
+            await self.crash(coordinator)
+        if node_alive(self.directory.path):
+            last = await self.coordinator()
+            await last.backend.close()
+        assert await asyncio.to_thread(wait_gone, self.directory.path, 20.0)
+        left = [p for p in psutil.process_iter() if self.directory.job_id in _marker(p)]
+        assert not left
+        assert not self.directory.containers.exists()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _marker(process: psutil.Process) -> str:
+    try:
+        return process.environ().get("HOWDAH_CONTAINER", "")
+    except (psutil.Error, OSError):
+        return ""
