@@ -119,6 +119,7 @@ def world(seed: int, *, shape: int | None = None) -> World:
         nodes=draw.choice([1, 3, 6]),
         work_s=draw.choice([0.02, 2.0, 20.0, 20.0]),
         stingy=draw.choice([0, 0, 0, 1]) if _can_be_split(plan) else 0,
+        starved=plan.allocation_s is not None and draw.random() < 0.2,
     )
 
 
@@ -144,6 +145,7 @@ def faults(draw: random.Random) -> Faults:
         coordinator=draw.choice([0.0, 0.0, 0.1, 0.5]),
         hang=chance(),
         repeat=chance(),
+        flaky=draw.choice([0.0, 0.0, 0.3]),
         forget=draw.choice([0.0, 0.0, 0.2]),
         stop=draw.choice([0.0, 0.0, 0.0, 0.01]),
         delay_s=draw.choice([0.0, 0.005, 0.05, 0.5]),

@@ -32,9 +32,9 @@ class Mutant(msgspec.Struct, frozen=True):
 MUTANTS = [
     Mutant(
         "a return where a continue was meant drops the rest of a batch of containers",
-        "finish.py",
-        'containers.release(turn, data, "the job ends")',
-        'containers.release(turn, data, "the job ends"); break',
+        "containers.py",
+        "wanted.append(ContainerRequest(request_id=data.request_id, role=role.name))",
+        "wanted.append(ContainerRequest(request_id=data.request_id, role=role.name)); break",
     ),
     Mutant(
         "surplus containers leak",
@@ -93,8 +93,8 @@ MUTANTS = [
     Mutant(
         "a failing sidecar decides the job",
         "settling.py",
-        "    if role.tracking is Tracking.SIDECAR:\n        turn.set_timer",
-        "    if False:\n        turn.set_timer",
+        "sidecar = role.tracking is Tracking.SIDECAR",
+        "sidecar = False",
     ),
     Mutant(
         "a new coordinator forgets what was still to be asked for",

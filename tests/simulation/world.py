@@ -79,6 +79,8 @@ class Faults(msgspec.Struct, kw_only=True):
     coordinator: float = 0.0
     hang: float = 0.0
     stop: float = 0.0
+    flaky: float = 0.0
+    """Chance that a program fails when its work is done."""
     forget: float = 0.0
     """Chance that an agent that reconnects has lost what it held."""
     repeat: float = 0.0
@@ -127,6 +129,7 @@ class World:
         work_s: float = 20.0,
         check_every: int = 1,
         stingy: int = 0,
+        starved: bool = False,
     ) -> None:
         self.plan = plan
         self.seed = seed
@@ -140,6 +143,8 @@ class World:
         self.journal: list[tuple[float, bytes]] = []
         self.machine: Machine | None = None
         self.incarnation = 0
+        self.starved = starved  # the first request of the first role is never granted
+        self.released: set[str] = set()
         self.containers: dict[str, str] = {}  # what the backend still has: id -> node
         self.granted: set[int] = set()
         self.cancelled: set[int] = set()
@@ -285,6 +290,7 @@ class World:
             case LaunchAgent():
                 self.later(self.lag(), lambda: self._launch(command.container_id, command.task))
             case ReleaseContainer():
+                self.released.add(command.container_id)
                 self.later(
                     self.lag(),
                     lambda: self._end_container(command.container_id, ContainerEndKind.RELEASED),
@@ -303,7 +309,7 @@ class World:
     def _grant(self, request_id: int, role: str) -> None:
         if request_id in self.cancelled and self.random.random() < 0.7:
             return
-        if request_id in self.granted or self.machine is None:
+        if request_id in self.granted or (self.starved and role == self.plan.roles[0].name):
             return
         if self.stingy and not self.cancelled and request_id <= self.stingy:
             return
@@ -312,6 +318,7 @@ class World:
         container_id = f"container-{self._serial}"
         node = self.random.choice(self.nodes)
         self.containers[container_id] = node
+        # Without a coordinator nobody hears of it: the next one must find and return it.
         self._tell(ContainerGranted(request_id=request_id, container_id=container_id, node=node))
 
     def _launch(self, container_id: str, task: Task) -> None:
@@ -362,9 +369,9 @@ class World:
         """An agent's message: in order, perhaps twice; lost if it is cut off (held says it again)."""
         if not agent.connected:
             return
-        times = 2 if self._chance(self.faults.repeat) else 1
-        for _ in range(times):
-            self._tell(event)
+        self._tell(event)
+        if self._chance(self.faults.repeat):
+            self.later(self.random.uniform(0.0, 3.0), lambda: self._tell(event))
 
     def _agent_hears(self, agent: Agent, command: AnyCommand) -> None:
         if not agent.alive or not agent.connected:
@@ -417,19 +424,22 @@ class World:
         self.later(self.lag() * 5, lambda: self._join(agent, program))
         role = self.plan.role(program.task.role)
         if role.tracking is Tracking.TRACKED:
+            flaky = self._chance(self.faults.flaky)
             self.later(
                 self.work_s * (0.5 + self.random.random()),
-                lambda: self._exit(agent, program, Exit(code=0)),
+                lambda: self._exit(agent, program, Exit(code=3 if flaky else 0)),
             )
 
     def _verify_start(self, program: Program, command: StartTask) -> None:
         """No program of another attempt or an older generation runs beside it."""
-        for other in self.agents.values():
+        # Looking at everyone for everyone is too much in a large world: a sample has to do.
+        agents = self.agents.values() if self._small or self._chance(0.005) else ()
+        for other in agents:
             running = other.held
             if running is None or running is program or running.phase is not HeldPhase.RUNNING:
                 continue
-            if other.cut:
-                continue  # unreachable: its lease ends it
+            if other.cut and other.container_id in self.released:
+                continue  # unreachable and given back: its lease ends it
             if running.task == program.task:
                 raise Truth(f"{program.task} runs twice: {running.attempt} and {program.attempt}")
             one, two = (self.plan.role(p.task.role) for p in (program, running))
@@ -443,7 +453,7 @@ class World:
         member = command.topology.member(program.task)
         if member.attempt != program.attempt:
             raise Truth(f"{program.task} is started with the topology of attempt {member.attempt}")
-        ranks = [m.rank for m in command.topology.members if m.rank is not None]
+        ranks = [m.rank for m in command.topology.members if agents and m.rank is not None]
         if len(ranks) != len(set(ranks)):
             raise Truth(f"two members share a rank: {sorted(ranks)}")
 
@@ -497,8 +507,6 @@ class World:
             return
         faults = self.faults
         if self.now - 1000.0 > faults.until_s:
-            for agent in self.agents.values():
-                self._heal(agent)
             return
         self.later(self.random.expovariate(1.0), self._mischief)
         if self._chance(faults.coordinator) and self.machine is not None:
@@ -525,7 +533,8 @@ class World:
             agent = self.random.choice(list(self.agents.values()))
             agent.cut, agent.connected = True, False
             self._tell(AgentDisconnected(container_id=agent.container_id))
-            self.later(self.random.uniform(0.5, 12.0), lambda: self._heal(agent))
+            if self.random.random() < 0.7:
+                self.later(self.random.uniform(0.5, 12.0), lambda: self._heal(agent))
         if self._chance(faults.preempt) and self.containers:
             container_id = self.random.choice(list(self.containers))
             self._tell(PreemptionNoticed(container_id=container_id, deadline_s=3.0))

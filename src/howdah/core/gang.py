@@ -195,12 +195,14 @@ def _advance_each(turn: Turn) -> None:
 
 
 def _advance_single(turn: Turn) -> None:
-    """Tasks outside the barrier: sidecars, earlier stages, and single tasks that come back."""
+    """Tasks outside the barrier: sidecars, earlier stages, and members that come back alone."""
+    gang = turn.gang()
+    returning = turn.state.phase in (JobPhase.STARTING, JobPhase.RUNNING)
     for role in turn.opened():
-        if not turn.count(role, (S.IDLE,)):
+        if not turn.count(role, (S.IDLE,)) or (role in gang and not returning):
             continue
         for data in turn.tasks([role]):
-            if data.state is S.IDLE and (not turn.in_gang(data.task) or _returns(turn, data)):
+            if data.state is S.IDLE and (role not in gang or data.member):
                 prepare(turn, data)
 
 

@@ -7,6 +7,7 @@ table; after the rule, what has become possible is done (`gang.advance`, `settli
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable
 from typing import Any
 
@@ -43,6 +44,9 @@ class Machine:
 
     def __init__(self, state: JobState | None = None) -> None:
         self.state = state or JobState()
+        # Derived: the state's timers by due time, with entries that no longer hold skipped late.
+        self._due = [(due, name) for name, due in self.state.timers.items()]
+        heapq.heapify(self._due)
 
     def handle(self, event: AnyEvent, now: float) -> list[AnyCommand]:
         """Take one fact in; returns what is to be done, in order.
@@ -59,12 +63,16 @@ class Machine:
         gang.advance(turn)
         settling.settle(turn)
         finish.conclude(turn)
+        for timer in turn.timers_set:
+            heapq.heappush(self._due, timer)
         return turn.commands
 
     def next_due(self) -> tuple[float, str] | None:
         """When the next timer comes due, and its name."""
         timers = self.state.timers
-        return min(((due, name) for name, due in timers.items()), default=None)
+        while self._due and timers.get(self._due[0][1]) != self._due[0][0]:
+            heapq.heappop(self._due)
+        return self._due[0] if self._due else None
 
 
 def _on_submitted(turn: Turn, event: JobSubmitted) -> None:

@@ -48,9 +48,9 @@ def on_coordinator_started(turn: Turn, event: CoordinatorStarted) -> None:
     if state.phase is JobPhase.FINISHED:
         turn.emit(FinishJob())
         return
-    for name, due in state.timers.items():
+    for name, due in list(state.timers.items()):
         if name.startswith(_MAY_SLIP):
-            state.timers[name] = max(due, turn.now + turn.plan.takeover_s)
+            turn.set_timer(name, max(due - turn.now, turn.plan.takeover_s))
     alive = set(event.containers)
     for container in list(state.containers.values()):
         if container.container_id in alive:

@@ -39,6 +39,7 @@ class Turn:
         self.state = state
         self.now = now
         self.commands: list[AnyCommand] = []
+        self.timers_set: list[tuple[float, str]] = []
 
     @property
     def plan(self) -> Plan:
@@ -109,7 +110,10 @@ class Turn:
 
     def count(self, role: RolePlan, states: Iterable[TaskState]) -> int:
         counts = self.state.counts[role.name]
-        return sum(counts.get(state.value, 0) for state in states)
+        total = 0
+        for state in states:
+            total += counts.get(state.value, 0)
+        return total
 
     def stop(self, data: TaskData, grace_s: float, why: str) -> None:
         """Stop a task's attempt, whatever it is doing; repeated only to be firmer."""
@@ -170,6 +174,7 @@ class Turn:
     def set_timer(self, name: str, after_s: float | None) -> None:
         if after_s is not None:
             self.state.timers[name] = self.now + after_s
+            self.timers_set.append((self.now + after_s, name))
 
     def clear_timer(self, *names: str) -> None:
         for name in names:
