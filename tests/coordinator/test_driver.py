@@ -1,0 +1,183 @@
+"""The driver alone: order, durability, timers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from howdah.coordinator.clock import Clock
+from howdah.coordinator.driver import Driver
+from howdah.coordinator.replay import replay
+from howdah.coordinator.story import Story
+from howdah.core.commands import AnyCommand, Record, ReleaseContainer
+from howdah.core.events import (
+    AgentDisconnected,
+    AgentRegistered,
+    AnyEvent,
+    CoordinatorStarted,
+    TimerDue,
+)
+from howdah.core.states import JobState
+from howdah.storage.journal import EventEntry, RecordEntry
+from tests.coordinator.fakes import until
+from tests.coordinator.world import in_loop
+
+
+class _Machine:
+    """Answers each event with a record and a command that name it."""
+
+    def __init__(self) -> None:
+        self.state = JobState()
+        self.heard: list[AnyEvent] = []
+
+    def handle(self, event: AnyEvent, now: float) -> list[AnyCommand]:
+        self.heard.append(event)
+        if isinstance(event, TimerDue):
+            self.state.timers.pop(event.timer, None)
+        name = getattr(event, "container_id", type(event).__name__)
+        return [Record(kind="heard", text=name), ReleaseContainer(container_id=name)]
+
+
+class _Journal:
+    """Remembers what is durable; commits when the test lets it."""
+
+    def __init__(self) -> None:
+        self.entries: list[Any] = []
+        self.durable = 0
+        self.commits = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    def append_event(self, now: float, event: AnyEvent) -> int:
+        self.entries.append(event)
+        return len(self.entries)
+
+    def append_record(self, now: float, record: Record) -> int:
+        self.entries.append(record)
+        return len(self.entries)
+
+    async def commit(self) -> None:
+        appended = len(self.entries)
+        await self.gate.wait()
+        self.durable = appended
+        self.commits += 1
+
+
+class _World:
+    def __init__(self) -> None:
+        self.machine = _Machine()
+        self.journal = _Journal()
+        self.story = Story()
+        self.now = 100.0
+        self.done: list[str] = []
+        self.driver = Driver(
+            self.machine,
+            self.journal,
+            Clock(lambda: self.now, lambda: self.now),
+            self.story,
+            self._carry_out,
+        )
+        self.running = asyncio.create_task(self.driver.run())
+
+    async def _carry_out(self, commands: Sequence[AnyCommand]) -> None:
+        for command in commands:
+            assert isinstance(command, ReleaseContainer)
+            self.done.append(command.container_id)
+
+    async def end(self) -> None:
+        self.driver.stop()
+        await self.running
+
+
+@in_loop
+async def test_nothing_is_told_or_done_before_the_commit() -> None:
+    world = _World()
+    world.journal.gate.clear()
+    world.driver.emit(AgentDisconnected(container_id="c1"))
+    await until(lambda: world.journal.entries)
+    assert (world.done, world.story.last_seq) == ([], 0)
+    for number in range(2, 50):
+        world.driver.emit(AgentDisconnected(container_id=f"c{number}"))
+    world.journal.gate.set()
+    await until(lambda: len(world.done) == 49)
+    assert world.done == [f"c{number}" for number in range(1, 50)]
+    assert world.journal.commits == 2, "what gathered meanwhile shares one commit"
+    assert [update.record.text for update in world.story.after(0)] == world.done
+    await world.end()
+
+
+@in_loop
+async def test_waiting_for_durability_is_answered_after_the_commit() -> None:
+    world = _World()
+    world.journal.gate.clear()
+    waiting = asyncio.create_task(world.driver.durably(AgentDisconnected(container_id="c1")))
+    await until(lambda: world.journal.entries)
+    assert not waiting.done()
+    world.journal.gate.set()
+    await waiting
+    await world.end()
+    with pytest.raises(RuntimeError, match="over"):
+        await world.driver.durably(AgentDisconnected(container_id="c2"))
+
+
+@in_loop
+async def test_timers_come_due_in_order_and_only_while_they_stand() -> None:
+    world = _World()
+    world.machine.state.timers = {"b": 100.02, "a": 100.01, "far": 9999.0}
+    world.driver.emit(AgentDisconnected(container_id="c1"))
+    await until(lambda: world.done)
+    world.now = 100.5
+    await until(lambda: len(world.machine.heard) == 3)
+    assert world.machine.heard[1:] == [TimerDue(timer="a"), TimerDue(timer="b")]
+    await world.end()
+
+
+@in_loop
+async def test_a_timer_that_the_machine_leaves_standing_is_a_defect() -> None:
+    world = _World()
+    world.machine.handle = lambda event, now: []  # type: ignore[method-assign]
+    world.machine.state.timers = {"stuck": 1.0}
+    world.driver.emit(AgentDisconnected(container_id="c1"))
+    with pytest.raises(RuntimeError, match="stuck"):
+        await world.running
+
+
+@in_loop
+async def test_an_event_the_machine_cannot_take_is_not_written_down() -> None:
+    world = _World()
+
+    def refuse(event: AnyEvent, now: float) -> list[AnyCommand]:
+        raise ValueError("a defect")
+
+    world.machine.handle = refuse  # type: ignore[method-assign]
+    world.driver.emit(AgentDisconnected(container_id="c1"))
+    with pytest.raises(ValueError, match="a defect"):
+        await world.running
+    assert not world.journal.entries
+
+
+@in_loop
+async def test_the_beginning_comes_before_what_was_handed_in_earlier() -> None:
+    world = _World()
+    world.driver.emit(AgentDisconnected(container_id="later"))
+    world.driver.first([CoordinatorStarted(incarnation=1), Record(kind="note", text="first")])
+    await until(lambda: len(world.done) == 2)
+    assert world.done == ["CoordinatorStarted", "later"]
+    await world.end()
+
+
+def test_replay_finds_what_the_dead_coordinator_did_not_get_to_tell() -> None:
+    machine = _Machine()
+    entries = [
+        EventEntry(seq=1, now=5.0, event=CoordinatorStarted(incarnation=1)),
+        RecordEntry(seq=2, now=5.0, record=Record(kind="heard", text="CoordinatorStarted")),
+        RecordEntry(seq=3, now=5.5, record=Record(kind="note", text="something else")),
+        EventEntry(seq=4, now=6.0, event=AgentRegistered(container_id="c1", host="h")),
+    ]
+    past = replay(machine, entries)
+    assert (past.last_seq, past.last_time, past.incarnations) == (4, 6.0, 1)
+    assert [update.seq for update in past.records] == [2, 3]
+    assert [record.text for record in past.untold] == ["c1"]
