@@ -9,9 +9,11 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from howdah.agent.launch import AgentLaunch
 from howdah.core.commands import LaunchAgent, PrepareTask, StartTask
+from howdah.core.events import Task
 from howdah.core.plan import Plan
 from howdah.frameworks import programs
 from howdah.spec.model import Job
@@ -80,6 +82,7 @@ class Orders:
             ports=command.ports,
             keep_ports=command.keep_ports,
             checkpoint=None,
+            outputs=outputs(self._job, self._directory, command.task),
         )
 
     def start(self, command: StartTask) -> Start:
@@ -122,6 +125,18 @@ def interpreter(job: Job, meta: JobMeta) -> str:
     if "/" not in wanted:
         return shutil.which(wanted) or wanted
     return os.path.normpath(Path(meta.source or ".", Path(wanted).expanduser()))
+
+
+def outputs(job: Job, directory: JobDirectory, task: Task) -> dict[str, Any] | None:
+    """Which folders of a task are copied to where."""
+    if job.outputs is None or not job.outputs.folders:
+        return None
+    store = job.outputs.store
+    if store is None:
+        place = str(directory.output_path(task))
+    else:
+        place = f"{store.rstrip('/')}/{task.role}-{task.index}"
+    return {"folders": list(job.outputs.folders), "store": place}
 
 
 def tensorboard_folder(job: Job, directory: JobDirectory) -> str:

@@ -173,6 +173,9 @@ class Prepare(Message, kw_only=True):
     keep_ports: tuple[int, ...] = ()
     checkpoint: dict[str, Any] | None = None
     """What to restore and to save: see `howdah.storage.checkpoints.CheckpointSpec`."""
+    outputs: dict[str, Any] | None = None
+    """What to copy when the attempt ends: ``{folders, store}``, folders relative to the working
+    folder, ``store`` this task's own place (a path or fsspec URL)."""
 
 
 class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
