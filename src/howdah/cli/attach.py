@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import click
 
-from howdah.cli.jobs import find_job, job_id_argument, json_option, store_option
-
-TAIL = 10
+from howdah.cli.jobs import find_job, job_id_argument, json_option, store_option, tail_option
 
 
 @click.command("attach")
 @job_id_argument
-@click.option(
-    "--tail",
-    default=str(TAIL),
-    metavar="N|all",
-    show_default=True,
-    help="Begin with the last N lines of each log, or with all there is.",
-)
+@tail_option("10")
 @click.option("-v", "--verbose", is_flag=True, help="Show the start and end of every task too.")
 @store_option
 @json_option
-def command(job_id: str, tail: str, verbose: bool, store: str | None, as_json: bool) -> int:
+def command(job_id: str, tail: int | None, verbose: bool, store: str | None, as_json: bool) -> int:
     """Follow a running job; Ctrl-C leaves it running.
 
     ID is a job's id, or enough of its beginning. Shows the same as 'howdah run' and exits with
@@ -32,19 +24,6 @@ def command(job_id: str, tail: str, verbose: bool, store: str | None, as_json: b
     from howdah.cli.attached import View, follow
     from howdah.cli.interrupts import Tie
 
-    view = View(as_json=as_json, all_records=verbose, tail=lines(tail))
+    view = View(as_json=as_json, all_records=verbose, tail=tail)
     directory = find_job(job_id, store)
     return follow(lambda: directory, Tie.VIEW, view)
-
-
-def lines(text: str) -> int | None:
-    """A number of lines, or None for ``all``.
-
-    Raises:
-        click.BadParameter: it is neither.
-    """
-    if text == "all":
-        return None
-    if text.isdecimal():
-        return int(text)
-    raise click.BadParameter(f"{text!r} is neither a number of lines nor 'all'")

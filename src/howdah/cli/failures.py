@@ -12,6 +12,8 @@ from howdah.backends.base import BackendError
 from howdah.client.errors import HowdahError
 from howdah.client.exits import ExitCode
 from howdah.spec.problems import JobFileError
+from howdah.storage.jobdir import StorageError
+from howdah.storage.journal import JournalError
 
 
 def report(error: BaseException) -> int:
@@ -28,7 +30,7 @@ def report(error: BaseException) -> int:
         return ExitCode.BAD_INPUT
     if isinstance(error, HowdahError):
         return _say(str(error), error.exit_code)
-    if isinstance(error, JobFileError):
+    if isinstance(error, (JobFileError, StorageError, JournalError)):
         return _say(str(error), ExitCode.BAD_INPUT)
     if isinstance(error, BackendError):
         return _say(str(error), ExitCode.BACKEND)

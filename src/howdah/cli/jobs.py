@@ -158,6 +158,26 @@ job_id_argument = click.argument("job_id", metavar="ID")
 optional_job_id = click.argument("job_id", metavar="[ID]", required=False)
 
 
+def tail_option(default: str) -> Callable[[F], F]:
+    """``--tail``: a number of lines, or None for all."""
+    return click.option(
+        "--tail",
+        default=default,
+        metavar="N|all",
+        show_default=True,
+        callback=_lines,
+        help="Begin with the last N lines of each log, or with all there is.",
+    )
+
+
+def _lines(_ctx: click.Context, _param: click.Parameter, text: str) -> int | None:
+    if text == "all":
+        return None
+    if text.isdecimal():
+        return int(text)
+    raise click.BadParameter(f"{text!r} is neither a number of lines nor 'all'")
+
+
 def find_job(job_id: str | None, store: str | None) -> JobDirectory:
     """The job of that id or unique beginning; the newest one without an id.
 

@@ -8,8 +8,7 @@ import sys
 
 import click
 
-from howdah.cli.attach import lines
-from howdah.cli.jobs import handle_of, json_option, optional_job_id, store_option
+from howdah.cli.jobs import handle_of, json_option, optional_job_id, store_option, tail_option
 
 
 def _pattern(
@@ -39,13 +38,7 @@ def _pattern(
     metavar="REGEX",
     help="Only lines in which this regular expression is found.",
 )
-@click.option(
-    "--tail",
-    default="all",
-    metavar="N|all",
-    show_default=True,
-    help="Begin with the last N lines of each log.",
-)
+@tail_option("all")
 @click.option("--no-prefix", is_flag=True, help="Without task names in front of the lines.")
 @store_option
 @json_option
@@ -55,7 +48,7 @@ def command(
     task: str | None,
     attempt: int | None,
     grep: re.Pattern[bytes] | None,
-    tail: str,
+    tail: int | None,
     no_prefix: bool,
     store: str | None,
     as_json: bool,
@@ -75,7 +68,6 @@ def command(
     from howdah.client.merge import Lines, Stream
 
     handle = handle_of(job_id, store)
-    last = lines(tail)
     prefixes = Prefixes(Paint(wants_colour(sys.stdout)), attempts=True)
     out = sys.stdout.buffer
 
@@ -95,7 +87,7 @@ def command(
     async def tell() -> None:
         cut = Lines()
         before: Stream | None = None
-        async for update in handle.log_bytes(task, attempt=attempt, follow=follow, tail=last):
+        async for update in handle.log_bytes(task, attempt=attempt, follow=follow, tail=tail):
             stream = Stream(update.task, update.attempt)
             if before is not None and before != stream and not follow:
                 show(before, cut.finish(before))  # one log after the other: that one is at its end

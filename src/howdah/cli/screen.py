@@ -21,14 +21,15 @@ from howdah.cli.writer import Writer
 from howdah.client.items import Note, Page, Status, Summary, job_event, log_line
 from howdah.client.merge import Lines, Stream
 from howdah.core.commands import Level
+from howdah.core.events import Task
 from howdah.core.view import JobView
 from howdah.wire.messages import RecordUpdate
 
 OWN = "howdah"
 """Prefix of what is not a task's output."""
 
-QUIET_KINDS = frozenset({"task-started", "task-succeeded", "task-stopped"})
-"""Records of single tasks that the task table shows as well: left out unless all are wanted."""
+QUIET_KINDS = frozenset({"task-started", "task-succeeded", "task-stopped", "finished"})
+"""Records that the task table or the summary show as well: left out unless all are wanted."""
 
 
 class Screen(Protocol):
@@ -133,6 +134,8 @@ class HumanScreen:
         self._live = live
         self._width = width
         self._lines = Lines()
+        self._told: dict[Task, str] = {}
+        """What was told last of each task."""
         pad = max(len(OWN), longest)
         self._prefixes = Prefixes(out, pad)
         self._own = f"{err(OWN.ljust(pad), bold=True)} {err('|', dim=True)} "
@@ -144,8 +147,13 @@ class HumanScreen:
 
     def record(self, update: RecordUpdate) -> None:
         record = update.record
-        if record.level is Level.INFO and record.kind in QUIET_KINDS and not self._all_records:
-            return
+        if not self._all_records:
+            if record.level is Level.INFO and record.kind in QUIET_KINDS:
+                return
+            if record.task is not None and self._told.get(record.task) == record.text:
+                return  # a task that fails to start the same way again and again
+        if record.task is not None:
+            self._told[record.task] = record.text
         colour = {Level.ERROR: "red", Level.WARNING: "yellow"}.get(record.level)
         self.note(self._err(record.text, colour) if colour else record.text)
 

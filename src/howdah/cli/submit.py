@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from howdah.cli.jobs import JobCommand, job_source, json_option, load_job
+
+if TYPE_CHECKING:
+    from howdah.storage.jobdir import JobDirectory
 
 
 @click.command("submit", cls=JobCommand)
@@ -31,6 +34,11 @@ def command(
         directory = submit(load_job(ctx, job, **source), backend=backend, starter=starter)
     finally:
         starter.close()
+    say_submitted(directory, as_json=as_json)
+
+
+def say_submitted(directory: JobDirectory, *, as_json: bool) -> None:
+    """Print a detached job's id, and how to come back to it."""
     if as_json:
         import msgspec
 

@@ -83,7 +83,7 @@ def summary(view: JobView, paint: Paint, *, width: int | None) -> list[str]:
         lines += _labelled("What to do", view.advice, paint, width)
     earlier = [failure for failure in view.failures if failure is not decisive]
     if earlier:
-        lines += ["", *_earlier(earlier, paint)]
+        lines += ["", *_earlier(earlier, paint, width)]
     if view.tasks:
         lines += ["", *task_table(view, paint, width=width, now=view.finished or 0.0)]
     lines += ["", *_next(view, paint, decisive, width)]
@@ -105,7 +105,7 @@ def report(
     if view.checkpoint:
         lines += _labelled("Checkpoint", view.checkpoint, paint, width)
     if view.failures:
-        lines += ["", *_earlier(list(view.failures), paint)]
+        lines += ["", *_earlier(list(view.failures), paint, width)]
     if view.tasks:
         lines += ["", *task_table(view, paint, width=width, now=now)]
     lines.append("")
@@ -146,11 +146,14 @@ def _failure(failure: FailureView, view: JobView, paint: Paint, width: int | Non
             yield f"    {_printable(line)}"
 
 
-def _earlier(failures: list[FailureView], paint: Paint) -> Iterator[str]:
+def _earlier(failures: list[FailureView], paint: Paint, width: int | None) -> Iterator[str]:
     yield f"  {paint('Before that', bold=True)}"
     for failure in failures:
         cost = "charged" if failure.charged else "not charged"
-        yield f"    generation {failure.generation}: {failure.what} ({failure.blame}, {cost})"
+        text = f"generation {failure.generation}: {failure.what} ({failure.blame}, {cost})"
+        first, *more = _wrapped(text, None if width is None else width - 6)
+        yield f"    {first}"
+        yield from (f"      {line}" for line in more)
 
 
 def _next(
@@ -171,14 +174,18 @@ def _labelled(label: str, text: str, paint: Paint, width: int | None) -> Iterato
     """A label and its text, wrapped under itself in a window; nothing if there is no text."""
     if not text:
         return
-    lines = [text]
-    if width is not None and display_width(text) > width - LABEL and "\x1b" not in text:
-        lines = textwrap.wrap(
-            text, max(width - LABEL, 40), break_on_hyphens=False, break_long_words=False
-        )
+    lines = _wrapped(text, None if width is None else width - LABEL)
     yield f"  {paint(label.ljust(LABEL - 2), bold=True)}{lines[0]}"
     for line in lines[1:]:
         yield f"{' ' * LABEL}{line}"
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    """The text in lines of that width; commands and addresses, which are copied, stay whole."""
+    if width is None or display_width(text) <= width or "\x1b" in text:
+        return [text]
+    width = max(width, 40)
+    return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
 
 
 def _printable(line: str) -> str:

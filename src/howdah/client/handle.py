@@ -100,8 +100,10 @@ class AsyncJobHandle:
             Unreachable: the coordinator does not answer.
         """
         if self._directory.final() is None:
-            if running(self._directory) is Running.NO:
-                return msgspec.structs.replace(past.view(self._directory), lost=True)
+            state = running(self._directory)
+            if state is not Running.YES:
+                view = past.view(self._directory)
+                return msgspec.structs.replace(view, lost=state is Running.NO)
             reply = await self._remote.ask(AskStatus(), StatusUpdate)
             if reply is not None:
                 return msgspec.json.decode(reply.status, type=JobView)

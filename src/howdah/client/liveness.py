@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import enum
 import os
+import time
 
 from howdah.backends.local.submit import ADDRESS, node_alive
 from howdah.storage.jobdir import JobDirectory
+
+SUBMITTING_S = 60.0
+"""A submission that takes longer has failed."""
 
 
 class Running(enum.Enum):
@@ -14,7 +18,7 @@ class Running(enum.Enum):
 
     YES = "yes"
     NOT_YET = "not-yet"
-    """Neither coordinator nor node daemon has ever given its address."""
+    """Just submitted: neither coordinator nor node daemon has given its address."""
     NO = "no"
     """Both are gone. Either starts the other again, so neither will come back."""
 
@@ -27,7 +31,8 @@ def running(directory: JobDirectory) -> Running:
     if coordinator is not None and _exists(coordinator.pid):
         return Running.YES
     known = coordinator is not None or (directory.path / ADDRESS).exists()
-    return Running.NO if known else Running.NOT_YET
+    late = time.time() - directory.meta().submitted > SUBMITTING_S
+    return Running.NO if known or late else Running.NOT_YET
 
 
 def _exists(pid: int) -> bool:

@@ -44,7 +44,7 @@ LOOK_S = (0.005, 0.25)
 """Pauses between two looks for a coordinator: the first, doubled up to the last."""
 PATIENCE_S = 1.0
 """Without a coordinator this long, whoever follows is told."""
-ABANDONED_S = {Running.NO: 5.0, Running.NOT_YET: 60.0}
+ABANDONED_S = 5.0
 """A job without coordinator and without node daemon this long is run by nobody."""
 LAST_WORDS_S = 5.0
 """A finished job's coordinator hangs up within this."""
@@ -82,12 +82,12 @@ class Remote:
             Refused: the coordinator does not speak to us.
         """
         wanted = tuple(tasks)
-        away = False
+        met, away = False, False
         while True:
             reaching = asyncio.ensure_future(self._reach())
             try:
                 await asyncio.wait({reaching}, timeout=PATIENCE_S)
-                if not reaching.done() and not away:
+                if met and not away and not reaching.done():
                     away = True
                     yield Link(None)
                 channel = await reaching
@@ -97,6 +97,7 @@ class Remote:
                 break
             try:
                 incarnation = await self._greet(channel)
+                met = True
                 if away:
                     away = False
                     yield Link(incarnation)
@@ -152,11 +153,11 @@ class Remote:
             if address is not None:
                 with contextlib.suppress(OSError):
                     return await self._connect(address)
-            if (state := running(self.directory)) is Running.YES:
+            if running(self.directory) is not Running.NO:
                 abandoned_since = None
             elif abandoned_since is None:
                 abandoned_since = time.monotonic()
-            elif time.monotonic() - abandoned_since > ABANDONED_S[state]:
+            elif time.monotonic() - abandoned_since > ABANDONED_S:
                 raise Unreachable(_abandoned(self.directory))
             await asyncio.sleep(pause)
             pause = min(pause * 2, LOOK_S[1])

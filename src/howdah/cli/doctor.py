@@ -1,0 +1,52 @@
+"""``howdah doctor``: what this machine offers to jobs."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from howdah.cli.jobs import json_option, store_option
+
+_MARKS = {"fine": ("ok", "green"), "warning": ("!!", "yellow"), "problem": ("NO", "red")}
+
+
+@click.command("doctor")
+@store_option
+@json_option
+def command(store: str | None, as_json: bool) -> int:
+    """Check what this machine offers to jobs, and what would get in their way.
+
+    Changes nothing. Exits with 0, or with 3 if jobs cannot run here.
+
+    With --json: {"ok": true or false, "findings": [{"what", "health", "text", "hint"}, …]} where
+    health is "fine", "warning" or "problem".
+    """
+    from howdah.cli.paint import Paint, counted, wants_colour
+    from howdah.client.doctor import Finding, Health, examine
+    from howdah.client.exits import ExitCode
+
+    paint = Paint(wants_colour(sys.stdout))
+    findings: list[Finding] = []
+    for finding in examine(store):
+        findings.append(finding)
+        if as_json:
+            continue
+        mark, colour = _MARKS[finding.health.value]
+        click.echo(
+            f"{paint(mark, colour, bold=True)}  {finding.what}: {finding.text}", color=paint.colour
+        )
+        if finding.hint:
+            click.echo(f"    {finding.hint}")
+    counts = {health: sum(f.health is health for f in findings) for health in Health}
+    problems, warnings = counts[Health.PROBLEM], counts[Health.WARNING]
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode({"ok": not problems, "findings": findings}))
+    elif problems:
+        click.echo(f"\nJobs cannot run here: {counted(problems, 'problem')}, see NO above.")
+    else:
+        more = f", {counted(warnings, 'warning')} above" if warnings else ""
+        click.echo(f"\nJobs can run here{more}.")
+    return ExitCode.BACKEND if problems else ExitCode.SUCCEEDED

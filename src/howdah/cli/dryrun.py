@@ -1,0 +1,296 @@
+"""``howdah run --dry-run``: what would be started, made by the code that would start it.
+
+Only what chance decides is an example: the job's id, ports and container ids.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+
+import click
+import msgspec
+
+from howdah import __version__
+from howdah.agent.address import AddressError, advertised
+from howdah.agent.environment import Additions, complete
+from howdah.agent.launch import AgentLaunch
+from howdah.agent.workfolder import TASK
+from howdah.cli.paint import Paint, wants_colour
+from howdah.client.errors import BadInput
+from howdah.client.exits import ExitCode
+from howdah.coordinator.orders import Orders
+from howdah.core.commands import LaunchAgent, StartTask, Topology
+from howdah.core.events import Task
+from howdah.core.plan import Plan
+from howdah.core.ranks import topology
+from howdah.core.states import TaskData
+from howdah.frameworks import planning
+from howdah.spec.load import LoadedJob, substitute_job_id
+from howdah.spec.model import Job
+from howdah.spec.units import instance_range, port_range
+from howdah.storage.jobdir import JobDirectory, base_folder, new_job_id, user_name
+from howdah.storage.layout import JobMeta
+
+
+class DryProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """One program (rank) of a task."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    """All of it."""
+    rank: int | None
+
+
+class DryTask(msgspec.Struct, frozen=True, kw_only=True):
+    """One task, in one container."""
+
+    task: str
+    container: str
+    host: str
+    ports: tuple[int, ...]
+    working_folder: str
+    log: str
+    programs: tuple[DryProgram, ...]
+
+
+class DryRole(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for all tasks of a role."""
+
+    role: str
+    instances: str
+    tracking: str
+    restart: str
+    attempts: int
+    after: tuple[str, ...]
+    stage: int
+    memory: str | None
+    cores: int | None
+    gpus: int
+
+
+class DryRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``--dry-run --json`` prints."""
+
+    job_id: str
+    """An example: every run gets its own."""
+    directory: str
+    source: str | None
+    job: Job
+    """With all roles written out."""
+    plan: Plan
+    topology: Topology
+    roles: tuple[DryRole, ...]
+    tasks: tuple[DryTask, ...]
+
+
+def show(loaded: LoadedJob, *, as_json: bool) -> int:
+    """Print the dry run of a job; nothing is started or written."""
+    run = dry_run(loaded)
+    if as_json:
+        click.echo(msgspec.json.encode(run))
+    else:
+        paint = Paint(wants_colour(sys.stdout))
+        click.echo("\n".join(describe(run, paint)), color=paint.colour)
+    return ExitCode.SUCCEEDED
+
+
+def dry_run(loaded: LoadedJob) -> DryRun:
+    """Everything `howdah.client.submit.submit` and the processes it starts would come to.
+
+    Raises:
+        BadInput: this host has no address such as the job wants.
+    """
+    job_id = new_job_id(loaded.job.name)
+    job = substitute_job_id(planning.expand(loaded.job), job_id)
+    plan = planning.plan(job, job_id)
+    directory = JobDirectory(base_folder(job.store) / job_id)
+    meta = JobMeta(
+        job_id=job_id,
+        user=user_name(),
+        backend="local",
+        submitted=time.time(),
+        job_file=str(loaded.path) if loaded.path else None,
+        source=str(loaded.source) if loaded.source else None,
+        howdah=__version__,
+    )
+    orders = Orders(job, plan, meta, directory, lease_s=0.0)
+    members = _example_tasks(job, plan)
+    formed = topology(plan, 1, members)
+    tasks = [_dry_task(orders, job, formed, data) for data in members]
+    return DryRun(
+        job_id=job_id,
+        directory=str(directory.path),
+        source=meta.source,
+        job=job,
+        plan=plan,
+        topology=formed,
+        roles=tuple(_dry_role(job, plan, name) for name in job.roles if _planned(plan, name)),
+        tasks=tuple(tasks),
+    )
+
+
+def _planned(plan: Plan, name: str) -> bool:
+    return any(role.name == name for role in plan.roles)
+
+
+def _dry_role(job: Job, plan: Plan, name: str) -> DryRole:
+    role, planned = job.roles[name], plan.role(name)
+    return DryRole(
+        role=name,
+        instances=str(role.instances),
+        tracking=planned.tracking.value,
+        restart=planned.restart.value,
+        attempts=planned.attempts,
+        after=planned.after,
+        stage=planned.stage,
+        memory=role.memory,
+        cores=role.cores,
+        gpus=role.gpus,
+    )
+
+
+def _example_tasks(job: Job, plan: Plan) -> list[TaskData]:
+    """All tasks, as they would be when prepared: one after the other through the port range."""
+    try:
+        host = advertised(job.network.address, job.network.interface, ("127.0.0.1", 0))
+    except AddressError as error:
+        raise BadInput(str(error)) from error
+    port, _ = port_range(job.network.ports)
+    tasks: list[TaskData] = []
+    for role in plan.roles:
+        for index in range(role.maximum):
+            ports = tuple(range(port, port + role.ports))
+            port += role.ports
+            task = Task(role.name, index)
+            container = f"c{len(tasks) + 1:05d}"
+            tasks.append(
+                TaskData(task=task, attempt=1, host=host, ports=ports, container_id=container)
+            )
+    return tasks
+
+
+def _dry_task(orders: Orders, job: Job, formed: Topology, data: TaskData) -> DryTask:
+    container = data.container_id or ""
+    launch = orders.launch(LaunchAgent(container_id=container, task=data.task))
+    start = orders.start(
+        StartTask(container_id=container, task=data.task, attempt=1, topology=formed)
+    )
+    additions = _additions(job, launch)
+    rank = formed.member(data.task).rank
+    return DryTask(
+        task=str(data.task),
+        container=container,
+        host=data.host or "",
+        ports=data.ports,
+        working_folder=os.path.join(launch.work_dir, TASK),
+        log=os.path.join(launch.log_dir, f"{data.task.role}-{data.task.index}", "1.log"),
+        programs=tuple(
+            DryProgram(
+                argv=spec.argv,
+                environment=complete(os.environ, spec.env, additions),
+                rank=None if rank is None else rank + number,
+            )
+            for number, spec in enumerate(start.processes)
+        ),
+    )
+
+
+def describe(run: DryRun, paint: Paint) -> list[str]:
+    """The dry run for people: job, roles, and every task with what is its own."""
+    lines = [f"{paint(run.job.name, bold=True)}: {in_words(run.job)}; nothing was started", ""]
+    lines += [
+        f"  {paint('Job directory', bold=True)}  {run.directory}",
+        f"  {paint('Source folder', bold=True)}  {run.source or 'none'}",
+        "",
+        *_role_table(run, paint),
+    ]
+    common = _common(run)
+    lines += ["", paint("Environment of every program, beside your own shell's:", bold=True)]
+    lines += [f"  {name}={value}" for name, value in sorted(common.items())]
+    for task in run.tasks:
+        lines += ["", paint(f"{task.task}", "cyan", bold=True)]
+        lines.append(f"  in      {task.working_folder}")
+        ports = ", ".join(map(str, task.ports))
+        lines.append(f"  at      {task.host}" + (f", ports {ports}" if ports else ""))
+        lines.append(f"  log     {task.log}")
+        for program in task.programs:
+            rank = "" if program.rank is None else f"  (rank {program.rank})"
+            lines.append(f"  runs    {paint(shlex.join(program.argv), bold=True)}{rank}")
+            own = {
+                name: value
+                for name, value in sorted(program.environment.items())
+                if name not in common and os.environ.get(name) != value
+            }
+            lines += [f"          {name}={value}" for name, value in own.items()]
+    return lines
+
+
+def _common(run: DryRun) -> dict[str, str]:
+    """What every program has with the same value, and this process has not."""
+    environments = [program.environment for task in run.tasks for program in task.programs]
+    first = environments[0] if environments else {}
+    return {
+        name: value
+        for name, value in first.items()
+        if os.environ.get(name) != value and all(e.get(name) == value for e in environments)
+    }
+
+
+def _role_table(run: DryRun, paint: Paint) -> list[str]:
+    from howdah.cli.tables import Column, render
+
+    columns = (
+        Column("ROLE"),
+        Column("INSTANCES", right=True),
+        Column("TRACKING"),
+        Column("RESTART"),
+        Column("ATTEMPTS", right=True),
+        Column("AFTER"),
+        Column("MEMORY", right=True),
+        Column("CORES", right=True),
+        Column("GPUS", right=True),
+    )
+    rows = [
+        (
+            role.role,
+            role.instances,
+            role.tracking,
+            role.restart,
+            str(role.attempts),
+            ", ".join(role.after),
+            role.memory or "",
+            "" if role.cores is None else str(role.cores),
+            str(role.gpus) if role.gpus else "",
+        )
+        for role in run.roles
+    ]
+    return render(columns, rows, paint, indent="  ")
+
+
+def in_words(job: Job) -> str:
+    """``2 workers and 1 ps, tensorflow``."""
+    parts: list[str] = []
+    for name, role in planning.expand(job).roles.items():
+        least, most = instance_range(role.instances)
+        count = str(least) if least == most else f"{least} to {most}"
+        plural = "s" if most != 1 and not name.endswith("s") else ""
+        parts.append(f"{count} {name}{plural}")
+    roles = ", ".join(parts[:-1]) + (" and " if len(parts) > 1 else "") + parts[-1]
+    return f"{roles}, {job.framework}"
+
+
+def _additions(job: Job, launch: AgentLaunch) -> Additions:
+    folder = os.path.join(launch.work_dir, TASK)
+    return Additions(
+        marker=f"{launch.job_id}/{launch.container_id}",
+        checkpoint_dir="",
+        output_dir="",
+        log_dir="",
+        task_socket="",
+        checkpoint_request="",
+        shared_dir=launch.shared_dir,
+        python_path=launch.python_path,
+    )

@@ -1,0 +1,59 @@
+"""``howdah rerun``: the same job again."""
+
+from __future__ import annotations
+
+import click
+
+from howdah.cli.jobs import find_job, job_id_argument, json_option, store_option
+
+
+@click.command("rerun")
+@job_id_argument
+@click.option("--resume", is_flag=True, help="Begin from the earlier job's newest checkpoint.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Put a value over the earlier job's, such as roles.worker.instances=4; repeatable.",
+)
+@click.option("--detach", is_flag=True, help="Leave it running, as 'howdah submit' does.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the start and end of every task too.")
+@store_option
+@json_option
+def command(
+    job_id: str,
+    resume: bool,
+    overrides: tuple[str, ...],
+    detach: bool,
+    verbose: bool,
+    store: str | None,
+    as_json: bool,
+) -> int:
+    """Run a job again, as it was submitted.
+
+    ID is a job's id, or enough of its beginning. The source folder is taken as it is now. Follows
+    the new job as 'howdah run' does, and exits with the same codes.
+
+    With --json: one JSON object a line, as 'howdah run' has.
+    """
+    from howdah.client.again import again, resumable
+    from howdah.client.submit import begin
+
+    before = find_job(job_id, store)
+    checkpoint = resumable(before) if resume else None
+    backend = before.meta().backend
+    starter = begin(backend)
+    try:
+        rerun = again(before, overrides, checkpoint=checkpoint, starter=starter)
+        if detach:
+            from howdah.cli.submit import say_submitted
+
+            say_submitted(rerun(), as_json=as_json)
+            return 0
+        from howdah.cli.attached import View, follow
+        from howdah.cli.interrupts import Tie
+
+        return follow(rerun, Tie.JOB, View(as_json=as_json, all_records=verbose))
+    finally:
+        starter.close()

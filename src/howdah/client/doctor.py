@@ -1,0 +1,344 @@
+"""What this machine offers to jobs, and what would get in their way. Looks, changes nothing."""
+
+from __future__ import annotations
+
+import enum
+import importlib.metadata
+import os
+import platform
+import resource
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from howdah.backends import registry as backends
+from howdah.backends.base import BackendError
+from howdah.backends.gpus import GpuError, allowed, nvml_devices
+from howdah.backends.local import places, processes
+from howdah.client.liveness import Running, running
+from howdah.frameworks import registry as frameworks
+from howdah.spec.model import Network
+from howdah.spec.units import port_range
+from howdah.storage.jobdir import JobDirectory, StorageError, base_folder, list_jobs
+
+LEAST_DISK = 1024**3
+LEAST_FILES = 1024
+LEAST_SHARED_MEMORY = 512 * 1024**2
+FULL_PORTS = 0.5
+"""Share of the port range in use from which it is worth a word."""
+
+PACKAGES = (
+    "tensorflow",
+    "torch",
+    "jax",
+    "xgboost",
+    "lightgbm",
+    "distributed",
+    "ray",
+    "horovod",
+    "mxnet",
+    "tensorboard",
+)
+
+
+class Health(enum.Enum):
+    """How a finding is meant."""
+
+    FINE = "fine"
+    WARNING = "warning"
+    """Jobs run, but something is missing or will trouble some."""
+    PROBLEM = "problem"
+    """Jobs cannot run on this machine."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that was looked at."""
+
+    what: str
+    health: Health
+    text: str
+    hint: str | None = None
+    """What to do about it."""
+
+
+def examine(store: str | None = None) -> Iterator[Finding]:
+    """Look at everything; a look that fails by itself is a finding, not an end."""
+    looks: tuple[Callable[[], Iterator[Finding]], ...] = (
+        _python,
+        _machine,
+        lambda: _jobs_folder(store),
+        _sockets,
+        _network,
+        _ports,
+        _limits,
+        _py_spy,
+        _gpus,
+        _packages,
+        _plugins,
+        lambda: _leftovers(store),
+    )
+    for look in looks:
+        try:
+            yield from look()
+        except Exception as error:
+            name = getattr(look, "__name__", "look").strip("_<>")
+            yield _warning(name, f"could not be looked at: {type(error).__name__}: {error}")
+
+
+def _fine(what: str, text: str) -> Finding:
+    return Finding(what=what, health=Health.FINE, text=text)
+
+
+def _warning(what: str, text: str, hint: str | None = None) -> Finding:
+    return Finding(what=what, health=Health.WARNING, text=text, hint=hint)
+
+
+def _problem(what: str, text: str, hint: str | None = None) -> Finding:
+    return Finding(what=what, health=Health.PROBLEM, text=text, hint=hint)
+
+
+def _python() -> Iterator[Finding]:
+    text = f"{platform.python_version()} at {sys.executable}"
+    if ssl.HAS_TLSv1_3:
+        yield _fine("Python", f"{text}, {ssl.OPENSSL_VERSION}")
+    else:
+        yield _problem(
+            "Python",
+            f"{text} has {ssl.OPENSSL_VERSION}, which has no TLS 1.3",
+            "use a Python built with OpenSSL 1.1.1 or newer",
+        )
+
+
+def _machine() -> Iterator[Finding]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    text = f"{platform.system()} {platform.machine()}, {cores} cores, load {os.getloadavg()[0]:.1f}"
+    memory = _memory()
+    if memory is not None:
+        text += f", {memory[1] / 1024**3:.1f} of {memory[0] / 1024**3:.1f} GiB memory available"
+    yield _fine("machine", text)
+    shared = Path("/dev/shm")
+    if shared.is_dir():
+        room = shutil.disk_usage(shared).total
+        if room < LEAST_SHARED_MEMORY:
+            yield _warning(
+                "shared memory",
+                f"{shared} has {room >> 20} MiB; data loaders with worker processes need more",
+                "in a container: start it with --shm-size=2g, or with --ipc=host",
+            )
+
+
+def _memory() -> tuple[int, int] | None:
+    """Bytes of memory, and of them available."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    sizes = {
+        name: int(rest.split()[0]) * 1024 for name, _, rest in (x.partition(":") for x in lines)
+    }
+    return sizes["MemTotal"], sizes["MemAvailable"]
+
+
+def _jobs_folder(store: str | None) -> Iterator[Finding]:
+    try:
+        base = base_folder(store)
+    except StorageError as error:
+        yield _problem("job directories", str(error))
+        return
+    existing = next(folder for folder in (base, *base.parents) if folder.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        yield _problem(
+            "job directories",
+            f"{base} cannot be written",
+            "set HOWDAH_HOME to a folder of your own",
+        )
+        return
+    free = shutil.disk_usage(existing).free
+    text = f"{base}, {free / 1024**3:.1f} GiB free"
+    if free < LEAST_DISK:
+        yield _warning("job directories", text, "make room, or set HOWDAH_HOME to a larger disk")
+    else:
+        yield _fine("job directories", text)
+
+
+def _sockets() -> Iterator[Finding]:
+    try:
+        path = places.socket_path(Path("/job"))
+    except BackendError as error:
+        yield _problem("sockets", str(error))
+        return
+    yield _fine("sockets", str(path.parent))
+
+
+def _network() -> Iterator[Finding]:
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=2).close()
+    except OSError as error:
+        yield _problem(
+            "network",
+            f"a program cannot connect to another one on 127.0.0.1: {error}",
+            "look at the firewall's and the container's rules for the loopback interface",
+        )
+        return
+    name = socket.gethostname()
+    try:
+        address = socket.gethostbyname(name)
+    except OSError:
+        yield _warning(
+            "network",
+            f"the host's own name {name} has no address; some frameworks look it up",
+            f"add a line '127.0.0.1 {name}' to /etc/hosts",
+        )
+        return
+    yield _fine("network", f"127.0.0.1 works, {name} is {address}")
+
+
+def _ports() -> Iterator[Finding]:
+    first, last = port_range(Network().ports)
+    text = f"{first}-{last}"
+    try:
+        low, high = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    except OSError:
+        low, high = 0, -1
+    if low <= last and first <= high:
+        yield _warning(
+            "ports",
+            f"the range {text} overlaps the kernel's own {low}-{high}, from which any connection "
+            "may take a port",
+            f"give jobs another range ([network] ports), or: sysctl -w "
+            f"net.ipv4.ip_local_port_range='{max(last + 1, 32768)} 60999'",
+        )
+        return
+    used = _listening(first, last)
+    share = used / (last - first + 1)
+    if share > FULL_PORTS:
+        yield _warning("ports", f"{share:.0%} of {text} are in use", "see 'howdah list'")
+    else:
+        yield _fine("ports", f"{text}, {used} in use")
+
+
+def _listening(first: int, last: int) -> int:
+    """Ports of the range some socket on this machine listens on."""
+    used: set[int] = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            lines = Path(table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == "0A":  # TCP_LISTEN
+                used.add(int(fields[1].rpartition(":")[2], 16))
+    return sum(first <= port <= last for port in used)
+
+
+def _limits() -> Iterator[Finding]:
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files != resource.RLIM_INFINITY and files < LEAST_FILES:
+        yield _warning(
+            "open files",
+            f"a process may open {files}; many tasks need more",
+            f"ulimit -n {most if most != resource.RLIM_INFINITY else 65536}",
+        )
+    else:
+        yield _fine("open files", "no limit" if files == resource.RLIM_INFINITY else str(files))
+
+
+def _py_spy() -> Iterator[Finding]:
+    beside = Path(sys.executable).with_name("py-spy")
+    tool = str(beside) if beside.exists() else shutil.which("py-spy")
+    if tool is None:
+        yield _warning(
+            "py-spy",
+            "not found: a hung task's stacks cannot be shown",
+            f"{sys.executable} -m pip install py-spy",
+        )
+        return
+    # A child of ours that sleeps stands for a task beside the agent that takes its stacks.
+    sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        dump = subprocess.run(
+            [tool, "dump", "--pid", str(sleeper.pid)], capture_output=True, text=True, timeout=15
+        )
+    finally:
+        sleeper.kill()
+        sleeper.communicate()
+    if dump.returncode == 0:
+        yield _fine("py-spy", "can show the stacks of tasks")
+        return
+    words = (dump.stderr.strip().splitlines() or ["it failed"])[0]
+    yield _warning(
+        "py-spy",
+        f"cannot look into other processes: {words}",
+        "allow it with: sysctl -w kernel.yama.ptrace_scope=0, in a container --cap-add SYS_PTRACE",
+    )
+
+
+def _gpus() -> Iterator[Finding]:
+    try:
+        devices = nvml_devices()
+    except GpuError as error:
+        yield _warning("GPUs", str(error))
+        return
+    visible = allowed(devices, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    if not visible:
+        hidden = f"; CUDA_VISIBLE_DEVICES hides {len(devices)}" if devices else ""
+        yield _fine("GPUs", f"none{hidden}")
+    for device in visible:
+        use = ", in use by some program" if device.busy else ""
+        yield _fine("GPUs", f"{device.name}, {device.memory_mb >> 10} GiB, {device.uuid}{use}")
+
+
+def _packages() -> Iterator[Finding]:
+    found: list[str] = []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    yield _fine("packages", ", ".join(found) or "no framework is installed beside Howdah")
+
+
+def _plugins() -> Iterator[Finding]:
+    for kind, broken in (("framework", frameworks.broken()), ("backend", backends.broken())):
+        for name, reason in broken.items():
+            yield _warning(f"{kind} {name}", reason, "repair or remove that package")
+
+
+def _leftovers(store: str | None) -> Iterator[Finding]:
+    """Jobs that nobody runs, and processes of jobs that are over."""
+    unfinished = [job for job in list_jobs(base_folder(store)) if _final(job) is None]
+    lost = [job.job_id for job in unfinished if running(job) is Running.NO]
+    for job_id in lost:
+        yield _warning(
+            f"job {job_id}",
+            "has not ended, and nobody runs it any more",
+            f"howdah rerun {job_id} --resume, or remove its directory",
+        )
+    live = {job.job_id for job in unfinished} - set(lost)
+    strays: dict[str, list[int]] = {}
+    for process in processes.snapshot():
+        job_id = (process.marker or "").partition("/")[0]
+        if job_id and job_id not in live:
+            strays.setdefault(job_id, []).append(process.stat.pid)
+    for job_id, pids in strays.items():
+        yield _warning(
+            f"job {job_id}",
+            f"is not known here or over, but has processes: {', '.join(map(str, pids))}",
+            "if no other HOWDAH_HOME has this job running, end them: kill "
+            + " ".join(map(str, pids)),
+        )
+
+
+def _final(job: JobDirectory) -> object:
+    try:
+        return job.final()
+    except StorageError:
+        return "unreadable"
