@@ -31,10 +31,10 @@ def write_atomically(path: Path, data: bytes, mode: int = PRIVATE_FILE) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        temporary.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
-            os.unlink(temporary)
+            temporary.unlink()
         raise
     sync_folder(path.parent)
 

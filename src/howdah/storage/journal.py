@@ -344,11 +344,11 @@ def _recover(folder: Path) -> _Position:
     # A crash right after a rotation leaves the last segment without a whole line: the number of
     # the last entry is then found in the one before.
     for path in reversed(segments):
-        end = 0
+        sound = 0
         for entry, end in _read_segment(path, None, last=path is segments[-1]):
-            last_seq = entry.seq
+            last_seq, sound = entry.seq, end
         if path is segments[-1]:
-            size = end
+            size = sound
             _cut(path, size)
         if last_seq:
             break

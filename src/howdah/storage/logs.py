@@ -139,7 +139,7 @@ class LogWriter:
         while len(self._segments) > self._kept:
             # The head, number 0, stays.
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._segments.pop(1).path)
+                self._segments.pop(1).path.unlink()
 
     def _note(self, now: float) -> None:
         os.write(self._index, b"%.3f %d\n" % (now, self._offset))
@@ -158,7 +158,7 @@ def size(path: Path | str) -> int:
         FileNotFoundError: there is no such log.
     """
     last = _existing(Path(path))[-1]
-    return last.start + os.stat(last.path).st_size
+    return last.start + last.path.stat().st_size
 
 
 def read(path: Path | str, offset: int = 0, limit: int = BLOCK_BYTES) -> LogPart:
@@ -278,7 +278,7 @@ def _segments(path: Path) -> list[_Segment]:
     """The log's files by offset; empty if there is none."""
     prefix = f"{path.name}."
     try:
-        names = os.listdir(path.parent)
+        names = {entry.name for entry in os.scandir(path.parent)}
     except FileNotFoundError:
         return []
     if path.name not in names:
@@ -297,7 +297,7 @@ def _existing(path: Path) -> list[_Segment]:
 
 def _read(segments: list[_Segment], offset: int, limit: int) -> LogPart:
     last = segments[-1]
-    end = last.start + os.stat(last.path).st_size
+    end = last.start + last.path.stat().st_size
     if offset < 0:
         offset = max(end + offset, 0)
     if offset >= end:

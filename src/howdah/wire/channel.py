@@ -1,7 +1,8 @@
 """Channels: messages over mutually authenticated TLS connections on an asyncio loop.
 
 A `Channel` is an `asyncio.Protocol` that decodes in the read callback: a message costs no task, no
-stream and no copy of its own. One task per connection, the handler, takes them with `receive`.
+stream and no copy of its own. One task per connection, the handler, takes them with `receive`, or
+is not even woken for each with `dispatch`.
 
 Guarantees:
 
@@ -20,9 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import ssl
-from asyncio import sslproto
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Generic, TypeVar, cast
@@ -31,26 +30,20 @@ import msgspec
 
 from howdah.wire.frames import FrameDecoder, FrameError, encode
 from howdah.wire.messages import MAX_FRAME
+from howdah.wire.sockets import SHUTDOWN_S, detect_dead_peers, listen
 from howdah.wire.tls import IdentityError, PeerRole, certificate_name, peer_identity
 
 T = TypeVar("T")
 
 HANDSHAKE_S = 10.0
 FIRST_FRAME_S = 10.0
-SHUTDOWN_S = 2.0
-"""How long a closing connection waits for the peer's own goodbye."""
 
 BACKLOG_BYTES = 16 * 1024 * 1024
 """What may wait to be sent to a peer before it is cut off."""
 
 QUEUE_MESSAGES = 256
-"""Messages that may wait for `Channel.receive` before reading pauses."""
-
-LISTEN_BACKLOG = 1024
-"""All agents come back at once after a take-over."""
-
-_TLS_BUFFER_BYTES = 16 * 1024
-"""A TLS record's size. asyncio would keep 256 KiB a connection: 250 MB at 1,000 agents."""
+QUEUE_BYTES = 2 * MAX_FRAME
+"""What may wait for `Channel.receive` before reading pauses until all of it is taken."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -91,13 +84,19 @@ class Channel(asyncio.Protocol, Generic[T]):
         self._transport: asyncio.Transport | None = None
         self._decoder: FrameDecoder[T]
         self._queue: deque[T] = deque()
-        self._reading_paused = False
+        self._queue_bytes = 0
+        """Bytes that came while the queue was not empty."""
+        self._handle: Callable[[T], None] | None = None
+        """Takes messages in the queue's stead."""
         self._ended = False
         """Nothing more will be received."""
-        self._received: asyncio.Future[None] | None = None
-        self._writable: asyncio.Future[None] | None = None
+        self._arrival: asyncio.Future[None] | None = None
+        """Somebody waits for a message, or for the end."""
+        self._room: asyncio.Future[None] | None = None
+        """Somebody waits for room to write."""
+        self._reading_paused = False
         self._writing_paused = False
-        self._lost = asyncio.Event()
+        self._lost: asyncio.Future[None] = self._loop.create_future()
         self._first_frame: asyncio.TimerHandle | None = None
 
     # -- for users -------------------------------------------------------------------------------
@@ -117,7 +116,10 @@ class Channel(asyncio.Protocol, Generic[T]):
         Raises:
             FrameError: the message is larger than a frame may be; the channel is unharmed.
         """
-        frame = encode(message, self._max_frame)
+        self.send_frame(encode(message, self._max_frame))
+
+    def send_frame(self, frame: bytes) -> None:
+        """`send` for what `howdah.wire.frames.encode` gave: one encoding for many channels."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -135,9 +137,9 @@ class Channel(asyncio.Protocol, Generic[T]):
             ChannelClosed: the connection has ended.
         """
         while self._writing_paused and not self.closed:
-            if self._writable is None:
-                self._writable = self._loop.create_future()
-            await asyncio.shield(self._writable)
+            if self._room is None:
+                self._room = self._loop.create_future()
+            await asyncio.shield(self._room)
         if self.closed:
             raise ChannelClosed(self.problem or "The connection has ended")
 
@@ -152,25 +154,31 @@ class Channel(asyncio.Protocol, Generic[T]):
         while not self._queue:
             if self._ended:
                 return None
-            self._received = self._loop.create_future()
-            try:
-                if timeout_s is None:
-                    await self._received
-                else:
-                    async with asyncio.timeout(timeout_s):
-                        await self._received
-            finally:
-                self._received = None
+            await self._next_arrival(timeout_s)
         message = self._queue.popleft()
-        if self._reading_paused and len(self._queue) <= QUEUE_MESSAGES // 2:
-            self._reading_paused = False
-            if self._transport is not None:
-                self._transport.resume_reading()
+        if not self._queue:
+            self._taken()
         return message
+
+    async def dispatch(self, handle: Callable[[T], None]) -> None:
+        """Call ``handle`` for each message from now on, as it arrives, until no more can come.
+
+        It runs in the read callback: no task is woken, which saves a fifth of a beat's cost.
+
+        Raises:
+            Exception: what ``handle`` raised; the channel is closed then.
+        """
+        while self._queue:
+            handle(self._queue.popleft())
+        self._taken()
+        self._handle = handle
+        while not self._ended:
+            await self._next_arrival(None)
 
     def close(self) -> None:
         """End the connection after what was sent; nothing more is received."""
         self._end_receiving()
+        self._queue.clear()
         if self._transport is not None:
             self._transport.close()
 
@@ -184,7 +192,7 @@ class Channel(asyncio.Protocol, Generic[T]):
     async def wait_closed(self) -> None:
         """Wait until the connection is gone, after `close` or by the peer."""
         if self._transport is not None:
-            await self._lost.wait()
+            await asyncio.shield(self._lost)
 
     # -- called by the event loop ----------------------------------------------------------------
 
@@ -193,16 +201,19 @@ class Channel(asyncio.Protocol, Generic[T]):
         address = transport.get_extra_info("peername") or ("",)
         try:
             role, job_id = peer_identity(transport.get_extra_info("peercert"))
-            types = self._receives[role] if isinstance(self._receives, Mapping) else self._receives
         except IdentityError as error:
             self._fail(str(error))
             return
-        except KeyError:
-            self._fail(f"A peer with the role {role} has no business on this port")
-            return
+        types = self._receives
+        if isinstance(types, Mapping):
+            by_role = cast(Mapping[str, Any], types)
+            if role not in by_role:
+                self._fail(f"A peer with the role {role} has no business on this port")
+                return
+            types = by_role[role]
         self.peer = Peer(role=role, job_id=job_id, host=str(address[0]))
         self._decoder = FrameDecoder(types, self._max_frame)
-        _detect_dead_peers(transport.get_extra_info("socket"))
+        detect_dead_peers(transport.get_extra_info("socket"))
         if self._opened is not None:
             self._opened(self)
 
@@ -219,11 +230,13 @@ class Channel(asyncio.Protocol, Generic[T]):
         if self._first_frame is not None:
             self._first_frame.cancel()
             self._first_frame = None
+        if self._handle is not None:
+            self._hand_over(messages, self._handle)
+            return
         self._queue.extend(messages)
-        if len(self._queue) > QUEUE_MESSAGES and not self._reading_paused:
-            self._reading_paused = True
-            if self._transport is not None:
-                self._transport.pause_reading()
+        self._queue_bytes += len(data)
+        if len(self._queue) > QUEUE_MESSAGES or self._queue_bytes > QUEUE_BYTES:
+            self._pause_reading()
         self._wake()
 
     def eof_received(self) -> None:
@@ -233,20 +246,18 @@ class Channel(asyncio.Protocol, Generic[T]):
         if exc is not None and not self.problem:
             self.problem = f"The connection broke: {exc}"
         self._end_receiving()
-        self._writing_paused = False
-        if self._writable is not None and not self._writable.done():
-            self._writable.set_result(None)
-        self._lost.set()
+        self.resume_writing()
+        if not self._lost.done():
+            self._lost.set_result(None)
 
     def pause_writing(self) -> None:
         self._writing_paused = True
 
     def resume_writing(self) -> None:
         self._writing_paused = False
-        if self._writable is not None:
-            if not self._writable.done():
-                self._writable.set_result(None)
-            self._writable = None
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+        self._room = None
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -255,6 +266,28 @@ class Channel(asyncio.Protocol, Generic[T]):
         self._first_frame = self._loop.call_later(
             within_s, self._fail, f"The peer sent no message within {within_s:g} s"
         )
+
+    async def _next_arrival(self, timeout_s: float | None) -> None:
+        self._arrival = self._loop.create_future()
+        try:
+            if timeout_s is None:
+                await self._arrival
+            else:
+                async with asyncio.timeout(timeout_s):
+                    await self._arrival
+        finally:
+            self._arrival = None
+
+    def _hand_over(self, messages: list[T], handle: Callable[[T], None]) -> None:
+        try:
+            for message in messages:
+                if self._ended:
+                    return
+                handle(message)
+        except Exception as error:
+            if self._arrival is not None and not self._arrival.done():
+                self._arrival.set_exception(error)
+            self.abort(f"A message could not be handled: {error}")
 
     def _fail(self, problem: str) -> None:
         address = self._transport and self._transport.get_extra_info("peername")
@@ -269,8 +302,20 @@ class Channel(asyncio.Protocol, Generic[T]):
         self._wake()
 
     def _wake(self) -> None:
-        if self._received is not None and not self._received.done():
-            self._received.set_result(None)
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and self._transport is not None:
+            self._reading_paused = True
+            self._transport.pause_reading()
+
+    def _taken(self) -> None:
+        """The queue is empty."""
+        self._queue_bytes = 0
+        if self._reading_paused and self._transport is not None:
+            self._reading_paused = False
+            self._transport.resume_reading()
 
 
 async def connect(
@@ -304,6 +349,8 @@ async def connect(
             ssl_handshake_timeout=timeout_s,
             ssl_shutdown_timeout=SHUTDOWN_S,
         )
+    if channel.closed:
+        raise ChannelClosed(channel.problem or f"{host}:{port} closed the connection at once")
     return channel
 
 
@@ -344,52 +391,7 @@ async def serve(
         handlers.add(task)
         task.add_done_callback(handlers.discard)
 
-    def channel_() -> Channel[Any]:
+    def channel() -> Channel[Any]:
         return Channel(receives, backlog_bytes=backlog_bytes, opened=opened)
 
-    def secured() -> asyncio.BaseProtocol:
-        return _SmallTls(
-            loop,
-            channel_(),
-            ssl_context,
-            None,
-            server_side=True,
-            ssl_handshake_timeout=handshake_s,
-            ssl_shutdown_timeout=SHUTDOWN_S,
-        )
-
-    try:
-        secured()
-    except (AttributeError, TypeError):
-        # Another Python's asyncio is made differently inside: only memory is lost.
-        return await loop.create_server(
-            channel_,
-            host,
-            port,
-            ssl=ssl_context,
-            ssl_handshake_timeout=handshake_s,
-            ssl_shutdown_timeout=SHUTDOWN_S,
-            backlog=LISTEN_BACKLOG,
-        )
-    return await loop.create_server(secured, host, port, backlog=LISTEN_BACKLOG)
-
-
-class _SmallTls(sslproto.SSLProtocol):
-    """asyncio's own TLS with a smaller buffer, for our connections only.
-
-    This is how asyncio itself puts TLS on an accepted connection, without its task for each.
-    """
-
-    max_size = _TLS_BUFFER_BYTES
-
-
-def _detect_dead_peers(sock: socket.socket | None) -> None:
-    """A host that vanished is noticed within some 20 s, also when nothing is sent to it."""
-    if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    options = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 2))
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (*options, ("TCP_USER_TIMEOUT", 20_000)):
-        option = getattr(socket, name, None)  # not every system has all of them
-        if option is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    return await listen(channel, host, port, ssl_context, handshake_s)

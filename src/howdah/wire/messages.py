@@ -28,7 +28,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults
 # -- agent to coordinator ------------------------------------------------------------------------
 
 
-class AgentHello(Message, kw_only=True):
+class AgentHello(Message, frozen=True, kw_only=True):
     """First frame of an agent; says what it holds, so that either side can have been away."""
 
     protocol: tuple[int, int] = PROTOCOL
@@ -59,7 +59,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the program reported through `howdah.task.report` since the last sample."""
 
 
-class Beat(Message, kw_only=True):
+class Beat(Message, frozen=True, kw_only=True):
     """Sent once a beat interval; carries what changed."""
 
     attempt: int = 0
@@ -71,31 +71,31 @@ class Beat(Message, kw_only=True):
     """The newest ``step`` reported."""
 
 
-class Prepared(Message, kw_only=True):
+class Prepared(Message, frozen=True, kw_only=True):
     task: Task
     attempt: int
     ports: tuple[int, ...] = ()
     restored: str | None = None
 
 
-class Started(Message, kw_only=True):
+class Started(Message, frozen=True, kw_only=True):
     task: Task
     attempt: int
     pids: tuple[int, ...]
 
 
-class Joined(Message, kw_only=True):
+class Joined(Message, frozen=True, kw_only=True):
     task: Task
     attempt: int
 
 
-class Exited(Message, kw_only=True):
+class Exited(Message, frozen=True, kw_only=True):
     task: Task
     attempt: int
     exit: Exit
 
 
-class Stacks(Message, kw_only=True):
+class Stacks(Message, frozen=True, kw_only=True):
     task: Task
     attempt: int
     innermost: str = ""
@@ -104,7 +104,7 @@ class Stacks(Message, kw_only=True):
     problem: str = ""
 
 
-class LogChunk(Message, kw_only=True):
+class LogChunk(Message, frozen=True, kw_only=True):
     """Bytes of an attempt's log from ``offset``; only while somebody follows."""
 
     task: Task
@@ -113,7 +113,7 @@ class LogChunk(Message, kw_only=True):
     data: bytes
 
 
-class CheckpointSaved(Message, kw_only=True):
+class CheckpointSaved(Message, frozen=True, kw_only=True):
     """The agent has published a complete checkpoint."""
 
     task: Task
@@ -124,7 +124,7 @@ class CheckpointSaved(Message, kw_only=True):
     checksum: str = ""
 
 
-class WebAddress(Message, kw_only=True):
+class WebAddress(Message, frozen=True, kw_only=True):
     """The task serves a web page (TensorBoard, a notebook) the job page should link to."""
 
     task: Task
@@ -137,7 +137,7 @@ class WebAddress(Message, kw_only=True):
     """It expects the proxy's whole path (TensorBoard with ``--path_prefix``, Jupyter)."""
 
 
-class AgentNote(Message, kw_only=True):
+class AgentNote(Message, frozen=True, kw_only=True):
     """Something a reader of the job's events should know (a checkpoint could not be copied)."""
 
     task: Task
@@ -149,7 +149,7 @@ class AgentNote(Message, kw_only=True):
 # -- coordinator to agent ------------------------------------------------------------------------
 
 
-class Welcome(Message, kw_only=True):
+class Welcome(Message, frozen=True, kw_only=True):
     """Answer to a hello of either kind."""
 
     protocol: tuple[int, int] = PROTOCOL
@@ -159,13 +159,13 @@ class Welcome(Message, kw_only=True):
     """Without a coordinator for this long the agent ends its task and itself."""
 
 
-class Refuse(Message, kw_only=True):
+class Refuse(Message, frozen=True, kw_only=True):
     """The connection is refused or ended, and why; the agent does not come back."""
 
     reason: str
 
 
-class Prepare(Message, kw_only=True):
+class Prepare(Message, frozen=True, kw_only=True):
     task: Task
     attempt: int
     generation: int
@@ -187,7 +187,7 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Prefix of its log lines when the task has several."""
 
 
-class Start(Message, kw_only=True):
+class Start(Message, frozen=True, kw_only=True):
     task: Task
     attempt: int
     generation: int
@@ -204,24 +204,24 @@ class Start(Message, kw_only=True):
     """``{name, port, keeps_prefix}``: announce as `WebAddress` once the port listens."""
 
 
-class Stop(Message, kw_only=True):
+class Stop(Message, frozen=True, kw_only=True):
     task: Task
     attempt: int
     grace_s: float
 
 
-class TakeStacks(Message, kw_only=True):
+class TakeStacks(Message, frozen=True, kw_only=True):
     task: Task
     attempt: int
 
 
-class RequestCheckpoint(Message, kw_only=True):
+class RequestCheckpoint(Message, frozen=True, kw_only=True):
     task: Task
     attempt: int
     reason: str
 
 
-class FollowLog(Message, kw_only=True):
+class FollowLog(Message, frozen=True, kw_only=True):
     """Push the attempt's log from ``offset`` on; ``on=False`` ends that."""
 
     task: Task
@@ -230,7 +230,7 @@ class FollowLog(Message, kw_only=True):
     on: bool = True
 
 
-class Shutdown(Message, kw_only=True):
+class Shutdown(Message, frozen=True, kw_only=True):
     """End the task if any, then the agent."""
 
     grace_s: float = 0.0
@@ -239,7 +239,7 @@ class Shutdown(Message, kw_only=True):
 # -- client to coordinator -----------------------------------------------------------------------
 
 
-class ClientHello(Message, kw_only=True):
+class ClientHello(Message, frozen=True, kw_only=True):
     """First frame of a client."""
 
     protocol: tuple[int, int] = PROTOCOL
@@ -247,7 +247,7 @@ class ClientHello(Message, kw_only=True):
     user: str = ""
 
 
-class Watch(Message, kw_only=True):
+class Watch(Message, frozen=True, kw_only=True):
     """Send `RecordUpdate`s after ``after_seq``, `StatusUpdate`s on change, and logs if asked."""
 
     after_seq: int = 0
@@ -259,22 +259,22 @@ class Watch(Message, kw_only=True):
     """Task, attempt, offset: where to go on in logs the client has seen parts of already."""
 
 
-class AskStatus(Message, kw_only=True):
+class AskStatus(Message, frozen=True, kw_only=True):
     """Answered by one `StatusUpdate`."""
 
 
-class AskStop(Message, kw_only=True):
+class AskStop(Message, frozen=True, kw_only=True):
     firm: bool = False
     reason: str = ""
 
 
-class AskStacks(Message, kw_only=True):
+class AskStacks(Message, frozen=True, kw_only=True):
     """Answered by `StacksReply`."""
 
     task: Task
 
 
-class RecordUpdate(Message, kw_only=True):
+class RecordUpdate(Message, frozen=True, kw_only=True):
     """One line of the story; ``seq`` is its place in the journal."""
 
     seq: int
@@ -282,26 +282,26 @@ class RecordUpdate(Message, kw_only=True):
     record: Record
 
 
-class StatusUpdate(Message, kw_only=True):
+class StatusUpdate(Message, frozen=True, kw_only=True):
     """The status document (`howdah.core.view.JobView`) as JSON."""
 
     status: bytes
 
 
-class LogUpdate(Message, kw_only=True):
+class LogUpdate(Message, frozen=True, kw_only=True):
     task: Task
     attempt: int
     offset: int
     data: bytes
 
 
-class StacksReply(Message, kw_only=True):
+class StacksReply(Message, frozen=True, kw_only=True):
     task: Task
     text: str = ""
     problem: str = ""
 
 
-class Answer(Message, kw_only=True):
+class Answer(Message, frozen=True, kw_only=True):
     """Outcome of a request: empty ``problem`` means done."""
 
     problem: str = ""
