@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = Path(tempfile.mkdtemp(prefix="hwt-", dir="/tmp"))
     for name in ("run", "home"):
         (folder / name).mkdir(mode=0o700)
-    os.environ["XDG_RUNTIME_DIR"] = str(folder / "run")
+    os.environ["HOWDAH_RUNTIME_DIR"] = str(folder / "run")
     os.environ["HOWDAH_HOME"] = str(folder / "home")
     config.stash[_FOLDER] = folder
 
@@ -53,7 +53,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Fail the run if anything it started is left, naming the test that started it."""
     left = leaks.wait_gone(timeout_s=10.0)
-    sockets = leaks.sockets(Path(os.environ["XDG_RUNTIME_DIR"]))
+    sockets = leaks.sockets(Path(os.environ["HOWDAH_RUNTIME_DIR"]))
     lines = [f"  process {p.pid}: {p.command} (started in {p.test or 'no test'})" for p in left]
     lines += [f"  socket {path}" for path in sockets]
     if lines:

@@ -86,7 +86,7 @@ class Picture(NamedTuple):
             listening |= {
                 (c.laddr.ip, c.laddr.port) for c in connections if c.status == psutil.CONN_LISTEN
             }
-        places = {tempfile.gettempdir(), os.environ["XDG_RUNTIME_DIR"]}
+        places = {tempfile.gettempdir(), os.environ["HOWDAH_RUNTIME_DIR"]}
         folders = {
             str(path)
             for place in places

@@ -22,6 +22,7 @@ import msgspec
 LOCK_FOLDER = Path("/tmp/howdah-gpus")
 """One place for all users of the host, sticky. Its small files stay: a lock on a removed file would
 be worth nothing."""
+DRIVER = Path("/proc/driver/nvidia/version")
 _EVERYTHING = "all.lock"
 
 
@@ -55,7 +56,7 @@ def nvml_devices() -> list[Device]:
     try:
         import pynvml as nvml  # the package nvidia-ml-py
     except ImportError:
-        if not Path("/proc/driver/nvidia/version").exists():
+        if not DRIVER.exists():
             return []
         raise GpuError(
             "This machine has an NVIDIA driver, but the package that asks it is missing: install "

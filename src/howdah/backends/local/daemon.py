@@ -50,7 +50,7 @@ ADDRESS = "node.json"
 LOCK = "node.lock"
 LOG = "logs/node.log"
 
-LOCK_WAIT_S = 5.0
+LOCK_WAIT_S = 2.0
 """How long a daemon waits for a dying predecessor's lock."""
 LAST_GRACE_S = 2.0
 """For agents that are still there when the job is over or given up."""

@@ -45,6 +45,9 @@ class Loop:
         self._wakeup.setblocking(False)
         self._waker.setblocking(False)
         self.watch(self._wakeup, self._woken)
+        # From now on, so that no signal is lost between here and `run`.
+        signal.signal(signal.SIGCHLD, _nothing)
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
 
     def watch(
         self, source: Any, readable: Callable[[], None], writable: Callable[[], None] | None = None
@@ -86,9 +89,7 @@ class Loop:
 
     def run(self) -> None:
         """Until `stop`."""
-        signal.signal(signal.SIGCHLD, _nothing)
-        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
-        self._reap()  # children that ended before we listened
+        self._reap()  # children that ended before there was a loop
         while not self._stopped:
             for key, events in self._selector.select(self._patience()):
                 readable, writable = key.data

@@ -74,11 +74,12 @@ class NodeStarter:
         """
         word = msgspec.json.encode(Go(job_dir=str(job_dir.resolve()), coordinator=coordinator))
         answer = b""
-        problem = ""
+        problem = "it ended without a word"
         try:
             self._socket.settimeout(GO_WAIT_S)
-            self._socket.sendall(word + b"\n")
-            while not answer.endswith(b"\n") or not answer.rpartition(b"\n{")[2].endswith(b"}\n"):
+            with contextlib.suppress(BrokenPipeError):  # it has ended, and may have said why
+                self._socket.sendall(word + b"\n")
+            while not _is_reply(answer):
                 part = self._socket.recv(65536)
                 if not part:
                     break
@@ -90,7 +91,7 @@ class NodeStarter:
         try:
             reply = msgspec.json.decode(answer.rstrip(b"\n").rpartition(b"\n")[2], type=Reply)
         except msgspec.DecodeError:
-            words = answer.decode(errors="replace").strip() or problem or "it ended without a word"
+            words = answer.decode(errors="replace").strip() or problem
             raise BackendError(
                 f"The node daemon could not be started with {sys.executable}: {words}"
             ) from None
@@ -104,6 +105,11 @@ class NodeStarter:
         # The process we started only forked the daemon; it has ended long ago.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5.0)
+
+
+def _is_reply(answer: bytes) -> bool:
+    """Whether the last line is whole and the daemon's; before it there may be any complaints."""
+    return answer.endswith(b"}\n") and answer.rstrip(b"\n").rpartition(b"\n")[2].startswith(b"{")
 
 
 def begin(options: NodeOptions | None = None, *, adopt: bool = False) -> NodeStarter:

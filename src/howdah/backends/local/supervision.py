@@ -14,7 +14,7 @@ import msgspec
 
 RAPID_S = 10.0
 """A coordinator that lived at least so long was healthy: deaths are counted anew."""
-MAX_RAPID = 8
+MAX_RAPID = 6
 """Deaths in a row, each soon after its start, before the job is given up."""
 FIRST_DELAY_S = 0.1
 """Before the second restart in a row (the first comes at once); doubled each time."""

@@ -1,0 +1,384 @@
+"""Devices of one machine among several jobs, with a fake lister and real locks."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import types
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from howdah.agent.launch import AgentLaunch
+from howdah.backends import gpus
+from howdah.backends.base import BackendError, RoleResources
+from howdah.backends.gpus import Device, DeviceLocks, GpuError, allowed, nvml_devices
+from howdah.backends.local.backend import LocalBackend
+from howdah.core.events import ContainerGranted, RequestRefused
+from howdah.spec.model import Job, Mode, Role
+from tests.conformance.harness import Coordinator, eventually
+from tests.conformance.local import LocalHarness, make_job
+from tests.conformance.test_backend import job, run
+
+DEVICES = [Device(uuid=f"GPU-{letter * 8}", index=str(n)) for n, letter in enumerate("abcd")]
+
+
+class GpuHarness(LocalHarness):
+    """A job whose role ``small`` has ``each`` devices a container, on a machine with four."""
+
+    def __init__(
+        self,
+        folder: Path,
+        each: int = 1,
+        instances: int | str = 1,
+        mode: Mode = Mode.GANG,
+        visible: str | None = None,
+    ) -> None:
+        super().__init__(folder)
+        role = Role(instances=instances, gpus=each, command="true")
+        self.directory = make_job(folder, Job(command="true", mode=mode, roles={"small": role}))
+        self.roles = {"small": RoleResources(gpus=each)}
+        self.locks = DeviceLocks(folder / "locks")
+        self.env = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
+        self.listed = 0
+
+    def lister(self) -> Sequence[Device]:
+        self.listed += 1
+        return DEVICES
+
+    async def coordinator(self) -> Coordinator:
+        backend = LocalBackend(
+            self.directory, node=self.options, lister=self.lister, locks=self.locks, env=self.env
+        )
+        coordinator = Coordinator(backend)
+        await coordinator.start(self.roles)
+        self.coordinators.append(coordinator)
+        return coordinator
+
+    def launched(self, container_id: str) -> AgentLaunch:
+        import msgspec
+
+        file = self.directory.container_path(container_id) / "launch.json"
+        return msgspec.json.decode(file.read_bytes(), type=AgentLaunch)
+
+    def free(self) -> list[str]:
+        """Devices nobody holds at this moment."""
+        taken = self.locks.take(DEVICES, lambda count: count)
+        assert taken is not None
+        for _, descriptor in taken:
+            os.close(descriptor)
+        return [device.uuid for device, _ in taken]
+
+
+def test_each_container_gets_devices_of_its_own_and_the_locks_go_with_its_agent(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        async with job(lambda: GpuHarness(tmp_path, each=2, instances=2)) as (harness, coordinator):
+            assert isinstance(harness, GpuHarness)
+            containers = await coordinator.grant(1, 2)
+            for container in containers:
+                await harness.launch(coordinator, container, "locks")
+                await harness.pids(container)
+            given = [harness.launched(container).gpus for container in containers]
+            assert sorted([*given[0], *given[1]]) == [d.uuid for d in DEVICES]
+            assert harness.launched(containers[0]).gpu_locks == (3, 4)
+            await eventually(lambda: harness.free() == [], "all devices are taken")
+
+            await harness.crash(coordinator)  # the locks are the agents' now
+            assert harness.free() == []
+            second = await harness.coordinator()
+            await second.backend.release(containers[0])
+            await second.ended(containers[0])
+            assert sorted(harness.free()) == sorted(given[0])
+
+    run(test)
+
+
+def test_devices_of_a_container_never_launched_are_free_when_it_is_released(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with job(lambda: GpuHarness(tmp_path, each=4)) as (harness, coordinator):
+            assert isinstance(harness, GpuHarness)
+            (container,) = await coordinator.grant(1)
+            assert harness.free() == []
+            await coordinator.backend.release(container)
+            await coordinator.ended(container)
+            assert len(harness.free()) == 4
+
+    run(test)
+
+
+def test_two_jobs_that_want_all_devices_take_turns_and_never_hold_half_each(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        made: list[GpuHarness] = []
+
+        def make() -> GpuHarness:
+            made.append(GpuHarness(tmp_path, each=1, instances=4))
+            return made[-1]
+
+        async with job(make) as (_, one), job(make) as (_, other):
+            await asyncio.gather(one.ask(1, 2, 3, 4), other.ask(1, 2, 3, 4))
+            await eventually(
+                lambda: len(one.all(ContainerGranted)) + len(other.all(ContainerGranted)) == 4,
+                "one of them has all",
+            )
+            winner, loser = (one, other) if one.all(ContainerGranted) else (other, one)
+            assert len(winner.all(ContainerGranted)) == 4
+            assert loser.all(ContainerGranted) == []
+            for event in winner.all(ContainerGranted):
+                await winner.backend.release(event.container_id)
+            for number in (1, 2, 3, 4):
+                await loser.granted(number)
+
+    run(test)
+
+
+def test_jobs_that_each_need_two_of_four_run_side_by_side(tmp_path: Path) -> None:
+    async def test() -> None:
+        def make() -> GpuHarness:
+            return GpuHarness(tmp_path, each=2)
+
+        async with job(make) as (first, one), job(make) as (second, other):
+            assert isinstance(first, GpuHarness) and isinstance(second, GpuHarness)
+            (a,), (b,) = await asyncio.gather(one.grant(1), other.grant(1))
+            for harness, coordinator, container in ((first, one, a), (second, other, b)):
+                await harness.launch(coordinator, container, "locks")
+                await harness.pids(container)
+            assert not set(first.launched(a).gpus) & set(second.launched(b).gpus)
+
+    run(test)
+
+
+def test_a_request_taken_back_while_it_waits_is_never_granted(tmp_path: Path) -> None:
+    async def test() -> None:
+        def make() -> GpuHarness:
+            return GpuHarness(tmp_path, each=4)
+
+        async with job(make) as (_, one), job(make) as (_, other):
+            (container,) = await one.grant(1)
+            await other.ask(1)
+            await other.backend.cancel([1])
+            await one.backend.release(container)
+            await one.ended(container)
+            await other.ask(1)  # the same request: it was taken back for good
+            await other.grant(2)
+            assert [e.request_id for e in other.all(ContainerGranted)] == [2]
+
+    run(test)
+
+
+def test_tasks_without_devices_do_not_start_the_driver(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with job(lambda: GpuHarness(tmp_path, each=0)) as (harness, coordinator):
+            assert isinstance(harness, GpuHarness)
+            await coordinator.grant(1)
+            assert harness.listed == 0
+
+    run(test)
+
+
+def test_the_submitters_visible_devices_are_the_limit(tmp_path: Path) -> None:
+    async def test() -> None:
+        harness = GpuHarness(tmp_path, each=2, visible="3,GPU-aa")
+        async with job(lambda: harness) as (_, coordinator):
+            (container,) = await coordinator.grant(1)
+            await harness.launch(coordinator, container, "locks")
+            await harness.pids(container)
+            assert sorted(harness.launched(container).gpus) == ["GPU-aaaaaaaa", "GPU-dddddddd"]
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("harness", "words"),
+    [
+        ({"each": 5}, "5 per container are asked for; this machine has 4"),
+        ({"each": 2, "instances": 3}, "need 6 GPUs at the same time; this machine has 4"),
+        ({"each": 2, "visible": "1"}, "CUDA_VISIBLE_DEVICES leaves 1 of this machine's 4"),
+    ],
+)
+def test_what_the_machine_can_never_give_is_refused_at_once(
+    tmp_path: Path, harness: dict[str, int | str], words: str
+) -> None:
+    async def test() -> None:
+        with pytest.raises(BackendError, match="can never run the job") as refused:
+            await GpuHarness(tmp_path, **harness).coordinator()  # type: ignore[arg-type]
+        assert words in str(refused.value)
+
+    run(test)
+
+
+def test_an_elastic_job_starts_with_what_there_is(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with job(lambda: GpuHarness(tmp_path, instances="2..8")) as (_, coordinator):
+            await coordinator.ask(*range(1, 9))
+            for number in (1, 2, 3, 4):
+                await coordinator.granted(number)
+            assert len(coordinator.all(ContainerGranted)) == 4
+            await coordinator.backend.release(coordinator.all(ContainerGranted)[0].container_id)
+            await coordinator.granted(5)
+
+    run(test)
+
+
+def test_locks_that_cannot_be_had_refuse_the_request_in_words(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with job(lambda: GpuHarness(tmp_path)) as (_, coordinator):
+            (tmp_path / "locks").write_text("in the way")
+            await coordinator.ask(1)
+            assert "mode 1777" in (await coordinator.refused(1)).reason
+            assert coordinator.all(ContainerGranted) == []
+            assert len(coordinator.all(RequestRefused)) == 1
+
+    run(test)
+
+
+# -- the pieces ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("visible", "indices"),
+    [
+        (None, "0123"),
+        ("", ""),
+        ("-1", ""),
+        ("NoDevFiles", ""),
+        ("2", "2"),
+        ("3,0", "30"),
+        (" 1 , 2 ", "12"),
+        ("1,1", "1"),
+        ("0,9,1", "0"),
+        ("GPU-bbbbbbbb,3", "13"),
+        ("GPU-b", "1"),
+        ("GPU-", ""),
+        ("gpu-b", ""),
+    ],
+)
+def test_visible_devices_are_read_as_cuda_reads_them(visible: str | None, indices: str) -> None:
+    assert "".join(d.index for d in allowed(DEVICES, visible)) == indices
+
+
+def test_instances_of_a_partitioned_device_are_named_by_their_uuid() -> None:
+    parts = [Device(uuid="MIG-1111", index="0:0"), Device(uuid="MIG-2222", index="0:1")]
+    assert allowed(parts, "MIG-2222") == [parts[1]]
+    assert allowed(parts, "0") == []
+
+
+def test_devices_somebody_else_uses_are_taken_last(tmp_path: Path) -> None:
+    busy = [Device(uuid=f"GPU-{n}", index=str(n), busy=n < 2) for n in range(4)]
+    taken = DeviceLocks(tmp_path / "locks").take(busy, lambda free: 3)
+    assert taken is not None
+    assert [device.index for device, _ in taken] == ["2", "3", "0"]
+    for _, descriptor in taken:
+        os.close(descriptor)
+
+
+def test_while_one_job_chooses_another_is_told_to_come_back(tmp_path: Path) -> None:
+    locks, others = DeviceLocks(tmp_path / "locks"), DeviceLocks(tmp_path / "locks")
+    seen: list[object] = []
+
+    def choosing(free: int) -> int:
+        seen.append(others.take(DEVICES, lambda count: count))
+        return 0
+
+    locks.take(DEVICES, choosing)
+    assert seen == [None]
+
+
+def test_the_lock_folder_is_open_to_all_users(tmp_path: Path) -> None:
+    taken = DeviceLocks(tmp_path / "locks").take(DEVICES, lambda free: 0)
+    assert taken == []
+    assert (tmp_path / "locks").stat().st_mode & 0o7777 == 0o1777
+    assert {p.stat().st_mode & 0o777 for p in (tmp_path / "locks").iterdir()} == {0o644}
+
+
+class FakeNvml(types.ModuleType):
+    """As much of nvidia-ml-py as is used: GPU 0 whole and busy, GPU 1 in two parts."""
+
+    NVML_DEVICE_MIG_ENABLE = 1
+    NVML_ERROR_LIBRARY_NOT_FOUND = 12
+    NVML_ERROR_DRIVER_NOT_LOADED = 9
+
+    class NVMLError(Exception):
+        def __init__(self, value: int) -> None:
+            super().__init__(f"error {value}")
+            self.value = value
+
+    def __init__(self, init: int | None = None) -> None:
+        super().__init__("pynvml")
+        self.init = init
+        self.open = 0
+
+    def nvmlInit(self) -> None:
+        if self.init is not None:
+            raise self.NVMLError(self.init)
+        self.open += 1
+
+    def nvmlShutdown(self) -> None:
+        self.open -= 1
+
+    def __getattr__(self, name: str) -> object:
+        answers = {
+            "nvmlDeviceGetCount": lambda: 2,
+            "nvmlDeviceGetHandleByIndex": lambda number: f"gpu{number}",
+            "nvmlDeviceGetMigMode": self._mig_mode,
+            "nvmlDeviceGetMaxMigDeviceCount": lambda handle: 7,
+            "nvmlDeviceGetMigDeviceHandleByIndex": self._part,
+            "nvmlDeviceGetUUID": lambda handle: f"UUID-{handle}",
+            "nvmlDeviceGetName": lambda handle: b"A name in bytes",
+            "nvmlDeviceGetMemoryInfo": lambda handle: types.SimpleNamespace(total=80 << 30),
+            "nvmlDeviceGetComputeRunningProcesses": lambda handle: [1] if handle == "gpu0" else [],
+        }
+        if name not in answers:
+            raise AttributeError(name)
+        return answers[name]
+
+    def _mig_mode(self, handle: str) -> list[int]:
+        if handle == "gpu0":
+            raise self.NVMLError(3)  # not supported
+        return [1, 1]
+
+    def _part(self, handle: str, instance: int) -> str:
+        if instance not in (0, 3):
+            raise self.NVMLError(6)  # not found
+        return f"{handle}-part{instance}"
+
+
+def test_devices_are_listed_through_the_drivers_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeNvml()
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    assert nvml_devices() == [
+        Device(uuid="UUID-gpu0", index="0", name="A name in bytes", memory_mb=80 << 10, busy=True),
+        Device(uuid="UUID-gpu1-part0", index="1:0", name="A name in bytes", memory_mb=80 << 10),
+        Device(uuid="UUID-gpu1-part3", index="1:3", name="A name in bytes", memory_mb=80 << 10),
+    ]
+    assert fake.open == 0
+
+
+@pytest.mark.parametrize("code", [9, 12])
+def test_a_machine_without_a_driver_has_no_devices(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(init=code))
+    assert nvml_devices() == []
+
+
+def test_a_driver_that_fails_is_told_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(init=999))
+    with pytest.raises(GpuError, match="error 999"):
+        nvml_devices()
+
+
+def test_a_driver_without_the_package_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setattr(gpus, "DRIVER", tmp_path)
+    with pytest.raises(GpuError, match=r"howdah\[gpu\]"):
+        nvml_devices()
+    monkeypatch.setattr(gpus, "DRIVER", tmp_path / "missing")
+    assert nvml_devices() == []
