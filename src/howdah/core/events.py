@@ -131,6 +131,8 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     pids: tuple[int, ...] = ()
     joined: bool = False
     exit: Exit | None = None
+    restored: str | None = None
+    """As in `TaskPrepared`."""
 
 
 class AgentRegistered(Event, kw_only=True):

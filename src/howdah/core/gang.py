@@ -57,11 +57,13 @@ def on_granted(turn: Turn, event: ContainerGranted) -> None:
     task = state.requests.pop(event.request_id, None)
     if task is None:
         # Surplus, or the request was cancelled meanwhile: kept on the books until it has ended.
-        if event.container_id not in state.containers:
+        if event.container_id in state.containers:
+            return
+        if state.phase is not JobPhase.FINISHED:
             state.containers[event.container_id] = ContainerData(
                 container_id=event.container_id, node=event.node, task=None, granted=turn.now
             )
-            turn.emit(ReleaseContainer(container_id=event.container_id))
+        turn.emit(ReleaseContainer(container_id=event.container_id))
         return
     data = state.tasks[str(task)]
     data.request_id = None

@@ -46,6 +46,8 @@ def on_coordinator_started(turn: Turn, event: CoordinatorStarted) -> None:
         containers=len(event.containers),
     )
     if state.phase is JobPhase.FINISHED:
+        for container_id in event.containers:
+            turn.emit(ReleaseContainer(container_id=container_id))
         turn.emit(FinishJob())
         return
     for name, due in list(state.timers.items()):

@@ -1,0 +1,390 @@
+"""Blame, restarts in place, budgets, hangs, and how a job ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from howdah.core.blame import RULES, Blame, describe_exit, of_exit
+from howdah.core.commands import DumpStacks, PrepareTask, ReleaseContainer, StopTask
+from howdah.core.events import (
+    AgentDisconnected,
+    AgentRegistered,
+    AgentSilent,
+    ContainerEnded,
+    ContainerEndKind,
+    CoordinatorStarted,
+    Exit,
+    Held,
+    HeldPhase,
+    PreemptionNoticed,
+    Progressed,
+    StacksTaken,
+    StopRequested,
+    Task,
+    TaskExited,
+    TaskHung,
+)
+from howdah.core.plan import Completion, Join, RolePlan
+from howdah.core.states import JobPhase, Outcome
+from howdah.spec.model import Restart, Tracking
+from tests.unit.core.bench import WORKER, Bench, workers
+
+
+@pytest.mark.parametrize(
+    ("exit", "blame"),
+    [
+        (Exit(code=1), Blame.USER_CODE),
+        (Exit(code=42), Blame.USER_CODE),
+        (Exit(signal=9), Blame.SIGNAL),
+        (Exit(signal=15), Blame.SIGNAL),
+        (Exit(code=137), Blame.SIGNAL),  # 137 alone never proves a lack of memory
+        (Exit(signal=6), Blame.USER_CODE),  # an abort is the program's own, or an echo
+        (Exit(signal=11), Blame.USER_CODE),
+        (Exit(signal=9, out_of_memory=True), Blame.OUT_OF_MEMORY),
+        (Exit(code=1, port_taken=True), Blame.PORT_TAKEN),
+        (Exit(code=127), Blame.START_FAILED),
+        (Exit(failed_to_start="train.py: no such file"), Blame.START_FAILED),
+        (Exit(signal=9, timed_out=True), Blame.RUN_TIMEOUT),
+    ],
+)
+def test_an_exit_is_put_down_to(exit: Exit, blame: Blame) -> None:
+    assert of_exit(exit) is blame
+
+
+def test_only_what_is_the_jobs_own_fault_is_charged() -> None:
+    free = {blame for blame, rule in RULES.items() if not rule.charged}
+    assert free == {
+        Blame.NODE_LOST,
+        Blame.PREEMPTED,
+        Blame.LAUNCH_FAILED,
+        Blame.COORDINATOR_LOST,
+        Blame.AGENT_LOST,
+        Blame.PORT_TAKEN,
+    }
+    assert set(RULES) == set(Blame)
+
+
+def test_exit_texts_name_the_signal_and_the_code() -> None:
+    assert describe_exit(Exit(code=42)) == "exited with code 42"
+    assert describe_exit(Exit(signal=9)) == "'s user process was killed (SIGKILL)"
+    assert "its shell exited with code 137" in describe_exit(Exit(code=137))
+
+
+def test_survivors_are_ended_at_once_and_the_gang_starts_anew_in_its_containers() -> None:
+    bench = Bench()
+    bench.run()
+    bench.exit(WORKER[1], signal=9)
+    assert [(s.task, s.grace_s) for s in bench.of(StopTask)] == [(WORKER[0], 0.5)]
+    bench.end_stopping()
+    bench.due("settle")
+    assert bench.phase is JobPhase.RESTARTING
+    bench.due("restart")
+    assert [(p.task, p.attempt, p.generation) for p in bench.of(PrepareTask)] == [
+        (WORKER[0], 2, 2),
+        (WORKER[1], 2, 2),
+    ]
+    (failure,) = bench.state.failures
+    assert failure.evidence.what == "worker:1's user process was killed (SIGKILL)"
+    assert failure.charged
+
+
+def test_a_lost_node_outweighs_the_errors_of_its_peers_and_is_not_charged() -> None:
+    bench = Bench()
+    bench.run()
+    bench.exit(WORKER[0], code=1, tail=("ConnectionResetError",))
+    bench.tell(ContainerEnded(container_id="c2", kind=ContainerEndKind.NODE_LOST))
+    bench.due("settle")
+    (failure,) = bench.state.failures
+    assert failure.evidence.blame is Blame.NODE_LOST
+    assert failure.evidence.task == WORKER[1]
+    assert not failure.charged
+    assert failure.echoes == 1
+    bench.due("restart")
+    assert [task for task in bench.state.requests.values()] == [WORKER[1]]
+    assert bench.task(WORKER[0]).container_id == "c1"
+
+
+def test_a_preempted_container_is_blamed_on_preemption_and_programs_are_asked_to_save() -> None:
+    bench = Bench()
+    bench.run()
+    bench.tell(PreemptionNoticed(container_id="c2", deadline_s=5.0))
+    assert bench.kinds() == ["NotifyCheckpoint", "NotifyCheckpoint"]
+    bench.tell(ContainerEnded(container_id="c2", kind=ContainerEndKind.EXITED))
+    bench.restart()
+    assert bench.state.failures[0].evidence.blame is Blame.PREEMPTED
+
+
+def test_a_lost_connection_has_a_grace_and_then_costs_the_container() -> None:
+    bench = Bench()
+    bench.run()
+    bench.tell(AgentDisconnected(container_id="c1"))
+    assert bench.phase is JobPhase.RUNNING
+    bench.due("reconnect:c1")
+    assert [r.container_id for r in bench.of(ReleaseContainer)] == ["c1"]
+    assert bench.phase is JobPhase.SETTLING
+    bench.end_stopping()
+    bench.due("settle")
+    assert bench.phase is JobPhase.SETTLING, "its container's end is still awaited"
+    bench.tell(ContainerEnded(container_id="c1", kind=ContainerEndKind.RELEASED))
+    assert bench.phase is JobPhase.RESTARTING
+
+
+def test_a_connection_that_comes_back_in_time_changes_nothing() -> None:
+    bench = Bench()
+    bench.run()
+    bench.tell(AgentDisconnected(container_id="c1"))
+    held = Held(task=WORKER[0], attempt=1, generation=1, phase=HeldPhase.RUNNING, joined=True)
+    bench.tell(AgentRegistered(container_id="c1", host="host", held=held))
+    assert bench.kinds() == []
+    assert "reconnect:c1" not in bench.state.timers
+
+
+def test_a_silent_agent_is_given_up() -> None:
+    bench = Bench()
+    bench.run()
+    bench.tell(AgentSilent(container_id="c1", silent_s=30.0))
+    assert "ReleaseContainer" in bench.kinds()
+
+
+def test_the_budget_is_spent_by_charged_failures_only() -> None:
+    bench = Bench(workers(2, attempts=2))
+    bench.run()
+    bench.tell(ContainerEnded(container_id="c2", kind=ContainerEndKind.NODE_LOST))
+    bench.restart()
+    bench.run()
+    bench.exit(WORKER[0], code=1)
+    bench.restart()
+    bench.run()
+    assert bench.phase is JobPhase.RUNNING
+    bench.exit(WORKER[0], code=1)
+    bench.end_stopping()
+    bench.due("settle")
+    assert bench.state.outcome is Outcome.FAILED
+    assert bench.state.reason == "worker:0 exited with code 1; all 2 attempts are spent"
+
+
+def test_repeated_failures_wait_longer_until_a_checkpoint_shows_progress() -> None:
+    bench = Bench(workers(1, attempts=9), backoff_s=1.0)
+    delays: list[float] = []
+    for progress in (False, False, False, True):
+        bench.run()
+        if progress:
+            bench.tell(Progressed(task=WORKER[0], attempt=4, what="000007"))
+        bench.exit(WORKER[0], code=1)
+        bench.due("settle")
+        delays.append(bench.state.timers["restart"] - bench.now)
+        bench.due("restart")
+    assert delays[0] == 0.0
+    assert 0.5 <= delays[1] < 1.5 <= 2 * delays[1] < 3.0
+    assert 1.0 <= delays[2] < 3.0
+    assert delays[3] == 0.0
+    assert bench.of(PrepareTask)[0].restore == "000007"
+
+
+def test_restart_never_fails_the_job_with_the_tasks_own_exit_code() -> None:
+    bench = Bench(workers(2, restart=Restart.NEVER))
+    bench.run()
+    bench.exit(WORKER[1], code=42, tail=("ValueError: bad label",))
+    bench.end_stopping()
+    bench.due("settle")
+    assert bench.state.outcome is Outcome.FAILED
+    (failure,) = bench.state.failures
+    assert failure.evidence.exit is not None
+    assert failure.evidence.exit.code == 42
+    assert failure.lines == ("ValueError: bad label",)
+
+
+def test_a_command_that_does_not_exist_is_not_tried_again() -> None:
+    bench = Bench(workers(1, attempts=5))
+    bench.run()
+    bench.exit(WORKER[0], code=127)
+    bench.due("settle")
+    assert bench.state.outcome is Outcome.FAILED
+    assert "trying again would not help" in bench.state.reason
+
+
+def test_uncharged_restarts_without_progress_end_some_day() -> None:
+    bench = Bench(workers(1), uncharged_limit=2)
+    for _ in range(3):
+        bench.run()
+        bench.exit(WORKER[0], code=1, port_taken=True)
+        bench.due("settle")
+        if "restart" in bench.state.timers:
+            bench.due("restart")
+    assert bench.state.outcome is Outcome.FAILED
+    assert "restarts in a row without progress" in bench.state.reason
+
+
+def test_a_task_that_restarts_alone_leaves_its_peers_running_and_keeps_its_port() -> None:
+    bench = Bench(workers(2, restart=Restart.TASK, sticky_ports=True))
+    bench.run()
+    bench.exit(WORKER[1], code=1)
+    assert bench.of(StopTask) == []
+    bench.due("settle:worker:1")
+    bench.due("again:worker:1")
+    (prepare,) = bench.of(PrepareTask)
+    assert (prepare.task, prepare.attempt, prepare.generation) == (WORKER[1], 2, 1)
+    assert prepare.keep_ports == (20000,)
+    assert bench.task(WORKER[0]).attempt == 1
+
+
+def test_a_lone_task_that_loses_its_address_takes_the_gang_with_it() -> None:
+    bench = Bench(workers(2, restart=Restart.TASK, sticky_ports=True))
+    bench.run()
+    bench.tell(ContainerEnded(container_id="c2", kind=ContainerEndKind.EXITED))
+    assert [s.task for s in bench.of(StopTask)] == [WORKER[0]]
+
+
+def test_stop_on_failure_ends_the_job_whatever_budget_is_left() -> None:
+    ps = RolePlan(
+        name="ps", minimum=1, maximum=1, tracking=Tracking.UNTRACKED, stop_on_failure=True,
+        ranked=False,
+    )  # fmt: skip
+    bench = Bench(ps, workers(1))
+    bench.run()
+    bench.exit(Task("ps", 0), code=1)
+    bench.end_stopping()
+    bench.due("settle")
+    assert bench.state.outcome is Outcome.FAILED
+    assert "stop-on-failure" in bench.state.reason
+
+
+def test_a_sidecar_decides_nothing_however_often_it_fails() -> None:
+    board = RolePlan(
+        name="board", minimum=1, maximum=1, tracking=Tracking.SIDECAR, join=Join.NOW,
+        ranked=False, attempts=2,
+    )  # fmt: skip
+    bench = Bench(workers(1), board)
+    bench.run()
+    for _ in range(2):
+        bench.exit(Task("board", 0), code=1)
+        bench.due("settle:board:0")
+        if "again:board:0" in bench.state.timers:
+            bench.due("again:board:0")
+        bench.run()
+    assert bench.phase is JobPhase.RUNNING
+    assert bench.task("board:0").retired
+    bench.exit(WORKER[0], code=0)
+    assert bench.state.outcome is Outcome.SUCCEEDED
+
+
+def test_a_hang_takes_everybodys_stacks_before_it_ends_the_gang() -> None:
+    bench = Bench(workers(2, hang_s=10.0))
+    bench.run()
+    bench.tell(TaskHung(task=WORKER[1], attempt=1, idle_s=11.0))
+    assert [d.task for d in bench.of(DumpStacks)] == WORKER[:2]
+    bench.tell(StacksTaken(task=WORKER[0], attempt=1, innermost="train.py:9 in all_reduce"))
+    assert bench.of(StopTask) == []
+    bench.tell(StacksTaken(task=WORKER[1], attempt=1, innermost="train.py:31 in spin"))
+    assert {s.task for s in bench.of(StopTask)} == set(WORKER[:2])
+    bench.restart()
+    (failure,) = bench.state.failures
+    assert failure.evidence.blame is Blame.HANG
+    assert failure.lines == (
+        "worker:0: train.py:9 in all_reduce",
+        "worker:1: train.py:31 in spin",
+    )
+
+
+def test_the_job_succeeds_when_all_tracked_tasks_have_and_then_gives_everything_back() -> None:
+    ps = RolePlan(name="ps", minimum=1, maximum=1, tracking=Tracking.UNTRACKED, ranked=False)
+    bench = Bench(ps, workers(2))
+    bench.run()
+    bench.exit(WORKER[0], code=0)
+    assert bench.state.outcome is None
+    bench.exit(WORKER[1], code=0)
+    assert bench.state.outcome is Outcome.SUCCEEDED
+    assert [s.task for s in bench.of(StopTask)] == [Task("ps", 0)]
+    bench.end_stopping()
+    assert len(bench.of(ReleaseContainer)) == 3
+    for number in (1, 2, 3):
+        bench.tell(ContainerEnded(container_id=f"c{number}", kind=ContainerEndKind.RELEASED))
+    assert bench.kinds() == ["FinishJob"]
+    assert bench.phase is JobPhase.FINISHED
+
+
+def test_the_chiefs_success_ends_the_job_where_the_framework_says_so() -> None:
+    chief = RolePlan(name="chief", minimum=1, maximum=1, chief=True)
+    other = RolePlan(name="worker", minimum=1, maximum=1)
+    bench = Bench(chief, other, completion=Completion.CHIEF)
+    bench.run()
+    bench.exit(WORKER[0], code=0)
+    assert bench.state.outcome is None
+    bench.exit(Task("chief", 0), code=0)
+    assert bench.state.outcome is Outcome.SUCCEEDED
+
+
+def test_a_stop_is_graceful_and_the_second_one_firm() -> None:
+    bench = Bench(workers(1, grace_s=10.0))
+    bench.run()
+    bench.tell(StopRequested(by="ann"))
+    assert [s.grace_s for s in bench.of(StopTask)] == [10.0]
+    bench.tell(StopRequested(by="ann", firm=True))
+    assert [s.grace_s for s in bench.of(StopTask)] == [0.0]
+    assert bench.state.outcome is Outcome.STOPPED
+
+
+def test_a_program_that_will_not_end_loses_its_container() -> None:
+    bench = Bench(workers(1))
+    bench.run()
+    bench.tell(StopRequested(by="ann"))
+    bench.due("finish")
+    assert [r.container_id for r in bench.of(ReleaseContainer)] == ["c1"]
+
+
+def test_the_total_timeout_ends_the_job() -> None:
+    bench = Bench(workers(1), total_s=60.0)
+    bench.run()
+    bench.due("total")
+    assert bench.state.outcome is Outcome.TIMED_OUT
+
+
+def test_a_stale_message_of_an_earlier_attempt_changes_nothing() -> None:
+    bench = Bench()
+    bench.run()
+    bench.exit(WORKER[1], signal=9)
+    bench.restart()
+    bench.run()
+    bench.tell(TaskExited(task=WORKER[0], attempt=1, exit=Exit(code=0)))
+    assert bench.commands == []
+    assert bench.task(WORKER[0]).attempt == 2
+
+
+def test_a_new_coordinator_keeps_what_runs_and_asks_again_for_what_is_missing() -> None:
+    bench = Bench()
+    bench.run()
+    bench.tell(CoordinatorStarted(incarnation=2, containers=("c1", "c2")))
+    assert bench.kinds() == []
+    for number, task in enumerate(WORKER[:2], 1):
+        held = Held(task=task, attempt=1, generation=1, phase=HeldPhase.RUNNING, joined=True)
+        bench.tell(AgentRegistered(container_id=f"c{number}", host="host", held=held))
+        assert bench.kinds() == []
+    assert bench.phase is JobPhase.RUNNING
+    bench.exit(WORKER[0], signal=9)
+    assert bench.phase is JobPhase.SETTLING
+
+
+def test_what_ended_without_a_coordinator_is_nobodys_fault() -> None:
+    bench = Bench()
+    bench.run()
+    bench.tell(CoordinatorStarted(incarnation=2, containers=("c1",)))
+    held = Held(task=WORKER[0], attempt=1, generation=1, phase=HeldPhase.RUNNING)
+    bench.tell(AgentRegistered(container_id="c1", host="host", held=held))
+    bench.restart()
+    assert bench.state.failures[0].evidence.blame is Blame.COORDINATOR_LOST
+    assert not bench.state.failures[0].charged
+
+
+def test_a_container_nobody_wrote_down_is_given_back_by_the_new_coordinator() -> None:
+    bench = Bench()
+    bench.tell(CoordinatorStarted(incarnation=2, containers=("stray",)))
+    assert bench.kinds() == ["ReleaseContainer", "CancelRequests", "RequestContainers"]
+
+
+def test_an_exit_that_nobody_heard_is_told_when_the_agent_comes_back() -> None:
+    bench = Bench(workers(1))
+    bench.run()
+    bench.tell(CoordinatorStarted(incarnation=2, containers=("c1",)))
+    held = Held(task=WORKER[0], attempt=1, generation=1, phase=HeldPhase.EXITED, exit=Exit(code=0))
+    bench.tell(AgentRegistered(container_id="c1", host="host", held=held))
+    assert bench.state.outcome is Outcome.SUCCEEDED
