@@ -1,0 +1,330 @@
+"""The reverse proxy to web pages that tasks announce: TensorBoard, notebooks, dashboards.
+
+Only announced addresses are reached, over HTTP/1.1, one connection a request, bodies streamed both
+ways. A program that ``keeps_prefix`` is sent the whole path ``/proxy/<task>/…``; for others it is
+cut off. Our cookies and the token never reach the program, nor can it set cookies by our names.
+
+Not guaranteed: a proxied page has the same origin as the job page, so its scripts may do what the
+reader may. It is the job's own program, run by the job's own user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import posixpath
+from collections.abc import Iterable
+from urllib.parse import quote, urlsplit
+
+import h11
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from howdah.coordinator.web import security
+from howdah.wire.messages import WebAddress
+
+CONNECT_S = 5.0
+HEAD_S = 300.0
+"""A program may compute this long before its answer begins."""
+HEAD_MAX = 128 * 1024
+CHUNK = 64 * 1024
+
+_HOP = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that speak of one connection (RFC 9110, 7.6.1), never passed on."""
+
+_NOT_UP = _HOP | {"authorization", "cookie", "content-length", "forwarded", "x-forwarded-for"}
+_NOT_DOWN = _HOP | {"clear-site-data", "service-worker-allowed"}
+"""A proxied page must not clear the job page's cookies nor take its requests over."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a request was sent to."""
+
+    host: str
+    """Its ``Host``."""
+    path: str
+    """Its whole path from the coordinator's root, as sent."""
+
+
+class Unreachable(Exception):
+    """The announced program does not answer; the text says how."""
+
+
+def prefix_of(task: str) -> str:
+    """Where a task's page is, from the coordinator's root: no slash at the end."""
+    return f"/proxy/{task}"
+
+
+def target_path(raw_path: str, query: str, task: str, address: WebAddress) -> str:
+    """The request target for the program.
+
+    Args:
+        raw_path: as sent, below ``/proxy/<task>``; empty or beginning with a slash.
+        query: as sent, without its question mark.
+        task: as in ``worker:0``.
+        address: as announced.
+    """
+    path = raw_path or "/"
+    if address.keeps_prefix:
+        path = quote(prefix_of(task), safe="/:") + path
+    return path + (f"?{query}" if query else "")
+
+
+def upward_headers(
+    headers: Iterable[tuple[bytes, bytes]], *, client: str, keep: Iterable[str] = ()
+) -> list[tuple[bytes, bytes]]:
+    """Request headers for the program.
+
+    Args:
+        headers: the browser's.
+        client: its address.
+        keep: hop-by-hop headers to pass on all the same (a websocket's ``upgrade``).
+    """
+    pairs = [(n.decode("latin-1").lower(), v.decode("latin-1")) for n, v in headers]
+    dropped = (_NOT_UP | _named_by_connection(pairs)) - set(keep)
+    kept = [(name, value) for name, value in pairs if name not in dropped]
+    cookie = security.own_cookies_removed(
+        "; ".join(value for name, value in pairs if name == "cookie")
+    )
+    if cookie:
+        kept.append(("cookie", cookie))
+    kept.append(("x-forwarded-for", client))
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept]
+
+
+def downward_headers(
+    headers: Iterable[tuple[bytes, bytes]], *, at: Place, task: str, address: WebAddress
+) -> list[tuple[bytes, bytes]]:
+    """Answer headers for the browser: redirects and cookies made to fit the proxy's place."""
+    pairs = [(n.decode("latin-1").lower(), v.decode("latin-1")) for n, v in headers]
+    dropped = _NOT_DOWN | _named_by_connection(pairs)
+    kept: list[tuple[str, str]] = []
+    for name, value in pairs:
+        if name in dropped:
+            continue
+        if name in ("location", "content-location"):
+            value = relocated(value, at=at, task=task, address=address)
+        elif name == "set-cookie":
+            fitted = _fitted_cookie(value, task, address)
+            if fitted is None:
+                continue
+            value = fitted
+        kept.append((name, value))
+    present = {name for name, _ in kept}
+    for name, value in security.PROXIED_HEADERS.items():
+        if name.lower() not in present:
+            kept.append((name.lower(), value))
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept]
+
+
+def relocated(location: str, *, at: Place, task: str, address: WebAddress) -> str:
+    """A redirect made relative to the page that was asked for, so that it fits below any prefix.
+
+    A redirect to another host stays as it is.
+    """
+    parts = urlsplit(location)
+    ours = parts.netloc in ("", at.host, f"{address.host}:{address.port}")
+    if not ours or parts.scheme not in ("", "http", "https") or not parts.path.startswith("/"):
+        return location
+    prefix = prefix_of(task)
+    path = parts.path
+    if not (address.keeps_prefix and (path + "/").startswith(prefix + "/")):
+        path = prefix + path
+    relative = posixpath.relpath(path, posixpath.dirname(at.path))
+    if path.endswith("/"):
+        relative += "/"
+    if ":" in relative.partition("/")[0]:
+        relative = "./" + relative
+    query = f"?{parts.query}" if parts.query else ""
+    fragment = f"#{parts.fragment}" if parts.fragment else ""
+    return relative + query + fragment
+
+
+async def forward(
+    scope: Scope, receive: Receive, send: Send, *, task: str, rest: str, address: WebAddress
+) -> None:
+    """Pass one request on and its answer back.
+
+    Raises:
+        Unreachable: before anything was answered.
+    """
+    exchange = _Exchange(scope, receive, send, task, rest, address)
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+    except (OSError, TimeoutError) as problem:
+        raise Unreachable(
+            f"{task} announced {address.name} at {address.host}:{address.port}, but nothing "
+            f"answers there ({problem or 'no answer'}); it may still be starting, or have ended"
+        ) from problem
+    try:
+        await exchange.run(reader, writer)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+class Broken(Exception):
+    """The program's answer broke off after it had begun; the browser's connection must too."""
+
+
+class _Exchange:
+    """One request and its answer."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        task: str,
+        rest: str,
+        address: WebAddress,
+    ) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._task = task
+        self._address = address
+        self._rest = rest
+        self._conn = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_MAX)
+        self._started = False
+        self._at = Place(
+            security.headers_of(scope["headers"]).get("host", ""),
+            scope["raw_path"].decode("latin-1"),
+        )
+
+    async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upward = asyncio.ensure_future(self._up(writer))
+        downward = asyncio.ensure_future(self._down(reader))
+        try:
+            # The upward side goes on watching for the browser's leaving after the body's end.
+            await asyncio.wait({upward, downward}, return_when=asyncio.FIRST_COMPLETED)
+            if upward.done() and (failed := upward.exception()) is not None:
+                if not isinstance(failed, OSError | h11.ProtocolError):
+                    raise failed
+                # A program may answer before it has read the whole body: hear it out.
+                await asyncio.wait({downward})
+            if downward.done():
+                downward.result()
+        except (OSError, h11.ProtocolError, TimeoutError) as problem:
+            if self._started:
+                raise Broken(f"{self._task}: {problem}") from problem
+            raise Unreachable(
+                f"{self._task}'s {self._address.name} did not give a whole answer: {problem}"
+            ) from problem
+        finally:
+            for side in (upward, downward):
+                side.cancel()
+            await asyncio.gather(upward, downward, return_exceptions=True)
+
+    async def _up(self, writer: asyncio.StreamWriter) -> None:
+        headers = self._scope["headers"]
+        client = self._scope.get("client")
+        passed = upward_headers(headers, client=client[0] if client else "unknown")
+        names = security.headers_of(headers)
+        length = names.get("content-length")
+        if length is not None:
+            passed.append((b"content-length", length.encode("latin-1")))
+        elif "transfer-encoding" in names:
+            passed.append((b"transfer-encoding", b"chunked"))
+        passed.append((b"connection", b"close"))
+        target = target_path(
+            self._rest, self._scope["query_string"].decode("latin-1"), self._task, self._address
+        )
+        self._write(
+            writer, h11.Request(method=self._scope["method"], target=target, headers=passed)
+        )
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                return
+            body = message.get("body", b"")
+            if body:
+                self._write(writer, h11.Data(data=body))
+                await writer.drain()
+            if not message.get("more_body", False):
+                break
+        self._write(writer, h11.EndOfMessage())
+        await writer.drain()
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    def _write(self, writer: asyncio.StreamWriter, event: h11.Event) -> None:
+        data = self._conn.send(event)
+        if data:
+            writer.write(data)
+
+    async def _down(self, reader: asyncio.StreamReader) -> None:
+        async with asyncio.timeout(HEAD_S) as deadline:
+            while True:
+                event = self._conn.next_event()
+                if event is h11.NEED_DATA:
+                    self._conn.receive_data(await reader.read(CHUNK))
+                elif isinstance(event, h11.Response):
+                    deadline.reschedule(None)
+                    self._started = True
+                    await self._send(
+                        {
+                            "type": "http.response.start",
+                            "status": event.status_code,
+                            "headers": downward_headers(
+                                event.headers.raw_items(),
+                                at=self._at,
+                                task=self._task,
+                                address=self._address,
+                            ),
+                        }
+                    )
+                elif isinstance(event, h11.Data):
+                    await self._send(
+                        {
+                            "type": "http.response.body",
+                            "body": bytes(event.data),
+                            "more_body": True,
+                        }
+                    )
+                elif isinstance(event, h11.EndOfMessage):
+                    await self._send({"type": "http.response.body", "more_body": False})
+                    return
+                elif isinstance(event, h11.ConnectionClosed):
+                    raise ConnectionError("it closed the connection")
+
+
+def _named_by_connection(pairs: Iterable[tuple[str, str]]) -> frozenset[str]:
+    return frozenset(
+        part.strip().lower()
+        for name, value in pairs
+        if name == "connection"
+        for part in value.split(",")
+        # What names the program's own peer must stay, whoever asks for its removal.
+        if part.strip().lower() not in ("host", "content-type", "cookie")
+    )
+
+
+def _fitted_cookie(value: str, task: str, address: WebAddress) -> str | None:
+    """A cookie the program sets, kept below its own path; None if it takes a name of ours."""
+    first, *attributes = [part.strip() for part in value.split(";")]
+    if first.startswith(security.COOKIE_PREFIX):
+        return None
+    kept = [first]
+    for attribute in attributes:
+        key, _, setting = attribute.partition("=")
+        if key.lower() == "domain":
+            continue
+        if key.lower() == "path" and not address.keeps_prefix:
+            attribute = f"Path={prefix_of(task)}{setting if setting.startswith('/') else '/'}"
+        kept.append(attribute)
+    return "; ".join(kept)

@@ -1,0 +1,211 @@
+"""Who may ask, from where: pure checks over request headers, used by the app and the tunnel.
+
+Every request must (1) name a host that is ours, so that a stranger's web site cannot reach the
+job through a DNS name of its own that it points here (rebinding); (2) prove the job's token, as
+``Authorization: Bearer`` or by the session cookie; (3) if it changes something or opens a stream
+with only the cookie as proof, come from our own pages.
+"""
+
+from __future__ import annotations
+
+import enum
+import hmac
+import ipaddress
+import re
+from collections.abc import Collection, Iterable, Mapping
+from urllib.parse import urlsplit
+
+from howdah.coordinator.web import tickets
+
+RawHeaders = Iterable[tuple[bytes, bytes]]
+
+COOKIE_PREFIX = "howdah-"
+"""Cookies of this and other jobs' pages; proxied programs never see them nor set them."""
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:@/\[\]\s]+)(?::\d{1,5})?")
+
+MAX_BODY = 64 * 1024
+"""Bytes of a request body of our own API."""
+
+PAGE_HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-store",
+}
+"""On every answer of ours; a handler's own value of a header wins."""
+
+PROXIED_HEADERS: Mapping[str, str] = {
+    "X-Frame-Options": "SAMEORIGIN",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+"""On answers of proxied programs that do not say so themselves."""
+
+
+class Proof(enum.Enum):
+    """How a request proved the token."""
+
+    BEARER = "bearer"
+    COOKIE = "cookie"
+
+
+class Refusal(Exception):
+    """A request that is not let in."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+def headers_of(raw: RawHeaders) -> dict[str, str]:
+    """Headers by lower-case name; several of a name are joined (cookies by ``;``)."""
+    found: dict[str, str] = {}
+    for name_bytes, value_bytes in raw:
+        name = name_bytes.decode("latin-1").lower()
+        value = value_bytes.decode("latin-1")
+        if name in found:
+            found[name] += ("; " if name == "cookie" else ", ") + value
+        else:
+            found[name] = value
+    return found
+
+
+def host_name(host: str) -> str:
+    """The name or address in a ``Host`` value, without its port, in lower case; empty if wrong."""
+    found = _HOST.fullmatch(host)
+    return found[1].strip("[]").rstrip(".").lower() if found else ""
+
+
+def host_is_ours(host: str, allowed: Collection[str]) -> bool:
+    """Whether a ``Host`` value can be meant for this job.
+
+    Addresses are let through: rebinding needs a name. ``*`` in ``allowed`` lets all through.
+    """
+    name = host_name(host)
+    if not name:
+        return False
+    if "*" in allowed or name == "localhost" or name.endswith(".localhost") or name in allowed:
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def cookies_of(header: str) -> dict[str, str]:
+    """Cookies of a ``Cookie`` header, as sent; the first of a name wins."""
+    found: dict[str, str] = {}
+    for part in header.split(";"):
+        name, equals, value = part.strip().partition("=")
+        if equals:
+            found.setdefault(name, value)
+    return found
+
+
+def prove(headers: Mapping[str, str], token: str, job_id: str, now: float) -> Proof | None:
+    """How the request proves the token, or None if it does not."""
+    scheme, _, given = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode()):
+        return Proof.BEARER
+    session = cookies_of(headers.get("cookie", "")).get(tickets.session_cookie(job_id))
+    if session is not None and tickets.session_is_good(session, token, now):
+        return Proof.COOKIE
+    return None
+
+
+def is_same_origin(headers: Mapping[str, str], *, strict: bool) -> bool:
+    """Whether a browser sent this from one of our own pages.
+
+    Browsers say so in ``Sec-Fetch-Site`` (on https and localhost only) and in ``Origin`` (on every
+    request that can change something). With neither, ``strict`` decides: no browser leaves both
+    out of a POST.
+    """
+    site = headers.get("sec-fetch-site")
+    origin = headers.get("origin")
+    if site is not None and site not in ("same-origin", "none"):
+        return False
+    if origin is not None:
+        try:
+            netloc = urlsplit(origin).netloc
+        except ValueError:
+            return False
+        return bool(netloc) and netloc.lower() == headers.get("host", "").lower()
+    return site is not None or not strict
+
+
+def admit(
+    headers: Mapping[str, str],
+    method: str,
+    *,
+    stream: bool,
+    token: str,
+    job_id: str,
+    hosts: Collection[str],
+    now: float,
+) -> Proof:
+    """Let a request in.
+
+    Args:
+        headers: by lower-case name.
+        method: of the request.
+        stream: it opens a stream of events or a websocket.
+        token: the job's.
+        job_id: names the cookie.
+        hosts: names this job may be called by, besides localhost and addresses.
+        now: seconds since the epoch.
+
+    Raises:
+        Refusal: it is not let in.
+    """
+    check_host(headers, hosts)
+    proof = prove(headers, token, job_id, now)
+    if proof is None:
+        raise Refusal(
+            401,
+            "this request does not prove the job's token; open the link that `howdah status` "
+            "prints, or send `Authorization: Bearer` with the content of secrets/token",
+        )
+    changes = method not in SAFE_METHODS
+    if proof is Proof.COOKIE and (changes or stream):
+        if not is_same_origin(headers, strict=changes):
+            raise Refusal(
+                403,
+                f"this {method} comes from another site (Origin {headers.get('origin')!r}); only "
+                "the job's own page may send it",
+            )
+    return proof
+
+
+def check_host(headers: Mapping[str, str], hosts: Collection[str]) -> None:
+    """Refuse a request that was sent to a name that is not ours.
+
+    Raises:
+        Refusal: it was.
+    """
+    host = headers.get("host", "")
+    if not host_is_ours(host, hosts):
+        raise Refusal(
+            421,
+            f"this job is not called {host[:100]!r}; use its address as `howdah status` prints it, "
+            "or add the name to the coordinator's allowed hosts",
+        )
+
+
+def own_cookies_removed(header: str) -> str:
+    """A ``Cookie`` header without the session cookies of job pages."""
+    kept = [
+        part.strip() for part in header.split(";") if not part.strip().startswith(COOKIE_PREFIX)
+    ]
+    return "; ".join(part for part in kept if part)

@@ -1,0 +1,181 @@
+"""The web app's HTTP server: uvicorn inside the coordinator's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from howdah.coordinator.web.app import JobApp
+from howdah.coordinator.web.proxy import Broken
+from howdah.coordinator.web.tunnel import Tunnels
+
+HEAD_S = 15.0
+"""A connection must have sent its first request's head within this."""
+
+HEAD_MAX = 32 * 1024
+"""Bytes of a request's head."""
+
+CONNECTIONS_MAX = 1000
+KEEP_ALIVE_S = 30
+CLOSE_S = 2.0
+"""Requests that are still being answered at the end are given this long."""
+
+
+class Server:
+    """A running server. `close` ends it."""
+
+    def __init__(self, app: JobApp, inner: _Uvicorn, tunnels: Tunnels, sock: socket.socket) -> None:
+        self.host: str
+        self.port: int
+        self.host, self.port = sock.getsockname()[:2]
+        self._app = app
+        self._inner = inner
+        self._tunnels = tunnels
+        self._sock = sock
+        self._run: asyncio.Task[None] | None = None
+
+    async def close(self) -> None:
+        """Take no more connections, end the streams, let answers be finished. Harmless twice."""
+        self._app.close_streams()
+        self._tunnels.close()
+        self._inner.end()
+        if self._run is not None:
+            await self._run
+
+    async def start(self) -> None:
+        """Serve; returns once connections are accepted."""
+        self._run = asyncio.create_task(self._inner.serve(sockets=[self._sock]), name="http")
+        up = asyncio.ensure_future(self._inner.up.wait())
+        await asyncio.wait({up, self._run}, return_when=asyncio.FIRST_COMPLETED)
+        if self._run.done():
+            up.cancel()
+            self._run.result()
+
+
+async def serve(app: JobApp, host: str, port: int | tuple[int, int] = 0) -> Server:
+    """Serve the app.
+
+    Args:
+        app: from `create_app`.
+        host: the address to listen at.
+        port: a port, 0 for any, or the first and last of a range to take a free one from.
+
+    Raises:
+        OSError: no port could be had; the text names the host and the ports.
+    """
+    sock = _bound(host, port)
+    tunnels = Tunnels(app.gate)
+    config = uvicorn.Config(
+        app,
+        http=_Protocol,
+        ws=tunnels.protocol,  # type: ignore[arg-type]
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_graceful_shutdown=int(CLOSE_S),
+        h11_max_incomplete_event_size=HEAD_MAX,
+    )
+    logging.getLogger("uvicorn.error").addFilter(_worth_telling)
+    server = Server(app, _Uvicorn(config), tunnels, sock)
+    await server.start()
+    return server
+
+
+def _bound(host: str, port: int | tuple[int, int]) -> socket.socket:
+    first, last = port if isinstance(port, tuple) else (port, port)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    problem: OSError | None = None
+    for number in range(first, last + 1):
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((host, number))
+            # Listening now, a port that somebody else listens at is found out here.
+            sock.listen(256)
+            sock.setblocking(False)
+        except OSError as error:
+            problem = error
+            sock.close()
+        else:
+            return sock
+    ports = str(first) if first == last else f"{first} to {last}"
+    raise OSError(
+        f"the job page cannot be served at {host}, port {ports}: {problem}; free a port or give "
+        "another range with `[network] ports`"
+    )
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn without its signal handlers and its ten wake-ups a second."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.up = asyncio.Event()
+        self._over = asyncio.Event()
+
+    def end(self) -> None:
+        """Leave the main loop."""
+        self.should_exit = True
+        self._over.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """None: signals are the coordinator's."""
+        yield
+
+    async def main_loop(self) -> None:
+        """Nothing is to be done but to wait."""
+        self.up.set()
+        await self._over.wait()
+
+
+class _Protocol(H11Protocol):
+    """Connections that send no request are not kept."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._waiting = self.loop.call_later(HEAD_S, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._heard()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        super().handle_events()
+        if self.cycle is not None:
+            self._heard()
+
+    def _heard(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _give_up(self) -> None:
+        self._waiting = None
+        if self.cycle is None and self.transport.get_protocol() is self:
+            self.transport.abort()
+
+
+def _worth_telling(record: logging.LogRecord) -> bool:
+    """Strangers' malformed requests and programs that break off are no news for the log."""
+    if record.levelno < logging.ERROR:
+        return False
+    problem = record.exc_info[1] if record.exc_info else None
+    return not isinstance(problem, Broken)
