@@ -1,0 +1,65 @@
+// What failed: the one to read first, open; earlier ones folded away.
+
+import { $, h, words } from "./dom.js";
+import { moment, plural } from "./format.js";
+import { showLog } from "./log.js";
+import { store } from "./store.js";
+
+let shown = "";
+
+function card(failure, level, tone) {
+  const facts = [
+    `generation ${failure.generation}`,
+    failure.attempt ? `attempt ${failure.attempt}` : null,
+    failure.time ? moment(failure.time) : null,
+    failure.charged ? "counts against the attempts" : "does not count against the attempts",
+  ].filter(Boolean);
+  return h(
+    "article",
+    { class: "failure", "data-tone": tone },
+    h(
+      "div",
+      { class: "failure-head" },
+      h(level, level === "h2" ? { id: "failures-title" } : {}, failure.what),
+      h("span", { class: "badge" }, failure.blame),
+      failure.task
+        ? h("button", { type: "button", class: "quiet to-log", onclick: () => showLog(failure.task, failure.attempt) }, `Log of ${failure.task}`)
+        : null,
+    ),
+    h("p", { class: "facts-line" }, facts.join(" · ")),
+    h("p", { class: "advice" }, ...words(failure.advice)),
+    failure.tail?.length ? h("pre", { class: "code", tabindex: 0, "aria-label": "Last lines" }, failure.tail.join("\n")) : null,
+  );
+}
+
+function show() {
+  const failures = store.job.failures ?? [];
+  const lost = store.job.outcome === "failed" || store.job.outcome === "timed-out";
+  const calm = !lost && ["running", "finishing", "finished"].includes(store.job.phase);
+  const key = JSON.stringify([failures, lost, calm]);
+  if (key === shown) return;
+  shown = key;
+  const panel = $("failures");
+  panel.hidden = !failures.length;
+  if (!failures.length) return;
+  if (calm) {
+    // The job got over them: told, not shouted.
+    const told = `${plural(failures.length, "failure", "failures")} so far; the job went on`;
+    const fold = h("details", {}, h("summary", {}, h("h2", { id: "failures-title" }, told)));
+    fold.append(...[...failures].reverse().map((failure) => card(failure, "h3", "warn")));
+    panel.replaceChildren(fold);
+    return;
+  }
+  // The first of the last generation is the cause; what came after it are echoes.
+  const last = failures.at(-1).generation;
+  const first = failures.find((failure) => failure.generation === last);
+  const others = failures.filter((failure) => failure !== first).reverse();
+  panel.replaceChildren(card(first, "h2", lost ? "bad" : "warn"));
+  if (others.length) {
+    const fold = h("details", {}, h("summary", {}, plural(others.length, "other failure", "other failures")));
+    fold.append(...others.map((failure) => card(failure, "h3", "idle")));
+    panel.append(fold);
+  }
+}
+
+store.on("job", show);
