@@ -18,7 +18,9 @@ if int(os.environ.get("JAX_NUM_PROCESSES", 1)) > 1:
     )
 rank, world = jax.process_index(), jax.process_count()
 if digits.BATCH % len(jax.devices()):
-    raise SystemExit(f"{digits.BATCH} samples a step cannot be split over {len(jax.devices())} devices")
+    raise SystemExit(
+        f"{digits.BATCH} samples a step cannot be split over {len(jax.devices())} devices"
+    )
 
 (x_train, y_train), (x_test, y_test) = digits.load()
 generator = np.random.RandomState(1)

@@ -108,6 +108,8 @@ def finished(accuracy, weights=None):
 def saw(rank, world, ids):
     """Say which samples this rank saw in the last epoch."""
     ids = sorted(int(i) for i in ids)
+    if not ids:  # nothing was left to do
+        return
     digest = hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()
     print(f"samples rank {rank} of {world}: {len(ids)} ids sha256 {digest}", flush=True)
     place = os.environ.get("HOWDAH_SHARED_DIR") or os.environ.get("HOWDAH_OUTPUT_DIR")

@@ -40,7 +40,9 @@ class EachRound(xgboost.callback.TrainingCallback):
         step = model.num_boosted_rounds()
         loss = evals_log["test"]["mlogloss"][-1]
         if rank == 0:
-            digits.save(f"step-{step:06d}.ubj", lambda path: path.write_bytes(model.save_raw("ubj")))
+            digits.save(
+                f"step-{step:06d}.ubj", lambda path: path.write_bytes(model.save_raw("ubj"))
+            )
         score = accuracy(model)
         writer.add_scalar("loss", loss, step)
         writer.add_scalar("accuracy", score, step)

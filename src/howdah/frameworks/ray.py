@@ -75,7 +75,7 @@ class Ray(Framework):
                     ranked=False,
                     watched=False,
                     ports=HEAD_PORTS,
-                    restart_grace_s=2.0,
+                    restart_grace_s=4.0,
                 )
             case "worker":
                 return RoleDefaults(
@@ -85,7 +85,7 @@ class Ray(Framework):
                     watched=False,
                     ports=NODE_PORTS,
                     after=("head",),
-                    restart_grace_s=2.0,
+                    restart_grace_s=4.0,
                 )
             case "driver":
                 return RoleDefaults(

@@ -5,6 +5,7 @@ to ``ray start``. Ray's sessions live in a temporary folder of its own, because 
 may have 107 bytes only and a job's folder is often longer; it is removed at the end.
 """
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 
 NODE_PORTS = (
@@ -25,6 +27,8 @@ NODE_PORTS = (
 HEAD_PORTS = ("--port", "--ray-client-server-port", *NODE_PORTS)
 LONGEST_TEMPORARY = 24
 """Characters of a temporary folder that leave room for Ray's socket names."""
+LAST_S = 3
+"""Seconds a node has to end its processes itself."""
 
 
 def main():
@@ -46,6 +50,8 @@ def main():
     else:
         argv += ["--address", os.environ["RAY_ADDRESS"], "--temp-dir", sessions]
     argv += sys.argv[1:]
+    # Told to end, Ray would first wait 30 s for its work to move elsewhere: there is none left.
+    os.environ.setdefault("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "0")
     try:
         return run(argv)
     finally:
@@ -61,10 +67,22 @@ def write_token(path):
 
 
 def run(argv):
-    """Run a program to its end; a request to end is handed on. Returns what to exit with."""
-    child = subprocess.Popen(argv)
+    """Run Ray's node to its end; asked to end, end it within seconds. Returns what to exit with.
+
+    Ray gets a session of its own: told to end, all its processes at once would wait for each other.
+    """
+    child = subprocess.Popen(argv, start_new_session=True)
+    ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, frame: child.send_signal(signal.SIGTERM))
+        signal.signal(number, lambda number, frame: ending.set())
+    while child.poll() is None and not ending.wait(0.2):
+        pass
+    if child.poll() is None:
+        child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(LAST_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
     code = child.wait()
     return code if code >= 0 else 128 - code
 
