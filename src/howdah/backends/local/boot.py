@@ -22,7 +22,7 @@ if __name__ == "__main__":
     here = os.path.abspath(__file__)  # noqa: PTH100 - pathlib is not imported yet
     root = here.split(os.sep + os.path.join("howdah", "backends"))[0]
     if root not in sys.path:
-        sys.path.append(root)
+        sys.path.insert(0, root)
     from howdah.backends.local.node import main
 
     main(sys.argv[1:])
