@@ -169,6 +169,9 @@ def lose(turn: Turn, data: TaskData, container: ContainerData, blame: Blame, det
     if turn.state.uncharged > turn.plan.uncharged_limit:
         finish.begin(turn, Outcome.FAILED, f"{what}; too many in a row", advice=RULES[blame].advice)
         return
+    if turn.state.uncharged > 2 and "backoff" not in turn.state.timers:
+        delay = turn.plan.backoff_s * 2 ** min(turn.state.uncharged - 3, 6)
+        turn.set_timer("backoff", min(delay, turn.plan.backoff_max_s) * (0.5 + turn.jitter()))
     containers.request_missing(turn)
 
 
