@@ -283,6 +283,25 @@ def test_a_folder_for_sockets_that_is_not_ours_is_refused_in_words(
         places.runtime_folder()
 
 
+def test_sockets_of_the_dead_are_removed_and_those_of_the_living_are_not(tmp_path: Path) -> None:
+    folder = tmp_path / "howdah"
+    folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as living, socket.socket(socket.AF_UNIX) as young:
+        living.bind(str(folder / "node-living"))
+        living.listen()
+        young.bind(str(folder / "node-young"))
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(folder / "node-dead"))
+        for name in ("living", "dead"):
+            os.utime(folder / f"node-{name}", (0, 0))
+        places.tidy(folder)
+        assert sorted(p.name for p in folder.iterdir()) == ["node-living", "node-young"]
+    for path in folder.iterdir():
+        os.utime(path, (0, 0))
+    places.tidy(folder)
+    assert not folder.exists()
+
+
 # -- resources and registry ----------------------------------------------------------------------
 
 

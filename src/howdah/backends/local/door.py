@@ -84,8 +84,7 @@ class Door:
         self._listener.close()
         with contextlib.suppress(OSError):
             self.path.unlink()
-        with contextlib.suppress(OSError):
-            self.path.parent.rmdir()  # unless other sockets are there
+        places.tidy(self.path.parent)
 
     def _accept(self) -> None:
         try:

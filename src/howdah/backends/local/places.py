@@ -7,9 +7,12 @@ detached job goes on.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import socket
 import stat
+import time
 from pathlib import Path
 
 from howdah.backends.base import BackendError
@@ -17,6 +20,9 @@ from howdah.backends.base import BackendError
 FOLDER_VARIABLE = "HOWDAH_RUNTIME_DIR"
 """Environment variable: folder for sockets instead of ``/tmp``."""
 LONGEST_PATH = 103
+YOUNG_S = 60.0
+
+_PREFIX = "node-"
 
 
 def runtime_folder() -> Path:
@@ -45,6 +51,29 @@ def runtime_folder() -> Path:
     return folder
 
 
+def tidy(folder: Path) -> None:
+    """Remove sockets of daemons that were killed together with their coordinators, and the folder
+    if nothing is left in it."""
+    with contextlib.suppress(OSError):
+        for path in folder.glob(f"{_PREFIX}*"):
+            # Not a young one: it may be bound and not listen yet.
+            if time.time() - path.stat().st_mtime > YOUNG_S and not _answers(path):
+                path.unlink()
+        folder.rmdir()
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.setblocking(False)
+        try:
+            sock.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        except OSError:
+            return True
+    return True
+
+
 def socket_path(job_dir: Path) -> Path:
     """The node daemon's socket for that job directory.
 
@@ -52,7 +81,7 @@ def socket_path(job_dir: Path) -> Path:
         BackendError: the folder cannot be used, or its path is too long for a socket.
     """
     name = hashlib.blake2s(os.fsencode(job_dir.resolve()), digest_size=8).hexdigest()
-    path = runtime_folder() / f"node-{name}"
+    path = runtime_folder() / f"{_PREFIX}{name}"
     if len(os.fsencode(path)) > LONGEST_PATH:
         raise BackendError(
             f"{path} is too long for a Unix socket (at most {LONGEST_PATH} bytes). "
