@@ -86,8 +86,11 @@ class _Session:
                 raise
             writer.close(LAST_OUTPUT_S)
             return ExitCode.STOPPED if self._tie is Tie.JOB else ExitCode.SUCCEEDED
-        finally:
-            writer.status(None)
+        except Exception:
+            if self._handle.ended() is None:
+                self._say_left()
+            writer.close(LAST_OUTPUT_S)
+            raise
         await asyncio.to_thread(writer.close, LAST_OUTPUT_S)
         return of_outcome(view.outcome) if view.outcome is not None else ExitCode.FAILED
 
@@ -193,10 +196,13 @@ class _Session:
 
     def _leave(self) -> None:
         self._left = True
-        if self._screen is not None and self._handle is not None:
-            self._screen.note(
-                f"left {self._handle.job_id} behind, it goes on by itself; "
-                f"howdah attach, howdah stop {self._handle.job_id}"
-            )
+        self._say_left()
         if self._following is not None:
             self._following.cancel()
+
+    def _say_left(self) -> None:
+        if self._screen is not None and self._handle is not None:
+            job_id = self._handle.job_id
+            self._screen.note(
+                f"left {job_id} behind; howdah attach {job_id} follows it, howdah stop ends it"
+            )

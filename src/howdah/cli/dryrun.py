@@ -9,15 +9,18 @@ import os
 import shlex
 import sys
 import time
+from pathlib import Path
 
 import click
 import msgspec
 
 from howdah import __version__
 from howdah.agent.address import AddressError, advertised
+from howdah.agent.checkpoints import UNSAVED
 from howdah.agent.environment import Additions, complete
 from howdah.agent.launch import AgentLaunch
-from howdah.agent.workfolder import TASK
+from howdah.agent.processes import marker
+from howdah.agent.workfolder import TASK, place
 from howdah.cli.paint import Paint, wants_colour
 from howdah.client.errors import BadInput
 from howdah.client.exits import ExitCode
@@ -178,15 +181,16 @@ def _dry_task(orders: Orders, job: Job, formed: Topology, data: TaskData) -> Dry
     start = orders.start(
         StartTask(container_id=container, task=data.task, attempt=1, topology=formed)
     )
-    additions = _additions(job, launch)
+    log = Path(launch.log_dir, f"{data.task.role}-{data.task.index}", "1.log")
+    additions = msgspec.structs.replace(_additions(job, launch), log_dir=str(log.parent))
     rank = formed.member(data.task).rank
     return DryTask(
         task=str(data.task),
         container=container,
         host=data.host or "",
         ports=data.ports,
-        working_folder=os.path.join(launch.work_dir, TASK),
-        log=os.path.join(launch.log_dir, f"{data.task.role}-{data.task.index}", "1.log"),
+        working_folder=str(Path(launch.work_dir, TASK)),
+        log=str(log),
         programs=tuple(
             DryProgram(
                 argv=spec.argv,
@@ -283,14 +287,18 @@ def in_words(job: Job) -> str:
 
 
 def _additions(job: Job, launch: AgentLaunch) -> Additions:
-    folder = os.path.join(launch.work_dir, TASK)
+    """What the task's agent would add."""
+    work = Path(launch.work_dir)
+    checkpoints = work / UNSAVED
+    if job.checkpoint is not None:
+        checkpoints = place(work / TASK, job.checkpoint.folder)
     return Additions(
-        marker=f"{launch.job_id}/{launch.container_id}",
-        checkpoint_dir="",
-        output_dir="",
+        marker=marker(launch.job_id, launch.container_id),
+        checkpoint_dir=str(checkpoints),
+        output_dir=str(work / "outputs"),
         log_dir="",
-        task_socket="",
-        checkpoint_request="",
+        task_socket=str(work / "task.sock"),
+        checkpoint_request=str(work / "checkpoint-request"),
         shared_dir=launch.shared_dir,
         python_path=launch.python_path,
     )

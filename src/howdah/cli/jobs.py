@@ -31,7 +31,7 @@ class JobCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return [*super().collect_usage_pieces(ctx), "[-- COMMAND...]"]
+        return [*filter(None, super().collect_usage_pieces(ctx)), "[-- COMMAND...]"]
 
 
 def job_source(command: F) -> F:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from howdah.cli.jobs import find_job, job_id_argument, json_option, store_option
+
+if TYPE_CHECKING:
+    from howdah.storage.jobdir import JobDirectory
 
 
 @click.command("rerun")
@@ -37,23 +42,25 @@ def command(
 
     With --json: one JSON object a line, as 'howdah run' has.
     """
-    from howdah.client.again import again, resumable
+    from howdah.client.again import load, submit_again
     from howdah.client.submit import begin
 
     before = find_job(job_id, store)
-    checkpoint = resumable(before) if resume else None
-    backend = before.meta().backend
-    starter = begin(backend)
+    starter = begin(before.meta().backend)
     try:
-        rerun = again(before, overrides, checkpoint=checkpoint, starter=starter)
+        loaded = load(before, overrides, resume=resume)
+
+        def start() -> JobDirectory:
+            return submit_again(before, loaded, resume=resume, starter=starter)
+
         if detach:
             from howdah.cli.submit import say_submitted
 
-            say_submitted(rerun(), as_json=as_json)
+            say_submitted(start(), as_json=as_json)
             return 0
         from howdah.cli.attached import View, follow
         from howdah.cli.interrupts import Tie
 
-        return follow(rerun, Tie.JOB, View(as_json=as_json, all_records=verbose))
+        return follow(start, Tie.JOB, View(as_json=as_json, all_records=verbose))
     finally:
         starter.close()

@@ -18,6 +18,7 @@ from howdah.cli.paint import TASK_COLOURS, Paint
 from howdah.cli.summary import summary
 from howdah.cli.tables import shortened, window_width
 from howdah.cli.writer import Writer
+from howdah.client.handle import state_shape
 from howdah.client.items import Note, Page, Status, Summary, job_event, log_line
 from howdah.client.merge import Lines, Stream
 from howdah.core.commands import Level
@@ -194,7 +195,7 @@ class JsonScreen:
         self._put(job_event(update))
 
     def status(self, view: JobView) -> None:
-        shape = (view.phase, view.outcome, [(t.state, t.attempt, t.joined) for t in view.tasks])
+        shape = state_shape(view)
         if shape != self._shape:  # measurements alone are no news
             self._shape = shape
             self._put(Status(status=view))

@@ -46,7 +46,9 @@ def test_help_imports_little(arguments: tuple[str, ...]) -> None:
 
 def test_importing_the_package_imports_nothing_else() -> None:
     code = "import sys, howdah; print(*[m for m in sys.modules if m.startswith(('howdah.', 'msgspec'))])"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert result.stdout.strip() == ""
 
 
@@ -131,7 +133,11 @@ WRONG = {
     "limit": (["list", "-n", "0"], "-n", "0"),
     "state": (["list", "--state", "done"], "done", "succeeded"),
     "stack without task": (["stack", "nobody"], "--task", ""),
-    "init of unknown framework": (["init", "--framework", "tenserflow"], "tenserflow", "tensorflow"),
+    "init of unknown framework": (
+        ["init", "--framework", "tenserflow"],
+        "tenserflow",
+        "tensorflow",
+    ),
     "init over a file": (["init", "job.toml"], "job.toml is there already", "--force"),
     "init into no folder": (["init", "no/such/job.toml"], "cannot be written", "No such"),
 }

@@ -310,7 +310,11 @@ def test_callbacks_get_everything_once_and_lines_whole(directory: JobDirectory) 
         async with coordinator(directory, serve):
             view = await handle.wait()
         assert view == FINAL
-        assert [(line.offset, line.text) for line in lines] == [(0, "one"), (4, "two"), (8, "three")]
+        assert [(line.offset, line.text) for line in lines] == [
+            (0, "one"),
+            (4, "two"),
+            (8, "three"),
+        ]
         assert [event.seq for event in events] == [1, 2]
         assert states == [VIEW, FINAL]
 

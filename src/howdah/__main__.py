@@ -1,0 +1,9 @@
+"""``python -m howdah`` is the ``howdah`` command."""
+
+from __future__ import annotations
+
+import sys
+
+from howdah.cli.main import main
+
+sys.exit(main())

@@ -1,0 +1,20 @@
+"""End-to-end tests: every test has a home of its own, and ends what it started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.howdah import ended_at_last
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where the test's jobs are."""
+    folder = tmp_path / "home"
+    monkeypatch.setenv("HOWDAH_HOME", str(folder))
+    monkeypatch.setenv("HOWDAH_SITE", "")
+    with ended_at_last():
+        yield folder

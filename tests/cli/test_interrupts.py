@@ -1,0 +1,100 @@
+"""Ctrl-C and its kin, with real processes."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.howdah import gone, howdah, job_file, newest, start, until
+
+SAVES = """
+import signal, sys, time
+def save(number, frame):
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("begun", flush=True)
+while True:
+    time.sleep(0.05)
+"""
+
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, lambda *_: print("not yet", flush=True))
+print("begun", flush=True)
+while True:
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_one_signal_stops_the_job_cleanly(number: signal.Signals, tmp_path: Path) -> None:
+    run = start("run", str(job_file(tmp_path, SAVES)))
+    run.until_line("begun")
+    run.signal(number)
+    assert run.end() == 130
+    assert "stopping the job cleanly" in run.told
+    assert "worker:0 | saved" in run.out
+    assert "stopped after" in run.text
+    view = gone(newest())
+    assert (view.outcome, view.exit_code) == ("stopped", 130)
+    assert number.name in view.reason
+
+
+def test_two_signals_end_the_job_at_once(tmp_path: Path) -> None:
+    file = job_file(tmp_path, STUBBORN, timeouts={"stop-grace": "10m"})
+    run = start("run", str(file))
+    run.until_line("begun")
+    run.signal(signal.SIGINT)
+    run.until_line("worker:0 | not yet")
+    began = time.monotonic()
+    run.signal(signal.SIGINT)
+    assert run.end() == 130
+    assert time.monotonic() - began < 30
+    assert "ending the job at once" in run.told
+    assert gone(newest()).outcome == "stopped"
+
+
+def test_a_signal_during_submission_leaves_nothing_running(tmp_path: Path, home: Path) -> None:
+    run = start("run", str(job_file(tmp_path, SAVES)))
+    until(lambda: list(home.glob("jobs/*/*/meta.json")), "the job directory")
+    run.signal(signal.SIGINT)
+    assert run.end() == 130
+    assert gone(newest()).outcome == "stopped"
+
+
+def test_closing_the_terminal_stops_the_job(tmp_path: Path) -> None:
+    run = start("run", str(job_file(tmp_path, SAVES)), start_new_session=True)
+    run.until_line("begun")
+    run.signal(signal.SIGHUP)
+    assert run.end() == 130
+    assert gone(newest()).outcome == "stopped"
+
+
+def test_nohup_keeps_the_job(tmp_path: Path) -> None:
+    script = "import time; print('begun', flush=True); time.sleep(1); print('done')"
+    run = start(
+        "run",
+        str(job_file(tmp_path, script)),
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
+    run.until_line("begun")
+    run.signal(signal.SIGHUP)
+    assert run.end() == 0
+    assert "worker:0 | done" in run.out
+
+
+def test_leaving_an_attached_view_changes_nothing(tmp_path: Path) -> None:
+    howdah("submit", str(job_file(tmp_path, SAVES)))
+    attached = start("attach", newest().job_id, "--tail", "all")
+    attached.until_line("begun")
+    attached.signal(signal.SIGINT)
+    assert attached.end() == 0
+    assert f"left {newest().job_id} behind" in attached.told
+    assert newest().final() is None
+    stopped = howdah("stop", newest().job_id)
+    assert stopped.text == f"{newest().job_id} stopped"
+    assert "saved" in howdah("logs", "--no-prefix").out

@@ -1,0 +1,197 @@
+"""What an attached client shows of logs, records and states."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+import msgspec
+
+from howdah.cli.paint import Paint
+from howdah.cli.screen import HumanScreen, JsonScreen, Prefixes
+from howdah.cli.writer import Writer
+from howdah.client.merge import Stream
+from howdah.core.commands import Level, Record
+from howdah.core.events import Task
+from howdah.core.view import JobView
+from howdah.wire.messages import RecordUpdate
+from tests.unit.cli.views import FAILED, RUNNING, SUCCEEDED
+
+FIRST = Stream(Task("worker", 0), 1)
+TENTH = Stream(Task("worker", 10), 1)
+
+
+class Told:
+    """Collects what a screen writes."""
+
+    def __init__(self) -> None:
+        self.out_bytes = b""
+        self.err_bytes = b""
+        self.lines: list[bytes | None] = []
+
+    def out(self, data: bytes) -> None:
+        self.out_bytes += data
+
+    def err(self, data: bytes) -> None:
+        self.err_bytes += data
+
+    def status(self, line: bytes | None) -> None:
+        self.lines.append(line)
+
+    @property
+    def printed(self) -> list[str]:
+        return self.out_bytes.decode().splitlines()
+
+    @property
+    def said(self) -> list[str]:
+        return self.err_bytes.decode().splitlines()
+
+
+def human(told: Told, *, colour: bool = False, **options: Any) -> HumanScreen:
+    return HumanScreen(cast(Writer, told), Paint(colour), Paint(colour), longest=9, **options)
+
+
+def record(text: str, kind: str = "test", level: Level = Level.INFO, task: Task | None = None):
+    return RecordUpdate(
+        seq=1, time=1.0, record=Record(kind=kind, text=text, level=level, task=task)
+    )
+
+
+def document(view: JobView) -> object:
+    return json.loads(msgspec.json.encode(view))
+
+
+def test_logs_are_merged_line_by_line_behind_aligned_names() -> None:
+    told = Told()
+    screen = human(told)
+    screen.log(FIRST, 0, b"one\ntw")
+    screen.log(TENTH, 0, b"ten\n")
+    screen.log(FIRST, 6, b"o\n")
+    screen.log(TENTH, 4, b"unfinished")
+    screen.end(SUCCEEDED)
+    assert told.printed[:4] == [
+        "worker:0  | one",
+        "worker:10 | ten",
+        "worker:0  | two",
+        "worker:10 | unfinished",
+    ]
+    assert "digits-20270115-080000-k3f9 succeeded after 34.2s" in told.printed
+
+
+def test_the_story_goes_to_standard_error() -> None:
+    told = Told()
+    screen = human(told)
+    screen.record(record("generation 1: 2 tasks"))
+    screen.note("left it behind")
+    screen.page("http://127.0.0.1:1/login?ticket=x")
+    assert told.out_bytes == b""
+    assert told.said == [
+        "howdah    | generation 1: 2 tasks",
+        "howdah    | left it behind",
+        "howdah    | page http://127.0.0.1:1/login?ticket=x",
+    ]
+
+
+def test_every_tasks_start_and_end_is_shown_only_when_asked_for() -> None:
+    told = Told()
+    started = record("worker:0 started on vm", "task-started")
+    human(told).record(started)
+    assert told.said == []
+    human(told, all_records=True).record(started)
+    assert told.said == ["howdah    | worker:0 started on vm"]
+
+
+def test_the_same_trouble_of_a_task_is_shown_once() -> None:
+    told = Told()
+    screen = human(told)
+    for text in ("lost its container", "lost its container", "hung", "lost its container"):
+        screen.record(record(text, level=Level.WARNING, task=Task("worker", 0)))
+    assert [line[12:] for line in told.said] == [
+        "lost its container",
+        "hung",
+        "lost its container",
+    ]
+
+
+def test_each_task_keeps_its_colour() -> None:
+    prefixes = Prefixes(Paint(True))
+    first = prefixes.before(FIRST, [b"a"])
+    other = prefixes.before(TENTH, [b"a"])
+    again = prefixes.before(Stream(FIRST.task, 2), [b"a"])
+    assert first == b"\x1b[36mworker:0 |\x1b[0m a\n"
+    assert again == first
+    assert other.startswith(b"\x1b[33mworker:10 |")
+
+
+def test_later_attempts_are_numbered_where_all_are_shown() -> None:
+    prefixes = Prefixes(Paint(False), attempts=True)
+    assert prefixes.before(FIRST, [b"a"]) == b"worker:0 | a\n"
+    assert prefixes.before(Stream(FIRST.task, 2), [b"a"]) == b"worker:0#2 | a\n"
+
+
+def test_on_a_terminal_a_tasks_colours_end_with_its_line_and_cursor_movements_are_left_out() -> (
+    None
+):
+    prefixes = Prefixes(Paint(True))
+    shown = prefixes.before(FIRST, [b"\x1b[1A\x1b[2K\x1b]0;title\x07\x1b[31mred \x1b[?25lend"])
+    assert shown.partition(b"\x1b[0m ")[2] == b"\x1b[31mred end\x1b[0m\n"
+
+
+def test_in_a_pipe_a_tasks_bytes_are_left_alone() -> None:
+    line = b"\x1b[31mred\xff"
+    assert Prefixes(Paint(False)).before(FIRST, [line]) == b"worker:0 | " + line + b"\n"
+
+
+def test_the_status_line_is_for_terminals_and_goes_at_the_end() -> None:
+    told = Told()
+    human(told).status(RUNNING)
+    assert told.lines == []
+    screen = human(told, live=True)
+    screen.status(RUNNING)
+    assert told.lines[-1] is not None and b"running" in told.lines[-1]
+    screen.end(SUCCEEDED)
+    assert told.lines[-1] is None
+
+
+def test_json_has_one_object_a_line() -> None:
+    told = Told()
+    screen = JsonScreen(cast(Writer, told))
+    screen.page("http://127.0.0.1:1/login?ticket=x")
+    screen.record(record("it hung", "hang", Level.ERROR, Task("worker", 0)))
+    screen.log(FIRST, 5, b"\xffone\ntwo")
+    screen.status(RUNNING)
+    screen.note("stopping")
+    screen.end(FAILED)
+    assert told.err_bytes == b""
+    assert [json.loads(line) for line in told.printed] == [
+        {"type": "page", "address": "http://127.0.0.1:1/login?ticket=x"},
+        {
+            "type": "event",
+            "seq": 1,
+            "time": 1.0,
+            "level": "error",
+            "kind": "hang",
+            "text": "it hung",
+            "task": "worker:0",
+            "attempt": None,
+            "generation": None,
+            "data": {},
+        },
+        {"type": "log", "task": "worker:0", "attempt": 1, "offset": 5, "text": "\ufffdone"},
+        {"type": "status", "status": document(RUNNING)},
+        {"type": "note", "text": "stopping"},
+        {"type": "log", "task": "worker:0", "attempt": 1, "offset": 10, "text": "two"},
+        {"type": "summary", "status": document(FAILED)},
+    ]
+
+
+def test_json_tells_a_status_only_when_a_state_has_changed() -> None:
+    told = Told()
+    screen = JsonScreen(cast(Writer, told))
+    measured = msgspec.structs.replace(RUNNING.tasks[0], cpu=0.1, step=121)
+    screen.status(RUNNING)
+    screen.status(msgspec.structs.replace(RUNNING, tasks=(measured, RUNNING.tasks[1])))
+    assert len(told.printed) == 1
+    ended = msgspec.structs.replace(measured, state="succeeded")
+    screen.status(msgspec.structs.replace(RUNNING, tasks=(ended, RUNNING.tasks[1])))
+    assert len(told.printed) == 2
