@@ -56,7 +56,9 @@ from howdah.wire.messages import (
 JOB = "fake-20261121-120000-aaaa"
 
 
-def make_job(base: Path, job: Job | None = None, job_id: str = JOB) -> JobDirectory:
+def make_job(
+    base: Path, job: Job | None = None, job_id: str = JOB, backend: str = "fake"
+) -> JobDirectory:
     """A job directory as a client makes it."""
     directory = JobDirectory(base / job_id)
     job = job or Job(
@@ -67,7 +69,7 @@ def make_job(base: Path, job: Job | None = None, job_id: str = JOB) -> JobDirect
         JobMeta(
             job_id=job_id,
             user="someone",
-            backend="fake",
+            backend=backend,
             submitted=1.0,
             source=str(base),
         ),

@@ -35,6 +35,7 @@ from howdah.wire.messages import (
     Beat,
     CheckpointSaved,
     Exited,
+    FromAgent,
     Joined,
     LogChunk,
     Message,
@@ -191,15 +192,20 @@ class Agents:
                 self._emit(AgentDisconnected(container_id=container_id))
 
     async def _listen(self, session: Session) -> None:
-        receive = session.channel.receive
-        while (message := await receive()) is not None:
-            if self._sessions.get(session.container_id) is not session:
+        """Take what it says until the connection ends, without waking a task for each message."""
+        sessions, container_id, on = self._sessions, session.container_id, self._on
+
+        def take(message: FromAgent) -> None:
+            if sessions.get(container_id) is not session:
                 return  # replaced: the newer connection speaks for this container
             if type(message) is Beat:
                 self._beat(session, message)
-            elif (take := self._on.get(type(message))) is not None:
-                if message.task == session.task:
-                    take(session, message)
+            elif (handle := on.get(type(message))) is not None:
+                about: Any = message  # all of them name a task and an attempt
+                if about.task == session.task:
+                    handle(session, message)
+
+        await session.channel.dispatch(take)
 
     def _beat(self, session: Session, beat: Beat) -> None:
         if session.task is None:

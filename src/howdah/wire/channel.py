@@ -38,6 +38,9 @@ T = TypeVar("T")
 HANDSHAKE_S = 10.0
 FIRST_FRAME_S = 10.0
 
+WRITE_BYTES = 16 * 1024
+"""Written at a time: one TLS record."""
+
 BACKLOG_BYTES = 16 * 1024 * 1024
 """What may wait to be sent to a peer before it is cut off."""
 
@@ -46,6 +49,8 @@ QUEUE_BYTES = 2 * MAX_FRAME
 """What may wait for `Channel.receive` before reading pauses until all of it is taken."""
 
 _LOG = logging.getLogger(__name__)
+
+_WRITE_BYTES = 16 * 1024
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +128,10 @@ class Channel(asyncio.Protocol, Generic[T]):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        transport.write(frame)
+        # TLS keeps a buffer for as long as a connection lives that is as large as its largest write:
+        # long frames (topologies of 1,000 tasks) would cost 65 MB on 1,000 connections.
+        for start in range(0, len(frame), WRITE_BYTES):
+            transport.write(frame[start : start + WRITE_BYTES])
         if self._writing_paused and transport.get_write_buffer_size() > self._backlog_bytes:
             self._fail(
                 f"The peer does not read: {transport.get_write_buffer_size()} bytes wait for it,"
