@@ -1,0 +1,363 @@
+"""One attempt of the task, from its preparation to its end.
+
+Its life is one coroutine, `Attempt._live`: prepare, wait for the start order, run, save, say how it
+ended. Whatever happens on the way, it ends with `Exited`, everything it held is given back, and its
+state is kept to be told again, until a newer attempt takes its place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import enum
+import logging
+import os
+import signal
+from pathlib import Path
+
+from howdah.agent import ports, workfolder
+from howdah.agent.checkpoints import CheckpointProblem, Checkpoints
+from howdah.agent.container import Container
+from howdah.agent.outputs import Outputs
+from howdah.agent.reports import Report, ReportSocket
+from howdah.agent.running import Ready, Run
+from howdah.agent.stacks import take
+from howdah.core.events import Exit, Held, HeldPhase
+from howdah.wire.messages import (
+    AgentNote,
+    Beat,
+    Exited,
+    Joined,
+    Prepare,
+    Prepared,
+    Stacks,
+    Start,
+    Started,
+)
+
+log = logging.getLogger(__name__)
+
+_STACKS_TEXT = 1024 * 1024
+"""Characters of stacks sent; the file has all."""
+_LAST_CHUNK_S = 1.0
+"""For who follows the log, to get its end before the attempt's."""
+
+
+class Phase(enum.Enum):
+    """Where the attempt is."""
+
+    PREPARING = "preparing"
+    PREPARED = "prepared"
+    RUNNING = "running"
+    EXITED = "exited"
+
+
+_HELD = {
+    Phase.PREPARED: HeldPhase.PREPARED,
+    Phase.RUNNING: HeldPhase.RUNNING,
+    Phase.EXITED: HeldPhase.EXITED,
+}
+
+
+class _Ended(Exception):
+    """The attempt is over before its programs ran."""
+
+    def __init__(self, exit: Exit) -> None:
+        super().__init__(exit)
+        self.exit = exit
+
+
+class Attempt:
+    """One attempt. It begins at once, or when the one before it is over."""
+
+    def __init__(self, container: Container, order: Prepare, before: Attempt | None = None) -> None:
+        self._container = container
+        self._order = order
+        self._loop = asyncio.get_running_loop()
+        self.task = order.task
+        self.attempt = order.attempt
+        self.phase = Phase.PREPARING
+        self.exit: Exit | None = None
+        self._run: Run | None = None
+        self._ready: Ready | None = None
+        self._reports: ReportSocket | None = None
+        self._reservation: ports.Reservation | None = None
+        self._checkpoints = Checkpoints(container, order)
+        self._outputs = Outputs(container, order)
+        self._start: asyncio.Future[Start] = self._loop.create_future()
+        self._stop: asyncio.Future[float] = self._loop.create_future()
+        self._saving: asyncio.Timeout | None = None
+        self._life = self._loop.create_task(self._live(before))
+
+    # -- commands; each may come twice -----------------------------------------------------------
+
+    def start(self, order: Start) -> None:
+        """Start the programs, unless that was said before."""
+        if not self._start.done():
+            self._start.set_result(order)
+        else:
+            self.tell_again()
+
+    def stop(self, grace_s: float) -> None:
+        """End it, whatever it does; `Exited` follows."""
+        if self.phase is Phase.EXITED:
+            self.tell_again()
+            return
+        if not self._stop.done():
+            self._stop.set_result(grace_s)
+        if self._run is not None:
+            self._run.stop(grace_s)
+        if self._saving is not None:
+            self._saving.reschedule(self._loop.time() + grace_s)
+
+    def request_checkpoint(self, reason: str) -> None:
+        """Ask the program to save: it sees a file that was not there, or has changed."""
+        file = self._container.checkpoint_request
+        with contextlib.suppress(OSError):
+            temporary = file.with_suffix(".tmp")
+            temporary.write_text(f"{reason}\n")
+            temporary.replace(file)
+
+    async def take_stacks(self) -> Stacks:
+        """Where its processes stand."""
+        if self._run is None or self.phase is not Phase.RUNNING:
+            return self._stacks(problem=f"the attempt is {self.phase.value}, nothing of it runs")
+        folders = [str(f) for f in (self._container.source, self._container.work) if f]
+        taken = await take(self._container.helpers, self._run.processes(), folders)
+        path = self._container.stacks_path(self.task, self.attempt)
+        file = self._container.job_folder / path
+        try:
+            _write_private(file, taken.text)
+        except OSError as error:
+            log.warning("stacks can't be saved: %s", error)
+            path = ""
+        return self._stacks(taken.innermost, path, taken.text[:_STACKS_TEXT], taken.problem)
+
+    def tell_again(self) -> None:
+        """What was said last may be lost: say where it is."""
+        say = self._container.say
+        names = {"task": self.task, "attempt": self.attempt}
+        if self.phase is Phase.PREPARED:
+            self._say_prepared()
+        elif self.phase is Phase.RUNNING and self._run is not None and self._run.pids:
+            say(Started(**names, pids=self._run.pids))
+            if self._run.joined:
+                say(Joined(**names))
+        elif self.exit is not None:
+            say(Exited(**names, exit=self.exit))
+
+    def reconnected(self) -> None:
+        """A coordinator is there (again): what happened since the hello, and what that can't say."""
+        self.tell_again()
+        if self._run is not None and self.phase is Phase.RUNNING:
+            for page in self._run.pages.values():
+                self._container.say(page)
+
+    # -- what it is ------------------------------------------------------------------------------
+
+    def held(self) -> Held | None:
+        """Its account for a coordinator; None while it is not even prepared."""
+        phase = _HELD.get(self.phase)
+        if phase is None:
+            return None
+        run = self._run
+        return Held(
+            task=self.task,
+            attempt=self.attempt,
+            generation=self._order.generation,
+            phase=phase,
+            host=self._container.host,
+            ports=self._ready.ports.ports if self._ready is not None else (),
+            pids=run.pids if run is not None else (),
+            joined=run is not None and run.joined,
+            exit=self.exit,
+            restored=self._ready.restored if self._ready is not None else None,
+        )
+
+    def beat(self) -> Beat:
+        """How it is doing."""
+        if self._run is not None and self.phase is Phase.RUNNING:
+            return self._run.beat()
+        size = self._run.log_size if self._run is not None else 0
+        return Beat(attempt=self.attempt, log_size=size)
+
+    def log_end(self) -> int | None:
+        """How long its log is while it is written."""
+        return self._run.log_size if self._run is not None else None
+
+    async def over(self) -> None:
+        """Wait for its end."""
+        await asyncio.wait({self._life})
+
+    # -- its life --------------------------------------------------------------------------------
+
+    async def _live(self, before: Attempt | None) -> None:
+        if before is not None:
+            await before.over()
+        try:
+            exit = await self._through()
+        except _Ended as ended:
+            exit = ended.exit
+        except Exception as error:
+            # A defect of ours must not leave the coordinator waiting.
+            log.exception("attempt %d of %s failed in the agent", self.attempt, self.task)
+            exit = Exit(failed_to_start=f"the agent failed: {type(error).__name__}: {error}")
+        finally:
+            self._give_back()
+        await self._container.followers.caught_up(self.task, self.attempt, _LAST_CHUNK_S)
+        self.exit = exit
+        self.phase = Phase.EXITED
+        self._container.say(Exited(task=self.task, attempt=self.attempt, exit=exit))
+
+    async def _through(self) -> Exit:
+        self._ready = await self._until_stopped(self._prepare())
+        self.phase = Phase.PREPARED
+        self._say_prepared()
+        await asyncio.wait({self._start, self._stop}, return_when=asyncio.FIRST_COMPLETED)
+        if self._stop.done():
+            raise _Ended(_dropped())
+        order = self._start.result()
+        self._run = Run(self._container, order, self._ready)
+        self.phase = Phase.RUNNING
+        async with self._checkpoints.watching(order):
+            exit = await self._run.run()
+            self._say_last_reports()
+            await self._save(exit)
+        return exit
+
+    async def _until_stopped(self, step: asyncio._CoroutineLike[Ready]) -> Ready:
+        """The step's result, unless the attempt is stopped first."""
+        doing = self._loop.create_task(step)
+        await asyncio.wait({doing, self._stop}, return_when=asyncio.FIRST_COMPLETED)
+        if self._stop.done():
+            doing.cancel()
+            await asyncio.wait({doing})
+            raise _Ended(_dropped())
+        return doing.result()
+
+    async def _prepare(self) -> Ready:
+        container = self._container
+        with contextlib.suppress(FileNotFoundError):
+            container.checkpoint_request.unlink()
+        try:
+            folders = [*self._checkpoints.folders, *self._outputs.folders]
+            workfolder.make(container.work / workfolder.TASK, container.source, folders)
+            self._checkpoints.folder.mkdir(parents=True, exist_ok=True)
+            self._outputs.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _Ended(_not_ready(f"its working folder can't be made: {error}")) from error
+        try:
+            restored = await self._checkpoints.restore()
+        except CheckpointProblem as problem:
+            raise _Ended(_not_ready(str(problem))) from problem
+        return Ready(
+            ports=self._reserve(),
+            checkpoint_dir=str(self._checkpoints.folder),
+            output_dir=str(self._outputs.folder),
+            task_socket=self._listen(),
+            restored=restored,
+        )
+
+    def _reserve(self) -> ports.Reservation:
+        order, launch = self._order, self._container.launch
+        try:
+            self._reservation = ports.reserve(
+                order.ports, self._container.host, launch.ports, order.keep_ports
+            )
+        except ports.KeptPortTaken as problem:
+            raise _Ended(Exit(port_taken=True, detail=str(problem))) from problem
+        except ports.PortsError as problem:
+            raise _Ended(_not_ready(str(problem))) from problem
+        for port in self._reservation.ports:
+            self._container.guard.free_port(port)
+        return self._reservation
+
+    def _listen(self) -> str:
+        path = self._container.sockets / f"t{os.getpid()}-{self.attempt}"
+        try:
+            self._reports = ReportSocket(path, self._reported)
+        except OSError as error:
+            text = f"the socket for reports, {path}, can't be made: {error}"
+            raise _Ended(_not_ready(text)) from error
+        self._container.guard.remove_file(str(path))
+        return str(path)
+
+    def _reported(self, report: Report) -> None:
+        if self._run is not None:
+            self._run.reported(report)
+        if report.checkpoint:
+            self._checkpoints.saved()
+
+    async def _save(self, exit: Exit) -> None:
+        """The last checkpoint and the outputs, if there is time: a stop may cut it short."""
+        if self._stop.done() and self._stop.result() <= 0:
+            return
+        try:
+            async with asyncio.timeout(None) as self._saving:
+                await self._checkpoints.last(exit)
+                await self._outputs.copy()
+        except TimeoutError:
+            self._note("there was no time to save everything before it was ended")
+        except CheckpointProblem as problem:
+            self._note(str(problem))
+        finally:
+            self._saving = None
+
+    def _give_back(self) -> None:
+        """Everything it held."""
+        guard = self._container.guard
+        if self._reports is not None:
+            self._reports.close()
+            guard.keep_file(str(self._reports.path))
+        if self._reservation is not None:
+            held = self._reservation.ports
+            self._reservation.release()
+            for port in held:
+                guard.forget_port(port)
+
+    def _say_last_reports(self) -> None:
+        """What a program reports at its very end is what people look for."""
+        assert self._reports is not None and self._run is not None
+        self._reports.close()
+        self._container.say(self._run.last_beat())
+
+    def _say_prepared(self) -> None:
+        assert self._ready is not None
+        self._container.say(
+            Prepared(
+                task=self.task,
+                attempt=self.attempt,
+                ports=self._ready.ports.ports,
+                restored=self._ready.restored,
+            )
+        )
+
+    def _stacks(
+        self, innermost: str = "", path: str = "", text: str = "", problem: str = ""
+    ) -> Stacks:
+        return Stacks(
+            task=self.task,
+            attempt=self.attempt,
+            innermost=innermost,
+            path=path,
+            text=text,
+            problem=problem,
+        )
+
+    def _note(self, text: str) -> None:
+        self._container.say(AgentNote(task=self.task, attempt=self.attempt, text=text))
+
+
+def _write_private(file: Path, text: str) -> None:
+    file.parent.mkdir(mode=0o700, exist_ok=True)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="utf-8", errors="replace") as out:
+        out.write(text)
+
+
+def _dropped() -> Exit:
+    return Exit(signal=signal.SIGTERM, detail="stopped before its program was started")
+
+
+def _not_ready(why: str) -> Exit:
+    return Exit(failed_to_start=why)

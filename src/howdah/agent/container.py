@@ -1,0 +1,67 @@
+"""What stays the same over all attempts of one container: places, helpers, and who is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from howdah.agent.children import Children
+from howdah.agent.follow import Followers
+from howdah.agent.guard import Guard
+from howdah.agent.helpers import Helpers
+from howdah.agent.launch import AgentLaunch
+from howdah.agent.processes import marker
+from howdah.core.events import Task
+from howdah.storage import layout
+
+
+class Container:
+    """The container as its attempts see it."""
+
+    def __init__(
+        self,
+        launch: AgentLaunch,
+        children: Children,
+        guard: Guard,
+        sockets: Path,
+        say: Callable[[Any], None],
+        host: Callable[[], str],
+    ) -> None:
+        self.launch = launch
+        self.children = children
+        self.guard = guard
+        self.sockets = sockets
+        """A private folder with a short path."""
+        self.say = say
+        """Tells the coordinator, if there is one."""
+        self._host = host
+        self.marker = marker(launch.job_id, launch.container_id)
+        self.followers = Followers()
+        self.helpers = Helpers(children, self.marker)
+        self.work = Path(launch.work_dir)
+        self.logs = Path(launch.log_dir)
+        self.source = Path(launch.source) if launch.source else None
+        self.checkpoint_request = self.work / "checkpoint-request"
+
+    @property
+    def host(self) -> str:
+        """The address peers are told."""
+        return self._host()
+
+    @property
+    def job_folder(self) -> Path:
+        """The job directory, or what stands for it here: it holds the folder of logs."""
+        return self.logs.parent
+
+    def aside(self) -> Collection[int]:
+        """Processes of the agent's own."""
+        return {self.guard.pid, *self.helpers.pids}
+
+    def log_path(self, task: Task, attempt: int) -> Path:
+        """Log of an attempt."""
+        return self.logs / f"{task.role}-{task.index}" / f"{attempt}.log"
+
+    def stacks_path(self, task: Task, attempt: int) -> str:
+        """Stack dumps of an attempt, relative to the job directory."""
+        return f"{layout.STACKS}/{task.role}-{task.index}-{attempt}.txt"

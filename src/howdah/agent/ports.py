@@ -1,0 +1,300 @@
+"""Ports for one attempt: nobody else on this host gets them while the attempt lives.
+
+A port is locked host-wide by ``flock`` on ``/tmp/howdah-ports/<port>.lock``, for all users' agents,
+tested by binding it, and kept bound until just before the program starts, so that no foreign
+program slips in while the gang gathers. A program that can share its port (SO_REUSEPORT on both
+sides) may have it held on.
+
+Not guaranteed: that a foreign program outside Howdah does not take the port in the moment between
+our letting go and the program's own bind. That shows as `port_was_taken` and costs new ports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import random
+import re
+import socket
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+FOLDER = Path("/tmp/howdah-ports")  # one place for all users of the host, sticky
+_TRIES_FOR_FOLDER = 20
+
+
+class PortsError(Exception):
+    """The wanted ports can't be had; the text says what to do."""
+
+
+class KeptPortTaken(PortsError):
+    """A port the task must have again is somebody else's."""
+
+
+class Lock:
+    """A locked port. The lock ends with `release`, or with the process."""
+
+    def __init__(self, port: int, descriptor: int) -> None:
+        self.port = port
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Give it back; twice is harmless."""
+        if self._descriptor < 0:
+            return
+        # Removed while still locked: see `lock`. Only its owner can, which costs nobody anything.
+        with contextlib.suppress(OSError):
+            _path(self.port).unlink()
+        os.close(self._descriptor)
+        self._descriptor = -1
+        with contextlib.suppress(OSError):
+            FOLDER.rmdir()
+
+
+def lock(port: int) -> Lock | None:
+    """Lock that port, or None if another agent has it.
+
+    Raises:
+        PortsError: the folder for locks can't be used.
+    """
+    while True:
+        descriptor = _open(_path(port))
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return None
+        try:
+            # A lock on a file that its last owner has just removed is worth nothing.
+            if os.path.samestat(os.fstat(descriptor), _path(port).stat()):
+                return Lock(port, descriptor)
+        except FileNotFoundError:
+            pass
+        os.close(descriptor)
+
+
+def tidy(port: int) -> None:
+    """Remove the lock file of an agent that died, unless somebody has the port by now."""
+    if not _path(port).exists():
+        return
+    with contextlib.suppress(PortsError):
+        left = lock(port)
+        if left is not None:
+            left.release()
+
+
+def _path(port: int) -> Path:
+    return FOLDER / f"{port}.lock"
+
+
+def _open(path: Path) -> int:
+    problem: OSError | None = None
+    for _ in range(_TRIES_FOR_FOLDER):
+        try:
+            # Not O_CREAT first: in a sticky folder the kernel may refuse it for others' files.
+            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            problem = error
+            break
+        try:
+            flags = os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(path, flags, 0o644)
+            with contextlib.suppress(OSError):
+                os.fchmod(descriptor, 0o644)  # whatever the umask: other users lock it too
+            return descriptor
+        except FileExistsError:
+            continue
+        except FileNotFoundError:
+            _make_folder()
+        except OSError as error:
+            problem = error
+            break
+    raise PortsError(
+        f"The lock of a port, {path}, can't be opened: {problem or 'its folder vanishes'}. The "
+        f"folder {FOLDER} must be open to all (mode 1777): correct it or remove it"
+    )
+
+
+def _make_folder() -> None:
+    try:
+        FOLDER.mkdir(0o700)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise PortsError(f"The folder for port locks, {FOLDER}, can't be made: {error}") from error
+    with contextlib.suppress(FileNotFoundError):
+        FOLDER.chmod(0o1777)
+
+
+# -- reserving -----------------------------------------------------------------------------------
+
+
+class Reservation:
+    """The ports of one attempt."""
+
+    def __init__(self) -> None:
+        self._locks: list[Lock] = []
+        self._held: list[socket.socket] = []
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        return tuple(lock.port for lock in self._locks)
+
+    def take(self, port: int, host: str, *, again: bool = False) -> bool:
+        """Lock, test and hold one more port; false if it is not free.
+
+        ``again``: it was the task's before, so remains of its own connections do not count.
+        """
+        lock_ = lock(port)
+        if lock_ is None:
+            return False
+        if not is_free(port, host, again=again):
+            lock_.release()
+            return False
+        self._locks.append(lock_)
+        with contextlib.suppress(OSError):
+            self._held.append(_hold(port))
+        return True
+
+    def let_go(self) -> None:
+        """Unbind, for the program to bind; the locks stay."""
+        for held in self._held:
+            held.close()
+        self._held.clear()
+
+    def release(self) -> None:
+        """Give everything back."""
+        self.let_go()
+        for lock_ in self._locks:
+            lock_.release()
+        self._locks.clear()
+
+
+def reserve(
+    count: int,
+    host: str,
+    allowed: tuple[int, int],
+    keep: Sequence[int] = (),
+    chance: random.Random | None = None,
+) -> Reservation:
+    """``count`` ports on this host; with ``keep`` exactly those.
+
+    Raises:
+        KeptPortTaken: one of ``keep`` is taken.
+        PortsError: not that many are free.
+    """
+    reservation = Reservation()
+    try:
+        for port in keep:
+            if not reservation.take(port, host, again=True):
+                raise KeptPortTaken(
+                    f"Port {port}, which the task had before and must have again, is taken by "
+                    "another program on this host"
+                )
+        if len(reservation.ports) < count:
+            _fill(reservation, count, host, allowed, chance or random.Random())
+    except BaseException:
+        reservation.release()
+        raise
+    return reservation
+
+
+def _fill(
+    reservation: Reservation, count: int, host: str, allowed: tuple[int, int], chance: random.Random
+) -> None:
+    tried: set[int] = set(reservation.ports)
+    for candidates in _candidates(allowed):
+        chance.shuffle(candidates)
+        for port in candidates:
+            if port in tried:
+                continue
+            tried.add(port)
+            if reservation.take(port, host) and len(reservation.ports) >= count:
+                return
+    raise PortsError(
+        f"Only {len(reservation.ports)} of {count} ports are free in {allowed[0]}-{allowed[1]} on "
+        f"{host}; widen `[network] ports`"
+    )
+
+
+def _candidates(allowed: tuple[int, int]) -> Iterable[list[int]]:
+    """Ports in the range, first those the kernel does not give to outgoing connections."""
+    low, high = ephemeral_range()
+    inside = [p for p in range(allowed[0], allowed[1] + 1) if low <= p <= high]
+    yield [p for p in range(allowed[0], allowed[1] + 1) if not low <= p <= high]
+    yield inside
+
+
+def ephemeral_range() -> tuple[int, int]:
+    """Where the kernel takes the ports of outgoing connections from."""
+    try:
+        low, high = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+        return int(low), int(high)
+    except (OSError, ValueError):
+        return 49152, 65535  # IANA's range; macOS uses it
+
+
+def is_free(port: int, host: str, *, again: bool = False) -> bool:
+    """Whether a server could bind the port now, on ``host`` and on all addresses."""
+    places = [(socket.AF_INET, "0.0.0.0")]  # a test, not a service
+    if host not in ("", "0.0.0.0"):
+        places.append((socket.AF_INET6 if ":" in host else socket.AF_INET, host))
+    if socket.has_ipv6:
+        places.append((socket.AF_INET6, "::"))
+    return all(_binds(family, address, port, again) for family, address in places)
+
+
+def _binds(family: int, address: str, port: int, again: bool) -> bool:
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as test:
+            if again:
+                test.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                test.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            test.bind((address, port))
+    except OSError as error:
+        # The address may be one the host does not have itself (a load balancer's), or IPv6 off.
+        return error.errno not in (errno.EADDRINUSE, errno.EACCES)
+    return True
+
+
+def _hold(port: int) -> socket.socket:
+    held = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        if hasattr(socket, "SO_REUSEPORT"):
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind(("0.0.0.0", port))  # bound so that nobody else can; never listens
+    except OSError:
+        held.close()
+        raise
+    return held
+
+
+# -- afterwards ----------------------------------------------------------------------------------
+
+_TAKEN = re.compile(r"address already in use|EADDRINUSE|WSAEADDRINUSE|only one usage of each", re.I)
+_PORT_NUMBER = re.compile(r"(?:[:\]]|\bport\b[^0-9]{0,10})(\d{2,5})\b", re.I)
+_SOURCE_LINE = re.compile(r"\.(?:py|pyx|c|cc|cpp|cxx|cu|h|hpp|rs|go|java):\d+", re.I)
+_NEAR_LINES = 3
+
+
+def port_was_taken(tail: Sequence[str], own: Sequence[int]) -> bool:
+    """Whether a failed program's last lines say that it could not bind one of its own ports.
+
+    Where a number is near those words it must be one of ``own``: a program that binds a port
+    nobody reserved for it has a defect of its own.
+    """
+    for number, line in enumerate(tail):
+        if not _TAKEN.search(line):
+            continue
+        near = tail[max(0, number - _NEAR_LINES) : number + _NEAR_LINES + 1]
+        texts = [_SOURCE_LINE.sub("", text) for text in near]
+        named = {int(n) for text in texts for n in _PORT_NUMBER.findall(text)}
+        named = {n for n in named if n >= 1024}
+        if not named or named & set(own):
+            return bool(own)
+    return False

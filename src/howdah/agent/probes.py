@@ -1,0 +1,132 @@
+"""Has a program found its peers? Read from the kernel's socket tables; nothing is sent.
+
+Proof is that a process of the attempt listens on one of the ports reserved for it, or holds an
+established connection to an address reserved for a peer. The tables are the host's: a socket counts
+only if one of the attempt's own processes has it open.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable, Collection, Iterable, Iterator
+
+from howdah.agent.processes import HAS_PROC, socket_inodes
+
+_ESTABLISHED = b"01"
+_LISTEN = b"0A"
+_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+
+Address = tuple[str, int]
+
+
+def joined(
+    pids: Callable[[], Collection[int]], own_ports: Collection[int], peers: Collection[Address]
+) -> bool:
+    """Whether these processes have found their peers.
+
+    Args:
+        pids: gives the attempt's processes; asked only when a socket may be theirs.
+        own_ports: ports reserved for the attempt.
+        peers: numeric addresses and ports reserved for the others.
+    """
+    if not HAS_PROC:
+        return _joined_portably(pids(), own_ports, peers)
+    candidates: set[int] = set()
+    for table in _tables():
+        candidates |= listening(table, own_ports)
+        candidates |= connected(table, peers)
+    return bool(candidates) and not candidates.isdisjoint(socket_inodes(pids()))
+
+
+def listens(pids: Callable[[], Collection[int]], port: int) -> bool:
+    """Whether one of these processes listens on the port."""
+    return joined(pids, (port,), ())
+
+
+def _tables() -> Iterator[bytes]:
+    for path in _TABLES:
+        try:
+            with open(path, "rb") as file:
+                yield file.read()
+        except OSError:
+            continue
+
+
+def listening(table: bytes, ports: Collection[int]) -> set[int]:
+    """Inodes of sockets that listen on one of these ports, on whatever address.
+
+    ``table`` is the content of /proc/net/tcp or tcp6.
+    """
+    found: set[int] = set()
+    for port in ports:
+        found |= {
+            inode
+            for local, _, state, inode in _lines_with(table, b":%04X " % port)
+            if state == _LISTEN and local[1] == port
+        }
+    return found
+
+
+def connected(table: bytes, peers: Collection[Address]) -> set[int]:
+    """Inodes of sockets with an established connection to one of these addresses."""
+    found: set[int] = set()
+    wanted = {(packed(host), port) for host, port in peers}
+    for port in {port for _, port in peers}:
+        found |= {
+            inode
+            for _, remote, state, inode in _lines_with(table, b":%04X " % port)
+            if state == _ESTABLISHED and remote in wanted
+        }
+    return found
+
+
+_Parsed = tuple[tuple[bytes, int], tuple[bytes, int], bytes, int]
+
+
+def _lines_with(table: bytes, part: bytes) -> Iterator[_Parsed]:
+    """Parsed lines that contain ``part``: the table of a busy host has thousands of others."""
+    place = table.find(part)
+    while place >= 0:
+        start = table.rfind(b"\n", 0, place) + 1
+        end = table.find(b"\n", place)
+        if end < 0:
+            end = len(table)
+        fields = table[start:end].split()
+        if len(fields) > 9 and b":" in fields[1] and b":" in fields[2]:
+            yield _end(fields[1]), _end(fields[2]), fields[3], int(fields[9])
+        place = table.find(part, end)
+
+
+def _end(field: bytes) -> tuple[bytes, int]:
+    """``0100007F:1F90`` as packed address and port. The kernel prints words in host order."""
+    address, port = field.split(b":")
+    words = [int(address[i : i + 8], 16) for i in range(0, len(address), 8)]
+    raw = b"".join(struct.pack("=I", word) for word in words)
+    return _unmapped(raw), int(port, 16)
+
+
+def packed(host: str) -> bytes:
+    """A numeric address in network order; empty for a name."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return _unmapped(socket.inet_pton(family, host))
+    except OSError:
+        return b""
+
+
+def _unmapped(raw: bytes) -> bytes:
+    """IPv4 in IPv6 clothes (::ffff:10.0.0.1) as IPv4."""
+    return raw[12:] if raw.startswith(b"\0" * 10 + b"\xff\xff") and len(raw) == 16 else raw
+
+
+def _joined_portably(
+    pids: Iterable[int], own_ports: Collection[int], peers: Collection[Address]
+) -> bool:
+    from howdah.agent.portable import connections
+
+    wanted = set(peers)
+    return any(
+        (listens and port in own_ports) or (host.removeprefix("::ffff:"), remote) in wanted
+        for port, host, remote, listens in connections(pids)
+    )

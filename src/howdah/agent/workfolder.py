@@ -1,0 +1,73 @@
+"""A task's working folder: the user's source as links, with real folders where it writes.
+
+Programs start in ``<work_dir>/task``. What they read is the source folder's, through one link for
+each entry; what they write with a relative path stays in the container.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path, PurePath
+
+TASK = "task"
+
+
+def make(task: Path, source: Path | None, folders: Iterable[str]) -> None:
+    """Make or complete the folder; what programs have put there stays.
+
+    ``folders`` are paths inside it that are to be real folders, whatever the source has of that
+    name: an entry on the way to one of them becomes a real folder with links of its own.
+
+    Raises:
+        OSError: it can't be made, or the source can't be read.
+    """
+    task.mkdir(mode=0o700, parents=True, exist_ok=True)
+    inside = [parts for parts in map(_parts, folders) if parts]
+    if source is not None:
+        _link(task, source, inside)
+    for parts in inside:
+        task.joinpath(*parts).mkdir(parents=True, exist_ok=True)
+
+
+def place(task: Path, folder: str) -> Path:
+    """Where a folder named in the job file is: relative ones are below the working folder."""
+    return Path(os.path.normpath(task / folder))
+
+
+def empty(folder: Path) -> None:
+    """Remove everything in the folder; the folder stays.
+
+    Raises:
+        OSError: something can't be removed.
+    """
+    import shutil  # brings half a megabyte of compression libraries with it
+
+    with contextlib.suppress(FileNotFoundError):
+        for entry in os.scandir(folder):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                Path(entry.path).unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def _parts(folder: str) -> tuple[str, ...]:
+    """Empty for one that is not inside the working folder."""
+    parts = PurePath(os.path.normpath(folder)).parts
+    if not parts or parts[0] in ("/", "..", "."):
+        return ()
+    return parts
+
+
+def _link(target: Path, source: Path, real: list[tuple[str, ...]]) -> None:
+    for entry in os.scandir(source):
+        below = [parts for parts in real if parts[0] == entry.name]
+        place = target / entry.name
+        if not below:
+            with contextlib.suppress(FileExistsError):
+                place.symlink_to(entry.path)
+        elif all(len(parts) > 1 for parts in below) and entry.is_dir():
+            place.mkdir(exist_ok=True)
+            _link(place, Path(entry.path), [parts[1:] for parts in below])

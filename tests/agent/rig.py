@@ -1,0 +1,330 @@
+"""A coordinator that does what a test tells it, and the agents that connect to it.
+
+Everything is real but the decisions: TLS, frames, processes, files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+import msgspec
+
+from howdah.agent import procfs
+from howdah.agent.launch import AgentLaunch
+from howdah.agent.processes import MARKER, marker
+from howdah.core.events import Exit, Task
+from howdah.storage.layout import CoordinatorAddress
+from howdah.wire import authority
+from howdah.wire.channel import Channel, serve
+from howdah.wire.messages import (
+    AgentHello,
+    Exited,
+    FromAgent,
+    Prepare,
+    Prepared,
+    ProcessSpec,
+    Start,
+    Started,
+    Stop,
+    Welcome,
+)
+from howdah.wire.tls import server_context
+
+JOB = "rig-20261121-120000-test"
+CONTAINER = "c1"
+TASK = Task("worker", 0)
+WAIT_S = 20.0
+
+M = TypeVar("M")
+
+
+async def until(what: Callable[[], Any], timeout_s: float = WAIT_S) -> Any:
+    """Poll until it is true; returns its value."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := what()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not true within {timeout_s} s")
+        await asyncio.sleep(0.02)
+    return value
+
+
+def python(code: str, **env: str) -> ProcessSpec:
+    """A program that runs that Python code."""
+    return ProcessSpec(
+        argv=(sys.executable, "-u", "-c", code), env={"PATH": os.environ["PATH"], **env}
+    )
+
+
+def shell(text: str, **env: str) -> ProcessSpec:
+    """A program that runs that shell command line."""
+    return ProcessSpec(argv=("/bin/bash", "-c", text), env={"PATH": os.environ["PATH"], **env})
+
+
+class Agent:
+    """One real agent's process."""
+
+    def __init__(self, process: subprocess.Popen[bytes], launch: AgentLaunch, errors: Path) -> None:
+        self.process = process
+        self.launch = launch
+        self.errors = errors
+        self.marker = marker(launch.job_id, launch.container_id)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def kill(self) -> None:
+        self.process.kill()
+
+    async def code(self, timeout_s: float = WAIT_S) -> int:
+        """Its exit code, once it has ended."""
+        await until(lambda: self.process.poll() is not None, timeout_s)
+        assert self.process.returncode is not None
+        return self.process.returncode
+
+    def marked(self) -> list[int]:
+        """Living processes of its container."""
+        return sorted(procfs.marked(MARKER, self.marker))
+
+    def guard(self) -> int:
+        """Process id of its guard."""
+        for pid in procfs.all_pids():
+            status = procfs.stat(pid)
+            if status is not None and status.parent == self.pid and name_of(pid) == "howdah-guard":
+                return pid
+        raise AssertionError("the agent has no guard")
+
+    def log(self, task: Task = TASK, attempt: int = 1) -> bytes:
+        """What is in the log of an attempt."""
+        path = Path(self.launch.log_dir) / f"{task.role}-{task.index}" / f"{attempt}.log"
+        return path.read_bytes() if path.exists() else b""
+
+
+def name_of(pid: int) -> str:
+    """The name the kernel shows for a process; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def alive(pid: int) -> bool:
+    status = procfs.stat(pid)
+    return status is not None and not status.zombie
+
+
+class Rig:
+    """The coordinator; use it as ``async with Rig(tmp_path) as rig``."""
+
+    def __init__(self, folder: Path, *, beat_s: float = 0.1, lease_s: float = 30.0) -> None:
+        self.folder = folder
+        self.beat_s = beat_s
+        self.lease_s = lease_s
+        self.heard: list[Any] = []
+        self.hellos: list[AgentHello] = []
+        self.channels: list[Channel[Any]] = []
+        self.agents: list[Agent] = []
+        self.source = folder / "source"
+        self.answer: Callable[[AgentHello], Any] = lambda hello: self.welcome()
+        self._news = asyncio.Event()
+        self._server: asyncio.Server | None = None
+        self.port = 0
+
+    async def __aenter__(self) -> Rig:
+        for name in ("logs", "stacks", "shared", "source"):
+            (self.folder / name).mkdir(mode=0o700)
+        authority.create(JOB, self.folder / "secrets")
+        await self.begin()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for agent in self.agents:
+            if agent.process.poll() is None:
+                agent.process.terminate()
+                try:
+                    await agent.code(10.0)
+                except AssertionError:
+                    agent.kill()
+                    agent.process.wait()
+            if error is not None:
+                print(f"agent {agent.pid} said:\n{agent.errors.read_text()}")
+        await self.vanish()
+        for agent in self.agents:
+            await until(lambda agent=agent: not agent.marked())
+
+    # -- being a coordinator ---------------------------------------------------------------------
+
+    def welcome(self) -> Welcome:
+        return Welcome(beat_s=self.beat_s, lease_s=self.lease_s)
+
+    async def begin(self) -> None:
+        """A (new) coordinator listens and writes down where."""
+        self._server = await serve(
+            self._handle,
+            "127.0.0.1",
+            0,
+            server_context(self.folder / "secrets"),
+            receives={"agent": FromAgent},
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
+        address = CoordinatorAddress(
+            incarnation=1, host="127.0.0.1", port=self.port, http_port=0, pid=os.getpid()
+        )
+        file = self.folder / "coordinator.json"
+        file.with_suffix(".tmp").write_bytes(msgspec.json.encode(address))
+        file.with_suffix(".tmp").replace(file)
+
+    async def vanish(self) -> None:
+        """No coordinator any more: as after kill -9."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for channel in self.channels:
+            channel.abort()
+        self.channels.clear()
+        await asyncio.sleep(0)
+
+    async def _handle(self, channel: Channel[Any]) -> None:
+        hello = await channel.receive()
+        assert isinstance(hello, AgentHello)
+        self.hellos.append(hello)
+        answer = self.answer(hello)
+        channel.send(answer)
+        if isinstance(answer, Welcome):
+            self.channels.append(channel)
+        self._news.set()
+        while (message := await channel.receive()) is not None:
+            self.heard.append(message)
+            self._news.set()
+
+    def tell(self, message: Any) -> None:
+        """To the agent that connected last."""
+        self.channels[-1].send(message)
+
+    async def hear(
+        self,
+        kind: type[M],
+        where: Callable[[M], bool] = lambda message: True,
+        *,
+        after: int = 0,
+        timeout_s: float = WAIT_S,
+    ) -> M:
+        """The first message of that kind (from place ``after`` on), now or when it comes."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            for message in self.heard[after:]:
+                if isinstance(message, kind) and where(message):
+                    return message
+            self._news.clear()
+            try:
+                async with asyncio.timeout(max(deadline - time.monotonic(), 0.001)):
+                    await self._news.wait()
+            except TimeoutError:
+                last = [type(m).__name__ for m in self.heard[-10:]]
+                raise AssertionError(
+                    f"no {kind.__name__} came within {timeout_s} s; {last}"
+                ) from None
+
+    async def connected(self, count: int = 1) -> AgentHello:
+        """Wait until so many connections were made; the last one's hello."""
+        await until(lambda: len(self.hellos) >= count and self.channels)
+        return self.hellos[-1]
+
+    # -- agents and attempts ---------------------------------------------------------------------
+
+    def launch_file(self, **changes: Any) -> tuple[Path, AgentLaunch]:
+        """A launch file for an agent of this coordinator."""
+        container = changes.get("container_id", CONTAINER)
+        settings: dict[str, Any] = {
+            "job_id": JOB,
+            "container_id": container,
+            "coordinator_file": str(self.folder / "coordinator.json"),
+            "ca": str(self.folder / "secrets/ca.pem"),
+            "certificate": str(self.folder / "secrets/agent.pem"),
+            "key": str(self.folder / "secrets/agent.key"),
+            "work_dir": str(self.folder / "containers" / container),
+            "log_dir": str(self.folder / "logs"),
+            "source": str(self.source),
+            "shared_dir": str(self.folder / "shared"),
+            "beat_s": self.beat_s,
+            "lease_s": self.lease_s,
+            **changes,
+        }
+        launch = AgentLaunch(**settings)
+        file = self.folder / f"launch-{container}.json"
+        file.write_bytes(msgspec.json.encode(launch))
+        return file, launch
+
+    def spawn(self, **changes: Any) -> Agent:
+        """Start an agent."""
+        file, launch = self.launch_file(**changes)
+        Path(launch.work_dir).mkdir(parents=True, exist_ok=True)
+        errors = self.folder / f"agent-{len(self.agents)}.err"
+        with errors.open("wb") as out:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "howdah.agent.main", str(file)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+        agent = Agent(process, launch, errors)
+        self.agents.append(agent)
+        return agent
+
+    async def agent(self, **changes: Any) -> Agent:
+        """Start an agent and wait for it."""
+        count = len(self.hellos)
+        agent = self.spawn(**changes)
+        await self.connected(count + 1)
+        return agent
+
+    async def prepare(self, attempt: int = 1, ports: int = 1, **more: Any) -> Prepared:
+        """Have the agent prepare an attempt."""
+        order = Prepare(task=TASK, attempt=attempt, generation=attempt, ports=ports, **more)
+        self.tell(order)
+        return await self.hear(Prepared, lambda m: m.attempt == attempt)
+
+    async def start(self, *programs: ProcessSpec, attempt: int = 1, **more: Any) -> Started:
+        """Have it start programs."""
+        self.tell(order(*programs, attempt=attempt, **more))
+        return await self.hear(Started, lambda m: m.attempt == attempt)
+
+    async def run(self, *programs: ProcessSpec, attempt: int = 1, **more: Any) -> Exit:
+        """Prepare, start, and wait for the end."""
+        await self.prepare(attempt)
+        self.tell(order(*programs, attempt=attempt, **more))
+        return await self.exit(attempt)
+
+    async def exit(self, attempt: int = 1, timeout_s: float = WAIT_S) -> Exit:
+        """How the attempt ended, once it has."""
+        return (await self.hear(Exited, lambda m: m.attempt == attempt, timeout_s=timeout_s)).exit
+
+    async def stop(self, attempt: int = 1, grace_s: float = 5.0) -> Exit:
+        """Stop the attempt and wait for its end."""
+        self.tell(Stop(task=TASK, attempt=attempt, grace_s=grace_s))
+        return await self.exit(attempt)
+
+
+def order(*programs: ProcessSpec, attempt: int = 1, **more: Any) -> Start:
+    """A start order for these programs."""
+    return Start(task=TASK, attempt=attempt, generation=attempt, processes=programs, **more)
+
+
+def kill(pid: int) -> None:
+    """kill -9."""
+    os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,427 @@
+"""One attempt after another: prepared, started, ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from howdah.core.events import Exit, Task
+from howdah.wire.messages import (
+    Beat,
+    Exited,
+    Joined,
+    Prepare,
+    Prepared,
+    ProcessSpec,
+    RequestCheckpoint,
+    Shutdown,
+    Started,
+    Stop,
+)
+from tests.agent.rig import TASK, Rig, alive, kill, order, python, shell, until
+
+FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
+STUBBORN = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + FOREVER
+
+
+async def test_a_program_runs_and_its_end_is_told(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        exit = await rig.run(python("print('hello'); import sys; sys.exit(7)"))
+        assert (exit.code, exit.signal, exit.tail) == (7, None, ("hello",))
+        assert agent.log() == b"hello\n"
+        kinds = [type(m) for m in rig.heard if isinstance(m, (Started, Joined, Exited))]
+        assert kinds == [Started, Joined, Exited]
+        rig.tell(Shutdown())
+        assert await agent.code() == 0
+
+
+async def test_the_signal_that_ended_a_program_is_kept(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        exit = await rig.run(python("import os; os.kill(os.getpid(), 11)"))
+        assert (exit.code, exit.signal) == (None, 11)
+
+
+async def test_a_program_knows_where_it_is(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        (rig.source / "data.txt").write_text("42")
+        agent = await rig.agent(python_path="/only/task", gpus=("GPU-7",))
+        code = (
+            "import os, json; print(json.dumps(dict(os.environ) | {'cwd': os.getcwd(),"
+            "'data': open('data.txt').read()})); open('mine', 'w').write('x')"
+        )
+        exit = await rig.run(python(code, RANK="3"))
+        assert exit.code == 0
+        env = json.loads(agent.log())
+        work = Path(agent.launch.work_dir)
+        assert env["cwd"] == str(work / "task")
+        assert env["data"] == "42"
+        assert (env["RANK"], env["PYTHONPATH"]) == ("3", "/only/task")
+        assert env["CUDA_VISIBLE_DEVICES"] == "GPU-7"
+        assert env["HOWDAH_CONTAINER"] == agent.marker
+        assert env["HOWDAH_SHARED_DIR"] == str(rig.folder / "shared")
+        assert env["HOWDAH_LOG_DIR"] == str(rig.folder / "logs/worker-0")
+        assert Path(env["HOWDAH_CHECKPOINT_DIR"]).is_dir()
+        assert Path(env["HOWDAH_OUTPUT_DIR"]).is_dir()
+        assert "HOWDAH_RESTORED" not in env
+        assert (work / "task/mine").exists()
+        assert not (rig.source / "mine").exists()
+
+
+async def test_an_agent_runs_one_attempt_after_another(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        for attempt in (1, 2, 3):
+            exit = await rig.run(shell(f"echo {attempt}; exit {attempt}"), attempt=attempt)
+            assert exit.code == attempt
+            assert agent.log(attempt=attempt) == b"%d\n" % attempt
+        assert len(rig.hellos) == 1
+
+
+async def test_lines_of_several_programs_carry_their_labels(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        programs = [
+            ProcessSpec(
+                argv=("/bin/sh", "-c", f"echo one; echo two {rank}"), env={}, label=str(rank)
+            )
+            for rank in (0, 1)
+        ]
+        exit = await rig.run(*programs)
+        assert exit.code == 0
+        lines = agent.log().decode().splitlines()
+        assert sorted(lines) == ["0 | one", "0 | two 0", "1 | one", "1 | two 1"]
+
+
+async def test_the_first_program_that_fails_ends_the_others(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        exit = await rig.run(
+            python(STUBBORN), shell("echo broken >&2; exit 42"), python(FOREVER), shell("exit 0")
+        )
+        assert (exit.process, exit.code, exit.tail) == (1, 42, ("broken",))
+        assert not agent.marked()
+
+
+async def test_a_command_that_does_not_exist_is_explained(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        exit = await rig.run(
+            ProcessSpec(argv=("pyhton", "train.py"), env={"PATH": "/usr/bin:/bin"})
+        )
+        assert "no program 'pyhton' on PATH" in exit.failed_to_start
+        assert not [m for m in rig.heard if isinstance(m, Started)]
+
+
+async def test_a_file_that_is_not_executable_is_explained(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        (rig.source / "train.py").write_text("print(1)")
+        await rig.agent()
+        exit = await rig.run(ProcessSpec(argv=("./train.py",), env={}))
+        assert "chmod +x" in exit.failed_to_start
+
+
+async def test_a_program_that_cannot_start_ends_those_before_it(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        exit = await rig.run(python(STUBBORN), ProcessSpec(argv=("/no/such",), env={}))
+        assert exit.process == 1
+        assert "'/no/such' cannot be run" in exit.failed_to_start
+        assert not agent.marked()
+
+
+async def test_a_source_folder_that_is_gone_is_explained(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent(source=str(tmp_path / "nowhere"))
+        rig.tell(Prepare(task=TASK, attempt=1, generation=1, ports=0))
+        assert "working folder can't be made" in (await rig.exit()).failed_to_start
+
+
+# -- stopping ------------------------------------------------------------------------------------
+
+
+async def test_a_stopped_program_may_finish_within_its_grace(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        code = (
+            "import signal, sys, time\n"
+            "def bye(*_):\n print('saved'); sys.exit(3)\n"
+            "signal.signal(signal.SIGTERM, bye)\n" + FOREVER
+        )
+        await rig.start(python(code))
+        await until(lambda: agent.log())
+        exit = await rig.stop(grace_s=20)
+        assert (exit.code, exit.signal) == (3, None)
+        assert agent.log() == b"up\nsaved\n"
+
+
+async def test_the_child_of_a_shell_gets_its_grace_too(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        (rig.source / "child.py").write_text(
+            "import signal, sys, time\n"
+            "def bye(*_):\n time.sleep(0.3); print('saved', flush=True); sys.exit(0)\n"
+            "signal.signal(signal.SIGTERM, bye)\n" + FOREVER
+        )
+        await rig.prepare()
+        await rig.start(shell(f"{sys.executable} -u child.py; echo never"))
+        await until(lambda: agent.log())
+        await rig.stop(grace_s=20)
+        assert agent.log() == b"up\nsaved\n"
+
+
+async def test_a_program_that_ignores_the_stop_is_killed_after_its_grace(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        await rig.start(python(STUBBORN))
+        await until(lambda: agent.log())
+        exit = await rig.stop(grace_s=0.3)
+        assert exit.signal == signal.SIGKILL
+        assert not exit.out_of_memory
+
+
+async def test_a_second_stop_may_shorten_the_grace(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        await rig.start(python(STUBBORN))
+        await until(lambda: agent.log())
+        rig.tell(Stop(task=TASK, attempt=1, grace_s=3600))
+        rig.tell(Stop(task=TASK, attempt=1, grace_s=0))
+        assert (await rig.exit()).signal == signal.SIGKILL
+
+
+async def test_a_program_that_was_suspended_can_be_stopped(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        started = await rig.start(python(FOREVER))
+        await until(lambda: agent.log())
+        os.kill(started.pids[0], signal.SIGSTOP)
+        assert (await rig.stop(grace_s=20)).signal == signal.SIGTERM
+
+
+async def test_a_prepared_attempt_that_is_stopped_is_dropped(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        prepared = await rig.prepare(ports=2)
+        exit = await rig.stop(grace_s=0)
+        assert exit.code is None
+        again = await rig.prepare(attempt=2, ports=2, keep_ports=prepared.ports)
+        assert again.ports == prepared.ports
+
+
+async def test_an_attempt_ends_at_its_run_time_out(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        exit = await rig.run(python(FOREVER), run_s=0.3)
+        assert exit.timed_out
+        assert "run time-out of 0.3 s" in exit.detail
+
+
+# -- commands that come twice, late, or to nobody -------------------------------------------------
+
+
+async def test_every_command_may_come_twice(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        first = await rig.prepare(ports=2)
+        place = len(rig.heard)
+        rig.tell(Prepare(task=TASK, attempt=1, generation=1, ports=2))
+        assert (await rig.hear(Prepared, after=place)).ports == first.ports
+        started = await rig.start(python(FOREVER))
+        place = len(rig.heard)
+        rig.tell(order(python(FOREVER)))
+        assert (await rig.hear(Started, after=place)).pids == started.pids
+        rig.tell(Prepare(task=TASK, attempt=1, generation=1, ports=2))
+        await rig.hear(Joined, after=place)
+        assert agent.marked() == list(started.pids)
+        exit = await rig.stop(grace_s=0)
+        place = len(rig.heard)
+        rig.tell(Stop(task=TASK, attempt=1, grace_s=0))
+        assert (await rig.hear(Exited, after=place)).exit == exit
+        place = len(rig.heard)
+        rig.tell(order(python(FOREVER)))
+        assert (await rig.hear(Exited, after=place)).exit == exit
+
+
+async def test_orders_for_an_attempt_that_is_over_change_nothing(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.run(shell("true"))
+        await rig.prepare(attempt=2)
+        started = await rig.start(python(FOREVER), attempt=2)
+        rig.tell(Prepare(task=TASK, attempt=1, generation=1, ports=1))
+        rig.tell(order(python(FOREVER), attempt=1))
+        place = len(rig.heard)
+        rig.tell(Stop(task=TASK, attempt=1, grace_s=0))
+        await rig.hear(Exited, after=place)
+        assert agent.marked() == list(started.pids)
+
+
+async def test_a_stop_for_an_attempt_that_never_came_is_answered_and_fences_it(
+    tmp_path: Path,
+) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        rig.tell(Stop(task=TASK, attempt=4, grace_s=0))
+        assert (await rig.exit(4)).detail == "the agent does not hold this attempt"
+        place = len(rig.heard)
+        rig.tell(Prepare(task=TASK, attempt=4, generation=4, ports=0))
+        await rig.hear(Exited, lambda m: m.attempt == 4, after=place)
+        await rig.prepare(attempt=5)
+
+
+async def test_a_newer_attempt_takes_the_place_of_one_that_still_runs(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        old = await rig.start(python(STUBBORN))
+        await rig.prepare(attempt=2)
+        assert not alive(old.pids[0])
+        new = await rig.start(python(FOREVER), attempt=2)
+        assert agent.marked() == list(new.pids)
+
+
+async def test_an_order_for_another_task_takes_its_place_too(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        await rig.run(shell("true"), attempt=3)
+        other = Task("evaluator", 1)
+        rig.tell(Prepare(task=other, attempt=1, generation=1, ports=0))
+        assert (await rig.hear(Prepared, lambda m: m.task == other)).attempt == 1
+
+
+# -- ports ---------------------------------------------------------------------------------------
+
+
+async def test_a_program_can_bind_the_ports_reserved_for_it(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        prepared = await rig.prepare(ports=2)
+        code = (
+            "import socket, sys\nfor p in sys.argv[1:]: socket.create_server(('0.0.0.0', int(p)))"
+        )
+        spec = python(code)
+        rig.tell(order(ProcessSpec(argv=(*spec.argv, *map(str, prepared.ports)), env=spec.env)))
+        assert (await rig.exit()).code == 0
+
+
+async def test_a_kept_port_that_is_taken_is_a_taken_port(tmp_path: Path) -> None:
+    import socket
+
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        with socket.create_server(("127.0.0.1", 0)) as thief:
+            port = thief.getsockname()[1]
+            rig.tell(Prepare(task=TASK, attempt=1, generation=1, ports=1, keep_ports=(port,)))
+            exit = await rig.exit()
+        assert exit.port_taken
+        assert str(port) in exit.detail
+        assert not exit.failed_to_start
+
+
+async def test_a_port_stolen_from_a_program_is_a_taken_port(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        prepared = await rig.prepare()
+        code = (
+            "import socket\n"
+            f"a = socket.create_server(('127.0.0.1', {prepared.ports[0]}))\n"
+            f"socket.create_server(('127.0.0.1', {prepared.ports[0]}))"
+        )
+        rig.tell(order(python(code)))
+        exit = await rig.exit()
+        assert exit.port_taken
+        assert "Address already in use" in exit.tail[-1]
+
+
+@pytest.mark.parametrize("shares", [True, False])
+async def test_a_port_is_held_on_only_if_the_program_shares(tmp_path: Path, shares: bool) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        prepared = await rig.prepare()
+        env = {"TF_GRPC_REUSE_PORT": "true"} if shares else {}
+        code = f"import socket; socket.create_server(('127.0.0.1', {prepared.ports[0]}))"
+        rig.tell(order(python(code, **env)))
+        assert ((await rig.exit()).code == 0) is not shares
+
+
+# -- small things --------------------------------------------------------------------------------
+
+
+async def test_a_request_for_a_checkpoint_is_a_file_that_is_gone_in_the_next_attempt(
+    tmp_path: Path,
+) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        code = (
+            "import os, time\np = os.environ['HOWDAH_CHECKPOINT_REQUEST']\n"
+            "print(os.path.exists(p))\n"
+            "while not os.path.exists(p): time.sleep(0.01)\n"
+            "print(open(p).read())"
+        )
+        await rig.prepare()
+        await rig.start(python(code))
+        await until(lambda: agent.log())
+        rig.tell(RequestCheckpoint(task=TASK, attempt=1, reason="preempted"))
+        assert (await rig.exit()).code == 0
+        assert agent.log() == b"False\npreempted\n\n"
+        await rig.run(shell('test ! -e "$HOWDAH_CHECKPOINT_REQUEST"'), attempt=2)
+        assert (await rig.exit(2)).code == 0
+
+
+async def test_beats_come_with_and_without_an_attempt(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        assert (await rig.hear(Beat)).attempt == 0
+        await rig.prepare()
+        await rig.start(shell("echo hi; sleep 60"))
+        beat = await rig.hear(Beat, lambda m: m.attempt == 1 and m.log_size == 3)
+        assert beat.progress_s is not None
+
+
+async def test_an_agent_that_is_told_to_go_ends_its_program_and_says_how(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        started = await rig.start(python(FOREVER))
+        rig.tell(Shutdown(grace_s=10))
+        assert await agent.code() == 0
+        assert (await rig.exit()) == Exit(signal=15, tail=(await rig.exit()).tail)
+        assert not alive(started.pids[0])
+
+
+async def test_a_kill_is_told_within_a_tenth_of_a_second(tmp_path: Path) -> None:
+    import time
+
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        best = 10.0
+        for attempt in (1, 2, 3):  # the machine may be busy with something else
+            await rig.prepare(attempt)
+            started = await rig.start(python(FOREVER), attempt=attempt)
+            await until(lambda attempt=attempt: agent.log(attempt=attempt))
+            before = time.monotonic()
+            kill(started.pids[0])
+            assert (await rig.exit(attempt)).signal == signal.SIGKILL
+            best = min(best, time.monotonic() - before)
+        assert best < 0.1
+
+
+async def test_an_unusable_launch_file_is_explained(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = rig.spawn(ca="/no/such/file")
+        assert await agent.code() == 2
+        assert (
+            "/no/such/file" in agent.errors.read_text()
+            or "No such file" in agent.errors.read_text()
+        )

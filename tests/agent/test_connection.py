@@ -1,0 +1,243 @@
+"""Coordinators that go, come back, refuse, or are not who they should be."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from howdah.core.events import HeldPhase
+from howdah.wire import authority
+from howdah.wire.messages import Beat, Exited, Prepared, Refuse, Started, Stop, Welcome
+from tests.agent.rig import TASK, Rig, alive, kill, order, python, shell, until
+
+FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
+
+
+async def test_programs_run_on_while_a_new_coordinator_takes_over(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        prepared = await rig.prepare(ports=2)
+        started = await rig.start(shell("for i in $(seq 1000); do echo $i; sleep 0.05; done"))
+        first_port = rig.port
+        await rig.vanish()
+        size = len(agent.log())
+        await until(lambda: len(agent.log()) > size)
+        await rig.begin()
+        assert rig.port != first_port
+        hello = await rig.connected(2)
+        assert hello.pid == agent.pid
+        assert hello.held is not None
+        assert (hello.held.task, hello.held.attempt) == (TASK, 1)
+        assert (hello.held.phase, hello.held.pids) == (HeldPhase.RUNNING, started.pids)
+        assert (hello.held.ports, hello.held.joined) == (prepared.ports, True)
+        assert alive(started.pids[0])
+        assert (await rig.stop(grace_s=0)).signal == 9
+
+
+async def test_an_end_without_a_coordinator_is_told_to_the_next_one(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        started = await rig.start(shell("echo up; read -t 1000 < /dev/tcp/127.0.0.1/1; sleep 1000"))
+        await until(lambda: agent.log())
+        await rig.vanish()
+        kill(started.pids[0])
+        await until(lambda: not agent.marked())
+        await rig.begin()
+        hello = await rig.connected(2)
+        assert hello.held is not None and hello.held.exit is not None
+        assert (hello.held.phase, hello.held.exit.signal) == (HeldPhase.EXITED, 9)
+
+
+async def test_an_end_during_the_handshake_is_not_lost(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        started = await rig.start(shell("echo up; sleep 1000"))
+        await until(lambda: agent.log())
+        await rig.vanish()
+
+        def slow(hello: object) -> Welcome:
+            # The hello says "running"; before it is answered the program ends.
+            kill(started.pids[0])
+            deadline = 200
+            while agent.marked() and deadline:
+                deadline -= 1
+            return rig.welcome()
+
+        rig.answer = slow
+        await rig.begin()
+        await rig.connected(2)
+        assert (await rig.hear(Exited)).exit.signal == 9
+
+
+async def test_a_prepared_attempt_survives_a_take_over(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        prepared = await rig.prepare(ports=2)
+        await rig.vanish()
+        await rig.begin()
+        hello = await rig.connected(2)
+        assert hello.held is not None
+        assert (hello.held.phase, hello.held.ports) == (HeldPhase.PREPARED, prepared.ports)
+        rig.tell(order(shell("exit 3")))
+        assert (await rig.exit()).code == 3
+
+
+async def test_an_exited_attempt_is_held_until_a_newer_one_comes(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        await rig.run(shell("exit 3"))
+        for count in (2, 3):
+            await rig.vanish()
+            await rig.begin()
+            hello = await rig.connected(count)
+            assert hello.held is not None and hello.held.exit is not None
+            assert hello.held.exit.code == 3
+        await rig.prepare(attempt=2)
+        await rig.vanish()
+        await rig.begin()
+        hello = await rig.connected(4)
+        assert hello.held is not None and hello.held.attempt == 2
+
+
+async def test_an_agent_waits_for_its_first_coordinator(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.vanish()
+        (tmp_path / "coordinator.json").unlink()
+        agent = rig.spawn()
+        await until(lambda: guard_is_there(agent))
+        await rig.begin()
+        await rig.connected()
+        await rig.prepare()
+
+
+def guard_is_there(agent: object) -> bool:
+    try:
+        return bool(agent.guard())  # type: ignore[attr-defined]
+    except AssertionError:
+        return False
+
+
+async def test_without_a_coordinator_for_its_lease_an_agent_ends_everything(
+    tmp_path: Path,
+) -> None:
+    async with Rig(tmp_path, lease_s=1.0) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        started = await rig.start(
+            python("import signal; signal.signal(15, signal.SIG_IGN)\n" + FOREVER)
+        )
+        await until(lambda: agent.log())
+        await rig.vanish()
+        assert await agent.code(10) == 3
+        assert not alive(started.pids[0])
+        assert not agent.marked()
+        assert "its lease" in agent.errors.read_text()
+
+
+async def test_the_lease_runs_from_the_loss_of_each_connection(tmp_path: Path) -> None:
+    async with Rig(tmp_path, lease_s=2.0) as rig:
+        agent = await rig.agent()
+        for count in (2, 3, 4):
+            await rig.vanish()
+            await rig.begin()
+            await rig.connected(count)
+        place = len(rig.heard)
+        await rig.hear(Beat, after=place)
+        assert agent.process.poll() is None
+
+
+async def test_an_agent_that_is_refused_ends_and_does_not_come_back(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        rig.answer = lambda hello: Refuse(reason="this container was given up")
+        agent = rig.spawn()
+        assert await agent.code() == 1
+        assert len(rig.hellos) == 1
+        assert "this container was given up" in agent.errors.read_text()
+
+
+async def test_an_agent_that_is_sent_away_later_ends_its_program(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        started = await rig.start(python(FOREVER))
+        rig.tell(Refuse(reason="go away"))
+        assert await agent.code() == 1
+        assert not alive(started.pids[0])
+
+
+async def test_a_coordinator_of_another_job_is_not_believed(tmp_path: Path) -> None:
+    async with Rig(tmp_path, lease_s=1.0) as rig:
+        authority.create("other-job", tmp_path / "other")
+        for name in ("ca.pem", "agent.pem", "agent.key"):
+            shutil.copy(tmp_path / "other" / name, tmp_path / f"other-{name}")
+        agent = rig.spawn(
+            ca=str(tmp_path / "other-ca.pem"),
+            certificate=str(tmp_path / "other-agent.pem"),
+            key=str(tmp_path / "other-agent.key"),
+        )
+        assert await agent.code() == 3
+        assert not rig.hellos
+
+
+async def test_a_coordinator_that_hangs_up_at_once_is_tried_again(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        count = 0
+
+        def answer(hello: object) -> Welcome:
+            nonlocal count
+            count += 1
+            if count <= 2:
+                raise ConnectionError("hung up by the test")
+            return rig.welcome()
+
+        rig.answer = answer
+        rig.spawn()
+        await rig.connected(3)
+        await rig.prepare()
+
+
+async def test_known_addresses_serve_where_there_is_no_file(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent(
+            coordinator_file=None, coordinators=(("127.0.0.1", 1), ("127.0.0.1", rig.port))
+        )
+        await rig.prepare()
+
+
+async def test_the_address_set_for_the_job_is_advertised(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        assert rig.hellos[-1].host == "127.0.0.1"
+        await rig.agent(container_id="c2", host="127.0.0.5")
+        assert rig.hellos[-1].host == "127.0.0.5"
+        await rig.agent(container_id="c3", interface="lo")
+        assert rig.hellos[-1].host == "127.0.0.1"
+
+
+async def test_a_lost_coordinator_in_the_middle_of_everything_changes_no_outcome(
+    tmp_path: Path,
+) -> None:
+    """Break the connection at each step; the new coordinator goes on from what is held."""
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        for attempt in (1, 2):
+            await rig.prepare(attempt)
+            await rig.vanish()
+            await rig.begin()
+            await rig.connected(len(rig.hellos) + 1)
+            await rig.hear(Prepared, lambda m, a=attempt: m.attempt == a)
+            await rig.start(shell("echo up; sleep 1000"), attempt=attempt)
+            await rig.vanish()
+            await rig.begin()
+            await rig.connected(len(rig.hellos) + 1)
+            await rig.hear(Started, lambda m, a=attempt: m.attempt == a)
+            rig.tell(Stop(task=TASK, attempt=attempt, grace_s=0))
+            await rig.vanish()
+            await rig.begin()
+            hello = await rig.connected(len(rig.hellos) + 1)
+            assert hello.held is not None
+            if hello.held.phase is HeldPhase.RUNNING:  # the stop was lost with the connection
+                rig.tell(Stop(task=TASK, attempt=attempt, grace_s=0))
+            await rig.exit(attempt)

@@ -1,0 +1,210 @@
+"""Nothing of an attempt outlives it, and nothing of a container outlives its agent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from howdah.agent import ports
+from howdah.wire.messages import Shutdown
+from tests.agent.rig import Rig, alive, kill, name_of, python, shell, until
+
+DAEMON = """
+import os, sys, time, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def note(name):
+    with open(os.path.join({folder!r}, name), "w") as f: f.write(str(os.getpid()))
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.setsid()
+        note("daemon")
+        time.sleep(1000)
+    os._exit(0)
+os.wait()
+note("main")
+print("up", flush=True)
+"""
+
+PROGRAMS = {
+    "a child of a shell": "sleep 1000 & echo $! > {folder}/child; echo up; wait",
+    "a child in a session of its own": (
+        "setsid sh -c 'echo $$ > {folder}/child; echo up; exec sleep 1000' & wait"
+    ),
+    "a child without environment": "env -i sleep 1000 & echo $! > {folder}/child; echo up; wait",
+    "a pipeline in the background": "(yes | cat > /dev/null) & echo $! > {folder}/child; echo up; wait",
+}
+
+
+def note(folder: Path, name: str) -> int:
+    return int((folder / name).read_text())
+
+
+@pytest.mark.parametrize("what", PROGRAMS)
+async def test_ending_an_attempt_ends(what: str, tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        await rig.start(shell(PROGRAMS[what].format(folder=tmp_path)))
+        await until(lambda: agent.log() == b"up\n")
+        child = note(tmp_path, "child")
+        assert alive(child)
+        await rig.stop(grace_s=0.2)
+        assert not alive(child)
+        assert not agent.marked()
+
+
+@pytest.mark.parametrize("environment", ["", "os.environ.clear(); "])
+async def test_a_daemon_that_forked_twice_is_ended(tmp_path: Path, environment: str) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        code = environment.replace("os.", "import os; os.", 1) + DAEMON.format(folder=str(tmp_path))
+        exit_code = code + "\ntime.sleep(1000)"
+        await rig.start(python(exit_code))
+        await until(lambda: agent.log() == b"up\n")
+        assert alive(note(tmp_path, "daemon"))
+        await rig.stop(grace_s=0)
+        assert not alive(note(tmp_path, "daemon"))
+
+
+async def test_what_a_program_leaves_running_when_it_succeeds_is_ended(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        code = "import signal\n" + DAEMON.format(folder=str(tmp_path)).replace("SIG_IGN", "SIG_DFL")
+        exit = await rig.run(python(code))
+        assert exit.code == 0
+        assert not alive(note(tmp_path, "daemon"))
+
+
+async def test_what_a_failed_program_leaves_running_is_killed_at_once(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        exit = await rig.run(python(DAEMON.format(folder=str(tmp_path)) + "\nsys.exit(5)"))
+        assert exit.code == 5
+        assert not alive(note(tmp_path, "daemon"))
+
+
+@pytest.mark.parametrize("what", PROGRAMS)
+async def test_killing_the_agent_ends(what: str, tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        await rig.start(shell(PROGRAMS[what].format(folder=tmp_path)))
+        await until(lambda: agent.log() == b"up\n")
+        guard = agent.guard()
+        agent.kill()
+        await until(lambda: not alive(note(tmp_path, "child")) and not agent.marked(), 5)
+        await until(lambda: not alive(guard), 5)
+
+
+async def test_a_killed_agent_leaves_no_socket_and_no_lock(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        prepared = await rig.prepare(ports=2)
+        await rig.start(shell("echo $HOWDAH_TASK_SOCKET; sleep 1000"))
+        await until(lambda: agent.log())
+        socket = Path(agent.log().decode().strip())
+        locks = [ports.FOLDER / f"{port}.lock" for port in prepared.ports]
+        assert socket.is_socket()
+        assert all(lock.exists() for lock in locks)
+        agent.kill()
+        await until(lambda: not socket.exists() and not any(lock.exists() for lock in locks), 5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+async def test_the_guard_does_its_duty_whatever_signal_it_gets(tmp_path: Path, number: int) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        started = await rig.start(shell("sleep 1000"))
+        guard = agent.guard()
+        os.kill(guard, number)
+        os.killpg(agent.pid, signal.SIGKILL)  # as a resource manager does it
+        await until(lambda: not alive(started.pids[0]) and not alive(guard), 5)
+
+
+async def test_a_killed_guard_is_replaced(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        started = await rig.start(shell("env -i sleep 1000"))
+        first = agent.guard()
+        kill(first)
+        await until(lambda: not alive(first))
+        second = await until(lambda: guard_or_none(agent))
+        assert second != first
+        agent.kill()
+        await until(lambda: not alive(started.pids[0]) and not alive(second), 5)
+
+
+def guard_or_none(agent: object) -> int | None:
+    try:
+        return agent.guard()  # type: ignore[attr-defined]
+    except AssertionError:
+        return None
+
+
+async def test_an_orderly_end_leaves_no_guard(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        guard = agent.guard()
+        await rig.run(shell("true"))
+        rig.tell(Shutdown())
+        assert await agent.code() == 0
+        assert not alive(guard)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_an_agent_that_is_asked_to_end_by_a_signal_does_so_orderly(
+    tmp_path: Path, number: int
+) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        started = await rig.start(shell("echo up; sleep 1000"))
+        await until(lambda: agent.log())
+        os.kill(agent.pid, number)
+        assert await agent.code() == 0
+        assert (await rig.exit()).signal == signal.SIGTERM
+        assert not alive(started.pids[0])
+
+
+async def test_the_guard_holds_nothing_of_the_agent_s_open(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare(ports=2)
+        guard = agent.guard()
+        assert name_of(guard) == "howdah-guard"
+        targets = [str(fd.readlink()) for fd in Path(f"/proc/{guard}/fd").iterdir()]
+        assert sorted(target.split(":")[0] for target in targets) == ["/dev/null"] * 3 + ["pipe"]
+
+
+async def test_locks_on_devices_are_held_until_the_programs_are_gone(tmp_path: Path) -> None:
+    import fcntl
+    import subprocess
+
+    async with Rig(tmp_path) as rig:
+        lock = os.open(tmp_path / "gpu.lock", os.O_RDWR | os.O_CREAT)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        file, launch = rig.launch_file(gpu_locks=(lock,))
+        Path(launch.work_dir).mkdir(parents=True)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "howdah.agent.main", str(file)], pass_fds=(lock,)
+        )
+        os.close(lock)
+        await rig.connected()
+        await rig.prepare()
+        started = await rig.start(shell("sleep 1000"))
+        other = os.open(tmp_path / "gpu.lock", os.O_RDWR)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        process.kill()
+        process.wait()
+        fcntl.flock(other, fcntl.LOCK_EX)  # free: then nothing uses the device
+        assert not alive(started.pids[0])
+        os.close(other)

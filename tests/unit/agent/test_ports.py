@@ -1,0 +1,233 @@
+"""Ports: locked for all agents of the host, tested, held."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from howdah.agent import ports
+from howdah.agent.ports import KeptPortTaken, PortsError, lock, port_was_taken, reserve
+
+HOST = "127.0.0.1"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Locks of this test alone."""
+    place = tmp_path / "ports"
+    monkeypatch.setattr(ports, "FOLDER", place)
+    return place
+
+
+@pytest.fixture
+def low() -> Iterator[int]:
+    """The first of a few ports that are free now."""
+    low = random.randrange(21000, 28000, 10)
+    while not all(ports.is_free(low + n, HOST) for n in range(10)):
+        low = random.randrange(21000, 28000, 10)
+    yield low
+
+
+def listener(port: int, host: str = HOST) -> socket.socket:
+    server = socket.socket()
+    server.bind((host, port))
+    server.listen()
+    return server
+
+
+def test_reserved_ports_are_different_and_in_the_range(low: int) -> None:
+    reservation = reserve(4, HOST, (low, low + 9))
+    assert len(set(reservation.ports)) == 4
+    assert all(low <= port <= low + 9 for port in reservation.ports)
+    reservation.release()
+
+
+def test_no_port_is_given_twice_while_it_is_reserved(low: int) -> None:
+    first = reserve(5, HOST, (low, low + 9))
+    second = reserve(5, HOST, (low, low + 9))
+    assert not set(first.ports) & set(second.ports)
+    with pytest.raises(PortsError, match="Only 0 of 1 ports are free"):
+        reserve(1, HOST, (low, low + 9))
+    first.release()
+    third = reserve(5, HOST, (low, low + 9))
+    for reservation in (second, third):
+        reservation.release()
+
+
+def test_a_port_somebody_listens_on_is_passed_over(low: int) -> None:
+    with closing(listener(low)), closing(listener(low + 1, "0.0.0.0")):
+        reservation = reserve(1, HOST, (low, low + 2))
+        assert reservation.ports == (low + 2,)
+        reservation.release()
+
+
+def test_a_listener_on_another_address_only_is_in_the_way_too(low: int) -> None:
+    with closing(listener(low, "127.0.0.2")):
+        assert not ports.is_free(low, HOST)
+
+
+def test_nobody_can_bind_a_held_port_until_it_is_let_go(low: int) -> None:
+    reservation = reserve(1, HOST, (low, low))
+    with pytest.raises(OSError), socket.socket() as thief:
+        thief.bind((HOST, low))
+    reservation.let_go()
+    listener(low).close()
+    assert lock(low) is None  # other agents still keep away from it
+    reservation.release()
+    free = lock(low)
+    assert free is not None
+    free.release()
+
+
+def test_a_program_that_shares_can_bind_a_held_port(low: int) -> None:
+    reservation = reserve(1, HOST, (low, low))
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        server.bind((HOST, low))
+        server.listen()
+    reservation.release()
+
+
+def test_kept_ports_are_had_again_in_their_order(low: int) -> None:
+    reservation = reserve(2, HOST, (low, low + 9), keep=(low + 7, low + 3))
+    assert reservation.ports == (low + 7, low + 3)
+    reservation.release()
+
+
+def test_more_ports_than_are_kept_are_filled_up(low: int) -> None:
+    reservation = reserve(3, HOST, (low, low + 9), keep=(low + 7,))
+    assert reservation.ports[0] == low + 7
+    assert len(set(reservation.ports)) == 3
+    reservation.release()
+
+
+def test_a_kept_port_that_is_taken_is_said_and_nothing_stays_locked(low: int) -> None:
+    with closing(listener(low + 1)), pytest.raises(KeptPortTaken, match=f"Port {low + 1}"):
+        reserve(2, HOST, (low, low + 9), keep=(low, low + 1))
+    free = lock(low)
+    assert free is not None
+    free.release()
+
+
+def test_a_kept_port_with_remains_of_old_connections_is_free(low: int) -> None:
+    with closing(socket.create_server((HOST, low))) as server:  # sets SO_REUSEADDR, as servers do
+        client = socket.create_connection((HOST, low))
+        server.accept()[0].close()  # the serving side closes first: TIME_WAIT is on its port
+        client.close()
+    reservation = reserve(1, HOST, (low, low), keep=(low,))
+    reservation.release()
+
+
+def test_the_ephemeral_range_comes_last(monkeypatch: pytest.MonkeyPatch, low: int) -> None:
+    monkeypatch.setattr(ports, "ephemeral_range", lambda: (low, low + 7))
+    reservation = reserve(2, HOST, (low, low + 9))
+    assert set(reservation.ports) == {low + 8, low + 9}
+    more = reserve(1, HOST, (low, low + 9))
+    assert more.ports[0] < low + 8
+    reservation.release()
+    more.release()
+
+
+def test_released_locks_leave_no_files(folder: Path, low: int) -> None:
+    reservation = reserve(3, HOST, (low, low + 9))
+    assert sorted(f.name for f in folder.iterdir()) == sorted(
+        f"{port}.lock" for port in reservation.ports
+    )
+    assert folder.stat().st_mode & 0o7777 == 0o1777
+    reservation.release()
+    assert not folder.exists()
+
+
+def test_locks_of_a_dead_process_are_free_and_can_be_tidied(folder: Path, low: int) -> None:
+    code = (
+        "import os, sys; from pathlib import Path; from howdah.agent import ports;"
+        f"ports.FOLDER = Path({str(folder)!r}); assert ports.lock({low});"
+        "os.kill(os.getpid(), 9)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=False)
+    assert (folder / f"{low}.lock").exists()
+    ports.tidy(low)
+    assert not folder.exists()
+
+
+def test_a_lock_somebody_has_is_not_tidied_away(folder: Path, low: int) -> None:
+    held = lock(low)
+    assert held is not None
+    ports.tidy(low)
+    assert (folder / f"{low}.lock").exists()
+    assert lock(low) is None
+    held.release()
+
+
+def test_many_processes_that_reserve_at_once_get_different_ports(folder: Path, low: int) -> None:
+    code = (
+        "import sys; from pathlib import Path; from howdah.agent import ports;"
+        f"ports.FOLDER = Path({str(folder)!r});"
+        f"r = ports.reserve(2, '127.0.0.1', ({low}, {low + 9})); print(*r.ports, flush=True);"
+        "sys.stdin.read(); r.release()"
+    )
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(5)
+    ]
+    try:
+        found = [port for run in runs if run.stdout for port in run.stdout.readline().split()]
+        assert len(found) == len(set(found)) == 10
+    finally:
+        for run in runs:
+            run.communicate()
+    assert not folder.exists()
+
+
+def test_a_symlink_in_place_of_a_lock_is_refused(folder: Path, low: int, tmp_path: Path) -> None:
+    folder.mkdir()
+    (folder / f"{low}.lock").symlink_to(tmp_path / "victim")
+    with pytest.raises(PortsError, match="can't be opened"):
+        lock(low)
+    assert not (tmp_path / "victim").exists()
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may do anything")
+def test_a_closed_folder_is_explained(folder: Path, low: int) -> None:
+    folder.mkdir(mode=0o500)
+    with pytest.raises(PortsError, match="mode 1777"):
+        lock(low)
+
+
+OWN = (20001, 20002)
+
+
+@pytest.mark.parametrize(
+    ("tail", "taken"),
+    [
+        (["OSError: [Errno 98] Address already in use"], True),
+        (["RuntimeError: ... errno: 98 - Address already in use", "host:20001"], True),
+        (["bind failed: EADDRINUSE 127.0.0.1:20002"], True),
+        (["The server socket has failed to bind to [::]:20001 (Address already in use)"], True),
+        (["socket.cpp:4260 failed to bind to port 20001 (Address already in use)"], True),
+        (["  File x.py:1200", "OSError: Address already in use"], True),
+        (["cannot listen on 0.0.0.0:8080", "OSError: [Errno 98] Address already in use"], False),
+        (["error while attempting to bind on ('::1', 6006): address already in use"], True),
+        (["ValueError: no such thing"], False),
+        ([], False),
+    ],
+)
+def test_a_taken_port_is_recognised(tail: list[str], taken: bool) -> None:
+    assert port_was_taken(tail, OWN) is taken
+
+
+def test_a_task_without_ports_has_none_taken() -> None:
+    assert not port_was_taken(["Address already in use"], ())

@@ -1,0 +1,99 @@
+"""Stacks as text, and the line to name."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from howdah.agent.stacks import Dump, Frame, Thread, innermost_line, kernel_view, parse, summarise
+
+LIB = "/usr/lib/python3.11/threading.py"
+SITE = "/venv/lib/python3.11/site-packages/torch/nn.py"
+USER = "/home/me/code/train.py"
+
+
+def thread(*frames: tuple[str, str, int], number: int = 7, gil: bool = False) -> Thread:
+    return Thread(
+        os_thread_id=number,
+        owns_gil=gil,
+        frames=tuple(Frame(name=name, filename=file, line=line) for name, file, line in frames),
+    )
+
+
+def dump(*threads: Thread) -> Dump:
+    return Dump(pid=7, command="python train.py", threads=threads)
+
+
+def test_the_user_s_innermost_line_is_named() -> None:
+    found = dump(
+        thread(("wait", LIB, 5), ("forward", SITE, 9), ("step", USER, 31), ("main", USER, 50))
+    )
+    assert innermost_line(found, ()) == "train.py:31 in step"
+
+
+def test_the_main_thread_comes_first() -> None:
+    found = dump(thread(("work", USER, 1), number=8, gil=True), thread(("step", USER, 31)))
+    assert innermost_line(found, ()) == "train.py:31 in step"
+
+
+def test_without_a_line_of_the_user_s_a_library_s_is_named() -> None:
+    assert (
+        innermost_line(dump(thread(("wait", LIB, 5), ("forward", SITE, 9))), ())
+        == "nn.py:9 in forward"
+    )
+    assert innermost_line(dump(thread(("wait", LIB, 5))), ()) == "threading.py:5 in wait"
+    assert innermost_line(dump(), ()) == ""
+
+
+def test_code_in_the_source_folder_is_the_user_s_wherever_it_is() -> None:
+    inside = "/venv/lib/python3.11/site-packages/mine/a.py"
+    found = dump(thread(("helper", "/opt/x.py", 3), ("step", inside, 4)))
+    assert innermost_line(found, (os.path.dirname(inside),)) == "a.py:4 in step"
+    assert innermost_line(found, ()) == "x.py:3 in helper"
+
+
+def test_the_text_has_all_processes_and_what_the_kernel_says_of_the_others() -> None:
+    taken = summarise(
+        [
+            Dump(pid=6, command="bash", problem="not Python", kernel="State: S\nwaits in do_wait"),
+            dump(thread(("step", USER, 31), gil=True)),
+        ],
+        (),
+    )
+    assert taken.problem == ""
+    assert taken.innermost == "train.py:31 in step"
+    assert "waits in do_wait" in taken.text
+    assert f"step ({USER}:31)" in taken.text
+    assert "has the interpreter lock" in taken.text
+
+
+def test_where_nothing_could_be_taken_it_is_said_why() -> None:
+    assert summarise([], ()).problem == "the attempt has no process"
+    lost = Dump(pid=1, command="x", problem="Permission denied")
+    assert summarise([lost], ()).problem == "Permission denied"
+
+
+def test_py_spy_s_json_is_understood() -> None:
+    frame = {"name": "f", "filename": USER, "module": None, "line": 4, "locals": None}
+    document = [
+        {
+            "pid": 7,
+            "thread_id": 1,
+            "thread_name": None,
+            "active": False,
+            "owns_gil": False,
+            "os_thread_id": 7,
+            "frames": [frame],
+        }
+    ]
+    found = parse(7, "python", json.dumps(document).encode())
+    assert innermost_line(found, ()) == "train.py:4 in f"
+    for odd in (b"{}", b"no json", b'[{"frames": 3}]'):
+        with pytest.raises(ValueError):
+            parse(7, "python", odd)
+
+
+def test_the_kernel_tells_something_of_every_process() -> None:
+    assert "State:" in kernel_view(os.getpid())
