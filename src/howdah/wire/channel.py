@@ -38,8 +38,10 @@ T = TypeVar("T")
 HANDSHAKE_S = 10.0
 FIRST_FRAME_S = 10.0
 
-WRITE_BYTES = 16 * 1024
-"""Written at a time: one TLS record."""
+WRITE_BYTES = {PeerRole.AGENT: 4 * 1024}
+WRITE_BYTES_TO_OTHERS = 64 * 1024
+"""Written at a time. TLS keeps a buffer as large as a connection's largest write for as long as it
+lives, and agents are many: topologies of 1,000 tasks would cost 65 MB on 1,000 connections."""
 
 BACKLOG_BYTES = 16 * 1024 * 1024
 """What may wait to be sent to a peer before it is cut off."""
@@ -87,6 +89,7 @@ class Channel(asyncio.Protocol, Generic[T]):
         self._opened = opened
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._piece = WRITE_BYTES_TO_OTHERS
         self._decoder: FrameDecoder[T]
         self._queue: deque[T] = deque()
         self._queue_bytes = 0
@@ -128,10 +131,8 @@ class Channel(asyncio.Protocol, Generic[T]):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        # TLS keeps a buffer for as long as a connection lives that is as large as its largest write:
-        # long frames (topologies of 1,000 tasks) would cost 65 MB on 1,000 connections.
-        for start in range(0, len(frame), WRITE_BYTES):
-            transport.write(frame[start : start + WRITE_BYTES])
+        for start in range(0, len(frame), self._piece):
+            transport.write(frame[start : start + self._piece])
         if self._writing_paused and transport.get_write_buffer_size() > self._backlog_bytes:
             self._fail(
                 f"The peer does not read: {transport.get_write_buffer_size()} bytes wait for it,"
@@ -219,6 +220,7 @@ class Channel(asyncio.Protocol, Generic[T]):
                 self._fail(f"A peer with the role {role} has no business on this port")
                 return
             types = by_role[role]
+        self._piece = WRITE_BYTES.get(role, WRITE_BYTES_TO_OTHERS)
         self.peer = Peer(role=role, job_id=job_id, host=str(address[0]))
         self._decoder = FrameDecoder(types, self._max_frame)
         detect_dead_peers(transport.get_extra_info("socket"))

@@ -1,0 +1,171 @@
+"""What is in a task's folder, whether it is finished, and copies that are proven equal.
+
+Local files only, and only the standard library: this runs while a program trains.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import os
+import posixpath
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+Tree = Mapping[str, "Signature"]
+"""Files by path relative to the folder, with ``/``."""
+
+
+class Signature(NamedTuple):
+    """What changes whenever a file does, as far as the file system tells."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+    link: str = ""
+    """Where a symbolic link within the folder points; it is kept as a link."""
+
+
+class FolderChanged(Exception):
+    """A file changed while it was copied; the text names it. Try again once it is finished."""
+
+
+def scan(folder: Path, ignore: Iterable[str] = ()) -> dict[str, Signature]:
+    """The files below ``folder`` by relative path.
+
+    Symbolic links that stay inside are links; those that lead outside count as the files they
+    point to, outside folders are left out. A file or folder is left out if its name fits one of
+    the shell patterns ``ignore``, or if it goes away during the scan. A missing folder is empty.
+    """
+    patterns = tuple(ignore)
+    found: dict[str, Signature] = {}
+    pending = [""]
+    while pending:
+        place = pending.pop()
+        try:
+            entries = list(os.scandir(folder / place))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        for entry in entries:
+            if any(fnmatch.fnmatchcase(entry.name, pattern) for pattern in patterns):
+                continue
+            name = place + entry.name
+            try:
+                link = str(Path(entry.path).readlink()) if entry.is_symlink() else ""
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(f"{name}/")
+                elif link and stays_inside(name, link):
+                    found[name] = _signature(entry.stat(follow_symlinks=False), link)
+                elif entry.is_file():
+                    found[name] = _signature(entry.stat())
+            except FileNotFoundError:
+                continue
+    return found
+
+
+def stays_inside(name: str, link: str) -> bool:
+    """Whether a link at the relative path ``name`` points to something in the same folder."""
+    if posixpath.isabs(link):
+        return False
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(name), link))
+    return target != ".." and not target.startswith("../")
+
+
+def _signature(stat: os.stat_result, link: str = "") -> Signature:
+    return Signature(stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino, link)
+
+
+def last_change(tree: Tree) -> float:
+    """When a file last changed, seconds since the epoch; 0 for an empty folder."""
+    # Not the mtime, which a program may set to anything.
+    return max((signature.ctime_ns for signature in tree.values()), default=0) / 1e9
+
+
+def sha256(path: Path) -> str:
+    """Hexadecimal digest of the file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def copy_proven(source: Path, target: Path) -> str:
+    """Copy the file, durably, and return its SHA-256, which original and copy share.
+
+    The original is read once more after the copy: a program that writes through a memory map
+    changes content without changing time stamps.
+
+    Raises:
+        FolderChanged: the original is not what was copied, or gone.
+    """
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        with source.open("rb") as reader, target.open("xb") as writer:
+            os.fchmod(writer.fileno(), 0o600)
+            _copy(reader.fileno(), writer.fileno())
+            os.fsync(writer.fileno())
+        digest = sha256(target)
+        if sha256(source) != digest:
+            raise FolderChanged(f"{source} changed while it was copied")
+    except FileNotFoundError as error:
+        raise FolderChanged(f"{source} went away while it was copied") from error
+    return digest
+
+
+def _copy(reader: int, writer: int) -> None:
+    """By sharing blocks where the file system can, else in the kernel, else through memory."""
+    copy_range = getattr(os, "copy_file_range", None)
+    try:
+        while copy_range is not None:
+            if not copy_range(reader, writer, 1 << 30):
+                return
+    except OSError:
+        # Not on this pair of file systems. Begin anew: nothing says how far it came.
+        os.lseek(reader, 0, os.SEEK_SET)
+        os.lseek(writer, 0, os.SEEK_SET)
+        os.ftruncate(writer, 0)
+    with open(reader, "rb", closefd=False) as source, open(writer, "wb", closefd=False) as target:
+        shutil.copyfileobj(source, target, 1 << 20)
+
+
+def written_now(folder: Path, tree: Tree) -> str | None:
+    """A file of the tree that a process of this user has open for writing, if one is found.
+
+    Linux only; elsewhere nothing is found. Files mapped and then closed are not seen.
+    """
+    inodes = {signature.inode for signature in tree.values()}
+    root = os.path.realpath(folder) + "/"
+    for descriptor in _open_files():
+        try:
+            target = str(descriptor.readlink())
+            if not target.startswith(root):
+                continue
+            if descriptor.stat().st_ino in inodes and _for_writing(descriptor):
+                return target.removeprefix(root)
+        except OSError:
+            continue  # closed, or its process ended, while we looked
+    return None
+
+
+def _open_files() -> Iterator[Path]:
+    user = os.getuid()
+    try:
+        processes = [entry for entry in os.scandir("/proc") if entry.name.isdecimal()]
+    except OSError:
+        return
+    for process in processes:
+        try:
+            if process.stat().st_uid != user or process.name == str(os.getpid()):
+                continue
+            yield from Path(process.path, "fd").iterdir()
+        except OSError:
+            continue
+
+
+def _for_writing(descriptor: Path) -> bool:
+    information = descriptor.parent.parent / "fdinfo" / descriptor.name
+    for line in information.read_text().splitlines():
+        if line.startswith("flags:"):
+            return int(line.split()[1], 8) & os.O_ACCMODE != os.O_RDONLY
+    return False

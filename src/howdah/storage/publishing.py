@@ -1,0 +1,238 @@
+"""Save a task's folder as a version that is never half-written."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+
+from howdah.storage.folders import FolderChanged, Signature, Tree, scan
+from howdah.storage.restoring import restore
+from howdah.storage.stores import (
+    MANIFEST,
+    Draft,
+    LocalStore,
+    VersionTaken,
+    open_store,
+    version_name,
+)
+from howdah.storage.versions import (
+    CheckpointSpec,
+    Manifest,
+    Saved,
+    SavedFile,
+    checksum,
+    newest,
+)
+
+_LOG = logging.getLogger(__name__)
+
+_TRIES = 5
+
+_CLOCK_TICK_NS = 100_000_000
+"""Two changes of a file within this may have the same time stamp (file systems: up to 10 ms)."""
+
+
+class Outdated(Exception):
+    """A later generation of the job has saved checkpoints: this folder is not the job's any more."""
+
+
+class Publisher:
+    """Saves one folder again and again; reads a file only when it has changed."""
+
+    def __init__(self, spec: CheckpointSpec) -> None:
+        self._spec = spec
+        self._folder = Path(spec.folder)
+        self._store = open_store(spec.place)
+        self._known: dict[str, tuple[Signature, str]] = {}
+        """Files as they were when they were read, and their digests then."""
+        self._young: set[str] = set()
+        """Files that had just changed then: another change may have left no trace."""
+        self._version: str = ""
+        self._manifest: Manifest | None = None
+        """The newest version in the store, as far as is known."""
+        self._look()
+
+    def changed(self, tree: Tree) -> bool:
+        """Whether the folder differs from the newest version, judged without reading it.
+
+        An empty folder never counts as changed: it is not worth a version.
+        """
+        if not tree or self._manifest is None:
+            return bool(tree)
+        saved = {file.path: file for file in self._manifest.files}
+        return saved.keys() != tree.keys() or not all(
+            self._same(name, signature, saved[name]) for name, signature in tree.items()
+        )
+
+    def publish(self, tree: Tree | None = None) -> Saved | None:
+        """Save the folder (``tree`` is what was seen in it) as a new version; None if nothing is new.
+
+        Raises:
+            FolderChanged: a file is not what it was; nothing was saved.
+            Outdated: the job has gone on without this task; nothing was saved.
+            OSError: the store can't be written.
+        """
+        started = time.monotonic()
+        if tree is None:
+            tree = scan(self._folder, self._spec.ignore)
+        for _ in range(_TRIES):
+            if not self.changed(tree):
+                return None
+            self._check_generation()
+            try:
+                return self._publish(tree, started)
+            except VersionTaken:
+                self._look()
+        raise OSError(f"Too many others publish checkpoints to {self._spec.place} at once")
+
+    def clean(self) -> None:
+        """Remove unfinished versions. Only for the one writer of the place."""
+        self._store.clean()
+
+    def _publish(self, tree: Tree, started: float) -> Saved | None:
+        draft = self._store.draft(version_name(self._store.taken() + 1))
+        try:
+            read_at_ns = time.time_ns()
+            files: list[SavedFile] = []
+            for path, signature in sorted(tree.items()):
+                files.append(self._save(draft, path, signature, tree))
+            if scan(self._folder, self._spec.ignore) != tree:
+                raise FolderChanged(f"{self._folder} changed while it was copied")
+            self._known = {file.path: (tree[file.path], file.sha256) for file in files}
+            self._young = {
+                path
+                for path, signature in tree.items()
+                if signature.ctime_ns >= read_at_ns - _CLOCK_TICK_NS
+            }
+            manifest = Manifest(
+                files=tuple(files),
+                checksum=checksum(files),
+                created=time.time(),
+                task=self._spec.task,
+                generation=self._spec.generation,
+                attempt=self._spec.attempt,
+            )
+            if self._manifest is not None and self._manifest.checksum == manifest.checksum:
+                self._manifest = manifest  # touched, not changed: only times differ
+                return None
+            draft.publish(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+        finally:
+            draft.discard()
+        self._version, self._manifest = draft.version, manifest
+        self._prune()
+        return Saved(
+            version=draft.version,
+            files=len(files),
+            bytes=manifest.size,
+            checksum=manifest.checksum,
+            seconds=round(time.monotonic() - started, 3),
+        )
+
+    def _save(self, draft: Draft, path: str, signature: Signature, tree: Tree) -> SavedFile:
+        if signature.link:
+            return SavedFile(path=path, size=0, link=signature.link)
+        stored = _stored_name(path, tree)
+        digest = self._unchanged(path, stored, signature)
+        if digest is None or not draft.reuse(self._version, stored):
+            digest = draft.add(self._folder / path, stored)
+        return SavedFile(
+            path=path,
+            size=signature.size,
+            sha256=digest,
+            mtime_ns=signature.mtime_ns,
+            stored=stored if stored != path else "",
+        )
+
+    def _same(self, path: str, signature: Signature, saved: SavedFile) -> bool:
+        if signature.link or saved.link:
+            return signature.link == saved.link
+        if path in self._young:
+            return False
+        known = self._known.get(path)
+        if known is not None:
+            return known == (signature, saved.sha256)
+        # Not read by this process: a folder just restored has the saved sizes and times.
+        return (signature.size, signature.mtime_ns) == (saved.size, saved.mtime_ns)
+
+    def _unchanged(self, path: str, stored: str, signature: Signature) -> str | None:
+        """The file's digest, if it is surely what the newest version has under that name."""
+        known = self._known.get(path)
+        if self._manifest is None or path in self._young or known is None or known[0] != signature:
+            return None
+        return next(
+            (
+                file.sha256
+                for file in self._manifest.files
+                if file.path == path and file.name == stored and file.sha256 == known[1]
+            ),
+            None,
+        )
+
+    def _look(self) -> None:
+        found = newest(self._store)
+        self._version, self._manifest = found or ("", None)
+
+    def _check_generation(self) -> None:
+        versions = self._store.versions()
+        if versions and versions[-1] != self._version:
+            self._look()
+        latest = self._manifest
+        if latest is not None and latest.generation > self._spec.generation:
+            raise Outdated(
+                f"{self._spec.place} has checkpoints of generation {latest.generation}: the folder"
+                f" {self._folder} of generation {self._spec.generation} is not saved any more"
+            )
+
+    def _prune(self) -> None:
+        versions = self._store.versions()
+        for version in versions[: max(len(versions) - max(self._spec.keep, 1), 0)]:
+            try:
+                self._store.remove(version)
+            except Exception as error:
+                # The new version is safe; the old one is tried again after the next.
+                _LOG.warning("Checkpoint %s can't be removed: %s", version, error)
+
+
+def publish(spec: CheckpointSpec) -> Saved | None:
+    """Save the folder once, as it is; None if it holds nothing new. See `Publisher.publish`."""
+    return Publisher(spec).publish()
+
+
+def adopt(old: str, new: str) -> str | None:
+    """Copy the newest sound version at the place ``old`` to the place ``new``.
+
+    For a job that begins where another ended. Returns its name there; None if there is none.
+
+    Raises:
+        OSError: a place can't be read or written.
+    """
+    with tempfile.TemporaryDirectory(prefix="howdah-", dir=_scratch_parent(new)) as scratch:
+        folder = f"{scratch}/adopted"
+        restored = restore(CheckpointSpec(folder=folder, store=old))
+        if restored.version is None:
+            return None
+        saved = publish(CheckpointSpec(folder=folder, store=new, ignore=()))
+        found = newest(open_store(new)) if saved is None else None
+        return saved.version if saved is not None else found and found[0]
+
+
+def _scratch_parent(place: str) -> Path | None:
+    """A folder with room for a checkpoint: beside the place if that is local."""
+    store = open_store(place)
+    if not isinstance(store, LocalStore):
+        return None
+    store.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return store.path
+
+
+def _stored_name(path: str, tree: Tree) -> str:
+    """Where the file is put: under its own name, unless that is the manifest's."""
+    if path != MANIFEST:
+        return path
+    while path in tree:
+        path += "~"
+    return path

@@ -1,0 +1,107 @@
+"""Bring a saved version back into a task's folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+from howdah.storage.folders import sha256
+from howdah.storage.stores import Store, open_store, version_number
+from howdah.storage.versions import (
+    CheckpointSpec,
+    Damaged,
+    Manifest,
+    Restored,
+    Skipped,
+    read_manifest,
+)
+
+
+def restore(spec: CheckpointSpec) -> Restored:
+    """Bring ``spec.version``, or the newest sound version, into the folder, and nothing else.
+
+    Every file is compared with its checksum; a damaged version is skipped and named. The folder is
+    replaced whole; without any version it is empty afterwards.
+
+    Raises:
+        OSError: the store can't be read, or the folder not be written.
+    """
+    store = open_store(spec.place)
+    folder = Path(spec.folder)
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    skipped: list[Skipped] = []
+    for version in candidates(store.versions(), spec.version):
+        fresh = _beside(folder)
+        try:
+            manifest = _bring(store, version, fresh)
+        except Damaged as damage:
+            shutil.rmtree(fresh, ignore_errors=True)
+            skipped.append(Skipped(version=version, reason=str(damage)))
+            continue
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        _replace(folder, fresh)
+        return Restored(
+            version=version,
+            files=len(manifest.files),
+            bytes=manifest.size,
+            checksum=manifest.checksum,
+            skipped=tuple(skipped),
+        )
+    fresh = _beside(folder)
+    fresh.mkdir(mode=0o700)
+    _replace(folder, fresh)
+    return Restored(version=None, skipped=tuple(skipped))
+
+
+def candidates(versions: list[str], wanted: str | None) -> list[str]:
+    """The versions (oldest first) in the order they are tried.
+
+    The wanted one, then older ones, newest first; then those that came after it, for the wanted
+    one may have been removed in their favour.
+    """
+    newest_first = versions[::-1]
+    if wanted is None:
+        return newest_first
+    number = version_number(wanted)
+    older = [v for v in newest_first if v == wanted or version_number(v) < number]
+    return older + [v for v in newest_first if v not in older]
+
+
+def _bring(store: Store, version: str, fresh: Path) -> Manifest:
+    manifest = read_manifest(store, version)
+    fresh.mkdir(mode=0o700)
+    for file in manifest.files:
+        target = fresh / file.path
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if file.link:
+            target.symlink_to(file.link)
+            continue
+        try:
+            store.fetch(version, file.name, target)
+        except FileNotFoundError as error:
+            # Any other error is the store's, not the version's: it must not cost the checkpoint.
+            raise Damaged(f"{file.path} is missing") from error
+        if target.stat().st_size != file.size or sha256(target) != file.sha256:
+            raise Damaged(f"{file.path} does not fit its checksum")
+        os.utime(target, ns=(file.mtime_ns, file.mtime_ns))
+    return manifest
+
+
+def _beside(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}-{secrets.token_hex(4)}.tmp")
+
+
+def _replace(folder: Path, fresh: Path) -> None:
+    old = _beside(folder)
+    with contextlib.suppress(FileNotFoundError):
+        folder.rename(old)
+    fresh.rename(folder)
+    if old.is_symlink() or old.is_file():
+        old.unlink()
+    else:
+        shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,293 @@
+"""Places for checkpoints: a local folder, or any fsspec URL.
+
+A place holds one folder a version, named by a number. A version exists once its manifest can be
+read; it is written last. Nothing in a version ever changes afterwards, so its files may be shared
+between versions (hard links). fsspec is imported for URLs only: starting it takes longer than most
+checkpoints take to save.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import re
+import secrets
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+from howdah.storage.files import make_private_folder, sync_folder
+from howdah.storage.folders import FolderChanged, copy_proven, sha256
+
+MANIFEST = "manifest.json"
+
+_VERSION = re.compile(r"(\d{6,})(?:-[0-9a-f]+)?")
+_UNFINISHED = re.compile(r"\.\d{6,}[-0-9a-f]*\.tmp")
+
+
+class VersionTaken(Exception):
+    """Somebody else has published under this number meanwhile."""
+
+
+class Draft(Protocol):
+    """A version that does not exist yet."""
+
+    version: str
+    """The name it will have."""
+
+    def add(self, source: Path, name: str) -> str:
+        """Copy a local file in; returns its SHA-256.
+
+        Raises:
+            FolderChanged: it changed meanwhile.
+        """
+        ...
+
+    def reuse(self, version: str, name: str) -> bool:
+        """Take the file over from an earlier version; False if it isn't there to be taken."""
+        ...
+
+    def publish(self, manifest: bytes) -> None:
+        """Make the version exist.
+
+        Raises:
+            VersionTaken: the number is used.
+        """
+        ...
+
+    def discard(self) -> None:
+        """Leave nothing of it. Harmless after `publish`."""
+        ...
+
+
+class Store(Protocol):
+    """One place. Methods raise `OSError`, or what the fsspec implementation raises."""
+
+    def versions(self) -> list[str]:
+        """Names of all versions with a manifest, oldest first."""
+        ...
+
+    def taken(self) -> int:
+        """The highest number in use, finished or not; 0 for an empty place."""
+        ...
+
+    def manifest(self, version: str) -> bytes: ...
+
+    def fetch(self, version: str, name: str, target: Path) -> None:
+        """Copy a file out; its content is for the caller to verify."""
+        ...
+
+    def draft(self, version: str) -> Draft: ...
+
+    def remove(self, version: str) -> None: ...
+
+    def clean(self) -> None:
+        """Remove what writers left that died."""
+        ...
+
+
+def open_store(place: str) -> Store:
+    """The store at a path or URL."""
+    if place.startswith("file://"):
+        place = place.removeprefix("file://")
+    if "://" in place or "::" in place:
+        return UrlStore(place)
+    return LocalStore(Path(place).expanduser())
+
+
+def version_name(number: int) -> str:
+    """``000007``"""
+    return f"{number:06}"
+
+
+def version_number(name: str) -> int:
+    """The number in a version's name."""
+    return int(name.partition("-")[0])
+
+
+class LocalStore:
+    """A folder. Versions appear by a rename."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def versions(self) -> list[str]:
+        return [name for name in self._names() if (self.path / name / MANIFEST).exists()]
+
+    def taken(self) -> int:
+        return max(map(version_number, self._names()), default=0)
+
+    def manifest(self, version: str) -> bytes:
+        return (self.path / version / MANIFEST).read_bytes()
+
+    def fetch(self, version: str, name: str, target: Path) -> None:
+        # Never a link: programs may write into what they are given.
+        shutil.copyfile(self.path / version / name, target)
+
+    def draft(self, version: str) -> Draft:
+        make_private_folder(self.path)
+        return _LocalDraft(self.path, version)
+
+    def remove(self, version: str) -> None:
+        # By its name it is gone at once: nobody takes a half-removed version for a whole one.
+        hidden = _hidden(self.path, version)
+        with contextlib.suppress(FileNotFoundError):
+            (self.path / version).rename(hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
+
+    def clean(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            for entry in list(os.scandir(self.path)):
+                if _UNFINISHED.fullmatch(entry.name):
+                    shutil.rmtree(entry.path, ignore_errors=True)
+
+    def _names(self) -> list[str]:
+        try:
+            names = {entry.name for entry in os.scandir(self.path)}
+        except FileNotFoundError:
+            return []
+        return _sorted(names)
+
+
+class _LocalDraft:
+    def __init__(self, path: Path, version: str) -> None:
+        self._path = path
+        self.version = version
+        self._final = path / version
+        self._folder = _hidden(path, version)
+        self._folder.mkdir(mode=0o700)
+
+    def add(self, source: Path, name: str) -> str:
+        return copy_proven(source, self._folder / name)
+
+    def reuse(self, version: str, name: str) -> bool:
+        target = self._folder / name
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            os.link(self._path / version / name, target)
+        except OSError:
+            return False
+        return True
+
+    def publish(self, manifest: bytes) -> None:
+        with (self._folder / MANIFEST).open("xb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            file.write(manifest)
+            file.flush()
+            os.fsync(file.fileno())
+        for folder, _, _ in os.walk(self._folder):
+            sync_folder(Path(folder))
+        try:
+            self._folder.rename(self._final)
+        except OSError as error:
+            if self._final.exists():
+                raise VersionTaken(f"{self._final} exists already") from error
+            raise
+        sync_folder(self._path)
+
+    def discard(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class UrlStore:
+    """Anything fsspec knows. Versions appear with their manifest."""
+
+    def __init__(self, url: str) -> None:
+        from fsspec.core import url_to_fs
+
+        self._fs: Any
+        self._fs, path = url_to_fs(url)
+        self._root: str = str(path).rstrip("/")
+
+    def versions(self) -> list[str]:
+        return [
+            name for name in self._names() if self._fs.exists(f"{self._root}/{name}/{MANIFEST}")
+        ]
+
+    def taken(self) -> int:
+        return max(map(version_number, self._names()), default=0)
+
+    def manifest(self, version: str) -> bytes:
+        return self._fs.cat_file(f"{self._root}/{version}/{MANIFEST}")
+
+    def fetch(self, version: str, name: str, target: Path) -> None:
+        self._fs.get_file(f"{self._root}/{version}/{name}", str(target))
+
+    def draft(self, version: str) -> Draft:
+        return _UrlDraft(self._fs, self._root, version)
+
+    def remove(self, version: str) -> None:
+        # The manifest goes first: without it there is no version.
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm_file(f"{self._root}/{version}/{MANIFEST}")
+        with contextlib.suppress(FileNotFoundError):
+            self._fs.rm(f"{self._root}/{version}", recursive=True)
+
+    def clean(self) -> None:
+        for name in self._names():
+            if not self._fs.exists(f"{self._root}/{name}/{MANIFEST}"):
+                self.remove(name)
+
+    def _names(self) -> list[str]:
+        # Listings are cached in places; other processes write here too.
+        self._fs.invalidate_cache()
+        try:
+            found = self._fs.ls(self._root, detail=False)
+        except FileNotFoundError:
+            return []
+        names = {posixpath.basename(str(path).rstrip("/")) for path in found}
+        return _sorted(names)
+
+
+class _UrlDraft:
+    """Several writers never meet in one folder: a version's name has random letters here."""
+
+    def __init__(self, fs: Any, root: str, version: str) -> None:
+        self._fs = fs
+        self._root = root
+        self.version = f"{version}-{secrets.token_hex(2)}"
+        self._folder = f"{root}/{self.version}"
+        self._published = False
+
+    def add(self, source: Path, name: str) -> str:
+        self._prepare(name)
+        try:
+            digest = sha256(source)
+            self._fs.put_file(str(source), f"{self._folder}/{name}")
+            if sha256(source) != digest:
+                raise FolderChanged(f"{source} changed while it was copied")
+        except FileNotFoundError as error:
+            raise FolderChanged(f"{source} went away while it was copied") from error
+        return digest
+
+    def reuse(self, version: str, name: str) -> bool:
+        try:
+            self._prepare(name)
+            self._fs.cp_file(f"{self._root}/{version}/{name}", f"{self._folder}/{name}")
+        except (OSError, NotImplementedError):
+            return False
+        return True
+
+    def publish(self, manifest: bytes) -> None:
+        self._prepare(MANIFEST)
+        self._fs.pipe_file(f"{self._folder}/{MANIFEST}", manifest)
+        self._published = True
+
+    def discard(self) -> None:
+        if not self._published:
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.rm(self._folder, recursive=True)
+
+    def _prepare(self, name: str) -> None:
+        self._fs.makedirs(posixpath.dirname(f"{self._folder}/{name}"), exist_ok=True)
+
+
+def _hidden(path: Path, version: str) -> Path:
+    return path / f".{version}-{secrets.token_hex(4)}.tmp"
+
+
+def _sorted(names: Iterable[str]) -> list[str]:
+    versions = [name for name in names if _VERSION.fullmatch(name)]
+    return sorted(versions, key=lambda name: (version_number(name), name))
