@@ -59,31 +59,31 @@ class ContainerRequest(msgspec.Struct, frozen=True, kw_only=True):
     role: str
 
 
-class RequestContainers(Command, kw_only=True):
+class RequestContainers(Command, frozen=True, kw_only=True):
     """Ask the backend; repeating a known request id changes nothing."""
 
     requests: tuple[ContainerRequest, ...]
     avoid_nodes: tuple[str, ...] = ()
 
 
-class CancelRequests(Command, kw_only=True):
+class CancelRequests(Command, frozen=True, kw_only=True):
     request_ids: tuple[int, ...]
 
 
-class LaunchAgent(Command, kw_only=True):
+class LaunchAgent(Command, frozen=True, kw_only=True):
     """Start an agent in a granted container."""
 
     container_id: str
     task: Task
 
 
-class ReleaseContainer(Command, kw_only=True):
+class ReleaseContainer(Command, frozen=True, kw_only=True):
     """Give the container back; whatever runs in it ends."""
 
     container_id: str
 
 
-class PrepareTask(Command, kw_only=True):
+class PrepareTask(Command, frozen=True, kw_only=True):
     """Tell the agent: restore the checkpoint, reserve ports, be ready to start this attempt."""
 
     container_id: str
@@ -97,7 +97,7 @@ class PrepareTask(Command, kw_only=True):
     """The checkpoint all members of the generation restore; None means the newest in the store."""
 
 
-class StartTask(Command, kw_only=True):
+class StartTask(Command, frozen=True, kw_only=True):
     """Start the user's program with this topology."""
 
     container_id: str
@@ -106,7 +106,7 @@ class StartTask(Command, kw_only=True):
     topology: Topology
 
 
-class StopTask(Command, kw_only=True):
+class StopTask(Command, frozen=True, kw_only=True):
     """SIGTERM to the attempt's processes, SIGKILL after the grace; then `TaskExited` comes.
 
     A prepared attempt is dropped (its ports freed) and answered by `TaskExited` too.
@@ -118,7 +118,7 @@ class StopTask(Command, kw_only=True):
     grace_s: float
 
 
-class DumpStacks(Command, kw_only=True):
+class DumpStacks(Command, frozen=True, kw_only=True):
     """Take the stacks of an attempt's processes; answered by `StacksTaken`."""
 
     container_id: str
@@ -126,7 +126,7 @@ class DumpStacks(Command, kw_only=True):
     attempt: int
 
 
-class NotifyCheckpoint(Command, kw_only=True):
+class NotifyCheckpoint(Command, frozen=True, kw_only=True):
     """Ask the program to save: `task.checkpoint_requested()` turns true."""
 
     container_id: str
@@ -141,7 +141,7 @@ class Level(enum.Enum):
     ERROR = "error"
 
 
-class Record(Command, kw_only=True):
+class Record(Command, frozen=True, kw_only=True):
     """A line of the job's story, for `howdah events`, pages and the journal."""
 
     kind: str
@@ -154,7 +154,7 @@ class Record(Command, kw_only=True):
     data: dict[str, Any] = {}
 
 
-class FinishJob(Command, kw_only=True):
+class FinishJob(Command, frozen=True, kw_only=True):
     """Everything is released: write the outcome and end."""
 
 

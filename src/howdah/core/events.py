@@ -28,14 +28,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Base of all events."""
 
 
-class JobSubmitted(Event, kw_only=True):
+class JobSubmitted(Event, frozen=True, kw_only=True):
     """The first event. ``seed`` feeds every random choice (jitter)."""
 
     plan: Plan
     seed: int = 0
 
 
-class CoordinatorStarted(Event, kw_only=True):
+class CoordinatorStarted(Event, frozen=True, kw_only=True):
     """A coordinator has replayed the journal; ``incarnation`` counts from 1.
 
     ``containers`` are those the backend still has; others it was given are gone.
@@ -45,7 +45,7 @@ class CoordinatorStarted(Event, kw_only=True):
     containers: tuple[str, ...] = ()
 
 
-class ContainerGranted(Event, kw_only=True):
+class ContainerGranted(Event, frozen=True, kw_only=True):
     """The backend gives a container for an outstanding request."""
 
     request_id: int
@@ -53,7 +53,7 @@ class ContainerGranted(Event, kw_only=True):
     node: str
 
 
-class RequestRefused(Event, kw_only=True):
+class RequestRefused(Event, frozen=True, kw_only=True):
     """A request can never be granted: the job must end, with the backend's words."""
 
     request_id: int
@@ -74,7 +74,7 @@ class ContainerEndKind(enum.Enum):
     """The agent could not be started; ``detail`` has the backend's diagnostics."""
 
 
-class ContainerEnded(Event, kw_only=True):
+class ContainerEnded(Event, frozen=True, kw_only=True):
     """A container is no more, and whatever ran in it."""
 
     container_id: str
@@ -82,7 +82,7 @@ class ContainerEnded(Event, kw_only=True):
     detail: str = ""
 
 
-class PreemptionNoticed(Event, kw_only=True):
+class PreemptionNoticed(Event, frozen=True, kw_only=True):
     """The backend will take the container back in ``deadline_s`` seconds, if it said."""
 
     container_id: str
@@ -135,7 +135,7 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
     """As in `TaskPrepared`."""
 
 
-class AgentRegistered(Event, kw_only=True):
+class AgentRegistered(Event, frozen=True, kw_only=True):
     """An agent has connected, for the first time or again."""
 
     container_id: str
@@ -143,20 +143,20 @@ class AgentRegistered(Event, kw_only=True):
     held: Held | None = None
 
 
-class AgentDisconnected(Event, kw_only=True):
+class AgentDisconnected(Event, frozen=True, kw_only=True):
     """The connection to an agent closed; it may come back."""
 
     container_id: str
 
 
-class AgentSilent(Event, kw_only=True):
+class AgentSilent(Event, frozen=True, kw_only=True):
     """An agent has missed its beats although its connection stands."""
 
     container_id: str
     silent_s: float
 
 
-class TaskPrepared(Event, kw_only=True):
+class TaskPrepared(Event, frozen=True, kw_only=True):
     """Checkpoint restored, ports reserved: the attempt could be started."""
 
     task: Task
@@ -167,7 +167,7 @@ class TaskPrepared(Event, kw_only=True):
     """What was restored: checkpoint name, step if known, and checksum."""
 
 
-class TaskStarted(Event, kw_only=True):
+class TaskStarted(Event, frozen=True, kw_only=True):
     """The user's program runs."""
 
     task: Task
@@ -175,14 +175,14 @@ class TaskStarted(Event, kw_only=True):
     pids: tuple[int, ...]
 
 
-class TaskJoined(Event, kw_only=True):
+class TaskJoined(Event, frozen=True, kw_only=True):
     """The program has found its peers (see `howdah.core.plan.Join`)."""
 
     task: Task
     attempt: int
 
 
-class TaskExited(Event, kw_only=True):
+class TaskExited(Event, frozen=True, kw_only=True):
     """The attempt's programs have all ended."""
 
     task: Task
@@ -190,7 +190,7 @@ class TaskExited(Event, kw_only=True):
     exit: Exit
 
 
-class TaskHung(Event, kw_only=True):
+class TaskHung(Event, frozen=True, kw_only=True):
     """No progress within the limit, as `howdah.core.progress` found."""
 
     task: Task
@@ -198,7 +198,7 @@ class TaskHung(Event, kw_only=True):
     idle_s: float
 
 
-class StacksTaken(Event, kw_only=True):
+class StacksTaken(Event, frozen=True, kw_only=True):
     """Stack dumps of an attempt are in the job directory, or could not be taken."""
 
     task: Task
@@ -209,7 +209,7 @@ class StacksTaken(Event, kw_only=True):
     problem: str = ""
 
 
-class Progressed(Event, kw_only=True):
+class Progressed(Event, frozen=True, kw_only=True):
     """A milestone worth keeping: a checkpoint completed. Proves that uncharged restarts help."""
 
     task: Task
@@ -217,7 +217,7 @@ class Progressed(Event, kw_only=True):
     what: str
 
 
-class StopRequested(Event, kw_only=True):
+class StopRequested(Event, frozen=True, kw_only=True):
     """A user (or a signal to the client) wants the job stopped; ``firm`` means without grace."""
 
     by: str
@@ -225,7 +225,7 @@ class StopRequested(Event, kw_only=True):
     firm: bool = False
 
 
-class TimerDue(Event, kw_only=True):
+class TimerDue(Event, frozen=True, kw_only=True):
     """A timer in the state has come due."""
 
     timer: str

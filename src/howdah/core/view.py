@@ -19,14 +19,14 @@ from howdah.core.states import Failure, JobPhase, JobState, Outcome, TaskData, T
 class _View(msgspec.Struct, frozen=True, kw_only=True): ...
 
 
-class WebLink(_View, kw_only=True):
+class WebLink(_View, frozen=True, kw_only=True):
     """A page of the job: its name and address relative to the job page."""
 
     name: str
     href: str
 
 
-class FailureView(_View, kw_only=True):
+class FailureView(_View, frozen=True, kw_only=True):
     """One failure: what the summary says first."""
 
     task: str | None
@@ -44,7 +44,7 @@ class FailureView(_View, kw_only=True):
     tail: tuple[str, ...] = ()
 
 
-class TaskView(_View, kw_only=True):
+class TaskView(_View, frozen=True, kw_only=True):
     """One task."""
 
     task: str
@@ -80,7 +80,7 @@ class TaskView(_View, kw_only=True):
     log_size: int | None = None
 
 
-class JobView(_View, kw_only=True):
+class JobView(_View, frozen=True, kw_only=True):
     """One job."""
 
     job_id: str
@@ -116,7 +116,7 @@ class JobView(_View, kw_only=True):
     """It has not ended, and nobody runs it any more. Only a client can find that."""
 
 
-class JobIdentity(_View, kw_only=True):
+class JobIdentity(_View, frozen=True, kw_only=True):
     """What the state does not know: who and where."""
 
     name: str
