@@ -95,6 +95,7 @@ async def test_pages_are_linked_while_their_task_runs(tmp_path: Path) -> None:
         assert source.web_targets() == {"worker:0": page}
         await until(lambda: source.view().links)
         assert source.view().links[0].href == "proxy/worker:0/"
+        await until(lambda: any(u.record.kind == "page-announced" for u in source.records(0)))
         await job.kill()
         source = LiveSource(job.start())
         await until(lambda: len(zero.welcomes) == 2)

@@ -71,9 +71,15 @@ class Session:
         self.channel = channel
         self.host = host
         self.silent = False
-        self.over = asyncio.Event()
+        self.over: asyncio.Event | None = None
+        """Made when somebody waits for its end."""
         self.task = task
         """The task its container serves; what it says of any other is not heard."""
+
+    def end(self) -> None:
+        """Wake who waits for its end."""
+        if self.over is not None:
+            self.over.set()
 
 
 class Agents:
@@ -133,14 +139,17 @@ class Agents:
     async def gone(self, container_id: str) -> None:
         """Return when that container's agent is not connected, or has fallen silent."""
         session = self._sessions.get(container_id)
-        if session is not None and not session.silent:
-            await session.over.wait()
+        if session is None or session.silent:
+            return
+        if session.over is None:
+            session.over = asyncio.Event()
+        await session.over.wait()
 
     def silent(self, container_id: str) -> None:
         """The agent misses its beats: nobody is to wait for it."""
         if (session := self._sessions.get(container_id)) is not None:
             session.silent = True
-            session.over.set()
+            session.end()
 
     def close_all(self, message: Message) -> None:
         """A last word to everybody, then hang up."""
@@ -185,7 +194,7 @@ class Agents:
         try:
             await self._listen(session)
         finally:
-            session.over.set()
+            session.end()
             if self._sessions.get(container_id) is session:
                 del self._sessions[container_id]
                 self._observer.disconnected(container_id)

@@ -17,8 +17,8 @@ from howdah.wire.messages import Sample
 
 RATE = 100.0
 """Samples kept a second, all tasks together (about 10 KB/s of the job directory at most)."""
-HELD = 60_000
-"""Samples held in memory, all tasks together (packed: about 100 bytes each)."""
+HELD = 30_000
+"""Samples held in memory, all tasks together (packed: about 130 bytes each)."""
 HELD_EACH = 1200
 """Samples held of one task at most: twenty minutes of a small job."""
 
@@ -39,7 +39,7 @@ class _Series:
 
     def __init__(self, held: int) -> None:
         self.next = 0.0
-        self.ring: deque[tuple[float, bytes]] = deque(maxlen=held)
+        self.ring: deque[bytes] = deque(maxlen=held)
         self.values: dict[str, float] | None = None
 
 
@@ -65,15 +65,15 @@ class Metrics:
         if series.values:
             sample = msgspec.structs.replace(sample, values={**series.values, **sample.values})
             series.values = None
-        # Packed, a held sample is two objects for the garbage collector to leave alone.
-        series.ring.append((sample.time, _encode(sample)))
+        # Packed, a held sample is one object that the garbage collector leaves alone.
+        series.ring.append(_encode(sample))
         self._unstored.append(Kept(task, attempt, sample))
 
     def restore(self, kept: Iterable[Kept]) -> None:
         """Fill the memory of a new coordinator from what is stored."""
         for item in kept:
             series = self._series.setdefault(item.task, _Series(self._held))
-            series.ring.append((item.sample.time, _encode(item.sample)))
+            series.ring.append(_encode(item.sample))
 
     def unstored(self) -> list[Kept]:
         """What came since the last call and is to be stored."""
@@ -85,4 +85,4 @@ class Metrics:
         series = self._series.get(task)
         if series is None:
             return []
-        return [_decode(packed) for moment, packed in series.ring if moment > time]
+        return [sample for packed in series.ring if (sample := _decode(packed)).time > time]
