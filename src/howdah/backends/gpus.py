@@ -65,10 +65,8 @@ def nvml_devices() -> list[Device]:
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
-        if error.value in (
-            nvml.NVML_ERROR_LIBRARY_NOT_FOUND,
-            nvml.NVML_ERROR_DRIVER_NOT_LOADED,
-        ):
+        missing = (nvml.NVML_ERROR_LIBRARY_NOT_FOUND, nvml.NVML_ERROR_DRIVER_NOT_LOADED)
+        if getattr(error, "value", None) in missing:
             return []
         raise GpuError(f"The NVIDIA driver answers: {error}") from error
     try:

@@ -6,6 +6,8 @@ had run yet.
 
 from __future__ import annotations
 
+from typing import Any
+
 from howdah.core import completion, containers, finish, gang
 from howdah.core.blame import (
     RULES,
@@ -183,5 +185,5 @@ def on_settle_max_due(turn: Turn) -> None:
             give_up(turn, container, "its attempt could not be ended")
 
 
-def _numbers(exit: Exit) -> dict[str, object]:
+def _numbers(exit: Exit) -> dict[str, Any]:
     return {"exit_code": exit.code, "signal": exit.signal}
