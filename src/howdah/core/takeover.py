@@ -128,15 +128,16 @@ def _reconcile(turn: Turn, data: TaskData, held: Held | None) -> None:
         failure.on_exited(turn, TaskExited(task=data.task, attempt=data.attempt, exit=exit))
         return
     match data.state:
-        case S.PREPARING if held is not None:
+        case S.PREPARING if held is None:
+            gang.send_prepare(turn, data)
+        case S.PREPARING:
+            assert held is not None
             on_prepared(
                 turn,
                 TaskPrepared(
                     task=data.task, attempt=data.attempt, host=held.host, ports=held.ports
                 ),
             )
-        case S.PREPARING:
-            gang.send_prepare(turn, data)
         case S.STARTING if held is not None and held.phase is HeldPhase.PREPARED:
             assert turn.state.topology is not None or not turn.in_gang(data.task)
             turn.emit(
