@@ -19,6 +19,7 @@ from howdah.spec.problems import (
     Problem,
     Problems,
     closest,
+    printable,
     shown,
 )
 from howdah.spec.reading import MAX_BYTES, MAX_DEPTH, MAX_VALUES, Unreadable
@@ -84,7 +85,11 @@ def _text(path: Path, file: str) -> str:
         raise _error(file, f"it cannot be read: {_reason(error)}") from None
     if stat.S_ISDIR(mode):
         inside = next((name for name in _JOB_FILES if (path / name).is_file()), None)
-        hint = f"did you mean {path / inside}?" if inside else "name the job file in it"
+        hint = (
+            f"did you mean {printable(str(path / inside))}?"
+            if inside
+            else "name the job file in it"
+        )
         raise _error(file, "this is a folder, not a job file", hint)
     if not stat.S_ISREG(mode):
         raise _error(file, "this is no regular file", "write the job to a file and name that")
@@ -118,11 +123,11 @@ def _sibling(path: Path) -> str | None:
     try:
         names = [entry.name for _, entry in zip(range(1000), os.scandir(folder), strict=False)]
     except OSError:
-        return f"there is no folder {shown(str(folder))} either"
+        return f"there is no folder {printable(str(folder))} either"
     near = closest(path.name, names)
     if near is None:
         near = next((name for name in names if Path(name).suffix in _READERS), None)
-    return f"did you mean {folder / near}?" if near else None
+    return f"did you mean {printable(str(folder / near))}?" if near else None
 
 
 def from_mapping(mapping: Mapping[str, Any], label: str | None) -> Document:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import cast
 
 import msgspec
 import msgspec.inspect as kinds
@@ -98,8 +99,20 @@ def bare(kind: kinds.Type) -> kinds.Type:
     return kind
 
 
+def choices(kind: kinds.Type) -> list[str] | None:
+    """The only texts that may be written, where the type names them."""
+    while isinstance(kind, kinds.Metadata):
+        schema = cast("dict[str, list[str]]", kind.extra_json_schema or {})  # pyright: ignore
+        if "enum" in schema:
+            return schema["enum"]
+        kind = kind.type
+    return None
+
+
 def in_words(kind: kinds.Type) -> str:
     """What may be written, as a noun."""
+    if (only := choices(kind)) is not None:
+        return one_of(shown(choice) for choice in only)
     kind = bare(kind)
     match kind:
         case kinds.StrType():
@@ -156,7 +169,7 @@ def switch(value: object) -> str | None:
 def too_few(path: KeyPath, value: int) -> str | None:
     """For a number below the least."""
     if path[-1:] == ("instances",):
-        return "a role has at least one task; leave the role out to have none"
+        return "a role has at least one task: leave the role out to have none"
     if value < 0:
         return "leave the key out for no limit" if "limits" in path else None
     return None
@@ -173,7 +186,7 @@ def table(value: object, kind: kinds.StructType, path: KeyPath) -> str:
 def mapping(path: KeyPath) -> str:
     """For something that should be a table of names the user chooses."""
     if path == ("roles",):
-        return "write each role as a table under its name: [roles.worker]"
+        return "write each role as a table under its name, such as roles.worker"
     if path[-1:] == ("env",):
         return 'write env = { NAME = "value" }'
     return "write { name = 1 }"

@@ -16,7 +16,7 @@ from howdah.spec import site as site_files
 from howdah.spec.document import Document, from_mapping, read_file
 from howdah.spec.model import Job
 from howdah.spec.overrides import Loose, apply, parse_key
-from howdah.spec.problems import Origin, Origins, Problem, Problems, closest, shown
+from howdah.spec.problems import Origin, Origins, Problem, Problems, closest, listed, shown
 from howdah.spec.substitute import in_environment
 from howdah.spec.substitute import job_id as substitute_job_id
 from howdah.spec.values import Table
@@ -205,7 +205,7 @@ def _check_framework(job: Job, frameworks: Collection[str] | None, problems: Pro
     if frameworks is None or job.framework in frameworks or problems.doubted(("framework",)):
         return
     near = closest(job.framework, frameworks)
-    hint = f"did you mean {shown(near)}?" if near else f"known are {', '.join(frameworks)}"
+    hint = f"did you mean {shown(near)}?" if near else f"known are {listed(frameworks)}"
     problems.add(("framework",), f"there is no framework {shown(job.framework)}", hint)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from howdah.spec.document import Document
-from howdah.spec.problems import KeyPath, Origin, Problems, dotted, shown
+from howdah.spec.problems import KeyPath, Origin, Problems, closest, dotted, shown
 from howdah.spec.reading import MAX_DEPTH, Unreadable
 from howdah.spec.toml_reader import read as read_toml
 from howdah.spec.values import Table, is_list, is_table
@@ -40,7 +40,10 @@ def apply(document: Document, overrides: Iterable[str], problems: Problems) -> N
             hint = "write key=value, such as roles.worker.instances=4"
             problems.add((), f"{shown(override)} is no setting", hint, origin=origin)
             continue
-        table, blocked = _table_at(document.table, path[:-1])
+        if (unknown := _unknown_role(document.table, path)) is not None:
+            problems.add(path[:2], *unknown, origin=origin)
+            continue
+        table, blocked = _table_at(document, path[:-1], origin)
         if table is None:
             message = f"cannot be set, for {dotted(blocked)} is not a table"
             problems.add(path, message, origin=origin)
@@ -93,11 +96,28 @@ def _toml_value(text: str) -> Any:
     return table["value"] if len(table) == 1 else text
 
 
-def _table_at(table: Table, path: tuple[str, ...]) -> tuple[Table | None, KeyPath]:
+def _unknown_role(document: Table, path: tuple[str, ...]) -> tuple[str, str] | None:
+    """A slip of the keyboard should not make a role: message and hint, or None if it is none."""
+    roles = document.get("roles")
+    if path[0] != "roles" or len(path) < 3 or not is_table(roles) or not roles:
+        return None
+    if path[1] in roles:
+        return None
+    near = closest(path[1], roles)
+    add = f"--set '{dotted(path[:2])}={{}}' first adds one"
+    hint = f"did you mean {shown(near)}? {add}" if near else add
+    return f"there is no role {shown(path[1])}", hint
+
+
+def _table_at(
+    document: Document, path: tuple[str, ...], origin: Origin
+) -> tuple[Table | None, KeyPath]:
     """The table at a path, made where nothing is; or None and what stands in the way."""
+    table = document.table
     for length, key in enumerate(path, start=1):
         if table.get(key) is None:
             table[key] = {}
+            document.origins.put(path[:length], origin)
         below = table[key]
         if not is_table(below):
             return None, path[:length]

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from howdah.spec.model import Job
-from howdah.spec.problems import Problems, closest, shown
+from howdah.spec.problems import Problems, closest, printable, shown
 
 
 def check(job: Job, folder: Path, problems: Problems) -> Path | None:
@@ -18,12 +18,18 @@ def check(job: Job, folder: Path, problems: Problems) -> Path | None:
     try:
         if source.is_dir():
             return source
-        message = "is a file, not a folder" if source.exists() else "is not there"
+        there = source.exists()
     except (OSError, ValueError) as error:
-        message = f"cannot be looked at: {error}"
-    near = _near(source)
-    hint = f"did you mean {shown(near)}?" if near else "source is relative to the job file"
-    message = f"the source folder {source} {message}"
+        message = f"the source folder {printable(str(source))} cannot be looked at: {error}"
+        problems.add(("source",), message, value=job.source)
+        return None
+    if there:
+        message = f"{printable(str(source))} is a file, not a folder"
+        hint = "name the folder it is in"
+    else:
+        near = _near(source)
+        message = f"there is no folder {printable(str(source))}"
+        hint = f"did you mean {shown(near)}?" if near else "source is relative to the job file"
     problems.add(("source",), message, hint, value=job.source)
     return None
 
@@ -36,7 +42,7 @@ def _requirements(job: Job, folder: Path, problems: Problems) -> None:
     if not file.is_file():
         near = _near(file)
         hint = f"did you mean {shown(near)}?" if near else "it is relative to the job file"
-        problems.add(path, f"there is no file {file}", hint, value=name)
+        problems.add(path, f"there is no file {printable(str(file))}", hint, value=name)
 
 
 def _near(missing: Path) -> str | None:

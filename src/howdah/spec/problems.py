@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from howdah.spec.values import is_list, kind_of
+from howdah.spec.values import is_list, is_table, kind_of
 
 KeyPath = tuple[str | int, ...]
 """Where a value is in a document: table keys and list positions from the top."""
@@ -37,11 +37,12 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """What is allowed, or what was probably meant."""
 
     def __str__(self) -> str:
-        place = printable(self.file) if self.file else ""
+        place = self.file or ""
         if self.line is not None:
             place += f":{self.line}"
         words = [part for part in (place, self.key, self.message) if part]
-        return ": ".join(words) + (f"; {self.hint}" if self.hint else "")
+        # File names and other people's messages may hold anything.
+        return printable(": ".join(words) + (f"; {self.hint}" if self.hint else ""))
 
 
 class JobFileError(ValueError):
@@ -180,7 +181,8 @@ def dotted(path: KeyPath) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
-            key = part if _BARE_KEY.fullmatch(part) else shown(part)
+            bare = len(part) <= _LONGEST_SHOWN and _BARE_KEY.fullmatch(part)
+            key = part if bare else shown(part)
             text += f".{key}" if text else key
     return text
 
@@ -213,6 +215,8 @@ def shown(value: object) -> str:
         case dict():
             return "a table"
         case _ if is_list(value):
+            if any(is_list(item) or is_table(item) for item in value):
+                return "a list"
             items = ", ".join(shown(item) for item in value[:4])
             text = f"[{items}, …]" if len(value) > 4 else f"[{items}]"
             return text if len(text) <= _LONGEST_SHOWN else "a list"
@@ -229,6 +233,13 @@ def closest(word: str, known: Iterable[str]) -> str | None:
     by_lower = {candidate.lower(): candidate for candidate in known}
     found = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None
+
+
+def listed(words: Iterable[str]) -> str:
+    """``a, b, c``, but not too many of them."""
+    known = list(words)
+    more = f" and {len(known) - 12} more" if len(known) > 12 else ""
+    return ", ".join(known[:12]) + more
 
 
 def one_of(words: Iterable[str]) -> str:

@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 from howdah.spec import units
 from howdah.spec.model import Command, Job, Mode, Restart, Tracking
-from howdah.spec.problems import KeyPath, Problems, closest, dotted, one_of, shown
+from howdah.spec.problems import KeyPath, Problems, closest, dotted, listed, one_of, shown
 
 MIN_MEMORY = 16 << 20
 MIN_LOG = 16 << 10
-MAX_PRIORITY = (1 << 31) - 1
 OWN_VARIABLES = "HOWDAH_"
 
 JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
@@ -41,6 +40,8 @@ def check(job: Job, problems: Problems) -> None:
     """Add what every rule finds, but nothing that only follows from a problem already known."""
     for rule in _RULES:
         for path, message, hint, about in rule(job):
+            if problems.full:
+                return
             if not any(problems.doubted(place) for place in (path, *about)):
                 problems.add(path, message, hint)
 
@@ -122,8 +123,6 @@ def _counts(job: Job) -> Iterator[Finding]:
     if total > units.MAX_TASKS:
         message = f"there are {total:,} tasks, more than {units.MAX_TASKS:,}"
         yield Finding(("roles",), message)
-    if job.priority is not None and job.priority > MAX_PRIORITY:
-        yield Finding(("priority",), f"{job.priority} is more than {MAX_PRIORITY}")
     if job.logs.segments > 1000:
         yield Finding(("logs", "segments"), f"{job.logs.segments} is more than 1000")
 
@@ -189,7 +188,7 @@ def _order(job: Job) -> Iterator[Finding]:
             ("apart", role.placement.apart),
         ):
             path = ("roles", name, key) if key == "after" else ("roles", name, "placement", key)
-            yield from _other_roles(job, name, path, others)
+            yield from _other_roles(job, name, path, key, others)
     waits = {
         name: [other for other in role.after if other in job.roles and other != name]
         for name, role in job.roles.items()
@@ -204,7 +203,9 @@ def _order(job: Job) -> Iterator[Finding]:
         yield Finding(("roles", circle[0], "after"), message, "remove one of these")
 
 
-def _other_roles(job: Job, name: str, path: KeyPath, others: tuple[str, ...]) -> Iterator[Finding]:
+def _other_roles(
+    job: Job, name: str, path: KeyPath, key: str, others: tuple[str, ...]
+) -> Iterator[Finding]:
     known = [role for role in job.roles if role != name]
     for other, times in Counter(others).items():
         index = others.index(other)
@@ -212,14 +213,14 @@ def _other_roles(job: Job, name: str, path: KeyPath, others: tuple[str, ...]) ->
             again = others.index(other, index + 1)
             yield Finding((*path, again), f"{shown(other)} is named twice", "remove one")
         if other == name:
-            cannot = "wait for" if path[-1] == "after" else f"be {path[-1]} to"
+            cannot = {"after": "wait for", "near": "be near", "apart": "be apart from"}[key]
             message = f"the role {name} cannot {cannot} itself"
             yield Finding((*path, index), message, "name other roles, or leave the key out")
         elif other not in job.roles:
             near = closest(other, known)
             if near is None and job.framework != "command":
                 continue  # a role the framework adds by itself, perhaps: it will judge
-            others_are = f"the others are {', '.join(known)}" if known else "there is no other"
+            others_are = f"the others are {listed(known)}" if known else "there is no other"
             hint = f"did you mean {shown(near)}?" if near else others_are
             about = (("roles", other),)
             yield Finding((*path, index), f"there is no role {shown(other)}", hint, about)
@@ -289,7 +290,8 @@ def _folders(job: Job) -> Iterator[Finding]:
         yield from _own_folder(("checkpoint", "folder"), checkpoint.folder)
         settle = units.seconds(checkpoint.settle)
         if settle is None or settle > 3600:
-            message = f"{shown(checkpoint.settle)} is too long to wait for a file to be finished"
+            long = "would never take" if settle is None else "is too long before taking"
+            message = f"{shown(checkpoint.settle)} {long} a file as finished"
             yield Finding(("checkpoint", "settle"), message, 'write a time, such as "500ms"')
         for index, pattern in enumerate(checkpoint.ignore):
             path = ("checkpoint", "ignore", index)
@@ -317,7 +319,7 @@ def _own_folder(path: KeyPath, folder: str) -> Iterator[Finding]:
         yield Finding(path, f"{shown(folder)} is no folder's name", 'write one, such as "out"')
     elif parts.is_absolute() or ".." in parts.parts or "://" in folder or folder[0] == "~":
         message = f"{shown(folder)} is not inside the task's working folder"
-        hint = "write a relative path; where it is copied to is the key store"
+        hint = "write a path inside it; where it is saved to is another key, store"
         yield Finding(path, message, hint)
 
 
@@ -329,12 +331,14 @@ def _words(job: Job) -> Iterator[Finding]:
         (("acl", "modify"), job.acl.modify),
     ]
     for path, words in lists:
+        seen: set[str] = set()
         for index, word in enumerate(words):
             if not _WORD.fullmatch(word) or len(word) > 100:
                 message = f"{shown(word)} is not one word"
                 yield Finding((*path, index), message, "leave out spaces and commas")
-            elif word in words[:index]:
+            elif word in seen:
                 yield Finding((*path, index), f"{shown(word)} is named twice", "remove one")
+            seen.add(word)
     singles: list[tuple[KeyPath, str | None]] = [(("queue",), job.queue), (("store",), job.store)]
     singles += [(("roles", name, "label"), role.label) for name, role in job.roles.items()]
     for path, word in singles:

@@ -8,7 +8,7 @@ always converts, and `howdah.spec.rules` can judge it.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import msgspec.inspect as kinds
@@ -17,8 +17,11 @@ from howdah.spec import hints, units
 from howdah.spec.hints import QUANTITIES, Quantity, bare
 from howdah.spec.model import Job
 from howdah.spec.overrides import Loose
-from howdah.spec.problems import KeyPath, Problems, closest, one_of, shown
+from howdah.spec.problems import KeyPath, Problems, closest, dotted, one_of, shown
 from howdah.spec.values import Table, is_list, is_table, is_writable, kind_of
+
+MAX_NAMES = 1000
+"""Roles of a job, variables of an environment: more were not written by a person."""
 
 _BAD = object()
 """Stands for a value that cannot be used; its problem has been noted."""
@@ -43,11 +46,8 @@ class _Walk:
         """The value as that kind, or `_BAD`."""
         if self._problems.known_wrong(path) or self._problems.full:
             return _BAD
-        choices: list[str] | None = None
-        while isinstance(kind, kinds.Metadata):
-            schema = cast("Table", kind.extra_json_schema or {})  # pyright: ignore
-            choices = schema.get("enum", choices)
-            kind = kind.type
+        choices = hints.choices(kind)
+        kind = bare(kind)
         match kind:
             case kinds.UnionType():
                 return self._union(value, kind, path)
@@ -71,8 +71,19 @@ class _Walk:
                 raise NotImplementedError(f"job files have no {kind}")
 
     def _bad(self, path: KeyPath, value: object, message: str, hint: str | None = None) -> Any:
+        if isinstance(value, Loose):
+            value = value.plain()
         self._problems.add(path, f"{shown(value)} {message}", hint, value=value)
         return _BAD
+
+    def _not(self, path: KeyPath, value: object, what: str, hint: str | None = None) -> Any:
+        if isinstance(value, Loose):
+            value = value.plain()
+        kind = kind_of(value)
+        obvious = isinstance(value, bool) or kind == shown(value)
+        return self._bad(
+            path, value, f"is not {what}" if obvious else f"is {kind}, not {what}", hint
+        )
 
     def _union(self, value: Any, union: kinds.UnionType, path: KeyPath) -> Any:
         """One of several kinds: the one whose values look like this."""
@@ -85,17 +96,21 @@ class _Walk:
             value = value.plain()
         for option in options:
             if isinstance(bare(option), _meant_as(value)):
+                if (choices := hints.choices(option)) is not None:
+                    return self._choice(value, choices, path, hints.in_words(union))
                 return self.value(value, option, path)
-        return self._bad(path, value, f"is {kind_of(value)}, not {hints.in_words(union)}")
+        return self._not(path, value, hints.in_words(union))
 
     def _struct(self, value: Any, kind: kinds.StructType, path: KeyPath) -> Any:
         if not is_table(value):
-            hint = hints.table(value, kind, path)
-            return self._bad(path, value, f"is {kind_of(value)}, not a table", hint)
+            loose = value.plain() if isinstance(value, Loose) else value
+            return self._not(path, value, "a table", hints.table(loose, kind, path))
         fields = {field.encode_name: field for field in kind.fields}
         table: Table = {}
         for key, item in value.items():
             field = fields.get(key)
+            if self._problems.full:
+                return _BAD
             if field is None:
                 self._unknown(key, fields, path, present=value.keys())
             elif item is None and not _may_be_none(field.type):
@@ -105,8 +120,7 @@ class _Walk:
         for key, field in fields.items():
             if field.required and key not in table:
                 if not self._problems.doubted((*path, key)):
-                    hint = f"write {hints.in_words(field.type)}"
-                    self._problems.add(path, f"has no {key}", hint)
+                    self._problems.add(path, f"has no {key}", f"write {dotted((*path, key))}")
                 return _BAD
         return table
 
@@ -126,17 +140,18 @@ class _Walk:
             if meant not in present:
                 self._problems.doubt((*path, meant))
         elif elsewhere:
-            hint = (
-                f"it belongs in {one_of(f'[{name}]' if name else 'the top' for name in elsewhere)}"
-            )
+            places = (f"in [{name}]" if name else "at the top" for name in elsewhere)
+            hint = f"it belongs {one_of(places)}"
         else:
             hint = f"known are {', '.join(sorted(fields))}"
         self._problems.add((*path, key), "unknown key", hint)
 
     def _map(self, value: Any, kind: kinds.DictType, path: KeyPath) -> Any:
         if not is_table(value):
-            hint = hints.mapping(path)
-            return self._bad(path, value, f"is {kind_of(value)}, not a table", hint)
+            return self._not(path, value, "a table", hints.mapping(path))
+        if len(value) > MAX_NAMES:
+            self._problems.add(path, f"there are {len(value):,} names, more than {MAX_NAMES:,}")
+            return _BAD
         table: Table = {}
         for key, item in value.items():
             at = (*path, key)
@@ -155,25 +170,27 @@ class _Walk:
     def _list(self, value: Any, kind: kinds.VarTupleType | kinds.ListType, path: KeyPath) -> Any:
         if not is_list(value):
             hint = f"write [{shown(value)}]" if isinstance(value, str) else None
-            return self._bad(path, value, f"is {kind_of(value)}, not {hints.in_words(kind)}", hint)
+            return self._not(path, value, hints.in_words(kind), hint)
         found = (
             self.value(item, kind.item_type, (*path, index)) for index, item in enumerate(value)
         )
         return [item for item in found if item is not _BAD]
 
-    def _choice(self, value: Any, choices: list[str], path: KeyPath) -> Any:
+    def _choice(
+        self, value: Any, choices: list[str], path: KeyPath, allowed: str | None = None
+    ) -> Any:
         if isinstance(value, str) and value in choices:
             return str(value)
         near = closest(value, choices) if isinstance(value, str) else None
         hint = f"did you mean {shown(near)}?" if near else None
-        allowed = one_of(shown(choice) for choice in choices)
+        allowed = allowed or one_of(shown(choice) for choice in choices)
         return self._bad(path, value, f"is not {allowed}", hint)
 
     def _text(self, value: Any, pattern: str | None, path: KeyPath) -> Any:
         if (quantity := QUANTITIES.get(pattern or "")) is not None:
             return self._quantity(value, quantity, path)
         if not isinstance(value, str):
-            return self._bad(path, value, f"is {kind_of(value)}, not text", hints.quoted(value))
+            return self._not(path, value, "text", hints.quoted(value))
         # The value itself is not shown here: it may well be a secret.
         if not is_writable(value):
             self._problems.add(path, "has a character that is no text (half of a surrogate pair)")
@@ -196,7 +213,7 @@ class _Walk:
         elif isinstance(value, int | float) and not isinstance(value, bool):
             message = "has no unit"
         else:
-            message = f"is {kind_of(value)}, not {quantity.words}"
+            return self._not(path, value, quantity.words, f"write {quantity.example}")
         if not hint:
             near = quantity.likely(value)
             hint = f"did you mean {shown(near)}?" if near else f"write {quantity.example}"
@@ -206,8 +223,9 @@ class _Walk:
         if isinstance(value, Loose):
             value = value.plain()
         if isinstance(value, bool) or not isinstance(value, int):
-            what = "is not" if isinstance(value, float) else f"is {kind_of(value)}, not"
-            return self._bad(path, value, f"{what} a whole number", hints.unquoted(value))
+            if isinstance(value, float):
+                return self._bad(path, value, "is not a whole number", hints.unquoted(value))
+            return self._not(path, value, "a whole number", hints.unquoted(value))
         if kind.ge is not None and value < kind.ge:
             return self._bad(path, value, f"is less than {kind.ge}", hints.too_few(path, value))
         if value > units.MAX_NUMBER:
@@ -219,8 +237,7 @@ class _Walk:
             value = value.plain()
         if isinstance(value, bool):
             return value
-        hint = hints.switch(value)
-        return self._bad(path, value, f"is {kind_of(value)}, not true or false", hint)
+        return self._not(path, value, "true or false", hints.switch(value))
 
 
 def _may_be_none(kind: kinds.Type) -> bool:

@@ -72,9 +72,9 @@ class _Environment:
         if default is not None and not value:
             value = default
         if value is None:
-            near = closest(name, self._env)
-            hint = f"did you mean {near}? " if near else ""
-            hint += f"Set it, or give a default: ${{env:{name}:-value}}"
+            near = None if self._problems.full else closest(name, self._env)
+            mend = f"set it, or give a default: ${{env:{name}:-value}}"
+            hint = f"did you mean {near}? If not, {mend}" if near else mend
             message = f"the environment variable {name} is not set"
             self._problems.add(path, message, hint, value=text)
             return ""

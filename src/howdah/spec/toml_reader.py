@@ -11,7 +11,7 @@ import re
 import tomllib
 from typing import Any
 
-from howdah.spec.problems import KeyPath, dotted, shown
+from howdah.spec.problems import KeyPath, shown
 from howdah.spec.reading import LineIndex, Reading, Unreadable
 
 _BLANK = re.compile(r"[ \t]*")
@@ -42,6 +42,9 @@ def read(text: str) -> tuple[dict[str, Any], Reading]:
     try:
         return tomllib.loads(text), scanner.reading
     except tomllib.TOMLDecodeError as error:
+        if "Cannot" in str(error) and scanner.reading.repeated:
+            # Something is written twice: the reading says what, and where the first is.
+            return {}, scanner.reading
         raise _in_our_words(text, str(error), scanner) from None
     except ValueError:
         raise Unreadable(None, "a number has too many digits") from None
@@ -99,7 +102,7 @@ class _Scanner:
         while True:
             self._skip(_BLANK)
             keys.append(_unquoted(self._skip(_KEY)))
-            self.reading.more(1, len(keys), self._line())
+            self.reading.more(0, len(keys), self._line())
             self._skip(_BLANK)
             if not self.text.startswith(".", self.at):
                 return tuple(keys)
@@ -117,6 +120,7 @@ class _Scanner:
             self._arrays[path] = self._arrays.get(path, -1) + 1
             path = (*path, self._arrays[path])
         elif path in self._headers:
+            self.reading.more(1, 0, line)
             self.reading.repeated.append((path, line))
         self._headers.setdefault(path, line)
         for length in range(1, len(path) + 1):
@@ -205,12 +209,6 @@ def _in_our_words(text: str, complaint: str, scanner: _Scanner) -> Unreadable:
     complaint = _PLACE.sub("", complaint)
     lines = text.split("\n")
     number = int(found[1]) if found and found[1] else len(text.rstrip().split("\n"))
-    for path, line in scanner.reading.repeated:
-        if "Cannot" in complaint:
-            first = scanner.reading.lines[path]
-            return Unreadable(
-                line, f"{dotted(path)} is written twice", f"the first is on line {first}"
-            )
     if scanner.open_lists:
         hint = f"the list that begins on line {scanner.open_lists[-1]} is not closed"
     else:
@@ -220,6 +218,8 @@ def _in_our_words(text: str, complaint: str, scanner: _Scanner) -> Unreadable:
 
 def _hint(line: str, complaint: str) -> str | None:
     key, equals, value = (part.strip() for part in line.partition("="))
+    if complaint == r"Illegal character '\n'":
+        return "the text is not closed: it needs a quote at its end"
     if "\\" in complaint or "hex value" in complaint:
         return "in 'single quotes' a backslash is only a backslash"
     if not equals and re.match(r"""["'\w.-]+\s*:""", line.strip()):
@@ -228,7 +228,8 @@ def _hint(line: str, complaint: str) -> str | None:
         return f"write {value.lower()}"
     if value in ("None", "null"):
         return "leave the key out"
-    if equals and re.match(r"[^\s\"'\[{]", value) and re.search(r"[A-Za-z/$~]", value):
+    plain_key = re.fullmatch(r"[\w.-]+", key)
+    if plain_key and re.match(r"[^\s\"'\[{]", value) and re.search(r"[A-Za-z/$~]", value):
         return f"text needs quotes: {key} = {shown(value)}"
     if "inline table" in complaint.lower() or (value.startswith("{") and "}" not in value):
         return "an inline table { … } must be on one line; use a [table] for more"

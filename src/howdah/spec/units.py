@@ -63,7 +63,7 @@ def octets(memory: str) -> int:
     assert number is not None
     value = float(number[0]) * _BYTES[memory[number.end()].lower()]
     if value > MAX_MEBIBYTES << 20:
-        raise ValueError("is more memory than any machine has")
+        raise ValueError("is more memory than any machine has; look at the unit")
     return math.ceil(value)
 
 
@@ -94,7 +94,7 @@ def instance_range(count: int | str) -> tuple[int, int]:
     if low > high:
         raise ValueError(f'runs backwards; did you mean "{high}..{low}"?')
     if high > MAX_TASKS:
-        raise ValueError(f"is more than {MAX_TASKS:,} tasks")
+        raise ValueError(f"is more than {MAX_TASKS:,} tasks; no job may have more")
     return low, high
 
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from howdah.spec.problems import KeyPath, printable, shown
 from howdah.spec.reading import Reading, Unreadable
 from howdah.spec.values import Table, is_list, is_table
+
+if TYPE_CHECKING:
+    import yaml
 
 _NULL = re.compile(r"~|null|Null|NULL|")
 _TRUE = re.compile(r"true|True|TRUE")
@@ -37,17 +40,33 @@ def read(text: str) -> tuple[Any, Reading]:
     try:
         return _Builder(yaml, parse(text, Loader=loader)).document()
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        message = ", ".join(part for part in (error.context, error.problem) if part)
-        line = mark.line + 1 if mark else None
-        at = text.split("\n")[mark.line] if mark and mark.line <= text.count("\n") else ""
-        hint = "indent with spaces, not tabs" if re.match(r" *\t", at) else None
-        raise Unreadable(line, f"not YAML: {printable(message)}", hint) from None
+        raise _in_our_words(text, error) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise Unreadable(line, "not YAML: it has a character no text has") from None
     except yaml.YAMLError as error:
         raise Unreadable(None, f"not YAML: {printable(str(error))}") from None
+
+
+def _in_our_words(text: str, error: yaml.MarkedYAMLError) -> Unreadable:
+    """PyYAML's complaint, with a hint where the mistake is a common one."""
+    message = ", ".join(part for part in (error.context, error.problem) if part)
+    mark = error.problem_mark or error.context_mark
+    if "simple key" in message:
+        # The word without a colon, not the line after it where that was noticed.
+        mark = error.context_mark or mark
+    if mark is None:
+        return Unreadable(None, f"not YAML: {printable(message)}")
+    lines = text.split("\n")
+    number = min(mark.line, len(lines) - 1)
+    hint = None
+    if re.match(r" *\t", lines[number]):
+        hint = "indent with spaces, not tabs"
+    elif "mapping values are not allowed" in message:
+        hint = 'a text with ": " in it needs quotes'
+    elif "simple key" in message:
+        hint = "write key: value"
+    return Unreadable(number + 1, f"not YAML: {printable(message)}", hint)
 
 
 class _Anchored(NamedTuple):
