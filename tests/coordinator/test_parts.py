@@ -18,6 +18,7 @@ from howdah.core.events import AgentSilent, Event, Task
 from howdah.core.plan import Plan, RolePlan
 from howdah.core.states import JobState
 from howdah.core.view import JobView, TaskView
+from howdah.storage.metrics import TaskSample
 from howdah.wire.messages import Beat, RecordUpdate, Sample, WebAddress
 
 TASK = Task("worker", 0)
@@ -90,6 +91,16 @@ def test_metrics_of_a_large_job_are_thinned_and_lose_no_reported_name() -> None:
     assert len(metrics.unstored()) == 10
     assert metrics.unstored() == []
     assert [sample.time for sample in metrics.since(TASK, 1080.0)] == [1090.0]
+
+
+def test_a_new_coordinator_shows_what_former_ones_stored_before_its_own() -> None:
+    metrics = Metrics(2)
+    metrics.take(TASK, 1, Sample(time=50.0))
+    metrics.remember(
+        TaskSample(task=TASK, attempt=1, sample=Sample(time=float(n))) for n in (10, 20)
+    )
+    assert [sample.time for sample in metrics.since(TASK, 0.0)] == [10.0, 20.0, 50.0]
+    assert len(metrics.unstored()) == 1, "what is stored is not stored again"
 
 
 def test_every_sample_of_a_small_job_is_kept() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import howdah
 from howdah.core.view import JobView
+from howdah.storage import metrics
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.messages import Shutdown
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 METRICS_S = 5.0
+REMEMBERED_S = 1200.0
+"""A new coordinator shows measurements this old."""
 WATCHERS_S = 10.0
 """How long slow watchers are waited for at the job's end; the rest is in the job directory."""
 
@@ -36,14 +39,28 @@ def lay_out(coordinator: Coordinator) -> None:
 
 async def keep_metrics(coordinator: Coordinator) -> None:
     """Store measurements now and then, many at a time."""
+    await asyncio.sleep(METRICS_S)
+    if coordinator.incarnation > 1:
+        # Not at once: taking the job over comes first.
+        since = coordinator.clock.now() - REMEMBERED_S
+        stored = await asyncio.to_thread(_stored, coordinator.directory.path, since)
+        coordinator.metrics.remember(stored)
     while True:
-        await asyncio.sleep(METRICS_S)
         await store_metrics(coordinator)
+        await asyncio.sleep(METRICS_S)
+
+
+def _stored(folder: Path, since: float) -> list[metrics.TaskSample]:
+    return list(metrics.read(folder, since=since))
 
 
 async def store_metrics(coordinator: Coordinator) -> None:
-    """Store what has not been stored."""
-    kept = coordinator.metrics.unstored()
+    """Store what has not been stored. Without room for it the job goes on."""
+    if samples := coordinator.metrics.unstored():
+        try:
+            await asyncio.to_thread(metrics.append, coordinator.directory.path, samples)
+        except OSError as error:
+            log.warning("%d measurements are lost: %s", len(samples), error)
 
 
 async def end(coordinator: Coordinator) -> JobView:

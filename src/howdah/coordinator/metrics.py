@@ -13,6 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from howdah.core.events import Task
+from howdah.storage.metrics import TaskSample
 from howdah.wire.messages import Sample
 
 RATE = 100.0
@@ -24,14 +25,6 @@ HELD_EACH = 1200
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Sample).decode
-
-
-class Kept(msgspec.Struct, frozen=True):
-    """A sample that is to be stored."""
-
-    task: Task
-    attempt: int
-    sample: Sample
 
 
 class _Series:
@@ -50,7 +43,7 @@ class Metrics:
         self._interval_s = tasks / RATE
         self._held = max(30, min(HELD_EACH, HELD // max(tasks, 1)))
         self._series: dict[Task, _Series] = {}
-        self._unstored: list[Kept] = []
+        self._unstored: list[TaskSample] = []
 
     def take(self, task: Task, attempt: int, sample: Sample) -> None:
         """Take in a sample as it came."""
@@ -67,15 +60,18 @@ class Metrics:
             series.values = None
         # Packed, a held sample is one object that the garbage collector leaves alone.
         series.ring.append(_encode(sample))
-        self._unstored.append(Kept(task, attempt, sample))
+        self._unstored.append(TaskSample(task=task, attempt=attempt, sample=sample))
 
-    def restore(self, kept: Iterable[Kept]) -> None:
-        """Fill the memory of a new coordinator from what is stored."""
-        for item in kept:
-            series = self._series.setdefault(item.task, _Series(self._held))
-            series.ring.append(_encode(item.sample))
+    def remember(self, stored: Iterable[TaskSample]) -> None:
+        """Put what former coordinators stored before what has come since."""
+        found: dict[Task, list[bytes]] = {}
+        for item in stored:
+            found.setdefault(item.task, []).append(_encode(item.sample))
+        for task, packed in found.items():
+            series = self._series.setdefault(task, _Series(self._held))
+            series.ring = deque([*packed, *series.ring], maxlen=self._held)
 
-    def unstored(self) -> list[Kept]:
+    def unstored(self) -> list[TaskSample]:
         """What came since the last call and is to be stored."""
         kept, self._unstored = self._unstored, []
         return kept

@@ -16,8 +16,9 @@ from howdah.core.commands import LaunchAgent, PrepareTask, StartTask
 from howdah.core.events import Task
 from howdah.core.plan import Plan
 from howdah.frameworks import programs
-from howdah.spec.model import Job
-from howdah.spec.units import mebibytes, port_range
+from howdah.frameworks.sidecars import PREPROCESS
+from howdah.spec.model import Job, Tracking
+from howdah.spec.units import mebibytes, port_range, seconds
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import JobMeta
@@ -81,7 +82,7 @@ class Orders:
             generation=command.generation,
             ports=command.ports,
             keep_ports=command.keep_ports,
-            checkpoint=None,
+            checkpoint=checkpoint(self._job, self._plan, self._directory, command),
             outputs=outputs(self._job, self._directory, command.task),
         )
 
@@ -125,6 +126,29 @@ def interpreter(job: Job, meta: JobMeta) -> str:
     if "/" not in wanted:
         return shutil.which(wanted) or wanted
     return os.path.normpath(Path(meta.source or ".", Path(wanted).expanduser()))
+
+
+def checkpoint(
+    job: Job, plan: Plan, directory: JobDirectory, command: PrepareTask
+) -> dict[str, Any] | None:
+    """What of `howdah.storage.checkpoints.CheckpointSpec` the agent does not know itself.
+
+    Where the chief's folder is the job's, all members restore the version the command names, so
+    that none begins from a newer one that was saved meanwhile.
+    """
+    table = job.checkpoint
+    role = plan.role(command.task.role)
+    if table is None or role.tracking is Tracking.SIDECAR or role.name == PREPROCESS:
+        return None
+    return {
+        "folder": table.folder,
+        "store": table.store or str(directory.checkpoints),
+        "source": table.source,
+        "keep": table.keep,
+        "settle_s": seconds(table.settle) or 0.0,
+        "ignore": list(table.ignore),
+        "version": command.restore if table.source == "chief" else None,
+    }
 
 
 def outputs(job: Job, directory: JobDirectory, task: Task) -> dict[str, Any] | None:
