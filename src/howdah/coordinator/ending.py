@@ -28,10 +28,13 @@ WATCHERS_S = 10.0
 
 
 def lay_out(coordinator: Coordinator) -> None:
-    """Make what agents expect to find: the folder that holds `howdah.task` alone."""
+    """Make what agents expect to find: the folder that holds `howdah.task` alone.
+
+    Without an ``__init__.py``: a Howdah that is installed in the program's environment wins over
+    such a folder although PYTHONPATH comes first, and where there is none the folder serves.
+    """
     package = coordinator.orders.python_path / "howdah"
     package.mkdir(parents=True, exist_ok=True)
-    (package / "__init__.py").touch()
     source = Path(howdah.__file__).with_name("task.py")
     if source.exists():
         shutil.copyfile(source, package / "task.py")
