@@ -67,6 +67,11 @@ class Served:
         self.app = create_app(self.job, **self._options)
         self.server = self.run(serve(self.app, "127.0.0.1"))
 
+    def restart(self, port: int) -> None:
+        """A new server, as the next coordinator's, where the last one was."""
+        self.app = create_app(self.job, **self._options)
+        self.server = self.run(serve(self.app, "127.0.0.1", port))
+
     def stop(self) -> None:
         self.run(self.server.close())
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -64,12 +64,11 @@ def test_an_idle_server_does_not_wake_up() -> None:
 
 
 def test_closing_with_idle_connections_is_quick() -> None:
-    with serving() as served:
-        with socket.create_connection(("127.0.0.1", served.port)) as idle:
-            began = time.monotonic()
-            served.run(served.server.close())
-            assert time.monotonic() - began < 1.5
-            assert idle.recv(10) == b""
+    with serving() as served, socket.create_connection(("127.0.0.1", served.port)) as idle:
+        began = time.monotonic()
+        served.run(served.server.close())
+        assert time.monotonic() - began < 1.5
+        assert idle.recv(10) == b""
 
 
 def test_a_connection_that_sends_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from typing import Any
 
 import pytest
 
@@ -154,6 +155,32 @@ def test_streams_end_with_a_goodbye_when_the_server_closes() -> None:
             while True:
                 events.next()
         assert time.monotonic() - began < 5
+
+
+def test_the_end_of_the_job_is_told_before_the_goodbye() -> None:
+    served = Served(FakeJob())
+    served.start()
+    with served.stream(f"{STREAM}?log=worker:0") as events:
+        events.until("status")
+
+        def finish(job: FakeJob) -> None:
+            job.print("worker:0", "last words", attempt=1)
+            job.task("worker:0", state="succeeded")
+            job.change(phase="finished", outcome="succeeded")
+            job.say("finished", "succeeded")
+
+        served.do(finish)
+        served.stop()
+        told: list[tuple[str, Any]] = []
+        while not told or told[-1][0] != "bye":
+            told.append(events.next())
+    assert [content["text"] for name, content in told if name == "log"] == ["last words"]
+    assert [content["kind"] for name, content in told if name == "record"] == ["finished"]
+    job: dict[str, Any] = {}
+    for name, content in told:
+        if name == "status":
+            job.update(content["job"])
+    assert job["outcome"] == "succeeded"
 
 
 def test_a_reader_that_reads_nothing_stalls_nobody(served: Served) -> None:

@@ -12,7 +12,7 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from howdah.coordinator.source import JobSource
 from howdah.coordinator.web import api, pages, proxy, stream, tickets
@@ -111,6 +111,9 @@ def _login(gate: Gate, request: Request) -> Response:
     site a browser would not send the strict cookie along with a redirect.
     """
     now = gate.clock()
+    # Programs that look at links before a person does (chats) ask for the head only.
+    if request.method == "HEAD":
+        return pages.notice("A one-time link", "Open it in a browser.")
     if gate.desk.take(request.query_params.get("ticket", ""), now):
         response = pages.notice("Opening the job page", "One moment.", to="./")
         response.set_cookie(
@@ -172,7 +175,7 @@ class _Proxied:
             await response(scope, receive, send)
             return
 
-        async def marked(message):
+        async def marked(message: Message) -> None:
             scope["howdah.proxied"] = True
             await send(message)
 

@@ -81,10 +81,10 @@ class Board:
         assert self._view is not None
         return self._view
 
-    def refresh(self) -> None:
-        """Make the document anew, unless that was just done."""
+    def refresh(self, *, last: bool = False) -> None:
+        """Make the document anew, unless that was just done and this is not the last time."""
         began = self._timer()
-        if began - self._made_at < self._interval_s:
+        if began - self._made_at < self._interval_s and not last:
             return
         view = self._source.view()
         self._take(view, self._clock())

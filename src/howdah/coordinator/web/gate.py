@@ -93,6 +93,9 @@ class GateMiddleware:
             await send(message)
 
         try:
+            if "content-length" in headers and "transfer-encoding" in headers:
+                # Two lengths: a proxy in between may have believed the other one.
+                raise security.Refusal(400, "the request has two lengths")
             if path == LOGIN_PATH:
                 # The ticket is the proof here.
                 security.check_host(headers, self._gate.hosts)

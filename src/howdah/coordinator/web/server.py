@@ -147,6 +147,8 @@ class _Protocol(H11Protocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # Whatever handlers the program has: an access log would hold the tickets of one-time links.
+        self.access_log = False
         self._waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:

@@ -58,10 +58,10 @@ class Watch:
     def __init__(self) -> None:
         self._news = asyncio.Event()
         self.urgent = True
-        """A record came: states may have changed, not just measurements."""
+        """A record came, so states have changed and not just measurements."""
 
     def wake(self, *, urgent: bool = False) -> None:
-        """There may be something new."""
+        """There is something new."""
         self.urgent = self.urgent or urgent
         self._news.set()
 
@@ -74,7 +74,7 @@ class Watch:
 
 
 class Watchers:
-    """Wakes every stream on news; subscribes to the job only while somebody watches."""
+    """Wakes every stream on a record; subscribes to the job only while somebody watches."""
 
     def __init__(self, source: JobSource) -> None:
         self._source = source
@@ -111,9 +111,10 @@ class Watchers:
         news = self._source.subscribe()
         try:
             async for item in news:
-                urgent = isinstance(item, RecordUpdate)
-                for watch in self._watches:
-                    watch.wake(urgent=urgent)
+                # Measurements change all the time; they are looked at when it is time to.
+                if isinstance(item, RecordUpdate):
+                    for watch in self._watches:
+                        watch.wake(urgent=True)
         finally:
             await _close(news)
 
@@ -144,45 +145,66 @@ async def events(
 ) -> AsyncIterator[bytes]:
     """Server-sent events from where the reader stands, until the server closes."""
     loop = asyncio.get_running_loop()
-    version, after = cursor.version, cursor.after
     yield _event("hello", {"version": board.version})
     spoken = loop.time()
-    status_due = spoken
     with watchers.watching() as watch:
+        teller = _Teller(source, board, cursor)
         async with _following(source, cursor, watch) as log:
             while True:
-                told: list[bytes] = []
-                records = new_records(source, after)
-                for record in records:
-                    told.append(_event("record", record))
-                    after = record.seq
+                closing = watchers.closing
                 urgent, watch.urgent = watch.urgent, False
-                if urgent or loop.time() >= status_due:
-                    board.refresh()
-                    patch = board.patch(version)
-                    if patch is not None:
-                        told.append(_event("status", patch))
-                        version = patch.version
-                        spacing_s = max(LOOK_S, len(patch.tasks) / TASKS_PER_SECOND)
-                        status_due = loop.time() + spacing_s
-                    else:
-                        status_due = loop.time() + LOOK_S
-                    if urgent and board.interval_s > 0:
-                        # The document may be a little older than the record: look once more.
-                        status_due = min(status_due, loop.time() + board.interval_s)
-                for change in log.take() if log is not None else ():
-                    told.append(_event("log", change))
+                told = teller.records()
+                told += teller.status(loop.time(), urgent=urgent, last=closing)
+                told += [_event("log", change) for change in (log.take() if log else ())]
                 if told:
                     yield b"".join(told)
                     spoken = loop.time()
                 elif loop.time() - spoken >= HEARTBEAT_S:
                     yield b": still here\n\n"
                     spoken = loop.time()
-                if watchers.closing:
+                if closing:
                     yield _event("bye", {})
                     return
-                if len(records) < RECORDS_MAX:
-                    await watch.wait(max(0.02, status_due - loop.time()))
+                if not teller.behind:
+                    await watch.wait(max(0.02, teller.status_due - loop.time()))
+
+
+class _Teller:
+    """What one reader has been told of records and status."""
+
+    def __init__(self, source: JobSource, board: Board, cursor: Cursor) -> None:
+        self._source = source
+        self._board = board
+        self._version = cursor.version
+        self._after = cursor.after
+        self.status_due = 0.0
+        """When to look at the status again, on the loop's clock."""
+        self.behind = False
+        """There are more records to tell at once."""
+
+    def records(self) -> list[bytes]:
+        """Events of the next records."""
+        lines = new_records(self._source, self._after)
+        self.behind = len(lines) == RECORDS_MAX
+        if lines:
+            self._after = lines[-1].seq
+        return [_event("record", line) for line in lines]
+
+    def status(self, now: float, *, urgent: bool, last: bool) -> list[bytes]:
+        """The event of what changed, if it is time to look."""
+        if now < self.status_due and not urgent and not last:
+            return []
+        self._board.refresh(last=last)
+        patch = self._board.patch(self._version)
+        tasks = len(patch.tasks) if patch is not None else 0
+        self.status_due = now + max(LOOK_S, tasks / TASKS_PER_SECOND)
+        if urgent:
+            # The document may be a little older than the record that made it so: look once more.
+            self.status_due = min(self.status_due, now + self._board.interval_s)
+        if patch is None:
+            return []
+        self._version = patch.version
+        return [_event("status", patch)]
 
 
 class _Follower:

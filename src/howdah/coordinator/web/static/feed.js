@@ -52,7 +52,7 @@ class Feed extends EventTarget {
     const source = new EventSource(`api/v1/stream?${this.#query()}`);
     this.#source = source;
     const mine = (work) => (event) => {
-      if (round === this.#round) work(event.data ? JSON.parse(event.data) : null);
+      if (round === this.#round) work(event?.data ? JSON.parse(event.data) : null);
     };
     this.#timer = setTimeout(
       mine(() => {

@@ -12,6 +12,7 @@ const text = new LogText($("log-lines"));
 
 let task = null;
 let attempt = null; // of the lines shown
+let seen = 0; // the newest attempt whose lines came
 let pinned = false; // the reader chose this attempt
 let first = 0; // where the lines shown begin
 let searching = 0;
@@ -20,9 +21,12 @@ export const chosen = () => ({ task, attempt });
 
 /** Show a task's log; attempt null means the newest one, and the next when it comes. */
 export function showLog(name, wanted = null, { scroll = true } = {}) {
+  // The log may be ahead of the table, or the other way round.
+  const newest = Math.max(store.tasks.get(name)?.attempt ?? 0, name === task ? seen : 0);
+  if (name !== task) seen = 0;
   task = name;
-  pinned = wanted !== null && wanted !== undefined && wanted !== store.tasks.get(name)?.attempt;
   attempt = wanted ?? null;
+  pinned = attempt !== null && attempt !== newest;
   $("log-find").value = "";
   begin();
   store.tell("chosen");
@@ -63,6 +67,7 @@ feed.addEventListener("log", ({ detail: change }) => {
   }
   if (change.skipped) text.mark(`${bytes(change.skipped)} came too fast to show; they are in the download`);
   attempt = change.attempt;
+  seen = Math.max(seen, attempt);
   feed.log = { task, attempt, offset: change.next_offset, pinned };
   text.add(change.text);
   details();
@@ -135,7 +140,7 @@ function details() {
   if (!now) return;
   setOptions($("log-task"), [...store.tasks.keys()].map((name) => [name, name]));
   $("log-task").value = task;
-  const count = Math.max(now.attempt, attempt ?? 0, 1);
+  const count = Math.max(now.attempt, seen, 1);
   const attempts = Array.from({ length: count }, (_, i) => [String(i + 1), `Attempt ${i + 1}`]).reverse();
   setOptions($("log-attempt"), attempts);
   $("log-attempt").value = String(attempt ?? count);
