@@ -1,0 +1,373 @@
+"""A stranger who can reach the job's HTTP port gets nowhere."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from starlette.routing import Route
+
+from howdah.coordinator.web import security, tickets
+from howdah.core.events import Task
+from howdah.wire.messages import WebAddress
+from tests.unit.web.fake_job import TOKEN, FakeJob
+from tests.unit.web.serving import BEARER, Answer, Served, serving
+from tests.unit.web.upstream import program
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    with serving(hosts=["node1.cluster"]) as running:
+        yield running
+
+
+def every_path(served: Served) -> list[tuple[str, str]]:
+    """A request for each route of the app."""
+    found = []
+    for route in served.app.routes:
+        assert isinstance(route, Route)
+        path = route.path.replace("{name:path}", "app.js").replace("{rest:path}", "x")
+        path = path.replace("{task}", "worker:0").replace("{version}", "v")
+        found += [(method, path) for method in sorted(route.methods or {"GET", "POST", "PUT"})]
+    assert len(found) > 20
+    return [each for each in found if each[1] != "/login"]
+
+
+def says_nothing(answer: Answer, served: Served) -> bool:
+    whole = answer.body + str(answer.headers).encode()
+    view = served.job.view()
+    return not any(
+        secret.encode() in whole for secret in (TOKEN, view.job_id, view.name, view.user)
+    )
+
+
+def test_every_route_wants_the_token(served: Served) -> None:
+    served.job.print("worker:0", "line\n", attempt=1)
+    for method, path in [*every_path(served), ("GET", "/nothing"), ("TRACE", "/"), ("GET", "//")]:
+        for headers in (
+            {},
+            {"Accept": "text/html"},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": f"Basic {TOKEN}"},
+            {"Cookie": f"howdah-{served.job.head.job_id}={TOKEN}"},
+            {"Cookie": f"howdah-{served.job.head.job_id}={tickets.mint_session('other', 1.0)}"},
+            {"X-Forwarded-For": "127.0.0.1", "X-Forwarded-User": "ada"},
+        ):
+            answer = served.ask(method, path, headers=headers)
+            assert answer.status == 401, (method, path, headers)
+            assert answer.headers["WWW-Authenticate"] == "Bearer"
+            assert says_nothing(answer, served)
+    assert served.get(f"/?token={TOKEN}", headers={}).status == 401
+    assert served.get(f"/api/v1/job?access_token={TOKEN}", headers={}).status == 401
+    assert served.job.stops == []
+
+
+def test_with_the_token_every_route_answers(served: Served) -> None:
+    served.job.print("worker:0", "line\n", attempt=1)
+    for method, path in every_path(served):
+        if path.endswith("/stream") or path.startswith("/proxy"):
+            continue
+        query = "?task=worker:0" if path.endswith("/series") else ""
+        assert served.ask(method, path + query).status in (200, 202), (method, path)
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "a@localhost", "", "::1"]
+)
+def test_a_strange_host_name_is_refused_whatever_the_proof(served: Served, host: str) -> None:
+    for path in ("/", "/api/v1/job", served.login_link().removeprefix(served.url)):
+        answer = served.get(path, headers={**BEARER, "Host": host})
+        assert answer.status in (400, 421)
+        assert "Set-Cookie" not in answer.headers
+        assert says_nothing(answer, served)
+
+
+@pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "[::1]:80", "node1.cluster:8080"])
+def test_the_jobs_own_names_are_known(served: Served, host: str) -> None:
+    assert served.get("/api/v1/job", headers={**BEARER, "Host": host}).status == 200
+
+
+def test_a_link_opens_one_session_and_no_more(served: Served) -> None:
+    path = served.login_link().removeprefix(served.url)
+    assert served.ask("HEAD", path, headers={}).headers["Set-Cookie"] is None
+    first = served.get(path, headers={})
+    assert first.status == 200
+    attributes = {part.strip().lower() for part in first.headers["Set-Cookie"].split(";")[1:]}
+    # No Path: the browser keeps it for the folder of the page, under any prefix.
+    assert attributes == {"httponly", "samesite=strict"}
+    assert TOKEN not in first.headers["Set-Cookie"]
+    assert served.get("/", headers={"Cookie": first.cookie}).status == 200
+    again = served.get(path, headers={})
+    assert again.status == 401
+    assert "Set-Cookie" not in again.headers
+    assert says_nothing(again, served)
+
+
+@pytest.mark.parametrize("ticket", ["", "x", TOKEN, "1.2.3.4", "%00", "a" * 10_000, "é"])
+def test_a_wrong_ticket_opens_nothing(served: Served, ticket: str) -> None:
+    answer = served.get(f"/login?ticket={ticket.encode().hex() if ticket == 'é' else ticket}", {})
+    assert answer.status == 401
+    assert "Set-Cookie" not in answer.headers
+
+
+def test_an_old_ticket_opens_nothing(served: Served) -> None:
+    ticket = tickets.mint_ticket(TOKEN, time.time() - tickets.TICKET_LIFE_S - 2)
+    assert served.get(f"/login?ticket={ticket}", {}).status == 401
+
+
+def test_two_jobs_on_one_host_do_not_clash() -> None:
+    one, two = FakeJob(), FakeJob()
+    two.head = type(two.head)(
+        **{
+            **{name: getattr(two.head, name) for name in two.head.__struct_fields__},
+            "job_id": "another-20261121-143503-x1y2",
+        }
+    )
+    two.token = "another-token"
+    with serving(one) as first, serving(two) as second:
+        cookies = [first.log_in()["Cookie"], second.log_in()["Cookie"]]
+        both = {"Cookie": "; ".join(cookies)}
+        assert first.get("/api/v1/job", both).json()["job_id"] == one.head.job_id
+        assert second.get("/api/v1/job", both).json()["job_id"] == two.head.job_id
+        assert first.get("/api/v1/job", {"Cookie": cookies[1]}).status == 401
+        renamed = cookies[1].replace(two.head.job_id, one.head.job_id)
+        assert first.get("/api/v1/job", {"Cookie": renamed}).status == 401
+        # Cookies know hosts, not ports: the other job's program must not be shown ours either.
+        with program() as port:
+            address = WebAddress(
+                task=Task("worker", 0), attempt=1, name="x", host="127.0.0.1", port=port
+            )
+            first.do(lambda job: job.targets.update({"worker:0": address}))
+            told = first.get("/proxy/worker:0/", both).json()
+            assert "cookie" not in told["headers"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "allowed"),
+    [
+        ({"Origin": "{url}"}, True),
+        ({"Origin": "{url}", "Sec-Fetch-Site": "same-origin"}, True),
+        ({}, False),
+        ({"Origin": "null"}, False),
+        ({"Origin": "http://127.0.0.1:1"}, False),
+        ({"Origin": "http://evil.example"}, False),
+        ({"Origin": "{url}.evil.example"}, False),
+        ({"Origin": "{url}", "Sec-Fetch-Site": "cross-site"}, False),
+        ({"Sec-Fetch-Site": "same-site"}, False),
+        ({"Referer": "{url}/"}, False),
+    ],
+)
+def test_only_the_jobs_own_page_may_change_something(
+    served: Served, headers: dict[str, str], allowed: bool
+) -> None:
+    given = {name: value.replace("{url}", served.url) for name, value in headers.items()}
+    session = served.log_in()
+    for path in ("/api/v1/stop", "/api/v1/stacks/worker:0"):
+        answer = served.post(path, {} if path.endswith("stop") else None, {**session, **given})
+        assert answer.status in ((200, 202) if allowed else (403,)), answer.body
+    assert len(served.job.stops) == int(allowed)
+
+
+def test_only_the_jobs_own_page_may_open_a_stream(served: Served) -> None:
+    session = served.log_in()
+    for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+        assert served.get("/api/v1/stream", {**session, **headers}).status == 403
+    with served.stream("/api/v1/stream", {**session, "Sec-Fetch-Site": "same-origin"}) as events:
+        events.until("hello")
+
+
+def test_a_proxied_program_is_not_posted_to_by_other_sites(served: Served) -> None:
+    session = served.log_in()
+    with program() as port:
+        address = WebAddress(
+            task=Task("worker", 0), attempt=1, name="x", host="127.0.0.1", port=port
+        )
+        served.do(lambda job: job.targets.update({"worker:0": address}))
+        evil = {**session, "Origin": "http://evil.example"}
+        assert served.ask("POST", "/proxy/worker:0/x", headers=evil).status == 403
+        own = {**session, "Origin": served.url}
+        assert served.ask("POST", "/proxy/worker:0/x", headers=own).status == 200
+
+
+def test_no_other_site_is_allowed_to_read(served: Served) -> None:
+    for method in ("OPTIONS", "GET"):
+        headers = {
+            **BEARER,
+            "Origin": "http://evil.example",
+            "Access-Control-Request-Method": "GET",
+        }
+        answer = served.ask(method, "/api/v1/job", headers=headers)
+        assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+
+
+def test_every_answer_of_ours_has_the_security_headers(served: Served) -> None:
+    session = served.log_in()
+    paths = ["/", "/api/v1/job", "/metrics", "/nothing", "/login?ticket=x", "/proxy/worker:0/"]
+    answers = [served.get(path, session) for path in paths]
+    answers += [served.get(path, {"Accept": "text/html"}) for path in paths]
+    answers.append(served.post("/api/v1/stop", {}, session))
+    for answer in answers:
+        for name in security.PAGE_HEADERS:
+            assert answer.headers.get_all(name) is not None, name
+            assert len(answer.headers.get_all(name)) == 1, name
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert answer.headers["Server"] is None
+
+
+def test_the_token_and_tickets_are_in_no_log_and_no_answer(
+    served: Served, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    link = served.login_link()
+    ticket = link.partition("ticket=")[2]
+    bodies = [served.get(link.removeprefix(served.url), {}).body for _ in range(2)]
+    session = served.log_in()
+    served.job.plan = lambda: 1 / 0  # type: ignore[assignment, method-assign, return-value]
+    for path in (
+        "/",
+        "/api/v1/job",
+        "/api/v1/config",
+        "/api/v1/plan",
+        "/api/v1/changes",
+        "/metrics",
+    ):
+        bodies += [served.get(path).body, served.get(path, session).body]
+    with socket.create_connection(("127.0.0.1", served.port)) as stranger:
+        stranger.sendall(f"BROKEN {TOKEN}\r\n\r\n".encode())
+        stranger.recv(1000)
+    captured = capfd.readouterr()
+    told = "\n".join([caplog.text, captured.out, captured.err, *map(repr, bodies)])
+    assert "division by zero" in told
+    assert TOKEN not in told
+    assert ticket not in told
+    assert session["Cookie"].partition("=")[2] not in told
+
+
+# -- size and form -----------------------------------------------------------------------------------
+
+
+def test_a_body_over_the_limit_is_refused_unread(served: Served) -> None:
+    headers = {**BEARER, "Content-Type": "application/json", "Content-Length": str(10**12)}
+    with socket.create_connection(("127.0.0.1", served.port), timeout=5) as sender:
+        head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+        sender.sendall(f"POST /api/v1/stop HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode())
+        assert sender.recv(4096).startswith(b"HTTP/1.1 413")
+
+
+def test_a_body_that_grows_over_the_limit_is_refused(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=5) as sender:
+        sender.sendall(
+            b"POST /api/v1/stop HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+            b"Content-Type: application/json\r\n"
+            b"Authorization: Bearer " + TOKEN.encode() + b"\r\n\r\n"
+        )
+        for _ in range(security.MAX_BODY // 4096 + 2):
+            sender.sendall(b"1000\r\n" + b" " * 4096 + b"\r\n")
+        assert sender.recv(4096).startswith(b"HTTP/1.1 413")
+    assert served.job.stops == []
+
+
+def test_a_strangers_body_is_not_waited_for(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=5) as sender:
+        sender.sendall(
+            b"POST /api/v1/stop HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
+        )
+        answer = b""
+        while part := sender.recv(4096):
+            answer += part
+        assert answer.startswith(b"HTTP/1.1 401")
+
+
+def test_an_endless_head_is_cut_off(served: Served) -> None:
+    for line in (b"X-A: " + b"a" * 200_000, b"X-A: a\r\n" * 20_000):
+        with socket.create_connection(("127.0.0.1", served.port), timeout=5) as sender:
+            try:
+                sender.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + line)
+                assert re.match(rb"HTTP/1.1 4\d\d", sender.recv(4096))
+            except ConnectionError:
+                pass
+    assert served.get("/api/v1/job").status == 200
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n"
+        b"Authorization: Bearer {token}\r\n\r\n0\r\n\r\nGET /api/v1/job HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\n Authorization: Bearer {token}\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: localhost\r\nA\x00b: 1\r\n\r\n",
+        b"GET http://[ HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ],
+)
+def test_malformed_requests_cost_only_their_sender(served: Served, request_bytes: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", served.port), timeout=5) as sender:
+        sender.sendall(request_bytes.replace(b"{token}", TOKEN.encode()))
+        sender.shutdown(socket.SHUT_WR)
+        answer = b""
+        try:
+            while part := sender.recv(4096):
+                answer += part
+        except ConnectionError:
+            pass
+        # One answer at most: nothing is smuggled in behind the first request.
+        assert len(re.findall(rb"HTTP/1\.1 \d\d\d", answer)) <= 1
+        assert b"job_id" not in answer
+    assert served.get("/api/v1/job").status == 200
+
+
+@pytest.fixture(scope="module")
+def lasting() -> Iterator[Served]:
+    with serving() as running:
+        yield running
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.binary(max_size=400))
+def test_arbitrary_bytes_get_nothing_but_an_error(lasting: Served, data: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", lasting.port), timeout=5) as sender:
+        sender.sendall(data + b"\r\n\r\n")
+        sender.shutdown(socket.SHUT_WR)
+        answer = b""
+        try:
+            while part := sender.recv(4096):
+                answer += part
+        except ConnectionError:
+            pass
+    assert not answer or re.match(rb"HTTP/1\.1 4\d\d ", answer)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(path=st.text(min_size=0, max_size=60), query=st.text(max_size=40))
+def test_arbitrary_addresses_are_answered_in_words(lasting: Served, path: str, query: str) -> None:
+    target = f"/{_quoted(path)}?{_quoted(query)}"
+    assert lasting.get(target, {}).status == 401
+    answer = lasting.get(target)
+    assert answer.status in (200, 400, 404, 405)
+
+
+def _quoted(text: str) -> str:
+    return "".join(f"%{byte:02x}" for byte in text.encode("utf-8", "replace"))
+
+
+def test_many_idle_strangers_do_not_keep_the_owner_out(served: Served) -> None:
+    idle = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(300)]
+    try:
+        assert served.get("/api/v1/job").status == 200
+    finally:
+        for connection in idle:
+            connection.close()
