@@ -27,7 +27,7 @@ MIN_INTERVAL_S = 0.1
 
 _COST_FACTOR = 20.0
 _JOB_FIELDS = tuple(name for name in JobView.__struct_fields__ if name != "tasks")
-_TASK_FIELDS = tuple(name for name in TaskView.__struct_fields__ if name != "progress_s")
+_DIGITS = (("cpu", 2), ("rss_mb", 1), ("gpu", 2), ("gpu_memory_mb", 0))
 
 
 class _Change(msgspec.Struct, frozen=True):
@@ -144,11 +144,12 @@ class Board:
                 continue
             known = self._tasks.get(task.task, {})
             fields = _shown(task, known, now)
-            changes = {
-                name: value
-                for name, value in fields.items()
-                if name not in known or known[name] != value
-            }
+            # Every field of a task is known or none is.
+            changes = (
+                {name: value for name, value in fields.items() if known[name] != value}
+                if known
+                else fields
+            )
             if changes:
                 changed_tasks[task.task] = changes
                 self._tasks[task.task] = fields
@@ -171,15 +172,16 @@ class Board:
 
 def _shown(task: TaskView, known: dict[str, Any], now: float) -> dict[str, Any]:
     """A task's fields, rounded to what a reader can see so that noise is not sent."""
-    fields = {name: getattr(task, name) for name in _TASK_FIELDS}
-    for name, digits in (("cpu", 2), ("rss_mb", 1), ("gpu", 2), ("gpu_memory_mb", 0)):
+    fields = msgspec.structs.asdict(task)
+    for name, digits in _DIGITS:
         value = fields[name]
         if value is not None:
             fields[name] = round(value, digits)
     # "Seconds ago" changes by itself all the time; the moment it speaks of does not.
-    moment = None if task.progress_s is None else now - task.progress_s
+    progress_s = fields.pop("progress_s")
+    moment = None if progress_s is None else round(now - progress_s, 1)
     before = known.get("progress_at")
     if moment is not None and before is not None and abs(moment - before) < 1.0:
         moment = before
-    fields["progress_at"] = moment if moment is None else round(moment, 1)
+    fields["progress_at"] = moment
     return fields
