@@ -91,6 +91,21 @@ def test_a_coordinator_that_dies_after_the_job_has_ended_is_not_started_again(
     assert (node.path / "final.json").read_text() == "{}"
 
 
+def test_a_job_whose_daemon_and_coordinator_were_killed_can_be_brought_back(
+    make_node: Make,
+) -> None:
+    node = make_node("waiting")
+    pid = node.start()
+    wait_until(lambda: len(begun(node.path)) == 1, "the coordinator begins")
+    os.kill(pid, signal.SIGKILL)
+    os.kill(begun(node.path)[0], signal.SIGKILL)
+    wait_until(lambda: not submit.node_alive(node.path), "the daemon is gone")
+    assert submit.revive(node.path, node.options) == node.pid
+    wait_until(lambda: len(begun(node.path)) == 2, "a new coordinator begins")
+    with pytest.raises(BackendError, match="has a node daemon already"):
+        submit.revive(node.path, node.options)
+
+
 def test_a_daemon_told_to_end_ends_the_job_in_words(make_node: Make) -> None:
     node = make_node("waiting")
     pid = node.start()

@@ -129,6 +129,18 @@ def start(job_dir: Path) -> None:
     begin().go(job_dir)
 
 
+def revive(job_dir: Path, options: NodeOptions | None = None) -> int:
+    """Bring a job back whose daemon and coordinator were both killed, or whose machine restarted.
+
+    A new coordinator replays the journal; agents that still live (until their lease ends) are taken
+    over, what is lost is started again. Returns the daemon's process id.
+
+    Raises:
+        BackendError: the job has a living daemon, or none can be started.
+    """
+    return begin(options, adopt=True).go(job_dir)
+
+
 def node_alive(job_dir: Path) -> bool:
     """Whether the job's node daemon runs."""
     try:
@@ -148,4 +160,12 @@ def wait_gone(job_dir: Path, timeout_s: float) -> bool:
     return True
 
 
-__all__: Sequence[str] = ("NodeOptions", "NodeStarter", "begin", "node_alive", "start", "wait_gone")
+__all__: Sequence[str] = (
+    "NodeOptions",
+    "NodeStarter",
+    "begin",
+    "node_alive",
+    "revive",
+    "start",
+    "wait_gone",
+)
