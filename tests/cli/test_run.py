@@ -40,7 +40,6 @@ def test_a_job_runs_to_its_end(tmp_path: Path) -> None:
     assert f"{directory.job_id} succeeded after" in run.text
     assert re.search(r"worker:1 +succeeded +1 +1 +0", run.text)
     assert f"howdah   | {directory.job_id} submitted" in run.err
-    assert any(line.startswith("howdah   | page http://127.0.0.1:") for line in run.err)
     assert not any("howdah   |" in line for line in run.out)
     gone(directory)
 
@@ -78,9 +77,8 @@ def test_json_lines_tell_the_same(tmp_path: Path) -> None:
         "job_id": newest().job_id,
         "directory": str(newest().path),
     }
-    assert {d["type"] for d in documents} == {
-        *("submitted", "page", "event", "status", "log", "summary")
-    }
+    kinds = {d["type"] for d in documents} - {"page"}  # of so short a job it may never be served
+    assert kinds == {"submitted", "event", "status", "log", "summary"}
     assert last["type"] == "summary"
     assert last["status"]["outcome"] == "failed"
     assert last["status"]["exit_code"] == 1
@@ -169,20 +167,13 @@ while not os.path.exists(os.path.join(os.environ["HOWDAH_SHARED_DIR"], "go")):
 """
     file = job_file(tmp_path, script)
     # A session leader that ends takes its terminal away: everything left in it gets SIGHUP.
-    submitted = subprocess.run(
-        [*HOWDAH, "submit", str(file)],
-        start_new_session=True,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    job_id = submitted.stdout.strip()
+    submitted = start("submit", str(file), start_new_session=True)
+    assert submitted.end() == 0
     directory = newest()
-    assert directory.job_id == job_id
+    assert submitted.out == [directory.job_id]
     pid = node_pid(directory)
-    assert pid is not None and os.getsid(pid) == pid
-    until(lambda: "running" in howdah("status", job_id).text, "the job runs")
+    assert pid is not None and os.getsid(pid) != submitted.process.pid
+    until(lambda: "running" in howdah("status", directory.job_id).text, "the job runs")
     (directory.shared / "go").touch()
     assert gone(directory).outcome == "succeeded"
 

@@ -9,6 +9,7 @@ import traceback
 import click
 
 from howdah.backends.base import BackendError
+from howdah.cli.main import ReaderGone
 from howdah.client.errors import HowdahError
 from howdah.client.exits import ExitCode
 from howdah.spec.problems import JobFileError
@@ -20,7 +21,7 @@ def report(error: BaseException) -> int:
     """Tell the user; the exit code. A traceback is printed for a defect of Howdah only."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 0
-    if isinstance(error, BrokenPipeError):
+    if isinstance(error, (ReaderGone, BrokenPipeError)):
         _abandon_stdout()
         return ExitCode.SUCCEEDED
     if isinstance(error, (click.Abort, KeyboardInterrupt)):

@@ -31,6 +31,10 @@ COMMANDS = {
 """Name to first line of help; a test holds both against the commands themselves."""
 
 
+class ReaderGone(Exception):
+    """Whoever read our output has enough (``| head``): no error, and nothing to say."""
+
+
 class LazyGroup(click.Group):
     """Imports ``howdah.cli.<name>`` when that subcommand is wanted, and not before."""
 
@@ -48,6 +52,12 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGone from error  # click would exit with code 1
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -1,0 +1,183 @@
+"""Looking at jobs, running and over: list, status, logs, events, stack; and doing them again."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import urllib.request
+from pathlib import Path
+
+from tests.cli.howdah import gone, howdah, job_file, newest, start, until
+
+WAITS = """
+import os, sys, time
+def wait_for_the_word():
+    while not os.path.exists(os.path.join(os.environ["HOWDAH_SHARED_DIR"], "go")):
+        time.sleep(0.01)
+print("begun", os.environ["HOWDAH_INDEX"], flush=True)
+print("apples and pears", flush=True)
+wait_for_the_word()
+print("done", flush=True)
+sys.exit(int(os.environ.get("CODE", "0")))
+"""
+
+
+def test_a_running_job_can_be_looked_at_and_stopped(tmp_path: Path) -> None:
+    howdah("submit", str(job_file(tmp_path, WAITS, roles={"worker": {"instances": 2}})))
+    job_id = newest().job_id
+    until(lambda: howdah("logs", "--grep", "apples").text.count("apples") == 2, "both tasks print")
+    assert sorted(howdah("logs", "--grep", "^be.un").out) == [
+        "worker:0 | begun 0",
+        "worker:1 | begun 1",
+    ]
+    assert howdah("logs", job_id, "--task", "worker:1", "--no-prefix", "--tail", "1").out == [
+        "apples and pears"
+    ]
+    page = until(lambda: re.search(r"Page +(\S+)", howdah("status", job_id[:-2]).text), "the page")
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    browser.open(page[1], timeout=10).close()
+    with browser.open(page[1].partition("login")[0], timeout=10) as answer:
+        assert job_id in answer.read().decode()
+    status = howdah("status", "--json").documents()[0]
+    assert (status["job_id"], status["outcome"], len(status["tasks"])) == (job_id, None, 2)
+    assert re.search(rf"{job_id} +running +command +2 ", howdah("list").text)
+    assert howdah("list", "--state", "succeeded").text.startswith("There are no succeeded jobs in")
+    followed = start("logs", "-f", "--task", "worker:0", "--json")
+    events = start("events", "-f", "--json")
+    events.until_line('"running"')
+    assert howdah("stop", job_id, "--reason", "enough").text == f"{job_id} stopped"
+    assert followed.end() == 0
+    assert [d["text"] for d in followed.documents()] == ["begun 0", "apples and pears"]
+    assert events.end() == 0
+    assert events.documents()[-1]["kind"] == "finished"
+    view = gone(newest())
+    assert "enough" in view.reason
+    assert howdah("stop", job_id).text == f"{job_id} had ended already: stopped"
+
+
+def test_the_stack_of_a_task_names_the_line_it_is_at(tmp_path: Path) -> None:
+    run = start("run", str(job_file(tmp_path, WAITS)))
+    run.until_line("begun")
+    stack = howdah("stack", newest().job_id, "--task", "worker:0")
+    assert "wait_for_the_word" in stack.text
+    assert "train.py" in stack.text
+    refused = howdah("stack", newest().job_id, "--task", "worker:7", code=2)
+    assert "has no task 'worker:7'; it has worker:0" in refused.told
+    (newest().shared / "go").touch()
+    assert run.end() == 0
+    over = howdah("stack", newest().job_id, "--task", "worker:0", code=2)
+    assert "has ended" in over.told
+
+
+def test_a_job_that_is_over_can_be_looked_at(tmp_path: Path) -> None:
+    file = job_file(
+        tmp_path, "print('one')\nprint('two')\nraise SystemExit(3)", attempts=2, name="over"
+    )
+    howdah("run", str(file), code=1)
+    job_id = newest().job_id
+    assert howdah("logs").out == [
+        "worker:0 | one",
+        "worker:0 | two",
+        "worker:0#2 | one",
+        "worker:0#2 | two",
+    ]
+    assert howdah("logs", "--attempt", "2", "--tail", "1").out == ["worker:0#2 | two"]
+    first = howdah("logs", "--json").documents()[1]
+    assert first == {
+        "type": "log",
+        "task": "worker:0",
+        "attempt": 1,
+        "offset": 4,
+        "text": "two",
+    }
+    status = howdah("status")
+    assert f"{job_id} failed after" in status.text
+    assert "Failed first  worker:0 exited with code 3" in status.text
+    assert json.loads(howdah("status", "--json").text) == json.loads(
+        (newest().path / "final.json").read_bytes()
+    )
+    kinds = [event["kind"] for event in howdah("events", "--json").documents()]
+    assert kinds[-1] == "finished" and "generation-formed" in kinds
+    listed = howdah("list", "--json").documents()[0]
+    assert [view["job_id"] for view in listed] == [job_id]
+    assert "over-" in howdah("list", "-n", "1", "--state", "failed").text
+    attached = howdah("attach", job_id, "--tail", "all", code=1)
+    assert attached.out[:4] == [f"worker:0 | {line}" for line in ("one", "two", "one", "two")]
+
+
+def test_a_job_runs_again_as_it_was(tmp_path: Path) -> None:
+    script = "import os, sys; print(os.environ['HOWDAH_JOB_ID'], sys.argv[1:], os.environ['WORD'])"
+    file = job_file(
+        tmp_path,
+        script,
+        command=[sys.executable, "train.py", "${job.id}", "$${env:HOME}"],
+        env={"WORD": "${env:LOGNAME:-ada}"},
+    )
+    first = howdah("run", str(file))
+    before = newest().job_id
+    file.unlink()
+    again = howdah("rerun", before)
+    after = newest().job_id
+    assert after != before
+    assert newest().meta().rerun_of == before
+    line = next(line for line in first.out if line.startswith("worker:0 |"))
+    assert line.replace(before, after) in again.out
+    assert f"['{after}', '${{env:HOME}}']" in again.text
+    changed = howdah("rerun", before, "--set", "env.WORD=other", "--detach")
+    assert changed.out == [newest().job_id]
+    gone(newest())
+    assert howdah("logs").text.endswith("other")
+
+
+def test_a_job_without_checkpoints_cannot_be_resumed(tmp_path: Path) -> None:
+    howdah("run", str(job_file(tmp_path, "pass")))
+    before = newest().job_id
+    refused = howdah("rerun", before, "--resume", code=2)
+    assert "no [checkpoint] folder" in refused.told
+    howdah("run", str(job_file(tmp_path, "pass", checkpoint={})))
+    refused = howdah("rerun", newest().job_id, "--resume", code=2)
+    assert "no complete checkpoint" in refused.told
+    assert "without --resume" in refused.told
+
+
+def test_a_job_whose_source_is_gone_cannot_run_again(tmp_path: Path) -> None:
+    file = job_file(tmp_path, "pass")
+    howdah("run", str(file))
+    file.parent.rename(tmp_path / "moved")
+    refused = howdah("rerun", newest().job_id, code=2)
+    assert f"there is no folder {file.parent}" in refused.told
+
+
+def test_check_reports_every_problem(tmp_path: Path) -> None:
+    fine = job_file(tmp_path, "pass", roles={"worker": {"instances": 4}})
+    assert howdah("check", str(fine)).text == f"{fine} is fine: 4 workers, command"
+    assert json.loads(howdah("check", str(fine), "--json").text) == {"ok": True, "problems": []}
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text('framework = "pytroch"\nattempts = -1\n[roles.worker]\nmemroy = "1g"\n')
+    told = howdah("check", str(wrong), code=2).told
+    for part in ("wrong.toml:1", "pytorch", "wrong.toml:2", "wrong.toml:4", "memory"):
+        assert part in told, part
+    found = json.loads(howdah("check", str(wrong), "--json", code=2).text)
+    assert found["ok"] is False
+    assert {problem["line"] for problem in found["problems"]} >= {1, 2, 4}
+    assert set(found["problems"][0]) == {"file", "line", "key", "value", "message", "hint"}
+
+
+def test_init_writes_a_job_file_that_is_fine(tmp_path: Path) -> None:
+    for framework in ("command", "tensorflow", "pytorch", "dask"):
+        file = tmp_path / f"{framework}.toml"
+        told = howdah("init", file.name, "--framework", framework, cwd=tmp_path)
+        assert f"wrote {file.name}" in told.text
+        assert "is fine" in howdah("check", file.name, cwd=tmp_path).text
+    printed = howdah("init", "-", "--framework", "jax", cwd=tmp_path)
+    assert 'framework = "jax"' in printed.text
+
+
+def test_doctor_examines_this_machine() -> None:
+    found = json.loads(howdah("doctor", "--json").text)
+    assert found["ok"] is True
+    looked_at = {finding["what"] for finding in found["findings"]}
+    assert {"Python", "machine", "job directories", "network", "ports"} <= looked_at
+    assert all(set(f) == {"what", "health", "text", "hint"} for f in found["findings"])
+    assert "Jobs can run here" in howdah("doctor").text

@@ -1,0 +1,209 @@
+"""The Python API against real jobs: handles, callbacks, functions, and all of it asynchronously."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import howdah
+from howdah import aio
+from tests.cli.howdah import gone, job_file, newest
+
+WAITS = """
+import os, time
+print("begun", flush=True)
+while not os.path.exists(os.path.join(os.environ["HOWDAH_SHARED_DIR"], "go")):
+    time.sleep(0.01)
+print("done")
+"""
+
+
+def add_rank(number: int, *, factor: int = 1) -> tuple[int, str]:
+    from howdah import task
+
+    context = task.context()
+    print("rank", context.rank, "of", context.world_size)
+    return number + factor * context.rank, os.environ["HOWDAH_ROLE"]
+
+
+def test_a_job_is_submitted_watched_and_waited_for(tmp_path: Path) -> None:
+    lines: list[str] = []
+    states: list[str] = []
+    events: list[str] = []
+    threads: set[str] = set()
+
+    def on_log(line: howdah.LogLine) -> None:
+        threads.add(threading.current_thread().name)
+        lines.append(str(line))
+
+    job = howdah.Job(
+        name="api",
+        command=[sys.executable, "-c", "print('one'); print('two')"],
+        source=None,
+        roles={"worker": howdah.Role(instances=2)},
+    )
+    with howdah.submit(
+        job,
+        on_log=on_log,
+        on_state=lambda view: states.append(view.outcome or view.phase),
+        on_event=lambda event: events.append(event.kind),
+    ) as handle:
+        assert handle.status().job_id == handle.job_id
+    view = handle.wait(check=True)
+    assert view.outcome == "succeeded"
+    assert sorted(lines) == [f"worker:{n} | {text}" for n in (0, 1) for text in ("one", "two")]
+    assert states[-1] == "succeeded"
+    assert events[-1] == "finished"
+    assert len(threads) == 1 and "MainThread" not in threads
+    assert [line.text for line in handle.logs("worker:1", follow=False)] == ["one", "two"]
+    assert [event.kind for event in handle.events(follow=False)] == events
+    assert howdah.connect(handle.job_id[:-1]).ended() == view
+    assert [view.job_id for view in howdah.jobs()] == [handle.job_id]
+
+
+def test_a_running_job_is_followed_and_stopped(tmp_path: Path) -> None:
+    handle = howdah.submit(job_file(tmp_path, WAITS), overrides=["roles.worker.instances=2"])
+    begun = [str(line) for _, line in zip(range(2), handle.logs(), strict=False)]
+    assert sorted(begun) == ["worker:0 | begun", "worker:1 | begun"]
+    with pytest.raises(TimeoutError):
+        handle.wait(0.05)
+    assert "train.py" in handle.stacks("worker:1")
+    with pytest.raises(howdah.BadInput, match="has no task 'ps:0'; it has worker:0, worker:1"):
+        next(handle.logs("ps:0"))
+    handle.stop("enough")
+    view = handle.wait()
+    assert (view.outcome, view.exit_code) == ("stopped", howdah.ExitCode.STOPPED)
+    with pytest.raises(howdah.JobFailed, match="enough") as caught:
+        handle.wait(check=True)
+    assert caught.value.view == view
+
+
+def test_leaving_the_block_by_an_exception_stops_the_job(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        with howdah.submit(job_file(tmp_path, WAITS)) as handle:
+            raise ZeroDivisionError
+    view = gone(newest())
+    assert view.job_id == handle.job_id
+    assert "ZeroDivisionError in the program that submitted it" in view.reason
+
+
+def test_a_wrong_job_is_refused_before_anything_starts(home: Path) -> None:
+    with pytest.raises(howdah.JobFileError, match="pytorch"):
+        howdah.submit(howdah.Job(framework="pytroch", command="true"))
+    with pytest.raises(howdah.BadInput, match="no backend 'yran'"):
+        howdah.submit(howdah.Job(command="true", source=None), backend="yran")
+    assert not home.exists()
+
+
+def test_a_function_runs_in_every_rank_and_its_values_come_back() -> None:
+    offset = 100  # from the enclosing scope, as in a notebook
+
+    def function(number: int, *, factor: int = 1) -> tuple[int, str]:
+        value, role = add_rank(number, factor=factor)
+        return value + offset, role
+
+    printed: list[str] = []
+    values = howdah.run(
+        function,
+        roles={"chief": 1, "worker": 2},
+        framework="pytorch",
+        args=(5,),
+        kwargs={"factor": 10},
+        on_log=lambda line: printed.append(str(line)),
+    )
+    assert values == {0: (105, "chief"), 1: (115, "worker"), 2: (125, "worker")}
+    assert "worker:1 | rank 2 of 3" in printed
+    folder = newest().path / "function"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "call.pkl").stat().st_mode & 0o777 == 0o600
+    for result in newest().results.iterdir():
+        assert result.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_a_rank_raises_comes_back_with_its_traceback() -> None:
+    def function() -> None:
+        if os.environ["HOWDAH_RANK"] == "1":
+            raise LookupError("the batch is empty")
+
+    with pytest.raises(howdah.JobFailed) as caught:
+        howdah.run(function, roles={"worker": 2}, restart=howdah.Restart.NEVER)
+    text = str(caught.value)
+    assert "In rank 1:" in text
+    assert "in function" in text and "LookupError: the batch is empty" in text
+    assert isinstance(caught.value.__cause__, LookupError)
+    assert caught.value.view.failures[0].task == "worker:1"
+
+
+def test_a_function_that_cannot_be_sent_is_refused_in_words(home: Path) -> None:
+    lock = threading.Lock()
+    with pytest.raises(howdah.BadInput, match="cannot be sent to the job's processes"):
+        howdah.run(lambda: lock.acquire())
+    assert not home.exists()
+
+
+def test_a_function_job_that_takes_too_long_is_stopped() -> None:
+    def function() -> None:
+        import time
+
+        time.sleep(600)
+
+    with pytest.raises(TimeoutError):
+        howdah.run(function, timeout_s=1.5)
+    assert gone(newest()).outcome == "stopped"
+
+
+def test_a_function_job_can_run_again() -> None:
+    from tests.cli.howdah import howdah as command
+
+    howdah.run(add_rank, args=(1,))
+    assert "worker:0 | rank 0 of 1" in command("rerun", newest().job_id).out
+
+
+def test_all_of_it_works_asynchronously(tmp_path: Path) -> None:
+    async def test() -> None:
+        states: list[str] = []
+
+        async def on_state(view: howdah.JobView) -> None:
+            states.append(view.phase)
+
+        handle = await aio.submit(job_file(tmp_path, WAITS), on_state=on_state)
+        async for line in handle.logs():
+            assert line.text == "begun"
+            break
+        (handle.directory / "shared" / "go").touch()
+        view = await handle.wait(30)
+        assert view.outcome == "succeeded"
+        assert states[-1] == "finished" and len(states) > 1
+        assert [line.text async for line in handle.logs(follow=False)] == ["begun", "done"]
+        assert [view.job_id for view in await aio.jobs()] == [handle.job_id]
+        assert (await (await aio.connect(handle.job_id)).status()) == view
+        assert await aio.run(add_rank, args=(1,), roles={"worker": 2}) == {
+            0: (1, "worker"),
+            1: (2, "worker"),
+        }
+
+    asyncio.run(test())
+
+
+def test_cancelling_an_asynchronous_run_stops_its_job(tmp_path: Path) -> None:
+    def function() -> None:
+        import time
+
+        print("begun", flush=True)
+        time.sleep(600)
+
+    async def test() -> None:
+        begun = asyncio.Event()
+        running = asyncio.create_task(aio.run(function, on_log=lambda line: begun.set()))
+        await asyncio.wait_for(begun.wait(), 30)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(test())
+    assert gone(newest()).outcome == "stopped"
