@@ -15,7 +15,11 @@ import tensorflow as tf
 
 options = digits.options()
 task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "alone", "index": 0})
-SUFFIX = ".data-00000-of-00001"
+# The chief itself writes and reads checkpoints. By default the parameter servers would, each its own
+# part, into a folder of that name on its own machine.
+HERE = tf.train.CheckpointOptions(
+    experimental_io_device="/job:chief" if task["type"] == "chief" else "/job:localhost"
+)
 
 
 def initial():
@@ -93,15 +97,10 @@ def train():
     checkpoint = tf.train.Checkpoint(weights=weights, step=step)
     saved = tf.train.CheckpointManager(checkpoint, str(digits.checkpoints()), max_to_keep=2)
     shown = tf.train.CheckpointManager(checkpoint, followed(), max_to_keep=3)
-    complete = [
-        data
-        for data in digits.checkpoints().glob("ckpt-*" + SUFFIX)
-        if data.with_suffix(".index").exists()
-    ]
-    if complete:
-        latest = max(complete, key=lambda data: int(data.stem.split("-")[1]))
-        checkpoint.restore(str(latest.with_suffix(""))).assert_consumed()
-        digits.resumed(latest, int(step))
+    if indexes := list(digits.checkpoints().glob("ckpt-*.index")):
+        latest = max(indexes, key=lambda index: int(index.stem.split("-")[1])).with_suffix("")
+        checkpoint.restore(str(latest), options=HERE).assert_consumed()
+        digits.resumed(max(latest.parent.glob(latest.name + ".data-*")), int(step))
 
     @tf.function(
         input_signature=[
@@ -138,8 +137,8 @@ def train():
             coordinator.join()
             losses = [value.fetch() for value in losses]
         step.assign(number)
-        saved.save(checkpoint_number=number)
-        shown.save(checkpoint_number=number)
+        saved.save(checkpoint_number=number, options=HERE)
+        shown.save(checkpoint_number=number, options=HERE)
         loss, score = float(np.mean(losses)), accuracy(weights)
         with writer.as_default():
             tf.summary.scalar("loss", loss, step=number)
@@ -158,3 +157,5 @@ elif task["type"] == "evaluator":
 else:
     train()
     sys.stdout.flush()
+    # The coordinator's own end would wait for a worker that is just away, and all is done.
+    os._exit(0)
