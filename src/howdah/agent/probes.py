@@ -1,12 +1,14 @@
 """Has a program found its peers? Read from the kernel's socket tables; nothing is sent.
 
-Proof is that a process of the attempt listens on one of the ports reserved for it, or holds an
+Proof is that a process of the attempt has bound one of the ports reserved for it, or holds an
 established connection to an address reserved for a peer. The tables are the host's: a socket counts
-only if one of the attempt's own processes has it open.
+only if one of the attempt's own processes has it open. They list no socket that is bound but does
+not listen (LightGBM's, while it waits for a peer): those are asked for their port one by one.
 """
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -26,10 +28,24 @@ def joined(
     """Whether these processes have found their peers.
 
     Args:
-        pids: gives the attempt's processes; asked only when a socket may be theirs.
+        pids: gives the attempt's processes.
         own_ports: ports reserved for the attempt.
         peers: numeric addresses and ports reserved for the others.
     """
+    if _seen(pids, own_ports, peers):
+        return True
+    return HAS_PROC and any(port in own_ports for pid in pids() for port in bound_ports(pid))
+
+
+def listens(pids: Callable[[], Collection[int]], port: int) -> bool:
+    """Whether one of these processes listens on the port."""
+    return _seen(pids, (port,), ())
+
+
+def _seen(
+    pids: Callable[[], Collection[int]], own_ports: Collection[int], peers: Collection[Address]
+) -> bool:
+    """Whether the kernel's tables show a listener or a connection of these processes."""
     if not HAS_PROC:
         return _joined_portably(pids(), own_ports, peers)
     candidates: set[int] = set()
@@ -39,9 +55,32 @@ def joined(
     return bool(candidates) and not candidates.isdisjoint(socket_inodes(pids()))
 
 
-def listens(pids: Callable[[], Collection[int]], port: int) -> bool:
-    """Whether one of these processes listens on the port."""
-    return joined(pids, (port,), ())
+_PIDFD_GETFD = 438
+"""System call number, the same on every architecture (pidfd_getfd(2), Linux 5.6)."""
+
+
+def bound_ports(pid: int) -> Iterator[int]:
+    """Local ports of a process's sockets, listening or not; none where the kernel does not tell."""
+    import ctypes
+
+    try:
+        handle = os.pidfd_open(pid)
+    except (OSError, AttributeError):
+        return
+    try:
+        for entry in os.scandir(f"/proc/{pid}/fd"):
+            if not os.readlink(entry.path).startswith("socket:"):
+                continue
+            copy = ctypes.CDLL(None).syscall(_PIDFD_GETFD, handle, int(entry.name), 0)
+            if copy < 0:
+                continue
+            with socket.socket(fileno=copy) as twin:
+                if twin.family in (socket.AF_INET, socket.AF_INET6):
+                    yield twin.getsockname()[1]
+    except OSError:
+        return  # the process ended, or is not ours to look into
+    finally:
+        os.close(handle)
 
 
 def _tables() -> Iterator[bytes]:

@@ -79,4 +79,21 @@ def test_processes_are_not_looked_for_when_no_socket_can_be_theirs() -> None:
 
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]
-    assert not joined(never, (port,), {("127.0.0.1", port)})
+    assert not listens(never, port)
+
+
+def test_a_port_that_is_bound_but_does_not_listen_yet_counts_as_taken_up() -> None:
+    code = (
+        "import socket, sys; s = socket.socket(); s.bind(('127.0.0.1', 0));"
+        "print(s.getsockname()[1], flush=True); sys.stdin.read()"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        port = read_port(other.stdout)
+        assert joined(lambda: [other.pid], (port,), ())
+        assert not joined(lambda: [other.pid], (port + 1,), ())
+        assert not listens(lambda: [other.pid], port), "nobody could open its page yet"
+    finally:
+        other.communicate()

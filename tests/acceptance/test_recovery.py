@@ -1,0 +1,170 @@
+"""Training survives the death of any process: workers, their coordinator, then workers again."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.acceptance.jobs import Example, Job, identity
+from tests.cli.howdah import howdah, job_file, start, until
+
+SLOW = "--epochs 12 --sleep 0.4"
+CLEAN: dict[str, float] = {}
+"""Accuracy of an undisturbed run of the same length, by example."""
+
+
+def clean_accuracy(name: str, folder: Path) -> float:
+    if name not in CLEAN:
+        job = Example(name, folder / "clean").run(options="--epochs 12").end()
+        CLEAN[name] = job.numbers(r"final accuracy (\d\.\d+)")[0]
+    return CLEAN[name]
+
+
+def steps(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"^step (\d+) ", text, re.M)]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("name", "first", "victim"),
+    [("tensorflow", "chief:0", "worker:0"), ("pytorch", "worker:0", "worker:1")],
+)
+def test_a_killed_worker_costs_no_more_than_the_steps_since_the_last_checkpoint(
+    name: str, first: str, victim: str, tmp_path: Path
+) -> None:
+    job = Example(name, tmp_path).run(options=SLOW)
+    job.until_printed(r"step 4 ")
+    job.kill(victim)
+    job.end()
+    view = job.directory.final()
+    assert view is not None
+    assert view.generation == 2
+    (failure,) = view.failures
+    assert failure.what == f"{victim}'s user process was killed (SIGKILL)"
+    assert (failure.blame, failure.signal) == ("signal", "SIGKILL")
+    again = job.log(first, 2)
+    resumed = re.search(r"resumed from \S+ step (\d+) checksum (\w{64})", again)
+    assert resumed, again
+    assert int(resumed[1]) >= 1
+    assert steps(again)[0] == int(resumed[1]) + 1, "it goes on right behind the checkpoint"
+    assert any("restored checkpoint" in line for line in job.story())
+    accuracy = job.numbers(r"final accuracy (\d\.\d+)")[-1]
+    assert abs(accuracy - clean_accuracy(name, tmp_path)) <= 0.01
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("name", "tasks"),
+    [("tensorflow", ["chief:0", "worker:0"]), ("pytorch", ["worker:0", "worker:1"])],
+)
+def test_training_never_notices_the_death_of_its_coordinator(
+    name: str, tasks: list[str], tmp_path: Path
+) -> None:
+    job = Example(name, tmp_path).run(options=SLOW)
+    job.until_printed(r"step 2 ")
+    before = {task: identity(job.programs(task)) for task in tasks}
+    node, coordinator = job.node(), job.coordinator()
+    node.suspend()  # so that no new coordinator comes before we have looked
+    coordinator.send_signal(signal.SIGKILL)
+    reached = steps(job.log(tasks[0], 1))[-1]
+    until(
+        lambda: steps(job.log(tasks[0], 1))[-1] >= reached + 2,
+        "two steps without any coordinator",
+    )
+    node.resume()
+    until(
+        lambda: (address := job.directory.coordinator()) and address.incarnation == 2,
+        "the second coordinator",
+    )
+    until(lambda: any("took over" in line for line in job.story()), "the take-over")
+    after = {task: identity(job.programs(task)) for task in tasks}
+    assert after == before, "the same processes"
+    until(
+        lambda: howdah("status", job.directory.job_id).text.count(" running") >= 2,
+        "both tasks known to run",
+    )
+    job.kill(tasks[1])
+    job.end()
+    view = job.directory.final()
+    assert view is not None
+    assert (view.generation, view.incarnation) == (2, 2)
+    assert view.failures[0].task == tasks[1]
+
+
+CHILDREN = """
+import os, subprocess, sys, time
+subprocess.Popen(["bash", "-c", "exec -a data-loader sleep 600"], start_new_session=True)
+subprocess.Popen("sleep 601 & sleep 602", shell=True)
+for step in range(1, int(sys.argv[1]) + 1):
+    print("step", step, "of", os.environ["HOWDAH_ATTEMPT"], flush=True)
+    time.sleep(0.2)
+"""
+
+
+@pytest.mark.timeout(120)
+def test_other_children_of_a_program_live_and_die_with_its_attempt(tmp_path: Path) -> None:
+    file = job_file(tmp_path, CHILDREN, roles={"worker": {"instances": 2}}, restart="gang")
+    job = Job(start("run", str(file), "--set", "command=python train.py 40"))
+    job.until_printed(r"worker:1 \| step 3 of 1")
+    first = {p.pid for task in ("worker:0", "worker:1") for p in job.programs(task)}
+    assert len(first) >= 8
+    job.coordinator().send_signal(signal.SIGKILL)
+    until(lambda: any("took over" in line for line in job.story()), "the take-over")
+    assert first <= {p.pid for p in psutil.process_iter()}, "nobody was touched"
+    job.kill("worker:1")
+    job.until_printed(r"worker:1 \| step 3 of 2")
+    left = {p.pid for task in ("worker:0", "worker:1") for p in job.programs(task)} & first
+    assert not left, "all of the first attempt are gone"
+    job.end()
+    until(lambda: not job.marked(), "the end of everything the programs started")
+
+
+SLEEPS = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
+
+
+@pytest.mark.timeout(120)
+def test_a_killed_agent_takes_its_program_along_and_is_replaced(tmp_path: Path) -> None:
+    file = job_file(tmp_path, SLEEPS, roles={"worker": {"instances": 2}}, restart="gang")
+    job = Job(start("run", str(file)))
+    job.until_printed("worker:1 .* up")
+    program = job.programs("worker:1")[0]
+    agent = program.parent()
+    assert agent is not None
+    agent.send_signal(signal.SIGKILL)
+    until(lambda: not program.is_running(), "the end of the dead agent's program", 5.0)
+    until(lambda: len(job.lines("worker:1 .* up")) == 2, "the second attempt")
+    job.run.signal(signal.SIGINT)
+    job.end(130)
+    until(lambda: not job.marked(), "the end of everything")
+
+
+@pytest.mark.timeout(120)
+def test_a_killed_client_leaves_the_job_running_for_attach_to_find(tmp_path: Path) -> None:
+    script = "import time\nfor n in range(100):\n    print('n', n, flush=True); time.sleep(0.1)\n"
+    job = Job(start("run", str(job_file(tmp_path, script, roles={"worker": {}}))))
+    job.until_printed("n 3")
+    job.run.signal(signal.SIGKILL)
+    attached = start("attach", job.directory.job_id)
+    attached.until_line("n 99")
+    assert attached.end() == 0
+
+
+@pytest.mark.timeout(120)
+def test_a_killed_node_daemon_is_replaced_and_the_programs_live_on(tmp_path: Path) -> None:
+    script = "import time\nfor n in range(60):\n    print('n', n, flush=True); time.sleep(0.1)\n"
+    job = Job(start("run", str(job_file(tmp_path, script, roles={"worker": {"instances": 2}}))))
+    job.until_printed("worker:1 .* n 3")
+    before = identity(job.programs("worker:0"))
+    node = job.node()
+    node.send_signal(signal.SIGKILL)
+    until(lambda: job.node().pid != node.pid, "another daemon")
+    assert identity(job.programs("worker:0")) == before
+    job.end()
+    view = job.directory.final()
+    assert view is not None
+    assert view.generation == 1
+    until(lambda: not job.marked(), "the end of everything")
