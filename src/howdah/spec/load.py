@@ -188,6 +188,7 @@ def _resolve(
     table = in_environment(document.table, env, problems)
     if default_name is not None and table.get("name") is None:
         table["name"] = default_name
+    problems.table = table
     job = shape.check(table, problems)
     if job.source == "":
         job = msgspec.structs.replace(job, source=None)

@@ -107,6 +107,8 @@ class Problems:
 
     def __init__(self, origins: Origins | None = None) -> None:
         self.origins = origins or Origins()
+        self.table: object = None
+        """The document the problems are of, once there is one: a problem shows its value."""
         self._found: list[Problem] = []
         self._doubtful: set[KeyPath] = set()
 
@@ -138,11 +140,25 @@ class Problems:
                 file=origin.file,
                 line=origin.line,
                 key=dotted(path),
-                value=None if value is None else shown(value),
+                value=self._shown_at(path) if value is None else shown(value),
                 message=message,
                 hint=hint,
             )
         )
+
+    def _shown_at(self, path: KeyPath) -> str | None:
+        value = self.table
+        for part in path:
+            # What an environment holds may be a secret.
+            if part == "env":
+                return None
+            if is_table(value):
+                value = value.get(str(part))
+            elif is_list(value) and isinstance(part, int) and part < len(value):
+                value = value[part]
+            else:
+                return None
+        return None if value is None or is_table(value) else shown(value)
 
     def doubt(self, path: KeyPath) -> None:
         """The value at ``path`` is not what the user meant: draw no conclusions from it."""

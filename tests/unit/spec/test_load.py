@@ -173,6 +173,23 @@ def test_problems_come_in_the_order_of_the_file(tmp_path: Path) -> None:
     )
 
 
+def test_a_problem_has_its_value_but_no_secret(tmp_path: Path) -> None:
+    text = (
+        'name = "a b"\ncommand = "x"\nfoo = 5\nenv = { HOWDAH_X = "secret" }\n'
+        '[roles.worker]\nafter = ["worker"]\nprocesses = "gpus"\n'
+    )
+    with pytest.raises(JobFileError) as error:
+        load_text(tmp_path, text)
+    values = {problem.key: problem.value for problem in error.value.problems}
+    assert values == {
+        "name": '"a b"',
+        "foo": "5",
+        "env.HOWDAH_X": None,
+        "roles.worker.after[0]": '"worker"',
+        "roles.worker.processes": '"gpus"',
+    }
+
+
 def test_a_problem_that_only_follows_from_another_is_not_told(tmp_path: Path) -> None:
     text = 'comand = "x"\n[roles.worker]\nafter = ["pss"]\nprocesses = "gpus"\ngpus = "2"\n'
     with pytest.raises(JobFileError) as error:
