@@ -16,7 +16,9 @@ from howdah.backends import gpus
 from howdah.backends.base import BackendError, RoleResources
 from howdah.backends.gpus import Device, DeviceLocks, GpuError, allowed, nvml_devices
 from howdah.backends.local.backend import LocalBackend
+from howdah.backends.local.machine import check
 from howdah.core.events import ContainerGranted, RequestRefused
+from howdah.frameworks import planning
 from howdah.spec.model import Job, Mode, Role
 from tests.conformance.harness import Coordinator, eventually
 from tests.conformance.local import LocalHarness, make_job
@@ -210,6 +212,15 @@ def test_what_the_machine_can_never_give_is_refused_at_once(
         assert words in str(refused.value)
 
     run(test)
+
+
+def test_a_job_that_can_never_run_is_refused_before_anything_starts() -> None:
+    job = planning.expand(Job(command="true", roles={"w": Role(gpus=2, memory="900t")}))
+    with pytest.raises(BackendError) as refused:
+        check(job, {"CUDA_VISIBLE_DEVICES": "0"}, lambda: DEVICES)
+    assert "CUDA_VISIBLE_DEVICES leaves 1 of this machine's 4" in str(refused.value)
+    assert "roles.w.memory" in str(refused.value)
+    check(planning.expand(Job(command="true", roles={"w": Role(gpus=2)})), {}, lambda: DEVICES)
 
 
 def test_an_elastic_job_starts_with_what_there_is(tmp_path: Path) -> None:

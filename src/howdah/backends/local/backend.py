@@ -16,15 +16,15 @@ import random
 import socket
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 
 from howdah.agent.launch import AgentLaunch
-from howdah.backends.base import BackendError, RoleResources
-from howdah.backends.gpus import Device, DeviceLocks, GpuError, Lister, allowed, nvml_devices
+from howdah.backends.base import RoleResources
+from howdah.backends.gpus import Device, DeviceLocks, GpuError, Lister, nvml_devices
 from howdah.backends.local.connection import Connection
-from howdah.backends.local.granting import Machine, choose, impossible, minimums
+from howdah.backends.local.granting import choose, minimums
+from howdah.backends.local.machine import look, refuse_impossible
 from howdah.backends.local.messages import (
     FIRST_LOCK,
     Acknowledge,
@@ -102,7 +102,7 @@ class LocalBackend:
         """Facts that came before `start` had returned."""
         self._roles: Mapping[str, RoleResources] = {}
         self._minimum: Mapping[str, int] = {}
-        self._devices: list[Device] = []
+        self._devices: Sequence[Device] = ()
         self._pending: dict[int, ContainerRequest] = {}
         self._known: set[int] = set()
         """Requests that were granted or refused."""
@@ -121,13 +121,12 @@ class LocalBackend:
         """See `howdah.backends.base.Backend.start`."""
         self._roles = roles
         plan = self._plan()
-        self._minimum = minimums(plan) if plan is not None else {}
-        machine = await self._look_at_machine(any(role.gpus for role in roles.values()))
-        problems = impossible(roles, plan, machine)
-        if problems:
-            raise BackendError(
-                "This machine can never run the job:\n" + "\n".join(f"  {p}" for p in problems)
-            )
+        self._minimum = minimums(plan)
+        with_gpus = any(role.gpus for role in roles.values())
+        machine, self._devices = await asyncio.to_thread(
+            look, with_gpus, self._lister, self._visible
+        )
+        refuse_impossible(roles, plan, machine)
         for name, role in roles.items():
             if role.cores is not None and role.cores > machine.cores:
                 log.warning(
@@ -344,37 +343,9 @@ class LocalBackend:
 
     # -- what is here --------------------------------------------------------------------------
 
-    def _plan(self) -> Plan | None:
+    def _plan(self) -> Plan:
         job = planning.expand(self._directory.job())
         return planning.plan(job, self._directory.job_id)
-
-    async def _look_at_machine(self, with_gpus: bool) -> Machine:
-        """GPUs are looked for only where one is wanted: the driver may take its time."""
-        problem = ""
-        every: Sequence[Device] = ()
-        if with_gpus:
-            try:
-                every = await asyncio.to_thread(self._lister)
-            except GpuError as error:
-                problem = str(error)
-        self._devices = allowed(every, self._visible)
-        return Machine(
-            memory_mb=_memory_mb(),
-            cores=os.cpu_count() or 1,
-            gpus=len(self._devices),
-            all_gpus=len(every),
-            gpu_problem=problem,
-        )
-
-
-def _memory_mb() -> int:
-    """This machine's memory, or what the control group we are in leaves of it."""
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
-    except (OSError, ValueError):  # "max", or no such group
-        limit = physical
-    return min(physical, limit) >> 20
 
 
 def _container_id(request_id: int) -> str:

@@ -1,0 +1,76 @@
+"""What this machine has, and whether a job can ever run on it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from howdah.backends.base import BackendError, RoleResources
+from howdah.backends.gpus import Device, GpuError, Lister, allowed, nvml_devices
+from howdah.backends.local.granting import Machine, impossible
+from howdah.backends.resources import role_resources
+from howdah.core.plan import Plan
+from howdah.frameworks import planning
+from howdah.spec.model import Job
+
+
+def look(
+    with_gpus: bool, lister: Lister = nvml_devices, visible: str | None = None
+) -> tuple[Machine, Sequence[Device]]:
+    """What is here, and the GPUs that ``CUDA_VISIBLE_DEVICES=visible`` leaves.
+
+    GPUs are looked for only where one is wanted: the driver may take seconds.
+    """
+    problem = ""
+    every: Sequence[Device] = ()
+    if with_gpus:
+        try:
+            every = lister()
+        except GpuError as error:
+            problem = str(error)
+    devices = allowed(every, visible)
+    machine = Machine(
+        memory_mb=_memory_mb(),
+        cores=os.cpu_count() or 1,
+        gpus=len(devices),
+        all_gpus=len(every),
+        gpu_problem=problem,
+    )
+    return machine, devices
+
+
+def refuse_impossible(
+    roles: Mapping[str, RoleResources], plan: Plan | None, machine: Machine
+) -> None:
+    """Refuse a job this machine can never run.
+
+    Raises:
+        BackendError: with every reason.
+    """
+    if problems := impossible(roles, plan, machine):
+        raise BackendError(
+            "This machine can never run the job:\n" + "\n".join(f"  {p}" for p in problems)
+        )
+
+
+def check(job: Job, env: Mapping[str, str] = os.environ, lister: Lister = nvml_devices) -> None:
+    """Refuse an expanded job before anything of it is started. Takes the time of `look`.
+
+    Raises:
+        BackendError: this machine can never run it; with every reason.
+    """
+    roles = role_resources(job)
+    with_gpus = any(role.gpus for role in roles.values())
+    machine, _ = look(with_gpus, lister, env.get("CUDA_VISIBLE_DEVICES"))
+    refuse_impossible(roles, planning.plan(job, "check"), machine)
+
+
+def _memory_mb() -> int:
+    """This machine's memory, or what the control group we are in leaves of it."""
+    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+    except (OSError, ValueError):  # "max", or no such group
+        limit = physical
+    return min(physical, limit) >> 20
