@@ -18,6 +18,7 @@ from howdah.core.states import JobPhase, Outcome
 from howdah.core.view import EXIT_CODES, JobView
 from howdah.frameworks.planning import expand
 from howdah.spec.load import LoadedJob, substitute_job_id
+from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory, base_folder, new_job_id, user_name
 from howdah.storage.layout import JobMeta
 
@@ -62,6 +63,11 @@ def submit(
     starter = starter or begin(backend)
     job_id = new_job_id(loaded.job.name)
     job = substitute_job_id(expand(loaded.job), job_id)
+    try:
+        _check(job)
+    except BackendError:
+        starter.close()
+        raise
     meta = JobMeta(
         job_id=job_id,
         user=user_name(),
@@ -86,6 +92,13 @@ def submit(
         shutil.rmtree(directory.path, ignore_errors=True)
         raise
     return directory
+
+
+def _check(job: Job) -> None:
+    """Refuse what this machine can never run, before there is a job directory."""
+    from howdah.backends.local.machine import check
+
+    check(job)
 
 
 def _create_authority(directory: JobDirectory) -> None:
