@@ -28,10 +28,15 @@ def encode(message: msgspec.Struct, max_frame: int = MAX_FRAME) -> bytes:
     """The message as one frame.
 
     Raises:
-        FrameError: its body is larger than ``max_frame`` bytes, which the peer would refuse.
+        FrameError: its body is larger than ``max_frame`` bytes, which the peer would refuse, or
+            it holds what msgpack can't (a string that is no Unicode, a number above 64 bits).
     """
     frame = bytearray(HEADER_BYTES)
-    _encoder.encode_into(message, frame, HEADER_BYTES)
+    try:
+        _encoder.encode_into(message, frame, HEADER_BYTES)
+    except (TypeError, ValueError, OverflowError) as error:
+        name = type(message).__name__
+        raise FrameError(f"A {name} message can't be put into a frame: {error}") from error
     length = len(frame) - HEADER_BYTES
     if length > max_frame:
         raise FrameError(

@@ -1,0 +1,392 @@
+"""Strangers and misbehaving peers on the coordinator's port: only the sender ever suffers.
+
+Each test keeps a well-behaved agent connected and checks at the end that it noticed nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import logging
+import socket
+import ssl
+import struct
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from howdah.wire.channel import Channel, connect
+from howdah.wire.frames import encode
+from howdah.wire.messages import AskStop, Beat, ClientHello, FromAgent, ToAgent, ToClient, Welcome
+from howdah.wire.tls import certificate_name, client_context, server_context
+from tests.unit.wire.rig import (
+    JOB,
+    OTHER_JOB,
+    RECEIVES,
+    agent,
+    greet,
+    hello,
+    lives,
+    run,
+    secrets_of,
+    serving,
+)
+
+Handler = Callable[[Channel[Any]], Any]
+
+
+class Watched:
+    """A handler that notes who got as far as it, and what they said."""
+
+    def __init__(self) -> None:
+        self.channels: list[Channel[Any]] = []
+
+    async def __call__(self, channel: Channel[Any]) -> None:
+        self.channels.append(channel)
+        await greet(channel)
+
+
+@contextlib.asynccontextmanager
+async def bystander(**options: Any) -> AsyncIterator[tuple[int, Watched]]:
+    """Port and handler of a coordinator with one good agent, which must live on."""
+    handler = Watched()
+    async with serving(handler, **options) as port:
+        good = await agent(port)
+        good.send(hello())
+        assert await good.receive() is not None
+        yield port, handler
+        assert await lives(good, 3)
+        assert handler.channels[0].problem == ""
+
+
+def bare_context() -> ssl.SSLContext:
+    """A stranger's: no certificate of its own, any server will do."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+async def nothing_comes(port: int, context: ssl.SSLContext | None, *send: bytes) -> None:
+    """Connect so, send that, and be cut off without a byte of an answer."""
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    except OSError:
+        return  # refused in the handshake already
+    try:
+        for data in send:
+            writer.write(data)
+        assert await reader.read() == b""
+    except OSError:
+        pass
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+def test_a_stranger_without_a_certificate_gets_no_answer() -> None:
+    async def body() -> None:
+        async with bystander() as (port, handler):
+            await nothing_comes(port, bare_context(), encode(hello()))
+            assert len(handler.channels) == 1
+
+    run(body())
+
+
+def test_a_certificate_of_another_job_is_refused() -> None:
+    async def body() -> None:
+        async with bystander() as (port, handler):
+            for secrets in (secrets_of(OTHER_JOB), secrets_of(JOB, "another authority")):
+                context = bare_context()
+                context.load_cert_chain(secrets / "agent.pem", secrets / "agent.key")
+                await nothing_comes(port, context, encode(hello()))
+            assert len(handler.channels) == 1
+
+    run(body())
+
+
+def test_a_certificate_one_signed_oneself_is_refused(tmp_path: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"howdah {JOB}")])
+    now = datetime.datetime.now(datetime.UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(certificate_name("agent", JOB))]), False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (tmp_path / "own.pem").write_bytes(certificate.public_bytes(pem))
+    (tmp_path / "own.key").write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+
+    async def body() -> None:
+        async with bystander() as (port, handler):
+            context = bare_context()
+            context.load_cert_chain(tmp_path / "own.pem", tmp_path / "own.key")
+            await nothing_comes(port, context, encode(hello()))
+            assert len(handler.channels) == 1
+
+    run(body())
+
+
+def test_the_public_certificate_is_worth_nothing_without_its_key(tmp_path: Path) -> None:
+    other = ec.generate_private_key(ec.SECP256R1())
+    (tmp_path / "other.key").write_bytes(
+        other.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    with pytest.raises(ssl.SSLError, match="KEY_VALUES_MISMATCH"):
+        bare_context().load_cert_chain(secrets_of(JOB) / "agent.pem", tmp_path / "other.key")
+
+
+def test_tls_1_2_is_refused() -> None:
+    async def body() -> None:
+        async with bystander() as (port, handler):
+            context = bare_context()
+            context.maximum_version = ssl.TLSVersion.TLSv1_2
+            context.load_cert_chain(secrets_of(JOB) / "agent.pem", secrets_of(JOB) / "agent.key")
+            await nothing_comes(port, context, encode(hello()))
+            assert len(handler.channels) == 1
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        encode(hello()),
+        b"\x00" * 100_000,
+        b"\x16\x03\x01\xff\xff" + b"\xff" * 70_000,
+    ],
+    ids=["http", "plaintext frame", "zeros", "broken client hello"],
+)
+def test_what_is_no_tls_gets_no_answer(data: bytes) -> None:
+    async def body() -> None:
+        async with bystander() as (port, handler):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(data)
+            with contextlib.suppress(OSError):
+                # At most a TLS alert, which says nothing of us.
+                assert len(await reader.read()) < 16
+            writer.close()
+            assert len(handler.channels) == 1
+
+    run(body())
+
+
+def test_an_agents_certificate_does_not_let_it_speak_as_a_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def body() -> None:
+        async with bystander() as (port, handler):
+            for claim in (ClientHello(job_id=JOB, user="root"), AskStop(firm=True)):
+                channel = await agent(port, receives=ToClient)
+                channel.send(claim)
+                assert await channel.receive() is None
+                assert "not a message expected here" in handler.channels[-1].problem
+            assert len(handler.channels) == 3
+
+    with caplog.at_level(logging.WARNING):
+        run(body())
+    assert "ClientHello" in caplog.text
+
+
+def test_a_clients_certificate_does_not_let_it_speak_as_an_agent() -> None:
+    async def body() -> None:
+        async with bystander() as (port, handler):
+            context = client_context(secrets_of(JOB), "client")
+            channel = await connect("127.0.0.1", port, context, job_id=JOB, receives=ToAgent)
+            channel.send(hello())
+            assert await channel.receive() is None
+            assert "not a message expected here" in handler.channels[-1].problem
+
+    run(body())
+
+
+def test_a_role_that_has_no_business_on_a_port_is_refused() -> None:
+    async def body() -> None:
+        async with bystander(receives={"agent": FromAgent}) as (port, handler):
+            context = client_context(secrets_of(JOB), "client")
+            channel = await connect("127.0.0.1", port, context, job_id=JOB, receives=ToClient)
+            channel.send(ClientHello(job_id=JOB))
+            assert await channel.receive() is None
+            assert len(handler.channels) == 1
+
+    run(body())
+
+
+@pytest.mark.parametrize("role", ["agent", "client"])
+def test_nobody_but_the_coordinator_passes_for_it(role: str) -> None:
+    async def body() -> None:
+        from howdah.wire.channel import serve
+
+        server = await serve(
+            greet, "127.0.0.1", 0, server_context(secrets_of(JOB), role), receives=RECEIVES
+        )
+        try:
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await agent(server.sockets[0].getsockname()[1])
+        finally:
+            server.close()
+
+    run(body())
+
+
+def test_a_coordinator_of_another_job_is_not_believed() -> None:
+    async def body() -> None:
+        async with serving() as port:
+            for job_id, secrets in (
+                (OTHER_JOB, secrets_of(OTHER_JOB)),  # another authority
+                (OTHER_JOB, secrets_of(JOB)),  # another name
+                (JOB[:-1], secrets_of(JOB)),  # nearly the name
+            ):
+                with pytest.raises(ssl.SSLCertVerificationError):
+                    await connect(
+                        "127.0.0.1",
+                        port,
+                        client_context(secrets, "agent"),
+                        job_id=job_id,
+                        receives=ToAgent,
+                    )
+
+    run(body())
+
+
+def test_a_handshake_that_is_never_finished_is_cut_off() -> None:
+    async def body() -> None:
+        async with bystander(handshake_s=0.2) as (port, handler):
+            began = asyncio.get_running_loop().time()
+            connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+            for number, (_, writer) in enumerate(connections):
+                if number % 2:
+                    writer.write(b"\x16\x03\x01\x02\x00")  # a client hello will follow: it says
+            for reader, writer in connections:
+                with contextlib.suppress(OSError):
+                    assert await reader.read() == b""
+                writer.close()
+            assert asyncio.get_running_loop().time() - began < 5
+            assert len(handler.channels) == 1
+
+    run(body())
+
+
+def test_a_peer_that_says_nothing_or_a_byte_at_a_time_is_cut_off() -> None:
+    async def body() -> None:
+        async with bystander(first_frame_s=0.3) as (port, handler):
+            silent, slow = await agent(port), await agent(port)
+            frame = encode(hello())
+
+            async def drip() -> None:
+                for byte in frame[:-1]:
+                    slow.send_frame(bytes([byte]))
+                    await asyncio.sleep(0.02)
+
+            dripping = asyncio.create_task(drip())
+            assert await silent.receive() is None
+            assert await slow.receive() is None
+            await dripping
+            assert {c.problem for c in handler.channels[1:]} == {
+                "The peer sent no message within 0.3 s"
+            }
+
+    run(body())
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (struct.pack(">I", 4 * 1024 * 1024 + 1), "announces 4194305 bytes"),
+        (b"\xff" * 20, "announces 4294967295 bytes"),
+        (struct.pack(">I", 5) + b"\xdd\xff\xff\xff\xff", "not a message expected here"),
+        (struct.pack(">I", 100_000) + b"\x91" * 100_000, "not a message expected here"),
+        (b"GET / HTTP/1.1\r\n\r\n", "announces 1195725856 bytes"),
+        (encode(Welcome()), "not a message expected here"),
+    ],
+    ids=["oversized", "garbage", "huge array", "deep nesting", "http", "a coordinator's message"],
+)
+def test_a_malformed_frame_costs_its_sender_the_connection(
+    data: bytes, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def body() -> None:
+        async with bystander() as (port, handler):
+            for first in (b"", encode(hello()) + encode(Beat(attempt=9))):
+                channel = await agent(port)
+                channel.send_frame(first + data)
+                while await channel.receive() is not None:
+                    pass
+                assert words in handler.channels[-1].problem
+
+    with caplog.at_level(logging.WARNING):
+        run(body())
+    assert words in caplog.text
+
+
+def test_a_frame_announced_and_never_sent_holds_no_memory_for_it() -> None:
+    async def body() -> None:
+        async with bystander() as (port, handler):
+            channel = await agent(port)
+            channel.send(hello())
+            await channel.receive()
+            channel.send_frame(struct.pack(">I", 4 * 1024 * 1024) + b"x")
+            assert await lives_not(channel)
+            assert handler.channels[-1]._decoder.pending == 5
+
+    async def lives_not(channel: Channel[Any]) -> bool:
+        try:
+            await channel.receive(timeout_s=0.1)
+        except TimeoutError:
+            return True
+        return False
+
+    run(body())
+
+
+def test_a_connection_reset_in_the_middle_of_anything_harms_nobody() -> None:
+    async def body() -> None:
+        async with bystander() as (port, _):
+            for data in (b"", b"\x16\x03\x01\x02\x00", b"x"):
+                raw = socket.create_connection(("127.0.0.1", port))
+                raw.sendall(data)
+                # Closing so sends a reset.
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                raw.close()
+            channel = await agent(port)
+            channel.send(hello())
+            channel.abort()
+
+    run(body())
+
+
+def test_a_flood_of_strangers_leaves_room_for_agents() -> None:
+    async def body() -> None:
+        async with bystander(handshake_s=0.5) as (port, handler):
+            held = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
+            newcomer = await agent(port)
+            newcomer.send(hello(4))
+            assert await newcomer.receive() == Welcome(incarnation=4)
+            assert len(handler.channels) == 2
+            for raw in held:
+                raw.close()
+
+    run(body())
