@@ -100,6 +100,29 @@ async def test_every_watcher_gets_every_record_once_and_the_end(tmp_path: Path) 
 
 
 @in_loop
+async def test_who_connects_before_the_job_has_begun_waits_for_it(tmp_path: Path) -> None:
+    async with world(tmp_path) as job:
+        coordinator = job.start()
+        gate = asyncio.Event()
+        commit = coordinator.journal.commit
+
+        async def slow_commit() -> None:
+            await gate.wait()
+            await commit()
+
+        coordinator.journal.commit = slow_commit
+        await until(job.directory.coordinator)
+        connecting = asyncio.create_task(watch(job))
+        await until(lambda: coordinator._server and coordinator._server.is_serving())
+        gate.set()
+        seen = await connecting
+        await until(lambda: seen.views and seen.records)
+        for agent in await job.backend.running(2):
+            agent.exit(0)
+        await job.finished()
+
+
+@in_loop
 async def test_a_watcher_that_comes_back_to_the_next_coordinator_misses_nothing(
     tmp_path: Path,
 ) -> None:

@@ -117,6 +117,8 @@ def test_a_new_attempt_shows_nothing_of_the_old_one() -> None:
     assert live.of(TASK, 1) is None
     measured = live.of(TASK, 2)
     assert measured is not None and (measured.step, measured.log_size) == (None, 0)
+    live.beat(TASK, Beat(attempt=1, step=10.0), 52.0)
+    assert live.of(TASK, 2) is measured, "a late word of the old one changes nothing"
 
 
 def test_a_page_is_announced_once() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable
 from typing import Protocol
 
 from howdah.coordinator.watcher import Watcher
 from howdah.core.events import Task
 from howdah.wire.channel import Channel
-from howdah.wire.frames import FrameError
 from howdah.wire.messages import (
     PROTOCOL,
     Answer,
@@ -23,6 +23,8 @@ from howdah.wire.messages import (
     Watch,
     Welcome,
 )
+
+log = logging.getLogger(__name__)
 
 
 class ForClients(Protocol):
@@ -91,8 +93,9 @@ class Clients:
             await self._answers(channel, hello, message)
         except ConnectionError:
             pass  # it went away
-        except FrameError as error:
-            channel.send(Refuse(reason=str(error)))
+        except Exception as error:  # a defect of ours must not leave who asked waiting
+            log.exception("a %s could not be answered", type(message).__name__)
+            channel.send(Refuse(reason=f"the coordinator failed: {type(error).__name__}: {error}"))
             channel.close()
 
     async def _answers(self, channel: Channel, hello: ClientHello, message: object) -> None:

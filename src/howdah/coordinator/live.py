@@ -50,11 +50,13 @@ class LiveBoard:
         live = self._tasks.get(task)
         return live if live is not None and live.attempt == attempt else None
 
-    def beat(self, task: Task, beat: Beat, now: float) -> TaskLive:
-        """Take a beat in; a new attempt starts from nothing."""
+    def beat(self, task: Task, beat: Beat, now: float) -> None:
+        """Take a beat in; a new attempt starts from nothing, and an older one is not heard."""
         live = self._tasks.get(task)
-        if live is None or live.attempt != beat.attempt:
+        if live is None or live.attempt < beat.attempt:
             live = self._tasks[task] = TaskLive(beat.attempt)
+        elif live.attempt > beat.attempt:
+            return
         if beat.sample is not None:
             live.sample = beat.sample
         if beat.progress_s is not None:
@@ -62,7 +64,6 @@ class LiveBoard:
         if beat.step is not None:
             live.step = beat.step
         live.log_size = beat.log_size
-        return live
 
     async def read_last_lines(self, logs: LastLines) -> None:
         """Read the newest line of logs that have grown, a few in a large job."""

@@ -151,6 +151,7 @@ class Coordinator:
         self._broken: asyncio.Future[None] | None = None
         self._server: asyncio.Server | None = None
         self._channels: set[Channel[Any]] = set()
+        self._begun = asyncio.Event()
         self._over = False
         self._page_server: asyncio.Task[None] | None = None
         self.driver.advanced.add(self._advanced)
@@ -273,6 +274,8 @@ class Coordinator:
     async def _connection(self, channel: Channel[Any]) -> None:
         if self._over:
             return  # its handshake was under way when the listening ended
+        # Whoever asks before the first events are handled would find no job.
+        await self._begun.wait()
         self._channels.add(channel)
         try:
             hello = await channel.receive()
@@ -350,6 +353,7 @@ class Coordinator:
         return data.attempt, data.container_id
 
     def _advanced(self) -> None:
+        self._begun.set()
         self.logs.look()
         self.status.touch()
 
