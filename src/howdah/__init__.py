@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from howdah.backends.base import BackendError
-    from howdah.client.api import connect, jobs, run, submit
+    from howdah.client.api import connect, jobs, load, run, submit
     from howdah.client.errors import BadInput, HowdahError, JobFailed, Refused, Unreachable
     from howdah.client.exits import ExitCode
     from howdah.client.handle import AsyncJobHandle
     from howdah.client.items import JobEvent, LogLine
     from howdah.client.sync import JobHandle
     from howdah.core.view import FailureView, JobView, TaskView
-    from howdah.spec.load import load
     from howdah.spec.model import (
         Acl,
         Checkpoint,
@@ -43,14 +42,13 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "howdah.backends.base": ("BackendError",),
-    "howdah.client.api": ("connect", "jobs", "run", "submit"),
+    "howdah.client.api": ("connect", "jobs", "load", "run", "submit"),
     "howdah.client.errors": ("BadInput", "HowdahError", "JobFailed", "Refused", "Unreachable"),
     "howdah.client.exits": ("ExitCode",),
     "howdah.client.handle": ("AsyncJobHandle",),
     "howdah.client.items": ("JobEvent", "LogLine"),
     "howdah.client.sync": ("JobHandle",),
     "howdah.core.view": ("FailureView", "JobView", "TaskView"),
-    "howdah.spec.load": ("load",),
     "howdah.spec.model": (
         "Acl",
         "Checkpoint",

@@ -8,13 +8,14 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from urllib.parse import urljoin
 
 import click
 import msgspec
 
 from howdah.cli.interrupts import SAID, Action, Interrupts, Tie
 from howdah.cli.paint import Paint, wants_colour
-from howdah.cli.screen import HumanScreen, JsonScreen, Screen
+from howdah.cli.screen import JOB_PAGE, HumanScreen, JsonScreen, Screen
 from howdah.cli.tables import window_width
 from howdah.cli.writer import Writer
 from howdah.client import past
@@ -64,7 +65,7 @@ class _Session:
         self._following: asyncio.Task[JobView] | None = None
         self._acting: set[asyncio.Task[None]] = set()
         self._left = False
-        self._page_shown = False
+        self._pages: set[str] = set()
 
     async def run(self, start: Callable[[], JobDirectory]) -> ExitCode:
         loop = asyncio.get_running_loop()
@@ -122,7 +123,7 @@ class _Session:
         position = await asyncio.to_thread(self._beginning, handle)
         last: JobView | None = None
         async for update in handle.follow(position):
-            self._show_page_once(handle, screen)
+            self._show_pages(handle, screen, update)
             if isinstance(update, LogUpdate):
                 screen.log(Stream(update.task, update.attempt), update.offset, update.data)
                 await writer.room()
@@ -149,18 +150,23 @@ class _Session:
                 position.offsets[stream] = past.tail_offset(directory, stream, self._view.tail)
         return position
 
-    def _show_page_once(self, handle: AsyncJobHandle, screen: Screen) -> None:
-        if self._page_shown:
-            return
-        page = handle.page()
-        if page is None:
-            return
-        self._page_shown = True
-        screen.page(page)
-        if self._view.open_page:
-            import webbrowser
+    def _show_pages(self, handle: AsyncJobHandle, screen: Screen, update: object) -> None:
+        """The job page's address once it is served, then those of pages behind it."""
+        if JOB_PAGE not in self._pages:
+            page = handle.page()
+            if page is None:
+                return
+            self._pages.add(JOB_PAGE)
+            screen.page(JOB_PAGE, page)
+            if self._view.open_page:
+                import webbrowser
 
-            webbrowser.open(page)
+                webbrowser.open(page)
+        if isinstance(update, JobView):
+            for link in update.links:
+                if link.name not in self._pages and update.page is not None:
+                    self._pages.add(link.name)
+                    screen.page(link.name, urljoin(update.page, link.href))
 
     # -- signals ---------------------------------------------------------------------------------
 

@@ -26,11 +26,12 @@ from howdah.core.events import Task
 from howdah.core.view import JobView
 from howdah.wire.messages import RecordUpdate
 
+JOB_PAGE = "job"
 OWN = "howdah"
 """Prefix of what is not a task's output."""
 
-QUIET_KINDS = frozenset({"task-started", "task-succeeded", "task-stopped", "finished"})
-"""Records that the task table or the summary show as well: left out unless all are wanted."""
+QUIET_KINDS = frozenset({"submitted", "task-started", "task-succeeded", "task-stopped", "finished"})
+"""Records that are shown in another way as well: left out unless all are wanted."""
 
 
 class Screen(Protocol):
@@ -52,8 +53,8 @@ class Screen(Protocol):
         """Something about the client itself."""
         ...
 
-    def page(self, address: str) -> None:
-        """The job page is served."""
+    def page(self, name: str, address: str) -> None:
+        """The job page (``job``) is served, or another page through it."""
         ...
 
     def end(self, view: JobView) -> None:
@@ -69,7 +70,6 @@ class Prefixes:
         self._paint = paint
         self._pad = pad
         self._attempts = attempts
-        self._colours: dict[str, str] = {}
         self._prefixes: dict[Stream, bytes] = {}
 
     def before(self, stream: Stream, lines: list[bytes]) -> bytes:
@@ -83,9 +83,10 @@ class Prefixes:
 
     def _make(self, stream: Stream) -> bytes:
         task = str(stream.task)
-        colour = self._colours.setdefault(
-            task, TASK_COLOURS[len(self._colours) % len(TASK_COLOURS)]
-        )
+        # By name, so that a task has the same colour in every command and every run.
+        colour = TASK_COLOURS[
+            (sum(stream.task.role.encode()) + stream.task.index) % len(TASK_COLOURS)
+        ]
         number = f"#{stream.attempt}" if self._attempts and stream.attempt > 1 else ""
         return f"{self._paint(f'{task}{number}'.ljust(self._pad) + ' |', colour)} ".encode()
 
@@ -163,8 +164,9 @@ class HumanScreen:
             line = shortened(status_line(view, time.time()), window_width() - 1)
             self._writer.status(self._err(line, reverse=True).encode())
 
-    def page(self, address: str) -> None:
-        self.note(f"page {self._err(address, underline=True)}")
+    def page(self, name: str, address: str) -> None:
+        label = "page" if name == JOB_PAGE else name
+        self.note(f"{label} {self._err(address, underline=True)}")
 
     def note(self, text: str) -> None:
         self._writer.err(f"{self._own}{text}\n".encode())
@@ -200,8 +202,8 @@ class JsonScreen:
             self._shape = shape
             self._put(Status(status=view))
 
-    def page(self, address: str) -> None:
-        self._put(Page(address=address))
+    def page(self, name: str, address: str) -> None:
+        self._put(Page(name=name, address=address))
 
     def note(self, text: str) -> None:
         self._put(Note(text=text))

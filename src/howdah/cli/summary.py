@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator
+from urllib.parse import urljoin
 
 from howdah.cli import paint as human
 from howdah.cli.paint import Paint
@@ -111,8 +112,10 @@ def report(
     lines.append("")
     if page:
         lines += _labelled("Page", paint(page, underline=True), paint, width)
-        for link in view.links:
-            lines += _labelled("", f"and there {link.name}", paint, width)
+        for link in view.links if view.page else ():
+            lines += _labelled(
+                link.name, paint(urljoin(view.page or "", link.href), underline=True), paint, width
+            )
     lines += _next(view, paint, None, width)
     return lines
 

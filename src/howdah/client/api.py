@@ -118,6 +118,15 @@ def jobs(*, limit: int | None = None, store: str | None = None) -> list[JobView]
     return Background.call(views(base_folder(store), limit=limit))
 
 
+def load(path: str | os.PathLike[str], *, overrides: Sequence[str] = ()) -> LoadedJob:
+    """Read and check a job file without running it: the job, and where it came from.
+
+    Raises:
+        JobFileError: all problems at once.
+    """
+    return load_file(path, overrides)
+
+
 def as_loaded(job: Job | str | os.PathLike[str], overrides: Sequence[str] = ()) -> LoadedJob:
     """The job, checked as a job file is, with its source folder found.
 

@@ -61,9 +61,12 @@ class Submitted(_Item, frozen=True, kw_only=True, tag="submitted"):
 
 
 class Page(_Item, frozen=True, kw_only=True, tag="page"):
-    """The job page is served: its one-time address, for a person to open."""
+    """A page is served, for a person to open."""
 
+    name: str
+    """``job`` for the job page, or what a task serves through it, such as ``TensorBoard``."""
     address: str
+    """The job page's opens it once; the others are open to whoever has opened that."""
 
 
 class Status(_Item, frozen=True, kw_only=True, tag="status"):

@@ -83,7 +83,7 @@ def test_the_story_goes_to_standard_error() -> None:
     screen = human(told)
     screen.record(record("generation 1: 2 tasks"))
     screen.note("left it behind")
-    screen.page("http://127.0.0.1:1/login?ticket=x")
+    screen.page("job", "http://127.0.0.1:1/login?ticket=x")
     assert told.out_bytes == b""
     assert told.said == [
         "howdah    | generation 1: 2 tasks",
@@ -118,9 +118,10 @@ def test_each_task_keeps_its_colour() -> None:
     first = prefixes.before(FIRST, [b"a"])
     other = prefixes.before(TENTH, [b"a"])
     again = prefixes.before(Stream(FIRST.task, 2), [b"a"])
-    assert first == b"\x1b[36mworker:0 |\x1b[0m a\n"
     assert again == first
-    assert other.startswith(b"\x1b[33mworker:10 |")
+    assert first.endswith(b"worker:0 |\x1b[0m a\n")
+    assert first[:5] != other[:5]
+    assert Prefixes(Paint(True)).before(TENTH, [b"a"]) == other
 
 
 def test_later_attempts_are_numbered_where_all_are_shown() -> None:
@@ -156,7 +157,7 @@ def test_the_status_line_is_for_terminals_and_goes_at_the_end() -> None:
 def test_json_has_one_object_a_line() -> None:
     told = Told()
     screen = JsonScreen(cast(Writer, told))
-    screen.page("http://127.0.0.1:1/login?ticket=x")
+    screen.page("job", "http://127.0.0.1:1/login?ticket=x")
     screen.record(record("it hung", "hang", Level.ERROR, Task("worker", 0)))
     screen.log(FIRST, 5, b"\xffone\ntwo")
     screen.status(RUNNING)
@@ -164,7 +165,7 @@ def test_json_has_one_object_a_line() -> None:
     screen.end(FAILED)
     assert told.err_bytes == b""
     assert [json.loads(line) for line in told.printed] == [
-        {"type": "page", "address": "http://127.0.0.1:1/login?ticket=x"},
+        {"type": "page", "name": "job", "address": "http://127.0.0.1:1/login?ticket=x"},
         {
             "type": "event",
             "seq": 1,

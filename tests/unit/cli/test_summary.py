@@ -129,7 +129,7 @@ def test_status_shows_measurements_and_pages() -> None:
     assert "TASK      STATE    RANK  ATTEMPT  STEP  CPU  MEMORY  GPU     FOR  HOST" in shown
     assert "worker:0  running     0        1   120  0.9    1.5G       1m 00s  127.0.0.1" in shown
     assert page in shown
-    assert "TensorBoard" in shown
+    assert "TensorBoard   http://127.0.0.1:41234/proxy/tensorboard:0/" in shown
     assert "howdah stop digits-20270115-080000-k3f9" in shown
 
 

@@ -116,5 +116,6 @@ RUNNING = msgspec.structs.replace(
         task(0, state="running", exit_code=None, cpu=0.93, rss_mb=1536.0, step=120, last_line="ä"),
         task(1, state="running", exit_code=None, cpu=0.97, rss_mb=700.0, step=118, gpu=0.5),
     ),
+    page="http://127.0.0.1:41234/",
     links=(WebLink(name="TensorBoard", href="proxy/tensorboard:0/"),),
 )
