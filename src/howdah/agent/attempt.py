@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 
 _STACKS_TEXT = 1024 * 1024
 """Characters of stacks sent; the file has all."""
+_SAVING_S = 1800.0
+"""For the last checkpoint and the outputs."""
 _LAST_CHUNK_S = 1.0
 """For who follows the log, to get its end before the attempt's."""
 
@@ -85,7 +87,9 @@ class Attempt:
         self._checkpoints = Checkpoints(container, order)
         self._outputs = Outputs(container, order)
         self._start: asyncio.Future[Start] = self._loop.create_future()
-        self._stop: asyncio.Future[float] = self._loop.create_future()
+        self._stop: asyncio.Future[None] = self._loop.create_future()
+        self._firm = False
+        """It was told to stop without any grace: nothing more is saved."""
         self._saving: asyncio.Timeout | None = None
         self._life = self._loop.create_task(self._live(before))
 
@@ -104,11 +108,12 @@ class Attempt:
             self.tell_again()
             return
         if not self._stop.done():
-            self._stop.set_result(grace_s)
+            self._stop.set_result(None)
+        self._firm = self._firm or grace_s <= 0
         if self._run is not None:
             self._run.stop(grace_s)
-        if self._saving is not None:
-            self._saving.reschedule(self._loop.time() + grace_s)
+        if self._firm and self._saving is not None:
+            self._saving.reschedule(self._loop.time())
 
     def request_checkpoint(self, reason: str) -> None:
         """Ask the program to save: it sees a file that was not there, or has changed."""
@@ -171,7 +176,7 @@ class Attempt:
             pids=run.pids if run is not None else (),
             joined=run is not None and run.joined,
             exit=self.exit,
-            restored=self._ready.restored if self._ready is not None else None,
+            restored=self._restored,
         )
 
     def beat(self) -> Beat:
@@ -222,7 +227,7 @@ class Attempt:
         async with self._checkpoints.watching(order):
             exit = await self._run.run()
             self._say_last_reports()
-            await self._save(exit)
+            await self._save()
         return exit
 
     async def _until_stopped(self, step: asyncio._CoroutineLike[Ready]) -> Ready:
@@ -243,7 +248,7 @@ class Attempt:
             folders = [*self._checkpoints.folders, *self._outputs.folders]
             workfolder.make(container.work / workfolder.TASK, container.source, folders)
             self._checkpoints.folder.mkdir(parents=True, exist_ok=True)
-            self._outputs.folder.mkdir(parents=True, exist_ok=True)
+            self._outputs.make()
         except OSError as error:
             raise _Ended(_not_ready(f"its working folder can't be made: {error}")) from error
         try:
@@ -288,18 +293,15 @@ class Attempt:
         if report.checkpoint:
             self._checkpoints.saved()
 
-    async def _save(self, exit: Exit) -> None:
-        """The last checkpoint and the outputs, if there is time: a stop may cut it short."""
-        if self._stop.done() and self._stop.result() <= 0:
-            return
+    async def _save(self) -> None:
+        """The last checkpoint and the outputs; a firm stop cuts it short."""
+        assert self._run is not None
         try:
-            async with asyncio.timeout(None) as self._saving:
-                await self._checkpoints.last(exit)
+            async with asyncio.timeout(0 if self._firm else _SAVING_S) as self._saving:
+                await self._checkpoints.last(clean=self._run.ended_cleanly)
                 await self._outputs.copy()
         except TimeoutError:
-            self._note("there was no time to save everything before it was ended")
-        except CheckpointProblem as problem:
-            self._note(str(problem))
+            self._note("there was not enough time to save its checkpoints and outputs")
         finally:
             self._saving = None
 
@@ -328,9 +330,15 @@ class Attempt:
                 task=self.task,
                 attempt=self.attempt,
                 ports=self._ready.ports.ports,
-                restored=self._ready.restored,
+                restored=self._restored,
             )
         )
+
+    @property
+    def _restored(self) -> str | None:
+        if self._ready is None or self._ready.restored is None:
+            return None
+        return str(self._ready.restored)
 
     def _stacks(
         self, innermost: str = "", path: str = "", text: str = "", problem: str = ""

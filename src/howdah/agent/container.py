@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,18 @@ class Container:
     def job_folder(self) -> Path:
         """The job directory, or what stands for it here: it holds the folder of logs."""
         return self.logs.parent
+
+    def write_private(self, name: str, data: bytes) -> str:
+        """Write a file of the owner's alone into the container's folder; returns its path.
+
+        Raises:
+            OSError: it can't be written.
+        """
+        file = self.work / name
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as out:
+            out.write(data)
+        return str(file)
 
     def aside(self) -> Collection[int]:
         """Processes of the agent's own."""

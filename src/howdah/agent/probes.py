@@ -63,18 +63,24 @@ def bound_ports(pid: int) -> Iterator[int]:
     """Local ports of a process's sockets, listening or not; none where the kernel does not tell."""
     import ctypes
 
+    system_call = ctypes.CDLL(None).syscall
     try:
         handle = os.pidfd_open(pid)
     except (OSError, AttributeError):
         return
     try:
         for entry in os.scandir(f"/proc/{pid}/fd"):
-            if not os.readlink(entry.path).startswith("socket:"):
+            if not os.readlink(entry.path).startswith("socket:"):  # noqa: PTH115
                 continue
-            copy = ctypes.CDLL(None).syscall(_PIDFD_GETFD, handle, int(entry.name), 0)
+            copy = system_call(_PIDFD_GETFD, handle, int(entry.name), 0)
             if copy < 0:
                 continue
-            with socket.socket(fileno=copy) as twin:
+            try:
+                twin = socket.socket(fileno=copy)
+            except OSError:  # of a kind Python does not know
+                os.close(copy)
+                continue
+            with twin:
                 if twin.family in (socket.AF_INET, socket.AF_INET6):
                     yield twin.getsockname()[1]
     except OSError:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from howdah.agent import environment, gpu, outcome
+from howdah.agent.checkpoints import Restored
 from howdah.agent.container import Container
 from howdah.agent.ending import Ending, Tree
 from howdah.agent.helpers import HelperProblem, module
@@ -63,7 +64,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_dir: str
     output_dir: str
     task_socket: str
-    restored: str | None = None
+    restored: Restored | None = None
 
 
 class Run:
@@ -100,6 +101,11 @@ class Run:
     @property
     def log_size(self) -> int:
         return self._log.offset
+
+    @property
+    def ended_cleanly(self) -> bool:
+        """Every program ended by itself: what it was writing is written."""
+        return all(0 <= program.status < 128 for program in self._programs.ends())
 
     def processes(self) -> list[int]:
         """All living processes, the programs' own first."""
@@ -246,7 +252,7 @@ class Run:
             task_socket=ready.task_socket,
             checkpoint_request=str(container.checkpoint_request),
             shared_dir=container.launch.shared_dir,
-            restored=ready.restored,
+            restored=ready.restored.version if ready.restored is not None else None,
             python_path=container.launch.python_path,
             gpus=container.launch.gpus,
         )

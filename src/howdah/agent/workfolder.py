@@ -17,8 +17,9 @@ TASK = "task"
 def make(task: Path, source: Path | None, folders: Iterable[str]) -> None:
     """Make or complete the folder; what programs have put there stays.
 
-    ``folders`` are paths inside it that are to be real folders, whatever the source has of that
-    name: an entry on the way to one of them becomes a real folder with links of its own.
+    ``folders`` are paths inside it that must be the task's own, whatever the source has of that
+    name: they are never links, and an entry on the way to one of them becomes a real folder with
+    links of its own.
 
     Raises:
         OSError: it can't be made, or the source can't be read.
@@ -28,7 +29,7 @@ def make(task: Path, source: Path | None, folders: Iterable[str]) -> None:
     if source is not None:
         _link(task, source, inside)
     for parts in inside:
-        task.joinpath(*parts).mkdir(parents=True, exist_ok=True)
+        task.joinpath(*parts[:-1]).mkdir(parents=True, exist_ok=True)
 
 
 def place(task: Path, folder: str) -> Path:

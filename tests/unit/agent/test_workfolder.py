@@ -30,6 +30,7 @@ def test_entries_of_the_source_are_linked(tmp_path: Path, source: Path) -> None:
 def test_what_a_program_writes_stays_out_of_the_source(tmp_path: Path, source: Path) -> None:
     task = tmp_path / "task"
     make(task, source, ["checkpoints"])
+    (task / "checkpoints").mkdir()
     (task / "new.txt").write_text("x")
     (task / "checkpoints/step-1").write_text("x")
     assert sorted(p.name for p in source.iterdir()) == ["checkpoints", "pkg", "train.py"]
@@ -43,13 +44,14 @@ def test_a_folder_inside_a_source_folder_leaves_the_rest_of_that_visible(
     make(task, source, ["pkg/out/checkpoints"])
     assert (task / "pkg/model.py").is_symlink()
     assert not (task / "pkg").is_symlink()
-    assert (task / "pkg/out/checkpoints").is_dir()
+    assert (task / "pkg/out").is_dir()
     assert not (source / "pkg/out").exists()
 
 
 def test_making_it_again_keeps_what_is_there(tmp_path: Path, source: Path) -> None:
     task = tmp_path / "task"
     make(task, source, ["checkpoints"])
+    (task / "checkpoints").mkdir()
     (task / "checkpoints/step-1").write_text("x")
     (task / "train.py").unlink()
     (task / "train.py").write_text("changed by the program")
@@ -69,8 +71,8 @@ def test_folders_outside_the_working_folder_are_left_alone(tmp_path: Path, sourc
 
 
 def test_without_a_source_there_are_the_folders_only(tmp_path: Path) -> None:
-    make(tmp_path / "task", None, ["checkpoints"])
-    assert [p.name for p in (tmp_path / "task").iterdir()] == ["checkpoints"]
+    make(tmp_path / "task", None, ["out/checkpoints"])
+    assert [p.name for p in (tmp_path / "task").iterdir()] == ["out"]
 
 
 def test_emptying_a_folder_follows_no_links(tmp_path: Path, source: Path) -> None:

@@ -1,0 +1,259 @@
+"""What programs print: whole, in order, at full speed, and pushed to who follows."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import time
+from pathlib import Path
+
+from howdah.storage import logs
+from howdah.wire.messages import Exited, FollowLog, LogChunk
+from tests.agent.rig import TASK, Agent, Rig, order, python, shell, until
+
+MB = 1024 * 1024
+
+FLOOD = """
+import hashlib, os, sys
+digest = hashlib.sha256()
+size = 0
+while size < {size}:
+    data = b"".join(b"%d %s\\n" % (n, b"x" * (n * 7919 % 300)) for n in range(size, size + 2000))
+    digest.update(data)
+    size += len(data)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(1, view):]
+with open("digest", "w") as out:
+    out.write(digest.hexdigest())
+"""
+
+
+def path_of(agent: Agent, attempt: int = 1) -> Path:
+    return Path(agent.launch.log_dir) / "worker-0" / f"{attempt}.log"
+
+
+async def test_every_byte_arrives_however_fast_they_come(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        exit = await rig.run(python(FLOOD.format(size=60 * MB)))
+        assert exit.code == 0
+        wanted = (Path(agent.launch.work_dir) / "task/digest").read_text()
+        digest = hashlib.sha256()
+        offset = 0
+        while (part := logs.read(path_of(agent), offset)).data:
+            digest.update(part.data)
+            offset = part.next_offset
+        assert digest.hexdigest() == wanted
+        assert offset == logs.size(path_of(agent)) > 60 * MB
+
+
+async def test_the_program_is_not_kept_waiting(tmp_path: Path) -> None:
+    """At least 50 MB/s, measured by the program itself; the best of some runs counts."""
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        code = (
+            "import os, time\nline = b'x' * 127 + b'\\n'\ndata = memoryview(line * 8192)\n"
+            "start = time.monotonic()\n"
+            "for _ in range(64):\n rest = data\n while rest: rest = rest[os.write(1, rest):]\n"
+            "open('speed', 'w').write(str(64 / (time.monotonic() - start)))"
+        )
+        best = 0.0
+        for attempt in range(1, 6):
+            await rig.run(python(code), attempt=attempt)
+            best = max(best, float((Path(agent.launch.work_dir) / "task/speed").read_text()))
+            if best >= 50:
+                break
+        assert best >= 50
+
+
+async def test_many_small_pieces_arrive_in_order(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        code = "for n in range(20000): print(n)"
+        await rig.run(python(code, PYTHONUNBUFFERED="1"))
+        assert agent.log() == b"".join(b"%d\n" % n for n in range(20000))
+
+
+async def test_output_and_errors_are_merged_without_torn_lines(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        code = (
+            "import os, threading\n"
+            "def write(fd, text):\n"
+            " for n in range(2000):\n"
+            "  for piece in (text, str(n), '\\n'): os.write(fd, piece.encode())\n"
+            "a = threading.Thread(target=write, args=(1, 'out '))\n"
+            "b = threading.Thread(target=write, args=(2, 'err '))\n"
+            "a.start(); b.start(); a.join(); b.join()"
+        )
+        await rig.run(python(code))
+        lines = agent.log().decode().splitlines()
+        assert [line for line in lines if line.startswith("out")] == [
+            f"out {n}" for n in range(2000)
+        ]
+        assert [line for line in lines if line.startswith("err")] == [
+            f"err {n}" for n in range(2000)
+        ]
+        assert len(lines) == 4000
+
+
+async def test_an_error_comes_after_what_was_printed_before_it(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.run(
+            python("import sys\nfor n in range(50): print('a', n)\nraise ValueError('b')")
+        )
+        lines = agent.log().decode().splitlines()
+        assert lines[:50] == [f"a {n}" for n in range(50)]
+        assert lines[-1] == "ValueError: b"
+
+
+async def test_the_last_lines_told_are_those_of_standard_error(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        code = (
+            "import sys\nfor n in range(100): print('out', n, file=sys.stderr if n % 2 else sys.stdout)\n"
+            "sys.stdout.write('last'); sys.exit(1)"
+        )
+        exit = await rig.run(python(code))
+        assert exit.tail == tuple(f"out {n}" for n in range(21, 100, 2))
+
+
+async def test_a_line_without_an_end_is_seen_before_it_ends(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        await rig.start(shell("printf 'password: '; sleep 1000"))
+        await until(lambda: agent.log() == b"password: ")
+
+
+async def test_a_log_is_limited_and_keeps_its_beginning_and_end(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent(log_max_bytes=4 * MB, log_segments=4)
+        exit = await rig.run(python("for n in range(400000): print('line number', n)"))
+        assert exit.code == 0
+        kept = sum(p.stat().st_size for p in path_of(agent).parent.iterdir())
+        assert kept < 5 * MB
+        assert logs.read(path_of(agent), 0, 100).data.startswith(b"line number 0\n")
+        assert logs.tail(path_of(agent), 1) == ["line number 399999"]
+
+
+# -- following -----------------------------------------------------------------------------------
+
+
+class Received:
+    """What was pushed of a log, put together by offsets."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+
+    def data(self, offset: int = 0) -> bytes:
+        found = b""
+        for message in self._rig.heard:
+            if isinstance(message, LogChunk) and message.offset == offset + len(found):
+                found += message.data
+        return found
+
+
+async def test_a_followed_log_is_pushed_as_it_grows(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        await rig.prepare()
+        rig.tell(FollowLog(task=TASK, attempt=1))
+        await rig.start(shell("echo one; sleep 0.2; echo two; sleep 1000"))
+        await until(lambda: Received(rig).data() == b"one\ntwo\n")
+
+
+async def test_following_begins_where_it_is_asked_to(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        await rig.start(shell("echo one; echo two; sleep 1000"))
+        await until(lambda: agent.log() == b"one\ntwo\n")
+        rig.tell(FollowLog(task=TASK, attempt=1, offset=4))
+        await until(lambda: Received(rig).data(4) == b"two\n")
+
+
+async def test_who_follows_no_more_gets_no_more(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        rig.tell(FollowLog(task=TASK, attempt=1))
+        await rig.start(shell("for n in $(seq 1000); do echo $n; sleep 0.02; done"))
+        await rig.hear(LogChunk)
+        rig.tell(FollowLog(task=TASK, attempt=1, on=False))
+        rig.tell(FollowLog(task=TASK, attempt=99, on=False))
+        place = len(rig.heard)
+        size = len(agent.log())
+        await until(lambda: len(agent.log()) > size + 50)
+        late = [m for m in rig.heard[place:] if isinstance(m, LogChunk)]
+        assert len(late) <= 1  # what was on its way
+
+
+async def test_a_log_that_is_over_can_be_followed(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        await rig.run(shell("echo first"))
+        await rig.run(shell("echo second"), attempt=2)
+        rig.tell(FollowLog(task=TASK, attempt=1))
+        chunk = await rig.hear(LogChunk)
+        assert (chunk.attempt, chunk.data) == (1, b"first\n")
+
+
+async def test_the_end_of_a_followed_log_comes_before_the_attempt_s(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        await rig.prepare()
+        rig.tell(FollowLog(task=TASK, attempt=1))
+        rig.tell(order(python("print('x' * 300000); print('bye')")))
+        await rig.exit()
+        before = rig.heard[: next(n for n, m in enumerate(rig.heard) if isinstance(m, Exited))]
+        data = b"".join(m.data for m in before if isinstance(m, LogChunk))
+        assert data.endswith(b"x\nbye\n")
+        assert len(data) == 300005
+
+
+async def test_a_flood_is_followed_without_a_gap(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        rig.tell(FollowLog(task=TASK, attempt=1))
+        rig.tell(order(python(FLOOD.format(size=5 * MB))))
+        await rig.exit()
+        await until(lambda: len(Received(rig).data()) == logs.size(path_of(agent)))
+        data = Received(rig).data()
+        wanted = (Path(agent.launch.work_dir) / "task/digest").read_text()
+        assert hashlib.sha256(data).hexdigest() == wanted
+
+
+async def test_a_new_coordinator_follows_from_where_it_wants(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        await rig.prepare()
+        rig.tell(FollowLog(task=TASK, attempt=1))
+        await rig.start(shell("for n in $(seq 1000); do echo $n; sleep 0.05; done"))
+        await rig.hear(LogChunk)
+        await rig.vanish()
+        await rig.begin()
+        await rig.connected(2)
+        rig.heard.clear()
+        rig.tell(FollowLog(task=TASK, attempt=1, offset=0))
+        await until(lambda: Received(rig).data().startswith(b"1\n2\n3\n"))
+
+
+async def test_beats_go_on_during_a_flood(tmp_path: Path) -> None:
+    from howdah.wire.messages import Beat
+
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        await rig.prepare()
+        await rig.start(shell("yes"))
+        times: list[float] = []
+        place = 0
+        while len(times) < 10:
+            await rig.hear(Beat, lambda m: m.attempt == 1, after=place)
+            place = len(rig.heard)
+            times.append(time.monotonic())
+        gaps = [b - a for a, b in itertools.pairwise(times)]
+        assert sorted(gaps)[len(gaps) // 2] < 1.0
