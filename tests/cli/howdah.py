@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from howdah.client import listing
 from howdah.core.view import JobView
 from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
 
@@ -124,7 +125,7 @@ def job_file(folder: Path, script: str, **fields: Any) -> Path:
 
 def newest() -> JobDirectory:
     """The newest job's directory."""
-    return until(lambda: next(iter(list_jobs(base_folder())), None), "a job directory")
+    return until(lambda: listing.newest(base_folder()), "a job directory")
 
 
 def gone(directory: JobDirectory) -> JobView:

@@ -181,3 +181,29 @@ def test_doctor_examines_this_machine() -> None:
     assert {"Python", "machine", "job directories", "network", "ports"} <= looked_at
     assert all(set(f) == {"what", "health", "text", "hint"} for f in found["findings"])
     assert "Jobs can run here" in howdah("doctor").text
+
+
+COUNTS = """
+import os, pathlib
+folder = pathlib.Path("saved")
+found = sorted(folder.glob("step-*"))
+step = int(found[-1].name.partition("-")[2]) if found else 0
+print("begins at", step, "restored", os.environ.get("HOWDAH_RESTORED"))
+(folder / f"step-{step + 5}").write_text("weights")
+"""
+
+
+def test_a_job_is_resumed_from_its_last_checkpoint(tmp_path: Path) -> None:
+    for source in ("chief", "each"):
+        file = job_file(
+            tmp_path,
+            COUNTS,
+            checkpoint={"folder": "saved", "source": source},
+            roles={"worker": {"instances": 2}},
+        )
+        assert "worker:1 | begins at 0 restored None" in howdah("run", str(file)).out
+        before = newest().job_id
+        resumed = howdah("rerun", before, "--resume").text
+        for task in ("worker:0", "worker:1"):
+            assert re.search(rf"{task} \| begins at 5 restored .+", resumed), (source, resumed)
+        assert "worker:0 | begins at 0 restored None" in howdah("rerun", before).out

@@ -84,9 +84,8 @@ def test_a_running_job_is_followed_and_stopped(tmp_path: Path) -> None:
 
 
 def test_leaving_the_block_by_an_exception_stops_the_job(tmp_path: Path) -> None:
-    with pytest.raises(ZeroDivisionError):
-        with howdah.submit(job_file(tmp_path, WAITS)) as handle:
-            raise ZeroDivisionError
+    with pytest.raises(ZeroDivisionError), howdah.submit(job_file(tmp_path, WAITS)) as handle:
+        raise ZeroDivisionError
     view = gone(newest())
     assert view.job_id == handle.job_id
     assert "ZeroDivisionError in the program that submitted it" in view.reason

@@ -49,8 +49,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 def follow(start: Callable[[], JobDirectory], tie: Tie, view: View) -> ExitCode:
     """Show the job that ``start`` gives until it ends; its exit code.
 
-    Signals count from before ``start`` is called: one that comes meanwhile is obeyed after it, so
-    no job is ever left half-started or running by accident.
+    Signals count from before ``start`` is called (in a thread): one that comes meanwhile is obeyed
+    after it, so no job is ever left half-started or running by accident.
     """
     return asyncio.run(_Session(tie, view).run(start))
 
@@ -62,6 +62,8 @@ class _Session:
         self._interrupts = Interrupts(tie)
         self._handle: AsyncJobHandle | None = None
         self._screen: Screen | None = None
+        self._shown = asyncio.Event()
+        """There is a job, and a screen to show it on."""
         self._following: asyncio.Task[JobView] | None = None
         self._acting: set[asyncio.Task[None]] = set()
         self._left = False
@@ -73,10 +75,11 @@ class _Session:
             # What is ignored stays ignored: nohup, or a background job of a script.
             if signal.getsignal(number) is not signal.SIG_IGN:
                 loop.add_signal_handler(number, self._on_signal, number)
-        directory = start()
+        directory = await asyncio.to_thread(start)
         self._handle = AsyncJobHandle(directory)
         writer = Writer(loop, self._on_output_closed)
         self._screen = self._make_screen(writer, directory)
+        self._shown.set()
         if self._tie is Tie.JOB:
             self._say_submitted(writer, directory)
         self._following = loop.create_task(self._follow(writer))
@@ -176,39 +179,35 @@ class _Session:
     def _on_output_closed(self, error: OSError) -> None:
         if error.errno in (errno.EPIPE, errno.EIO):
             self._act(self._interrupts.output_closed(), "its output was closed")
-        elif self._screen is not None:
+        else:
             # Not a reason to end a job: a full disk below `> log.txt`, say.
             click.echo(f"howdah: output cannot be written ({error}); the job goes on", err=True)
 
     def _act(self, action: Action, why: str) -> None:
-        if action is Action.LEAVE:
-            self._leave()
-            return
-        if self._screen is not None and action in SAID:
-            self._screen.note(SAID[action])
-        task = asyncio.get_running_loop().create_task(self._stop(action, why))
+        task = asyncio.get_running_loop().create_task(self._do(action, why))
         self._acting.add(task)
         task.add_done_callback(self._acting.discard)
 
-    async def _stop(self, action: Action, why: str) -> None:
-        assert self._handle is not None
-        try:
-            await self._handle.stop(why, firm=action is Action.STOP_AT_ONCE)
-        except HowdahError as error:
-            if self._screen is not None:
+    async def _do(self, action: Action, why: str) -> None:
+        await self._shown.wait()
+        assert self._handle is not None and self._screen is not None
+        if action in SAID:
+            self._screen.note(SAID[action])
+        if action is not Action.LEAVE:
+            try:
+                await self._handle.stop(why, firm=action is Action.STOP_AT_ONCE)
+            except HowdahError as error:
                 self._screen.note(str(error))
-        if action is Action.STOP_AND_LEAVE:
-            self._leave()
-
-    def _leave(self) -> None:
-        self._left = True
-        self._say_left()
-        if self._following is not None:
-            self._following.cancel()
+        if action in (Action.LEAVE, Action.STOP_AND_LEAVE):
+            self._left = True
+            if action is Action.LEAVE:
+                self._say_left()
+            if self._following is not None:
+                self._following.cancel()
 
     def _say_left(self) -> None:
-        if self._screen is not None and self._handle is not None:
-            job_id = self._handle.job_id
-            self._screen.note(
-                f"left {job_id} behind; howdah attach {job_id} follows it, howdah stop ends it"
-            )
+        assert self._handle is not None and self._screen is not None
+        job_id = self._handle.job_id
+        self._screen.note(
+            f"left {job_id} behind; howdah attach {job_id} follows it, howdah stop ends it"
+        )

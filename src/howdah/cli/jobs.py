@@ -184,15 +184,17 @@ def find_job(job_id: str | None, store: str | None) -> JobDirectory:
     Raises:
         NoSuchJob: there is none; the text says which there are.
     """
-    from howdah.storage.jobdir import NoSuchJob, base_folder, find, list_jobs
+    from howdah.storage.jobdir import NoSuchJob, base_folder, find
 
     base = base_folder(store)
     if job_id is not None:
         return find(base, job_id)
-    jobs = list_jobs(base)
-    if not jobs:
+    from howdah.client.listing import newest
+
+    directory = newest(base)
+    if directory is None:
         raise NoSuchJob(f"{base} has no jobs yet; 'howdah run' makes one")
-    return jobs[0]
+    return directory
 
 
 def handle_of(job_id: str | None, store: str | None) -> AsyncJobHandle:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +10,8 @@ from howdah.client.functions import carry_over
 from howdah.client.loading import load_again
 from howdah.client.submit import submit
 from howdah.spec.load import LoadedJob
+from howdah.spec.model import Job
+from howdah.spec.units import instance_range
 from howdah.storage.jobdir import JobDirectory
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def load(before: JobDirectory, overrides: Sequence[str] = (), *, resume: bool) -
     """The job of an earlier run, ready to run again.
 
     Raises:
-        BadInput: it is to be resumed, and has no complete checkpoint here.
+        BadInput: it is to be resumed, and has no complete checkpoint.
         JobFileError: it cannot be run any more (its source folder is gone).
         StorageError: its documents are missing or damaged.
     """
@@ -33,7 +33,9 @@ def load(before: JobDirectory, overrides: Sequence[str] = (), *, resume: bool) -
                 f"{before.job_id} has no [checkpoint] folder, so there is nothing to resume from; "
                 "run it again without --resume"
             )
-        if loaded.job.checkpoint.store is None and not _has_any(before):
+        from howdah.storage.checkpoints import latest_complete
+
+        if not any(latest_complete(place) for place in _places(before).values()):
             raise BadInput(
                 f"{before.job_id} has no complete checkpoint to resume from; run it again without "
                 "--resume"
@@ -44,16 +46,17 @@ def load(before: JobDirectory, overrides: Sequence[str] = (), *, resume: bool) -
 def submit_again(
     before: JobDirectory, loaded: LoadedJob, *, resume: bool, starter: NodeStarter | None = None
 ) -> JobDirectory:
-    """Start what `load` gave, with the earlier job's checkpoints if it is to be resumed.
+    """Start what `load` gave, with the earlier job's newest checkpoint if it is to be resumed.
 
     Raises:
         BackendError: the backend does not take the job.
+        OSError: the checkpoint cannot be read or copied.
     """
 
     def furnish(directory: JobDirectory) -> None:
         carry_over(before, directory)
         if resume:
-            _link(before, directory)
+            _adopt(before, directory)
 
     return submit(
         loaded,
@@ -64,20 +67,30 @@ def submit_again(
     )
 
 
-def _has_any(before: JobDirectory) -> bool:
-    return next(before.checkpoints.rglob("manifest.json"), None) is not None
+def _adopt(before: JobDirectory, directory: JobDirectory) -> None:
+    from howdah.storage.checkpoints import adopt
+
+    places = _places(directory)
+    for whose, old in _places(before).items():
+        new = places.get(whose)
+        if new is not None and new != old:
+            adopt(old, new)
 
 
-def _link(before: JobDirectory, directory: JobDirectory) -> None:
-    """Give the new job the earlier one's checkpoints: the same files, which nobody changes."""
-    shutil.copytree(
-        before.checkpoints, directory.checkpoints, copy_function=_link_or_copy, dirs_exist_ok=True
-    )
+def _places(directory: JobDirectory) -> dict[str, str]:
+    """Where a job's checkpoints are: one place, or one for each task, by task."""
+    job = directory.job()
+    if job.checkpoint is None:
+        return {}
+    store = (job.checkpoint.store or str(directory.checkpoints)).rstrip("/")
+    if job.checkpoint.source != "each":
+        return {"": store}
+    return {task: f"{store}/{task}" for task in _task_folders(job)}
 
 
-def _link_or_copy(source: str, target: str) -> str:
-    try:
-        os.link(source, target)
-    except OSError:  # another disk, or one without links
-        shutil.copy2(source, target)
-    return target
+def _task_folders(job: Job) -> list[str]:
+    return [
+        f"{name}-{index}"
+        for name, role in job.roles.items()
+        for index in range(instance_range(role.instances)[1])
+    ]

@@ -17,6 +17,9 @@ from howdah.storage.journal import JournalError
 ASK_S = 2.0
 """A coordinator that is slower than this is not waited for: its journal is read instead."""
 
+SAME_SECOND = 50
+"""More jobs than are submitted in one second."""
+
 
 async def views(base: Path, *, limit: int | None = None) -> list[JobView]:
     """Status documents of the jobs below ``base``, newest first.
@@ -24,7 +27,22 @@ async def views(base: Path, *, limit: int | None = None) -> list[JobView]:
     One job that cannot be read never hides the others: its document says why.
     """
     directories = list_jobs(base)[:limit]
-    return list(await asyncio.gather(*(_view(directory) for directory in directories)))
+    found = await asyncio.gather(*(_view(directory) for directory in directories))
+    # Ids tell the time to the second only.
+    return sorted(found, key=lambda view: view.submitted or 0.0, reverse=True)
+
+
+def newest(base: Path) -> JobDirectory | None:
+    """The job submitted last; None if there are none."""
+    latest = list_jobs(base)[:SAME_SECOND]
+    return max(latest, key=_submitted, default=None)
+
+
+def _submitted(directory: JobDirectory) -> float:
+    try:
+        return directory.meta().submitted
+    except StorageError:
+        return 0.0
 
 
 async def _view(directory: JobDirectory) -> JobView:
