@@ -6,6 +6,7 @@
       job.json                         the resolved job file
       meta.json                        JobMeta: id, user, backend, when, from where
       coordinator.json                 CoordinatorAddress while one lives (0600)
+      node.json, node.lock             the local backend's node daemon while one lives
       events-0001.jsonl                the journal: one line an event or record
       metrics-0001.jsonl               samples, one line each
       logs/<role>-<index>/<attempt>.log   (+ .idx: time and offset, for paging)

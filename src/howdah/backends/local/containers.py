@@ -15,6 +15,7 @@ from howdah.backends.local import agents, processes
 from howdah.backends.local.forks import fork
 from howdah.backends.local.loop import Loop, Timer
 from howdah.backends.local.messages import AgentProcess, Ended, Launch, Running
+from howdah.backends.local.notes import note
 from howdah.backends.local.supervision import CANNOT_START, describe
 from howdah.core.events import ContainerEndKind
 
@@ -279,6 +280,8 @@ class Containers:
         return list(found.values())
 
     def _over(self, container: Container, kind: ContainerEndKind, detail: str) -> None:
+        if detail:
+            note(f"container {container.container_id}: {kind.value}: {detail}")
         container.state = State.ENDED
         container.end = Ended(container_id=container.container_id, kind=kind, detail=detail)
         self._on_ended(container.end)

@@ -55,7 +55,7 @@ LOCK_WAIT_S = 2.0
 LAST_GRACE_S = 2.0
 """For agents that are still there when the job is over or given up."""
 LAST_WAIT_S = 30.0
-KEEP_VARIABLE = "HOWDAH_KEEP_CONTAINERS"
+KEEP_VARIABLE = "HOWDAH_KEEP_WORK"
 """Environment variable: keep the containers' working folders after the job."""
 
 
