@@ -180,7 +180,7 @@ class FakeAgent:
             case Stop() if self.held and self.held.attempt == message.attempt:
                 if self.held.phase is not HeldPhase.EXITED:
                     self.exit(Exit(signal=15))
-            case FollowLog():
+            case FollowLog() if self.held is not None:
                 self.following = message if message.on else None
                 if message.on:
                     log = self.log(message.attempt)

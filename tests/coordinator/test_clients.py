@@ -40,8 +40,10 @@ PYTORCH = Job(name="fake", framework="pytorch", command="true", roles={"worker":
 class Seen:
     """What one watcher was sent, sorted."""
 
-    def __init__(self, channel: Channel[Any]) -> None:
+    def __init__(self, channel: Channel[Any], begin: int = 0) -> None:
         self.channel = channel
+        self.begin = begin
+        """Offset the logs are expected to begin at."""
         self.records: list[RecordUpdate] = []
         self.logs: dict[tuple[Task, int], bytearray] = {}
         self.views: list[JobView] = []
@@ -56,7 +58,7 @@ class Seen:
                     self.views.append(msgspec.json.decode(message.status, type=JobView))
                 case LogUpdate():
                     log = self.logs.setdefault((message.task, message.attempt), bytearray())
-                    assert message.offset == len(log), "no byte twice, none left out"
+                    assert message.offset == self.begin + len(log), "none twice, none left out"
                     log += message.data
                 case _:
                     raise AssertionError(message)
@@ -189,13 +191,17 @@ async def test_logs_of_attempts_that_are_over_come_from_their_files(tmp_path: Pa
         await until(lambda: seen.text(zero.task, 2) == b"second life\n")
         assert seen.text(zero.task, 1) == b"first life\n"
         only_new = await watch(job, logs=True, from_start=False)
+        only_new.begin = len(b"second life\n")
         await until(lambda: only_new.views)
         zero.write(b"news\n")
         zero.exit(0)
         one.exit(0)
         await job.finished()
         await seen.ended()
+        await only_new.ended()
         assert seen.text(zero.task, 2) == b"second life\nnews\n"
+        assert only_new.text(zero.task, 2) == b"news\n"
+        assert only_new.text(zero.task, 1) == b""
 
 
 @in_loop

@@ -79,6 +79,7 @@ async def end(coordinator: Coordinator) -> JobView:
     coordinator.agents.close_all(Shutdown())
     await coordinator.executor.close()
     await coordinator.backend.close()
+    await coordinator.published()
     await asyncio.to_thread(tidy, directory)
     log.info("%s is over: %s", coordinator.job_id, final.outcome)
     return final

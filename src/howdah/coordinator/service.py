@@ -33,7 +33,7 @@ from howdah.coordinator.watcher import Watcher
 from howdah.core.commands import Record
 from howdah.core.events import AnyEvent, CoordinatorStarted, JobSubmitted, StopRequested, Task
 from howdah.core.machine import Machine
-from howdah.core.states import LIVE, JobState
+from howdah.core.states import UP, JobState, TaskState
 from howdah.core.view import JobIdentity, JobView
 from howdah.frameworks import planning
 from howdah.storage import journal
@@ -57,6 +57,7 @@ from howdah.wire.messages import (
 log = logging.getLogger(__name__)
 
 REFRESH_S = 1.0
+_RUNNING = UP | {TaskState.STOPPING}
 
 
 class Coordinator:
@@ -150,6 +151,7 @@ class Coordinator:
         self.page: str | None = None
         self._broken: asyncio.Future[None] | None = None
         self._server: asyncio.Server | None = None
+        self._published: asyncio.Task[None] | None = None
         self._channels: set[Channel[Any]] = set()
         self._begun = asyncio.Event()
         self._over = False
@@ -166,6 +168,7 @@ class Coordinator:
                 coordinator.
         """
         self._broken = asyncio.get_running_loop().create_future()
+        self._broken.add_done_callback(_look_at)
         try:
             former = self.directory.coordinator()
             await self._begin()
@@ -178,8 +181,9 @@ class Coordinator:
             await self._let_go()
 
     async def _begin(self) -> None:
-        held = await self._start_backend()
-        await asyncio.to_thread(ending.lay_out, self)
+        held, _ = await asyncio.gather(
+            self._start_backend(), asyncio.to_thread(ending.lay_out, self)
+        )
         self._server = await serve(
             self._connection,
             self.host,
@@ -187,7 +191,7 @@ class Coordinator:
             tls.server_context(self.directory.secrets),
             receives={"agent": FromAgent, "client": FromClient},
         )
-        self._publish(http_port=0)
+        self._publish_soon(http_port=0)
         first: list[AnyEvent | Record] = [*self._past.untold]
         if self.machine.state.plan is None:
             first.append(JobSubmitted(plan=self.plan, seed=random.randrange(2**31)))
@@ -203,21 +207,38 @@ class Coordinator:
         assert self._server is not None
         return self._server.sockets[0].getsockname()[1]
 
-    def _publish(self, http_port: int) -> None:
-        self.directory.write_coordinator(
-            CoordinatorAddress(
-                incarnation=self.incarnation,
-                host=self.host,
-                port=self.port,
-                http_port=http_port,
-                pid=os.getpid(),
-            )
+    def _publish_soon(self, http_port: int) -> None:
+        """Write our address in the background: who looks for it looks again."""
+        address = CoordinatorAddress(
+            incarnation=self.incarnation,
+            host=self.host,
+            port=self.port,
+            http_port=http_port,
+            pid=os.getpid(),
         )
+        former = self._published
+
+        async def publish() -> None:
+            if former is not None:
+                await former
+            await asyncio.to_thread(self.directory.write_coordinator, address)
+
+        self._published = asyncio.create_task(publish())
+        self._published.add_done_callback(self._break_if_failed)
+
+    async def published(self) -> None:
+        """Wait until nobody writes our address any more."""
+        if self._published is not None:
+            await asyncio.wait([self._published])
+
+    def _break_if_failed(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._break(error)
 
     def page_is_up(self, port: int) -> None:
         """The web app has begun to serve at that port."""
         self.page = f"http://{self.host}:{port}/"
-        self._publish(http_port=port)
+        self._publish_soon(http_port=port)
         self.status.touch()
         log.info("the job's page is %s", self.page)
 
@@ -347,8 +368,9 @@ class Coordinator:
         return document(self.machine.state, self._identity, self.live, self.clock.now(), self.page)
 
     def _holder(self, task: Task) -> tuple[int, str] | None:
+        """Whose program runs where: its agent is the one to ask for its log."""
         data = self.machine.state.tasks.get(str(task))
-        if data is None or data.state not in LIVE or data.container_id is None:
+        if data is None or data.state not in _RUNNING or data.container_id is None:
             return None
         return data.attempt, data.container_id
 
@@ -368,3 +390,9 @@ async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _look_at(future: asyncio.Future[None]) -> None:
+    """Retrieve its exception: it may come when nobody waits for it any more."""
+    if not future.cancelled():
+        future.exception()
