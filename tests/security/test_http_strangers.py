@@ -116,6 +116,28 @@ def test_a_wrong_ticket_opens_nothing(served: Served, ticket: str) -> None:
     assert "Set-Cookie" not in answer.headers
 
 
+@pytest.mark.parametrize(
+    ("to", "leads"),
+    [
+        ("", "./"),
+        ("proxy/tensorboard:0/", "./proxy/tensorboard:0/"),
+        ("https://evil.example/", "./"),
+        ("//evil.example/", "./"),
+        ("/proxy/a:0/", "./"),
+        ("proxy/a:0/../../", "./"),
+        ("proxy/../a:0/", "./"),
+        ("proxy/a:0/%22%3E%3Cscript%3E", "./"),
+        ("javascript:alert(1)", "./"),
+    ],
+)
+def test_a_link_leads_only_to_pages_of_the_job(served: Served, to: str, leads: str) -> None:
+    base, token = served.url, served.job.token
+    link = tickets.login_link(base, token, time.time(), to).removeprefix(base)
+    for _ in range(2):
+        answer = served.get(link, served.log_in())
+        assert f'content="0;url={leads}"'.encode() in answer.body
+
+
 def test_an_old_ticket_opens_nothing(served: Served) -> None:
     ticket = tickets.mint_ticket(TOKEN, time.time() - tickets.TICKET_LIFE_S - 2)
     assert served.get(f"/login?ticket={ticket}", {}).status == 401
@@ -123,12 +145,7 @@ def test_an_old_ticket_opens_nothing(served: Served) -> None:
 
 def test_two_jobs_on_one_host_do_not_clash() -> None:
     one, two = FakeJob(), FakeJob()
-    two.head = type(two.head)(
-        **{
-            **{name: getattr(two.head, name) for name in two.head.__struct_fields__},
-            "job_id": "another-20261121-143503-x1y2",
-        }
-    )
+    two.change(job_id="another-20261121-143503-x1y2")
     two.token = "another-token"
     with serving(one) as first, serving(two) as second:
         cookies = [first.log_in()["Cookie"], second.log_in()["Cookie"]]

@@ -41,12 +41,7 @@ def test_no_script_or_style_is_inline(path: Path) -> None:
 
 
 def test_the_page_holds_what_is_known_at_once(served: Served) -> None:
-    served.job.head = type(served.job.head)(
-        **{
-            **{f: getattr(served.job.head, f) for f in served.job.head.__struct_fields__},
-            "name": "<b>digits</b>",
-        }
-    )
+    served.do(lambda job: job.change(name="<b>digits</b>"))
     answer = served.get("/")
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
     assert b'<h1 id="title">&lt;b&gt;digits&lt;/b&gt;</h1>' in answer.body

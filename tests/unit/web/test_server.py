@@ -67,7 +67,7 @@ def test_closing_with_idle_connections_is_quick() -> None:
     with serving() as served, socket.create_connection(("127.0.0.1", served.port)) as idle:
         began = time.monotonic()
         served.run(served.server.close())
-        assert time.monotonic() - began < 1.5
+        assert time.monotonic() - began < 1.9, "it waited for connections that say nothing"
         assert idle.recv(10) == b""
 
 

@@ -1,4 +1,4 @@
-"""The JSON API: one table of operations, from which routes and their description are made."""
+"""The JSON API as one table of operations: routes and their description are made from it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
-from howdah.coordinator.source import JobSource, NoLog, UnknownTask
-from howdah.coordinator.web import logtext, series, stream
-from howdah.coordinator.web.board import Board
+from howdah.coordinator.web import handlers, logtext, stream
 from howdah.coordinator.web.documents import (
     Changes,
     LogMatches,
@@ -22,22 +20,13 @@ from howdah.coordinator.web.documents import (
     StacksAnswer,
     StopAnswer,
     StopRequest,
-    brief,
 )
-from howdah.coordinator.web.gate import Gate
-from howdah.coordinator.web.security import Refusal
-from howdah.core.events import Task
 from howdah.core.plan import Plan
 from howdah.core.view import JobView, TaskView
 from howdah.spec.model import Job
 from howdah.wire.messages import Sample
 
 ROOT = "/api/v1"
-
-STREAMS_MAX = 100
-"""Event streams at once; more readers are asked to poll."""
-
-SERIES_TASKS_MAX = 64
 
 
 class In(enum.Enum):
@@ -65,7 +54,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """Below `ROOT`."""
     name: str
     summary: str
-    handler: Callable[[Api, Request], Awaitable[Response]]
+    handler: Callable[[handlers.Api, Request], Awaitable[Response]]
     answers: tuple[Any, ...] = ()
     """Types of the JSON documents it answers; none where it is no JSON."""
     media: str = "application/json"
@@ -73,247 +62,6 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """The type of the JSON document in the request's body."""
     parameters: tuple[Parameter, ...] = ()
     errors: Mapping[int, str] = {}
-
-
-class Api(msgspec.Struct, frozen=True, kw_only=True):
-    """What the handlers work on."""
-
-    source: JobSource
-    board: Board
-    watchers: stream.Watchers
-    gate: Gate
-
-    def task(self, request: Request) -> Task:
-        """The task the path names.
-
-        Raises:
-            Refusal: the job has no such task.
-        """
-        return self.named(request.path_params["task"])
-
-    def named(self, name: str) -> Task:
-        """The task of that name.
-
-        Raises:
-            Refusal: the job has no such task.
-        """
-        role, _, index = name.rpartition(":")
-        if role and index.isdecimal():
-            found = Task(role, int(index))
-            try:
-                self.source.log_attempts(found)
-            except UnknownTask as problem:
-                raise Refusal(404, str(problem)) from problem
-            return found
-        raise Refusal(404, f"{name[:100]!r} is no task; write a role and an index: worker:0")
-
-
-# -- reading parameters --------------------------------------------------------------------------
-
-
-def _number(request: Request, name: str, default: float | None) -> float | None:
-    text = request.query_params.get(name)
-    if text is None or text == "":
-        return default
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if value != value or abs(value) > 1e15:
-        raise Refusal(400, f"{name}={text[:50]!r} is not a number; leave it out for its default")
-    return value
-
-
-def _integer(request: Request, name: str, default: int | None) -> int | None:
-    value = _number(request, name, None)
-    if value is not None and value != int(value):
-        raise Refusal(400, f"{name}={value:g} is not a whole number")
-    return default if value is None else int(value)
-
-
-def _flag(request: Request, name: str) -> bool:
-    return request.query_params.get(name, "") in ("1", "true")
-
-
-def _json(content: object, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(content), status, media_type="application/json")
-
-
-# -- handlers ------------------------------------------------------------------------------------
-
-
-async def _job(api: Api, request: Request) -> Response:
-    view = api.board.view()
-    tag = f'"{api.board.version}"'
-    if request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers={"ETag": tag})
-    response = _json(view)
-    response.headers["ETag"] = tag
-    response.headers["Cache-Control"] = "private, no-cache"
-    return response
-
-
-async def _tasks(api: Api, request: Request) -> Response:
-    wanted = {name: request.query_params.get(name) for name in ("role", "state")}
-    return _json(
-        [
-            task
-            for task in api.board.view().tasks
-            if wanted["role"] in (None, task.role) and wanted["state"] in (None, task.state)
-        ]
-    )
-
-
-async def _task(api: Api, request: Request) -> Response:
-    name = str(api.task(request))
-    for task in api.board.view().tasks:
-        if task.task == name:
-            return _json(task)
-    raise Refusal(404, f"{name} is not part of the job now")
-
-
-async def _records(api: Api, request: Request) -> Response:
-    after = _integer(request, "after", 0) or 0
-    limit = min(_integer(request, "limit", None) or stream.RECORDS_MAX, stream.RECORDS_MAX)
-    return _json(stream.new_records(api.source, after)[: max(1, limit)])
-
-
-async def _log(api: Api, request: Request) -> Response:
-    task = api.task(request)
-    try:
-        attempt = _integer(request, "attempt", None)
-        attempt = logtext.newest(api.source, task) if attempt is None else attempt
-        offset = _integer(request, "offset", 0) or 0
-        lines = _integer(request, "tail", None)
-        if lines is not None:
-            return _json(await logtext.tail(api.source, task, attempt, lines))
-        limit = _integer(request, "limit", None) or logtext.PAGE
-        return _json(await logtext.page(api.source, task, attempt, offset, limit))
-    except NoLog as problem:
-        raise Refusal(404, str(problem)) from problem
-
-
-async def _search(api: Api, request: Request) -> Response:
-    task = api.task(request)
-    wanted = request.query_params.get("grep", "")
-    if not wanted:
-        raise Refusal(400, "grep is empty; give the text to look for")
-    try:
-        attempt = _integer(request, "attempt", None)
-        attempt = logtext.newest(api.source, task) if attempt is None else attempt
-        offset = max(0, _integer(request, "offset", 0) or 0)
-        return _json(await logtext.search(api.source, task, attempt, wanted, offset))
-    except NoLog as problem:
-        raise Refusal(404, str(problem)) from problem
-
-
-async def _log_or_search(api: Api, request: Request) -> Response:
-    return await (_search if "grep" in request.query_params else _log)(api, request)
-
-
-async def _attempts(api: Api, request: Request) -> Response:
-    return _json(api.source.log_attempts(api.task(request)))
-
-
-async def _raw_log(api: Api, request: Request) -> Response:
-    task = api.task(request)
-    try:
-        attempt = _integer(request, "attempt", None)
-        attempt = logtext.newest(api.source, task) if attempt is None else attempt
-        first = await api.source.read_log(task, attempt, 0, logtext.PAGE_MAX)
-    except NoLog as problem:
-        raise Refusal(404, str(problem)) from problem
-
-    async def parts():
-        part = first
-        while part.data:
-            yield part.data
-            part = await api.source.read_log(task, attempt, part.next_offset, logtext.PAGE_MAX)
-
-    name = f"{api.gate.job_id}-{task.role}-{task.index}-{attempt}.log"
-    return StreamingResponse(
-        parts(),
-        media_type="text/plain; charset=utf-8",
-        headers={"Content-Disposition": f'attachment; filename="{name}"'},
-    )
-
-
-async def _samples(api: Api, request: Request) -> Response:
-    since = _number(request, "since", 0.0) or 0.0
-    return _json(api.source.metrics(api.task(request), since))
-
-
-async def _series(api: Api, request: Request) -> Response:
-    names = request.query_params.getlist("task")[:SERIES_TASKS_MAX]
-    since = _number(request, "since", None)
-    step_s = _number(request, "step", 1.0) or 1.0
-    if step_s < 0.1:
-        raise Refusal(400, f"step={step_s:g} is too fine; the least is 0.1 seconds")
-    now = api.gate.clock()
-    view = api.board.view()
-    end = now if view.finished is None else view.finished
-    since = (view.submitted or end) if since is None else since
-    start, count = series.grid(since, end, step_s)
-    samples = {name: api.source.metrics(api.named(name), start - 1e-6) for name in names}
-    return _json(series.on_grid(samples, start, step_s, count))
-
-
-async def _config(api: Api, request: Request) -> Response:
-    job = api.source.job()
-    return _json(brief(job) if _flag(request, "brief") else job)
-
-
-async def _plan(api: Api, request: Request) -> Response:
-    return _json(api.source.plan())
-
-
-async def _stop(api: Api, request: Request) -> Response:
-    body = await request.body()
-    if body and not request.headers.get("content-type", "").startswith("application/json"):
-        raise Refusal(415, "the body must be application/json")
-    try:
-        wanted = msgspec.json.decode(body, type=StopRequest) if body else StopRequest()
-    except msgspec.DecodeError as problem:
-        raise Refusal(400, f"the body is not a stop request: {problem}") from problem
-    by = "the HTTP API" if "authorization" in request.headers else "the job page"
-    await api.source.stop(by, wanted.reason[:500], wanted.firm)
-    return _json(StopAnswer(stopping=True, firm=wanted.firm), 202)
-
-
-async def _stacks(api: Api, request: Request) -> Response:
-    task = api.task(request)
-    try:
-        text = await api.source.stacks(task)
-    except RuntimeError as problem:
-        raise Refusal(409, f"the stacks of {task} could not be taken: {problem}") from problem
-    return _json(StacksAnswer(task=str(task), text=text))
-
-
-def _cursor(api: Api, request: Request) -> stream.Cursor:
-    log = request.query_params.get("log")
-    return stream.Cursor(
-        version=request.query_params.get("since", ""),
-        after=_integer(request, "after", 0) or 0,
-        task=api.named(log) if log else None,
-        attempt=_integer(request, "attempt", None),
-        offset=_integer(request, "offset", 0) or 0,
-        pinned=_flag(request, "pinned"),
-    )
-
-
-async def _changes(api: Api, request: Request) -> Response:
-    return _json(await stream.poll(api.source, api.board, _cursor(api, request)))
-
-
-async def _stream(api: Api, request: Request) -> Response:
-    cursor = _cursor(api, request)
-    if len(api.watchers) >= STREAMS_MAX:
-        raise Refusal(503, f"{STREAMS_MAX} streams are open already; ask changes again and again")
-    return StreamingResponse(
-        stream.events(api.source, api.board, api.watchers, cursor),
-        media_type="text/event-stream",
-        headers={"X-Accel-Buffering": "no"},
-    )
 
 
 # -- the table -----------------------------------------------------------------------------------
@@ -346,7 +94,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/job",
         name="job",
         summary="The status document, as `howdah status --json` prints it. Has an ETag.",
-        handler=_job,
+        handler=handlers.job,
         answers=(JobView,),
     ),
     Operation(
@@ -354,7 +102,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/tasks",
         name="tasks",
         summary="The tasks of the status document.",
-        handler=_tasks,
+        handler=handlers.tasks,
         answers=(list[TaskView],),
         parameters=(
             Parameter(name="role", text="Only this role's."),
@@ -366,7 +114,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/tasks/{task}",
         name="task",
         summary="One task of the status document.",
-        handler=_task,
+        handler=handlers.task,
         answers=(TaskView,),
         parameters=(_TASK,),
         errors=_NO_TASK,
@@ -376,7 +124,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/records",
         name="records",
         summary=f"Lines of the job's story, oldest first, at most {stream.RECORDS_MAX}.",
-        handler=_records,
+        handler=handlers.records,
         answers=(list[RecordLine],),
         parameters=(
             Parameter(name="after", text="Only those with a greater `seq`.", type="integer"),
@@ -391,7 +139,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "A stretch of an attempt's log. With `tail`, its last lines. With `grep`, the lines "
             "that hold that text (`LogMatches`)."
         ),
-        handler=_log_or_search,
+        handler=handlers.log_or_search,
         answers=(LogPage, LogMatches),
         parameters=(
             _TASK,
@@ -421,7 +169,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/logs/{task}/attempts",
         name="log-attempts",
         summary="Attempts of a task that have a log.",
-        handler=_attempts,
+        handler=handlers.attempts,
         answers=(list[int],),
         parameters=(_TASK,),
         errors=_NO_TASK,
@@ -431,7 +179,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/logs/{task}/raw",
         name="log-file",
         summary="A whole log, as a file.",
-        handler=_raw_log,
+        handler=handlers.raw_log,
         media="text/plain",
         parameters=(_TASK, _ATTEMPT),
         errors=_NO_LOG,
@@ -441,7 +189,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/metrics/{task}",
         name="samples",
         summary="Measurements of a task as they were taken, and the values it reported.",
-        handler=_samples,
+        handler=handlers.samples,
         answers=(list[Sample],),
         parameters=(
             _TASK,
@@ -454,10 +202,10 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/series",
         name="series",
         summary="Measurements of several tasks on one grid of times, for plotting.",
-        handler=_series,
+        handler=handlers.series,
         answers=(SeriesPage,),
         parameters=(
-            Parameter(name="task", text=f"Up to {SERIES_TASKS_MAX} times.", many=True),
+            Parameter(name="task", text=f"Up to {handlers.SERIES_TASKS_MAX} times.", many=True),
             Parameter(
                 name="since", text="From when (seconds, epoch); the submission.", type="number"
             ),
@@ -470,7 +218,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/config",
         name="config",
         summary="The resolved job file.",
-        handler=_config,
+        handler=handlers.config,
         answers=(Job,),
         parameters=(
             Parameter(name="brief", text="1: without what is as it is by default.", type="integer"),
@@ -481,7 +229,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/plan",
         name="plan",
         summary="Roles and limits as the coordinator sees them, in numbers.",
-        handler=_plan,
+        handler=handlers.plan,
         answers=(Plan,),
     ),
     Operation(
@@ -489,7 +237,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/changes",
         name="changes",
         summary="What changed since you last asked: the stream, for readers that cannot stream.",
-        handler=_changes,
+        handler=handlers.changes,
         answers=(Changes,),
         parameters=_FOLLOW,
         errors=_NO_TASK,
@@ -502,7 +250,7 @@ OPERATIONS: tuple[Operation, ...] = (
             "Server-sent events: `hello`, `status` (`StatusPatch`), `record` (`RecordLine`), "
             "`log` (`LogChange`), and `bye` when the coordinator ends."
         ),
-        handler=_stream,
+        handler=handlers.stream,
         media="text/event-stream",
         parameters=_FOLLOW,
         errors={**_NO_TASK, 503: "Too many streams are open; poll `changes`."},
@@ -512,7 +260,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/stop",
         name="stop",
         summary="Stop the job: SIGTERM, the grace, SIGKILL. Durable when answered.",
-        handler=_stop,
+        handler=handlers.stop,
         answers=(StopAnswer,),
         takes=StopRequest,
     ),
@@ -521,7 +269,7 @@ OPERATIONS: tuple[Operation, ...] = (
         path="/stacks/{task}",
         name="stacks",
         summary="Take the stacks of a running task's programs.",
-        handler=_stacks,
+        handler=handlers.stacks,
         answers=(StacksAnswer,),
         parameters=(_TASK,),
         errors={**_NO_TASK, 409: "They could not be taken; the text says why."},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Awaitable, Callable, Collection
 
@@ -15,10 +16,13 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from howdah.coordinator.source import JobSource
-from howdah.coordinator.web import api, pages, proxy, stream, tickets
+from howdah.coordinator.web import api, handlers, pages, proxy, stream, tickets
 from howdah.coordinator.web.board import Board
 from howdah.coordinator.web.gate import LOGIN_PATH, Gate, GateMiddleware
 from howdah.coordinator.web.security import Refusal
+
+_TASK_PAGE = re.compile(r"proxy/[A-Za-z0-9_.-]+:\d+/", re.ASCII)
+"""What a one-time link may go on to besides the job page: nothing that leads elsewhere."""
 
 
 class JobApp(Starlette):
@@ -50,7 +54,7 @@ def create_app(
     board = Board(source, clock, time.monotonic)
     watchers = stream.Watchers(source)
     static = pages.StaticFiles()
-    work = api.Api(source=source, board=board, watchers=watchers, gate=gate)
+    work = handlers.Api(source=source, board=board, watchers=watchers, gate=gate)
 
     async def job_page(request: Request) -> Response:
         return pages.job_page(board.view(), static.version)
@@ -86,7 +90,7 @@ def create_app(
     return app
 
 
-def _operation(operation: api.Operation, work: api.Api) -> Route:
+def _operation(operation: api.Operation, work: handlers.Api) -> Route:
     async def endpoint(request: Request) -> Response:
         return await operation.handler(work, request)
 
@@ -111,11 +115,13 @@ def _login(gate: Gate, request: Request) -> Response:
     site a browser would not send the strict cookie along with a redirect.
     """
     now = gate.clock()
+    wanted = request.query_params.get("to", "")
+    to = f"./{wanted}" if _TASK_PAGE.fullmatch(wanted) else "./"
     # Programs that look at links before a person does (chats) ask for the head only.
     if request.method == "HEAD":
         return pages.notice("A one-time link", "Open it in a browser.")
     if gate.desk.take(request.query_params.get("ticket", ""), now):
-        response = pages.notice("Opening the job page", "One moment.", to="./")
+        response = pages.notice("Opening the job page", "One moment.", to=to)
         response.set_cookie(
             tickets.session_cookie(gate.job_id),
             tickets.mint_session(gate.source.token, now),
@@ -127,7 +133,7 @@ def _login(gate: Gate, request: Request) -> Response:
         return response
     name = tickets.session_cookie(gate.job_id)
     if tickets.session_is_good(request.cookies.get(name, ""), gate.source.token, now):
-        return pages.notice("Opening the job page", "You are signed in already.", to="./")
+        return pages.notice("Opening the job page", "You are signed in already.", to=to)
     return pages.notice(
         "This link is used up",
         "A link opens the page once, within ten minutes. Run “howdah status” with the job's id for "

@@ -176,9 +176,9 @@ programs is at `api/v1/openapi.json`.
 **Who may ask.** Every request proves the job's token: `Authorization: Bearer <token>`, where the
 token is the content of `secrets/token` in the job directory, readable by the job's owner alone; or
 the session cookie a browser gets from a one-time link (`login?ticket=…`, ten minutes, once), which
-`howdah status` makes. With the cookie, only the job's own page may change something or open a
-stream (`Origin` and `Sec-Fetch-Site` are checked). A request must name localhost, an address, or a
-host name the job is known by.
+`howdah status` makes; with `&to=proxy/<task>/` it goes on to that task's page. With the cookie,
+only the job's own page may change something or open a stream (`Origin` and `Sec-Fetch-Site` are
+checked). A request must name localhost, an address, or a host name the job is known by.
 
 **Errors** have a status of 400 or more and an `ErrorAnswer`: 401 without proof, 403 from another
 site, 413 for a body over 64 KiB, 421 for a strange host name, and those named below.
@@ -191,6 +191,12 @@ the status document has `progress_s`, an age.
 **Not guaranteed**: that every intermediate state is told (several changes may come as one), that
 all of a log that runs away is streamed (`skipped` says how much was left out; it can be read with
 `logs`), that fields and values will not be added.
+
+**Not protected.** The port speaks HTTP, not HTTPS: who can read the network between browser and
+coordinator can read the session (forward the port through SSH where that matters). Cookies know
+hosts, not ports: a program of another user on the *same host name*, opened in the same browser, is
+sent the session too; do not open strangers' pages there. A task's own web page shares the job
+page's origin, so its scripts may do what the reader may; it is the job's own program.
 
     curl -H "Authorization: Bearer $(cat JOB_DIRECTORY/secrets/token)" http://127.0.0.1:PORT/api/v1/job
 """

@@ -129,6 +129,7 @@ class _Uvicorn(uvicorn.Server):
     def end(self) -> None:
         """Leave the main loop."""
         self.should_exit = True
+        self.server_state.ending = True  # type: ignore[attr-defined]
         self._over.set()
 
     @contextlib.contextmanager
@@ -153,6 +154,10 @@ class _Protocol(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        if getattr(self.server_state, "ending", False):
+            # Accepted just when the server ended: nobody would ever close it.
+            self.transport.abort()
+            return
         self._waiting = self.loop.call_later(HEAD_S, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:

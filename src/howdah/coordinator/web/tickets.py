@@ -31,15 +31,18 @@ def mint_ticket(token: str, now: float, life_s: float = TICKET_LIFE_S) -> str:
     return _mint("ticket", token, now, min(life_s, TICKET_LIFE_MAX_S))
 
 
-def login_link(base_url: str, token: str, now: float) -> str:
+def login_link(base_url: str, token: str, now: float, to: str = "") -> str:
     """The whole one-time address of the job page, for a person to open.
 
     Args:
         base_url: the page's address, such as ``http://127.0.0.1:41234``.
         token: the job's token.
         now: seconds since the epoch.
+        to: a page of the job to go on to, relative to the job page (a `WebLink.href` such as
+            ``proxy/tensorboard:0/``); the job page itself if empty.
     """
-    return f"{base_url.rstrip('/')}/login?ticket={mint_ticket(token, now)}"
+    link = f"{base_url.rstrip('/')}/login?ticket={mint_ticket(token, now)}"
+    return f"{link}&to={to}" if to else link
 
 
 def mint_session(token: str, now: float) -> str:

@@ -14,7 +14,7 @@ import "./config.js";
 const WORDS = {
   wait: "Connecting",
   live: "Live",
-  poll: "Every 2 s",
+  poll: "Polling",
   lost: "Not connected",
   out: "Signed out",
   over: "Ended",
@@ -30,7 +30,9 @@ function show(state) {
       ? "Run “howdah status” for a new link"
       : state === "lost"
         ? "The coordinator does not answer; it is asked again"
-        : "";
+        : state === "poll"
+          ? "Something between here and the coordinator holds streams back; it is asked every 1.5 seconds"
+          : "";
 }
 
 feed.addEventListener("state", (event) => show(event.detail));

@@ -12,11 +12,12 @@ const TASKS_FIRST = 8; // plotted unless the reader says otherwise
 const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600];
 const LIGHT = ["#0b6a62", "#c8641e", "#3f63b5", "#a23b72", "#6b7f1f", "#7a52a8", "#b08900", "#4b7f97"];
 const DARK = ["#5cc8bb", "#f0955a", "#8fb0ff", "#e58bbb", "#b5c75b", "#bd9bea", "#e2c14f", "#8ec2da"];
+const MEMORY = [[1024, " GiB"], [1, " MiB"]]; // scale from, unit
 const KNOWN = {
   cpu: { title: "CPU", unit: "cores", show: cores, order: 10 },
-  rss_mb: { title: "Memory", unit: "resident", show: mebibytes, order: 11 },
-  gpu: { title: "GPU", unit: "utilisation", show: percent, order: 12 },
-  gpu_memory_mb: { title: "GPU memory", unit: "", show: mebibytes, order: 13 },
+  rss_mb: { title: "Memory", unit: "resident", show: mebibytes, order: 11, scales: MEMORY },
+  gpu: { title: "GPU", unit: "utilisation", show: percent, order: 12, scales: [[0.01, " %"]] },
+  gpu_memory_mb: { title: "GPU memory", unit: "", show: mebibytes, order: 13, scales: MEMORY },
 };
 
 let plotted = null; // task names
@@ -101,11 +102,25 @@ function options(chart, tasks, width) {
     scales: { x: { time: true }, y: { range: (_, low, high) => bounds(low, high) } },
     axes: [
       { ...axis, size: 26, values: (_, ticks) => ticks.map((tick) => timeOfDay(tick).slice(0, ticks[1] - ticks[0] < 60 ? 8 : 5)), space: 70 },
-      { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => chart.about.show(tick)), space: 34 },
+      { ...axis, size: 62, values: (_, ticks) => labels(chart.about, ticks), space: 34 },
     ],
     series: [{}, ...tasks.map((task) => ({ stroke: colourOf(task), width: 1.5, spanGaps: true, points: { show: grid.count < 3 } }))],
     hooks: { setCursor: [(plot) => tip(chart, plot, tasks)] },
   };
+}
+
+/** Labels of an axis: all in one unit, with as many digits as tell neighbours apart. */
+function labels(about, ticks) {
+  const known = ticks.filter((tick) => tick !== null);
+  const most = Math.max(...known.map(Math.abs));
+  const [scale, unit] = (about.scales ?? []).find(([from]) => most >= from) ?? about.scales?.at(-1) ?? [1, ""];
+  const step = known.length > 1 ? (known[1] - known[0]) / scale : most / scale || 1;
+  const digits = Math.min(6, Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+  return ticks.map((tick) => {
+    if (tick === null) return "";
+    const value = tick / scale;
+    return (Math.abs(value) >= 1e6 ? value.toExponential(1) : value.toFixed(digits)) + unit;
+  });
 }
 
 /** Zero is shown where it is near, and a flat line stays in the middle. */

@@ -1,9 +1,9 @@
-// Follows the job: one event stream; where a proxy holds streams back, by asking every two seconds.
+// Follows the job: one event stream; where a proxy holds streams back, by asking again and again.
 
 import { store } from "./store.js";
 
 const HELLO_MS = 4000; // the stream's first event must be here within this, else it is being buffered
-const POLL_MS = 2000;
+const POLL_MS = 1500; // a new log line is to be seen within three seconds
 const RETRY_MS = [500, 1000, 2000, 4000, 8000];
 
 class Feed extends EventTarget {
@@ -131,7 +131,12 @@ export const feed = new Feed();
 
 /** Ask the API; throws an Error with the API's own words. */
 export async function ask(path, options = {}) {
-  const response = await fetch(`api/v1/${path}`, options);
+  let response;
+  try {
+    response = await fetch(`api/v1/${path}`, options);
+  } catch {
+    throw new Error("The coordinator does not answer: the job may have ended, or the network is down.");
+  }
   if (response.ok) return response.json();
   let problem = `${response.status} ${response.statusText}`;
   try {
