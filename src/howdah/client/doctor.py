@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import importlib.metadata
 import os
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.agent.processes import command_line
 from howdah.backends import registry as backends
 from howdah.backends.base import BackendError
 from howdah.backends.gpus import GpuError, allowed, nvml_devices
@@ -38,6 +40,7 @@ PACKAGES = (
     "torch",
     "jax",
     "xgboost",
+    "xgboost-cpu",
     "lightgbm",
     "distributed",
     "ray",
@@ -152,7 +155,7 @@ def _jobs_folder(store: str | None) -> Iterator[Finding]:
         yield _problem("job directories", str(error))
         return
     existing = next(folder for folder in (base, *base.parents) if folder.exists())
-    if not os.access(existing, os.W_OK | os.X_OK):
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
         yield _problem(
             "job directories",
             f"{base} cannot be written",
@@ -173,6 +176,8 @@ def _sockets() -> Iterator[Finding]:
     except BackendError as error:
         yield _problem("sockets", str(error))
         return
+    with contextlib.suppress(OSError):
+        path.parent.rmdir()  # made by the look, unless it was there and in use
     yield _fine("sockets", str(path.parent))
 
 
@@ -322,19 +327,33 @@ def _leftovers(store: str | None) -> Iterator[Finding]:
             "has not ended, and nobody runs it any more",
             f"howdah rerun {job_id} --resume, or remove its directory",
         )
-    live = {job.job_id for job in unfinished} - set(lost)
-    strays: dict[str, list[int]] = {}
-    for process in processes.snapshot():
-        job_id = (process.marker or "").partition("/")[0]
-        if job_id and job_id not in live:
-            strays.setdefault(job_id, []).append(process.stat.pid)
-    for job_id, pids in strays.items():
+    known = {job.job_id for job in unfinished} - set(lost)
+    for job_id, pids in _strays(known).items():
+        numbers = " ".join(map(str, pids))
         yield _warning(
             f"job {job_id}",
-            f"is not known here or over, but has processes: {', '.join(map(str, pids))}",
-            "if no other HOWDAH_HOME has this job running, end them: kill "
-            + " ".join(map(str, pids)),
+            f"is over, but has processes that belong to no agent: {numbers}",
+            f"end them: kill {numbers}",
         )
+
+
+def _strays(known: set[str]) -> dict[str, list[int]]:
+    """Processes by job whose marker they carry, if neither job nor agent nor daemon is there."""
+    everything = {seen.stat.pid: seen for seen in processes.snapshot()}
+
+    def cared_for(pid: int) -> bool:
+        while pid in everything:
+            if any(word.endswith("/backends/local/boot.py") for word in command_line(pid)):
+                return True
+            pid = everything[pid].stat.parent
+        return False
+
+    strays: dict[str, list[int]] = {}
+    for pid, seen in everything.items():
+        job_id = (seen.marker or "").partition("/")[0]
+        if job_id and job_id not in known and not cared_for(pid):
+            strays.setdefault(job_id, []).append(pid)
+    return strays
 
 
 def _final(job: JobDirectory) -> object:

@@ -1,0 +1,98 @@
+"""The doctor names what is wrong with a machine and what to do, and survives its own looks."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from howdah.backends.gpus import Device, GpuError
+from howdah.client import doctor
+from howdah.client.doctor import Finding, Health
+from howdah.storage.jobdir import base_folder
+from tests.unit.client.coordinators import job_directory
+
+
+def examine(**kwargs: str) -> dict[str, Finding]:
+    return {finding.what: finding for finding in doctor.examine(**kwargs)}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_a_sound_machine_has_no_problems(home: Path) -> None:
+    found = examine()
+    assert not [f for f in found.values() if f.health is Health.PROBLEM]
+    assert not home.exists(), "nothing is changed"
+
+
+def test_a_look_that_fails_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> list[Device]:
+        raise ZeroDivisionError("in the driver")
+
+    monkeypatch.setattr(doctor, "nvml_devices", broken)
+    found = examine()
+    assert found["gpus"].text == "could not be looked at: ZeroDivisionError: in the driver"
+    assert "packages" in found, "the other looks go on"
+
+
+def test_a_folder_that_cannot_be_made_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "file"))
+    found = examine()["job directories"]
+    assert found.health is Health.PROBLEM
+    assert found.hint == "set HOWDAH_HOME to a folder of your own"
+
+
+def test_a_store_that_is_no_folder_is_a_problem() -> None:
+    assert examine(store="s3://bucket/x")["job directories"].health is Health.PROBLEM
+
+
+def test_gpus_are_named_and_hidden_ones_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device(uuid="GPU-1", index="0", name="H200", memory_mb=143 * 1024, busy=True)
+    monkeypatch.setattr(doctor, "nvml_devices", lambda: [device])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert examine()["GPUs"].text == "H200, 143 GiB, GPU-1, in use by some program"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert examine()["GPUs"].text == "none; CUDA_VISIBLE_DEVICES hides 1"
+
+
+def test_a_driver_that_cannot_be_asked_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses() -> list[Device]:
+        raise GpuError("install it with `pip install 'howdah[gpu]'`")
+
+    monkeypatch.setattr(doctor, "nvml_devices", refuses)
+    found = examine()["GPUs"]
+    assert (found.health, "howdah[gpu]" in found.text) == (Health.WARNING, True)
+
+
+def test_a_job_that_nobody_runs_is_named() -> None:
+    directory = job_directory(base_folder())
+    (directory.path / "node.json").write_text('{"pid": 1, "start": 1, "socket": ""}')
+    found = examine()[f"job {directory.job_id}"]
+    assert "nobody runs it any more" in found.text
+    assert f"howdah rerun {directory.job_id} --resume" in (found.hint or "")
+
+
+def test_processes_of_a_job_that_is_over_are_named() -> None:
+    stray = subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True); input()"],
+        env={**os.environ, "HOWDAH_CONTAINER": "ghost-20270115-080000-aaaa/c1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert stray.stdout is not None
+        stray.stdout.readline()
+        found = examine()["job ghost-20270115-080000-aaaa"]
+        assert found.hint == f"end them: kill {stray.pid}"
+    finally:
+        stray.communicate(b"\n")

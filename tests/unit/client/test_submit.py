@@ -1,0 +1,166 @@
+"""Submission is all or nothing: what fails before the start leaves nothing, a refusal is kept."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from howdah.backends.base import BackendError
+from howdah.backends.local.submit import NodeStarter
+from howdah.client import submit as submission
+from howdah.client.errors import BadInput
+from howdah.client.loading import load_again, load_flags, load_object
+from howdah.client.submit import submit
+from howdah.spec.load import LoadedJob
+from howdah.spec.model import Job, Role
+from howdah.spec.problems import JobFileError
+from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
+
+
+class Starter:
+    """Stands in for the node daemon."""
+
+    def __init__(self, problem: BaseException | None = None) -> None:
+        self.problem = problem
+        self.gone: list[Path] = []
+        self.closed = False
+
+    def go(self, job_dir: Path) -> int:
+        if self.problem is not None:
+            raise self.problem
+        self.gone.append(job_dir)
+        return 1
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOWDAH_SITE", "")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+def start(loaded: LoadedJob, starter: Starter, **options: Any) -> JobDirectory:
+    return submit(loaded, starter=cast(NodeStarter, starter), **options)
+
+
+def job(**fields: Any) -> LoadedJob:
+    return load_object(Job(name="test", command="true ${job.id}", **fields))
+
+
+def test_a_complete_private_directory_is_handed_over() -> None:
+    starter = Starter()
+    directory = start(job(roles={"worker": Role(instances=2)}), starter)
+    assert starter.gone == [directory.path]
+    assert directory.job().command == f"true {directory.job_id}"
+    assert directory.meta().backend == "local"
+    assert len(directory.token()) >= 32
+    for path in [directory.path, *directory.path.rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+    secret = directory.token()
+    for path in directory.path.rglob("*"):
+        if path.is_file() and path.parent != directory.secrets:
+            assert secret not in path.read_text()
+
+
+def test_the_directory_goes_when_something_fails_before_the_start() -> None:
+    starter = Starter()
+
+    def furnish(directory: JobDirectory) -> None:
+        assert directory.path.exists()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        start(job(), starter, furnish=furnish)
+    assert list_jobs(base_folder()) == []
+    assert starter.closed
+
+
+def test_a_refusing_backend_leaves_a_failed_job_with_the_reason() -> None:
+    with pytest.raises(BackendError, match="no sockets"):
+        start(job(), Starter(BackendError("no sockets can be made here")))
+    (directory,) = list_jobs(base_folder())
+    view = directory.final()
+    assert view is not None
+    assert (view.outcome, view.exit_code, view.phase) == ("failed", 1, "finished")
+    assert "no sockets can be made here" in view.reason
+
+
+def test_an_unknown_backend_is_refused_before_anything_is_made(home: Path) -> None:
+    with pytest.raises(BadInput, match="no backend 'yran'"):
+        submission.begin("yran")
+    assert not home.exists()
+
+
+def test_a_daemon_that_is_not_wanted_after_all_ends() -> None:
+    starter = submission.begin()
+    process = starter._process
+    starter.close()
+    assert process.poll() is not None
+
+
+def test_an_object_is_checked_like_a_file() -> None:
+    with pytest.raises(JobFileError) as caught:
+        load_object(Job(framework="pytroch", attempts=0, roles={"worker": Role(memory="lots")}))
+    told = str(caught.value)
+    for part in ("pytorch", "attempts", "roles.worker.memory"):
+        assert part in told
+
+
+def test_flags_make_a_job(tmp_path: Path) -> None:
+    loaded = load_flags("pytorch", ["worker=2..4"], ["python", "train.py"], ["attempts=5"])
+    assert loaded.job.framework == "pytorch"
+    assert loaded.job.roles["worker"].instances == "2..4"
+    assert loaded.job.command == ["python", "train.py"]
+    assert loaded.job.attempts == 5
+    assert loaded.job.name == "train"
+    assert loaded.source == tmp_path
+
+
+def test_a_job_again_is_the_same_but_for_its_id() -> None:
+    first = start(
+        load_object(
+            Job(
+                name="test",
+                command="echo ${job.id} $${env:HOME} $HOME $${job.id}",
+                env={"WORD": "${env:NOT_SET:-fallback}"},
+            )
+        ),
+        Starter(),
+    )
+    again = start(load_again(first), Starter(), rerun_of=first.job_id)
+    text = msgspec.json.encode(first.job()).decode().replace(first.job_id, again.job_id)
+    expected = msgspec.json.decode(text, type=Job)
+    expected = msgspec.structs.replace(expected, source=first.meta().source)
+    assert again.job() == expected
+    assert first.job().command == f"echo {first.job_id} ${{env:HOME}} $HOME ${{job.id}}"
+    assert again.meta().rerun_of == first.job_id
+    assert again.meta().source == first.meta().source
+
+
+def test_the_script_of_function_jobs_needs_no_howdah(tmp_path: Path) -> None:
+    from howdah.client.functions import FunctionJob
+
+    job = FunctionJob(lambda a, b: a + b, (1,), {"b": 2})
+    directory = JobDirectory(tmp_path / "test-20270115-080000-aaaa")
+    (directory.path / "results").mkdir(parents=True)
+    job.furnish(directory)
+    script = directory.path / "function" / "call.py"
+    assert "howdah" not in script.read_text().lower().replace("howdah_rank", "").replace(
+        "not howdah", ""
+    )
+    env = {**os.environ, "HOWDAH_RANK": "3"}
+    subprocess.run([sys.executable, str(script)], env=env, check=True, cwd=tmp_path)
+    from howdah.client import functions
+
+    assert functions._result(directory, 3) == (True, 3)
