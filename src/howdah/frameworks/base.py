@@ -116,11 +116,6 @@ class Framework:
         return None
 
 
-def present(job: Job, role: str) -> bool:
-    """Whether the job has tasks of that role."""
-    return role in job.roles and instance_range(job.roles[role].instances)[1] > 0
-
-
 def processes(role: Role) -> int:
     """Programs per task; ``"gpus"`` is one for each GPU of the container."""
     if role.processes == "gpus":
@@ -135,18 +130,14 @@ def chief_role(job: Job, *ranked: str) -> str | None:
     the same convention serves all frameworks here.
     """
     for name in ("chief", "master", *ranked):
-        if present(job, name) and job.roles[name].tracking is not Tracking.SIDECAR:
+        if name in job.roles and job.roles[name].tracking is not Tracking.SIDECAR:
             return name
     return None
 
 
 def tracked_roles(job: Job) -> list[str]:
     """Roles that no line of the job file makes untracked or a sidecar."""
-    return [
-        name
-        for name, role in job.roles.items()
-        if role.tracking in (None, Tracking.TRACKED) and present(job, name)
-    ]
+    return [name for name, role in job.roles.items() if role.tracking in (None, Tracking.TRACKED)]
 
 
 def grouped(job: Job, role: str, *names: str) -> RoleDefaults:
@@ -159,17 +150,16 @@ def grouped(job: Job, role: str, *names: str) -> RoleDefaults:
     return RoleDefaults(chief=role == chief_role(job, *names))
 
 
-def needs_one_of(job: Job, *names: str) -> list[Problem]:
-    """A problem if the job has none of these roles."""
-    if any(present(job, name) for name in names):
+def needs_one_of(job: Job, *names: str, what: str = "the role that trains") -> list[Problem]:
+    """A problem if the job has none of these roles; ``what`` the last one is."""
+    if any(name in job.roles for name in names):
         return []
-    listed = " or ".join(names)
     has = ", ".join(job.roles) or "none"
     return [
         Problem(
             key="roles",
-            message=f"{job.framework} needs a role named {listed}, and the job's roles are: {has}. "
-            f"Name the role that trains {names[-1]}.",
+            message=f"{job.framework} needs a role named {' or '.join(names)}, and the job's "
+            f"roles are: {has}. Call {what} {names[-1]}.",
         )
     ]
 
@@ -183,7 +173,7 @@ def at_most_one(job: Job, *names: str) -> list[Problem]:
             "set it to 1.",
         )
         for name in names
-        if present(job, name) and instance_range(job.roles[name].instances)[1] > 1
+        if name in job.roles and instance_range(job.roles[name].instances)[1] > 1
     ]
 
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
-from itertools import pairwise
 
 from howdah.frameworks import sidecars
-from howdah.frameworks.base import Framework, Problem, RoleDefaults, present, processes
+from howdah.frameworks.base import Framework, Problem, RoleDefaults, processes
 from howdah.spec.model import Job, Restart, Role, Tracking
 from howdah.spec.units import instance_range
 
@@ -91,19 +90,24 @@ def _order(job: Job, rules: Rules) -> Iterator[Problem]:
     try:
         TopologicalSorter(waits).prepare()
     except CycleError as error:
-        # graphlib names what is waited for first; a reader expects "a waits for b".
-        circle = error.args[1][::-1]
+        circle = _turned(job, error.args[1][:-1])
         yield Problem(
-            key=f"roles.{_own_wait(job, circle)}.after",
-            message=" waits for ".join(circle)
+            key=f"roles.{circle[0]}.after",
+            message=" waits for ".join((*circle, circle[0]))
             + ": none of them would ever start; remove one of the waits.",
         )
 
 
-def _own_wait(job: Job, circle: list[str]) -> str:
-    """The first role of a circle whose wait the job file asks for: the framework's cannot go."""
-    pairs = pairwise(circle)
-    return next((name for name, other in pairs if other in job.roles[name].after), circle[0])
+def _turned(job: Job, circle: list[str]) -> list[str]:
+    """A circle of waits from a role on whose wait the job file asks for: the framework's must stay.
+
+    graphlib names what is waited for first; a reader expects "a waits for b".
+    """
+    circle = circle[::-1]
+    for start, name in enumerate(circle):
+        if circle[(start + 1) % len(circle)] in job.roles[name].after:
+            return circle[start:] + circle[:start]
+    return circle
 
 
 def _outcome(job: Job, rules: Rules) -> Iterator[Problem]:
@@ -111,14 +115,12 @@ def _outcome(job: Job, rules: Rules) -> Iterator[Problem]:
     deciding = [
         name
         for name in job.roles
-        if rules[name].tracking is Tracking.TRACKED
-        and name != sidecars.PREPROCESS
-        and present(job, name)
+        if rules[name].tracking is Tracking.TRACKED and name != sidecars.PREPROCESS
     ]
     if not deciding:
         yield Problem(
             key="roles",
             message="no role decides when the job is done: "
             + ", ".join(f"{name} is {rules[name].tracking.value}" for name in job.roles)
-            + '. Give one that trains tracking = "tracked" and at least one instance.',
+            + '. Give one that trains tracking = "tracked".',
         )

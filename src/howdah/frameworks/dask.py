@@ -51,8 +51,8 @@ class Dask(Framework):
 
     def check(self, job: Job) -> list[Problem]:
         return (
-            needs_one_of(job, "worker")
-            + needs_one_of(job, "client")
+            needs_one_of(job, "worker", what="the role that computes")
+            + needs_one_of(job, "client", what="the role of your program")
             + at_most_one(job, "scheduler", "client")
         )
 

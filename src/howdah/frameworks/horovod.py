@@ -48,7 +48,11 @@ class Horovod(Framework):
         return True
 
     def check(self, job: Job) -> list[Problem]:
-        return needs_one_of(job, "chief", "worker") + only_gang(job) + at_most_one(job, DRIVER)
+        return (
+            needs_one_of(job, "chief", "worker")
+            + only_gang(job)
+            + at_most_one(job, "chief", "master", DRIVER)
+        )
 
     def helpers(self, job: Job) -> dict[str, Role]:
         return {DRIVER: Role(memory="256m")}

@@ -24,6 +24,7 @@ from howdah.frameworks.base import (
     Framework,
     Problem,
     RoleDefaults,
+    at_most_one,
     grouped,
     needs_one_of,
     only_gang,
@@ -40,7 +41,11 @@ class Jax(Framework):
         return True
 
     def check(self, job: Job) -> list[Problem]:
-        return needs_one_of(job, "chief", "worker") + only_gang(job)
+        return (
+            needs_one_of(job, "chief", "worker")
+            + at_most_one(job, "chief", "master")
+            + only_gang(job)
+        )
 
     def role(self, job: Job, role: str) -> RoleDefaults:
         return grouped(job, role, "worker")

@@ -24,6 +24,7 @@ from howdah.frameworks.base import (
     Framework,
     Problem,
     RoleDefaults,
+    at_most_one,
     grouped,
     needs_one_of,
     only_gang,
@@ -41,7 +42,11 @@ class LightGBM(Framework):
         return True
 
     def check(self, job: Job) -> list[Problem]:
-        return needs_one_of(job, "chief", "worker") + only_gang(job)
+        return (
+            needs_one_of(job, "chief", "worker")
+            + at_most_one(job, "chief", "master")
+            + only_gang(job)
+        )
 
     def role(self, job: Job, role: str) -> RoleDefaults:
         rules = grouped(job, role, "worker")

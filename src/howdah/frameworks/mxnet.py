@@ -41,7 +41,9 @@ class MXNet(Framework):
         return True
 
     def check(self, job: Job) -> list[Problem]:
-        found = needs_one_of(job, "server") + needs_one_of(job, "worker")
+        found = needs_one_of(job, "server", what="the role that holds the weights") + needs_one_of(
+            job, "worker"
+        )
         return found + at_most_one(job, "scheduler") + only_gang(job)
 
     def helpers(self, job: Job) -> dict[str, Role]:

@@ -13,7 +13,7 @@ import msgspec
 
 from howdah.core.plan import Completion, Join, Plan, RolePlan
 from howdah.frameworks import checks, registry, sidecars
-from howdah.frameworks.base import SIDECAR, Framework, Problem, RoleDefaults, present, processes
+from howdah.frameworks.base import SIDECAR, Framework, Problem, RoleDefaults, processes
 from howdah.spec.model import Duration, Job, Mode, Restart, Role, Tracking
 from howdah.spec.units import instance_range, seconds
 
@@ -61,7 +61,10 @@ def problems(job: Job) -> list[Problem]:
         return [Problem(key="framework", message=str(error))]
     framework = registry.get(job.framework)
     rules = {name: role_defaults(expanded, name) for name in expanded.roles}
-    return [*framework.check(expanded), *checks.check(expanded, framework, rules)]
+    found = framework.check(expanded)
+    known = {problem.key for problem in found}
+    # A role that is missing is the reason for much else: one problem a key says enough.
+    return found + [p for p in checks.check(expanded, framework, rules) if p.key not in known]
 
 
 def plan(job: Job, job_id: str) -> Plan:
@@ -69,7 +72,7 @@ def plan(job: Job, job_id: str) -> Plan:
     framework = registry.get(job.framework)
     join = _network_join(job)
     stage = 1 if sidecars.PREPROCESS in job.roles and job.preprocess is not None else 0
-    roles = tuple(_role_plan(job, name, join, stage) for name in job.roles if present(job, name))
+    roles = tuple(_role_plan(job, name, join, stage) for name in job.roles)
     times = job.timeouts
     return Plan(
         job_id=job_id,
@@ -141,7 +144,7 @@ def _restart(job: Job, role: Role, rules: RoleDefaults) -> Restart:
 
 def _after(job: Job, role: Role, rules: RoleDefaults) -> tuple[str, ...]:
     wanted = dict.fromkeys((*rules.after, *role.after))
-    return tuple(name for name in wanted if present(job, name))
+    return tuple(name for name in wanted if name in job.roles)
 
 
 def _ports(job: Job, rules: RoleDefaults) -> int:

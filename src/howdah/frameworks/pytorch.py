@@ -26,6 +26,7 @@ from howdah.frameworks.base import (
     Framework,
     Problem,
     RoleDefaults,
+    at_most_one,
     grouped,
     needs_one_of,
     only_gang,
@@ -44,7 +45,11 @@ class PyTorch(Framework):
         return True
 
     def check(self, job: Job) -> list[Problem]:
-        found = needs_one_of(job, "chief", "worker") + only_gang(job)
+        found = (
+            needs_one_of(job, "chief", "worker")
+            + at_most_one(job, "chief", "master")
+            + only_gang(job)
+        )
         for name, role in job.roles.items():
             command = role.command or job.command or ""
             text = command if isinstance(command, str) else " ".join(command)

@@ -27,7 +27,6 @@ from howdah.frameworks.base import (
     RoleDefaults,
     at_most_one,
     needs_one_of,
-    present,
 )
 from howdah.spec.model import Job, Restart, Role, Tracking
 from howdah.spec.units import octets
@@ -51,7 +50,9 @@ class Ray(Framework):
     many_processes = False
 
     def check(self, job: Job) -> list[Problem]:
-        return needs_one_of(job, "driver") + at_most_one(job, "head", "driver")
+        return needs_one_of(job, "driver", what="the role of your program") + at_most_one(
+            job, "head", "driver"
+        )
 
     def helpers(self, job: Job) -> dict[str, Role]:
         return {"head": Role()}
@@ -61,7 +62,7 @@ class Ray(Framework):
             return None
         own = job.roles[role]
         # A head beside workers gets no tasks unless it is given cores: it serves the cluster.
-        cores = 0 if role == "head" and present(job, "worker") else 1
+        cores = 0 if role == "head" and "worker" in job.roles else 1
         options = f" --num-cpus {own.cores or cores} --num-gpus {own.gpus}"
         if own.memory is not None:
             options += f" --object-store-memory {int(octets(own.memory) * OBJECT_STORE)}"

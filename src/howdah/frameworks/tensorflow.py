@@ -40,7 +40,6 @@ from howdah.frameworks.base import (
     at_most_one,
     chief_role,
     needs_one_of,
-    present,
 )
 from howdah.spec.model import Job, Mode, Restart, Tracking
 
@@ -50,7 +49,7 @@ CLUSTER = ("chief", "master", "worker", "ps")
 
 def coordinated(job: Job) -> bool:
     """A chief drives workers and parameter servers that only serve."""
-    return present(job, "ps") and (present(job, "chief") or present(job, "master"))
+    return "ps" in job.roles and ("chief" in job.roles or "master" in job.roles)
 
 
 class TensorFlow(Framework):
@@ -60,7 +59,7 @@ class TensorFlow(Framework):
     many_processes = False
 
     def collective(self, job: Job) -> bool:
-        return job.mode is Mode.GANG and not present(job, "ps")
+        return job.mode is Mode.GANG and "ps" not in job.roles
 
     def completion(self, job: Job) -> Completion:
         return Completion.CHIEF if coordinated(job) else Completion.ALL
@@ -86,7 +85,7 @@ class TensorFlow(Framework):
                 chief=role == chief_role(job, "worker"),
                 join=Join.NOW,
             )
-        servers = present(job, "ps")
+        servers = "ps" in job.roles
         driven = coordinated(job)
         match role:
             case "ps":

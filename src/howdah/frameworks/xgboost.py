@@ -45,7 +45,11 @@ class XGBoost(Framework):
         return True
 
     def check(self, job: Job) -> list[Problem]:
-        return needs_one_of(job, "chief", "worker") + only_gang(job) + at_most_one(job, TRACKER)
+        return (
+            needs_one_of(job, "chief", "worker")
+            + only_gang(job)
+            + at_most_one(job, "chief", "master", TRACKER)
+        )
 
     def helpers(self, job: Job) -> dict[str, Role]:
         return {TRACKER: Role(memory="512m")}

@@ -1,0 +1,340 @@
+"""What a job file and its framework make of each role."""
+
+from __future__ import annotations
+
+import pytest
+
+from howdah.core.plan import Completion, Join, Plan
+from howdah.frameworks import planning
+from howdah.spec.model import (
+    Mode,
+    Preprocess,
+    Restart,
+    Role,
+    RoleTimeouts,
+    TensorBoard,
+    Timeouts,
+    Tracking,
+)
+from tests.unit.frameworks.gangs import job, roles, written
+
+TRACKED, UNTRACKED, SIDECAR = Tracking.TRACKED, Tracking.UNTRACKED, Tracking.SIDECAR
+GANG, TASK, NEVER = Restart.GANG, Restart.TASK, Restart.NEVER
+
+PS = {"chief": 1, "worker": 2, "ps": 1, "evaluator": 1}
+
+
+# framework, roles, then for each role: tracking, restart, ranked, chief, watched, sticky, join
+RULES = [
+    ("tensorflow", {"chief": 1, "worker": 2}, {
+        "chief": (TRACKED, GANG, True, True, True, False, Join.NETWORK),
+        "worker": (TRACKED, GANG, True, False, True, False, Join.NETWORK),
+    }),
+    ("tensorflow", {"worker": 2, "evaluator": 1}, {
+        "worker": (TRACKED, GANG, True, True, True, False, Join.NETWORK),
+        "evaluator": (UNTRACKED, TASK, False, False, False, False, Join.NOW),
+    }),
+    ("tensorflow", PS, {
+        "chief": (TRACKED, TASK, True, True, True, True, Join.NETWORK),
+        "worker": (TRACKED, TASK, True, False, False, True, Join.NETWORK),
+        "ps": (UNTRACKED, GANG, False, False, False, False, Join.NETWORK),
+        "evaluator": (UNTRACKED, TASK, False, False, False, False, Join.NOW),
+    }),
+    ("tensorflow", {"worker": 2, "ps": 1}, {
+        "worker": (TRACKED, TASK, True, True, True, True, Join.NETWORK),
+        "ps": (UNTRACKED, GANG, False, False, False, False, Join.NETWORK),
+    }),
+    ("pytorch", {"worker": 1, "chief": 1, "loader": 1}, {
+        "worker": (TRACKED, GANG, True, False, True, False, Join.NETWORK),
+        "chief": (TRACKED, GANG, True, True, True, False, Join.NETWORK),
+        "loader": (TRACKED, TASK, False, False, True, False, Join.NOW),
+    }),
+    ("jax", {"worker": 2}, {"worker": (TRACKED, GANG, True, True, True, False, Join.NETWORK)}),
+    ("xgboost", {"worker": 2}, {
+        "tracker": (UNTRACKED, GANG, False, False, False, False, Join.NETWORK),
+        "worker": (TRACKED, GANG, True, True, True, False, Join.NETWORK),
+    }),
+    ("lightgbm", {"worker": 2}, {"worker": (TRACKED, GANG, True, True, True, False, Join.NETWORK)}),
+    ("dask", {"client": 1, "worker": 2}, {
+        "scheduler": (UNTRACKED, GANG, False, False, False, False, Join.NETWORK),
+        "client": (TRACKED, TASK, True, True, True, False, Join.NETWORK),
+        "worker": (UNTRACKED, TASK, False, False, False, False, Join.NETWORK),
+    }),
+    ("ray", {"driver": 1, "worker": 2}, {
+        "head": (UNTRACKED, GANG, False, False, False, False, Join.NETWORK),
+        "driver": (TRACKED, TASK, True, True, True, False, Join.NOW),
+        "worker": (UNTRACKED, TASK, False, False, False, False, Join.NETWORK),
+    }),
+    ("horovod", {"worker": 2}, {
+        # The driver has no peer that Howdah could see: started is enough.
+        "driver": (UNTRACKED, GANG, False, False, False, False, Join.NOW),
+        "worker": (TRACKED, GANG, True, True, True, False, Join.NOW),
+    }),
+    ("mpi", {"worker": 2}, {"worker": (TRACKED, GANG, True, True, True, False, Join.NOW)}),
+    ("mxnet", {"server": 1, "worker": 2}, {
+        "scheduler": (UNTRACKED, GANG, False, False, False, False, Join.NETWORK),
+        "server": (UNTRACKED, GANG, False, False, False, False, Join.NETWORK),
+        "worker": (TRACKED, GANG, True, True, True, False, Join.NETWORK),
+    }),
+    ("command", {"worker": 2, "chief": 1}, {
+        "worker": (TRACKED, GANG, True, False, True, False, Join.NOW),
+        "chief": (TRACKED, GANG, True, True, True, False, Join.NOW),
+    }),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("framework", "given", "expected"),
+    RULES,
+    ids=[f"{name} with {', '.join(given)}" for name, given, _ in RULES],
+)
+def test_each_framework_has_its_own_rules_for_its_roles(framework, given, expected):
+    found = {
+        name: (r.tracking, r.restart, r.ranked, r.chief, r.watched, r.sticky_ports, r.join)
+        for name, r in roles(job(framework, given)).items()
+    }
+    assert found == expected
+
+
+ORDER = {
+    "xgboost": ({"worker": 1}, {"worker": ("tracker",)}),
+    "dask": ({"client": 1, "worker": 1}, {"client": ("scheduler",), "worker": ("scheduler",)}),
+    "ray": ({"driver": 1, "worker": 1}, {"driver": ("head", "worker"), "worker": ("head",)}),
+    "horovod": ({"worker": 1}, {"worker": ("driver",)}),
+    "mxnet": ({"server": 1, "worker": 1}, {"server": ("scheduler",), "worker": ("scheduler",)}),
+}
+
+
+@pytest.mark.parametrize("framework", ORDER)
+def test_who_is_connected_to_starts_first(framework: str):
+    given, waits = ORDER[framework]
+    made = roles(job(framework, given))
+    assert {name: role.after for name, role in made.items() if role.after} == waits
+
+
+def completion(framework: str, given: dict, **rest) -> Completion:
+    return planning.plan(job(framework, given, **rest), "job-1").completion
+
+
+def test_the_chief_alone_decides_only_with_parameter_servers():
+    assert completion("tensorflow", PS) is Completion.CHIEF
+    assert completion("tensorflow", {"chief": 1, "worker": 2}) is Completion.ALL
+    assert completion("tensorflow", {"worker": 2, "ps": 1}) is Completion.ALL
+    assert completion("pytorch", {"chief": 1, "worker": 2}) is Completion.ALL
+    assert completion("dask", {"client": 1, "worker": 2}) is Completion.ALL
+
+
+def test_a_chief_that_is_not_tracked_cannot_decide():
+    given = {**PS, "chief": Role(tracking=UNTRACKED)}
+    assert completion("tensorflow", given) is Completion.ALL
+
+
+def test_survivors_of_a_broken_gang_get_a_very_short_grace():
+    for framework in ("tensorflow", "pytorch", "jax", "xgboost", "lightgbm", "horovod", "mpi"):
+        assert roles(job(framework, {"worker": 2}))["worker"].restart_grace_s == 0.5
+
+
+def test_a_program_that_may_be_alone_need_not_find_peers():
+    assert roles(job("pytorch", {"worker": 1}))["worker"].join is Join.NOW
+    assert roles(job("pytorch", {"worker": "1..8"}))["worker"].join is Join.NOW
+    assert roles(job("pytorch", {"worker": "2..8"}))["worker"].join is Join.NETWORK
+    both = Role(processes=2)
+    assert roles(job("pytorch", {"worker": both}))["worker"].join is Join.NETWORK
+
+
+def test_independent_programs_are_restarted_alone():
+    assert roles(job("command", {"worker": 2}, mode=Mode.EACH))["worker"].restart is TASK
+
+
+# -- what the user wrote wins ----------------------------------------------------------------------
+
+
+def test_a_roles_restart_wins_over_the_jobs_and_that_over_the_frameworks():
+    made = roles(job("command", {"a": 1, "b": Role(restart=TASK)}, restart=NEVER))
+    assert (made["a"].restart, made["b"].restart) == (NEVER, TASK)
+
+
+def test_the_jobs_restart_leaves_sidecars_and_loners_alone():
+    made = roles(job("tensorflow", PS, restart=GANG, tensorboard=TensorBoard()))
+    assert {name: role.restart for name, role in made.items()} == {
+        "chief": GANG,
+        "worker": GANG,
+        "ps": GANG,
+        "evaluator": TASK,
+        "tensorboard": TASK,
+    }
+    never = roles(job("tensorflow", PS, restart=NEVER, tensorboard=TensorBoard()))
+    assert {name for name, role in never.items() if role.restart is not NEVER} == {"tensorboard"}
+
+
+def test_attempts_and_stop_on_failure_are_the_roles_or_else_the_jobs():
+    given = {"a": 1, "b": Role(attempts=7, stop_on_failure=True)}
+    made = roles(job("command", given, attempts=2))
+    assert [(r.attempts, r.stop_on_failure) for r in made.values()] == [(2, False), (7, True)]
+
+
+def test_a_parameter_server_may_be_told_to_stop_the_job():
+    made = roles(job("tensorflow", {**PS, "ps": Role(stop_on_failure=True)}))
+    assert made["ps"].stop_on_failure
+
+
+def test_time_limits_are_the_roles_or_else_the_jobs():
+    limits = RoleTimeouts(startup="5s", hang="7s", run="off", stop_grace="1s")
+    common = Timeouts(
+        registration="30s", startup="1m", hang="2m", run="1h", stop_grace="3s",
+        allocation="10m", hold="4s", total="1d",
+    )  # fmt: skip
+    made = planning.plan(
+        job("command", {"a": 1, "b": Role(timeouts=limits)}, timeouts=common), "job-1"
+    )
+    found = [(r.registration_s, r.startup_s, r.hang_s, r.run_s, r.grace_s) for r in made.roles]
+    assert found == [(30, 60, 120, 3600, 3), (30, 5, 7, None, 1)]
+    assert (made.allocation_s, made.hold_s, made.total_s) == (600, 4, 86400)
+
+
+def test_a_role_made_a_sidecar_neither_ranks_nor_decides_nor_hangs():
+    made = roles(job("command", {"worker": 2, "notebook": Role(tracking=SIDECAR)}))
+    side = made["notebook"]
+    assert (side.tracking, side.ranked, side.watched, side.restart) == (SIDECAR, False, False, TASK)
+    assert side.join is Join.NOW
+
+
+def test_an_evaluator_may_be_tracked():
+    made = roles(job("tensorflow", {"worker": 2, "evaluator": Role(tracking=TRACKED)}))
+    assert (made["evaluator"].tracking, made["evaluator"].ranked) == (TRACKED, False)
+
+
+def test_processes_may_be_one_for_each_gpu():
+    assert (
+        roles(job("pytorch", {"worker": Role(processes="gpus", gpus=4)}))["worker"].processes == 4
+    )
+
+
+def test_a_range_of_instances_is_minimum_and_maximum():
+    made = roles(job("pytorch", {"worker": "2..8"}))["worker"]
+    assert (made.minimum, made.maximum) == (2, 8)
+
+
+def test_the_order_of_roles_is_the_frameworks_and_the_users():
+    made = roles(job("xgboost", {"worker": Role(after=("loader",)), "loader": 1}))
+    assert made["worker"].after == ("tracker", "loader")
+
+
+# -- ports -----------------------------------------------------------------------------------------
+
+
+def test_the_chief_has_a_spare_port_for_a_tensorboard_of_its_own():
+    made = roles(job("tensorflow", {"chief": 1, "worker": 1}))
+    assert {name: role.ports for name, role in made.items()} == {"chief": 2, "worker": 1}
+
+
+def test_the_spare_port_is_not_needed_where_tensorboard_runs_beside():
+    made = roles(job("tensorflow", {"chief": 1}, tensorboard=TensorBoard()))
+    assert {name: role.ports for name, role in made.items()} == {"chief": 1, "tensorboard": 1}
+
+
+def test_ports_are_what_the_framework_needs_or_the_user_says():
+    made = roles(job("lightgbm", {"chief": 1, "worker": Role(processes=3)}))
+    assert made["worker"].ports == 3
+    assert roles(job("command", {"a": 1, "b": Role(ports=5)}))["b"].ports == 5
+    assert roles(job("dask", {"client": 1, "worker": 1}))["scheduler"].ports == 2
+    assert roles(job("ray", {"driver": 1, "worker": 1}))["head"].ports == 8
+
+
+# -- expansion -------------------------------------------------------------------------------------
+
+
+def test_a_job_without_roles_is_one_worker():
+    assert job("pytorch").roles == {"worker": Role()}
+
+
+@pytest.mark.parametrize(("framework", "given", "expected"), RULES)
+def test_expanding_twice_changes_nothing(framework, given, expected):
+    made = job(
+        framework, given, tensorboard=TensorBoard(), preprocess=Preprocess(command="prepare")
+    )
+    assert planning.expand(made) == made
+
+
+def test_helper_roles_run_the_frameworks_command_not_the_jobs():
+    made = job("xgboost", {"worker": 2})
+    assert made.roles["tracker"].command == '"$HOWDAH_PYTHON" "$HOWDAH_HELPERS/xgboost_main.py"'
+    assert made.roles["worker"].command is None
+
+
+def test_a_helper_role_may_be_given_other_resources():
+    made = job("xgboost", {"worker": 2, "tracker": Role(memory="4g")})
+    assert made.roles["tracker"].memory == "4g"
+    assert "xgboost_main.py" in str(made.roles["tracker"].command)
+
+
+def test_a_helper_role_may_run_a_command_of_the_users():
+    made = job("dask", {"client": 1, "worker": 1, "scheduler": Role(command="dask scheduler")})
+    assert made.roles["scheduler"].command == "dask scheduler"
+
+
+def test_dask_workers_have_the_roles_cores_and_memory():
+    made = job("dask", {"client": 1, "worker": Role(cores=4, memory="2g")})
+    command = str(made.roles["worker"].command)
+    assert "--nthreads 4" in command and "--memory-limit 2048MiB" in command
+    bare = str(job("dask", {"client": 1, "worker": 1}).roles["worker"].command)
+    assert "--nthreads 1" in bare and "--memory-limit 0" in bare
+
+
+def test_ray_nodes_have_the_roles_cores_gpus_and_memory():
+    made = job("ray", {"driver": 1, "worker": Role(cores=4, gpus=1, memory="1g")})
+    command = str(made.roles["worker"].command)
+    assert command.endswith("--num-cpus 4 --num-gpus 1 --object-store-memory 322122547")
+    assert str(made.roles["head"].command).endswith("--num-cpus 0 --num-gpus 0")
+
+
+def test_a_scheduler_of_mxnet_runs_what_the_workers_run():
+    own = Role(command="python mine.py")
+    made = job("mxnet", {"server": own, "worker": own}, command=None)
+    assert made.roles["scheduler"].command == "python mine.py"
+
+
+def preprocessed() -> Plan:
+    step = Preprocess(command="python prepare.py", timeout="5m", memory="1g", env={"A": "b"})
+    return planning.plan(job("pytorch", {"worker": 2}, preprocess=step), "job-1")
+
+
+def test_preprocessing_is_a_stage_before_all_others():
+    step, worker = preprocessed().roles
+    assert (step.name, step.stage, step.minimum, step.maximum) == ("preprocess", 0, 1, 1)
+    assert (worker.name, worker.stage) == ("worker", 1)
+
+
+def test_preprocessing_has_one_life_of_its_own_fault_and_its_own_time():
+    step = preprocessed().roles[0]
+    assert (step.tracking, step.attempts, step.restart) == (TRACKED, 1, TASK)
+    assert (step.run_s, step.ranked, step.watched, step.join) == (300, False, False, Join.NOW)
+
+
+def test_preprocessing_cannot_end_a_job_whose_chief_decides():
+    step = Preprocess(command="prepare")
+    assert completion("tensorflow", PS, preprocess=step) is Completion.CHIEF
+    assert not roles(job("tensorflow", PS, preprocess=step))["preprocess"].chief
+
+
+def test_tensorboard_is_a_sidecar_role():
+    made = job("pytorch", {"worker": 2}, tensorboard=TensorBoard(memory="1g"))
+    board = roles(made)["tensorboard"]
+    assert (board.tracking, board.restart, board.ports, board.ranked) == (SIDECAR, TASK, 1, False)
+    assert made.roles["tensorboard"].memory == "1g"
+
+
+def test_tensorboard_may_run_with_an_interpreter_of_its_own():
+    made = job("command", {"a": 1}, tensorboard=TensorBoard(python="/opt/my board/bin/python"))
+    assert str(made.roles["tensorboard"].command).startswith("'/opt/my board/bin/python' ")
+
+
+def test_a_role_called_tensorboard_is_a_sidecar_as_in_tony():
+    made = job("command", {"a": 1, "tensorboard": Role(command="tensorboard --logdir x")})
+    assert made.roles["tensorboard"].tracking is SIDECAR
+    assert roles(made)["tensorboard"].tracking is SIDECAR
+
+
+def test_the_plan_of_a_written_job_needs_expansion_first():
+    assert "tracker" not in written("xgboost", {"worker": 1}).roles
+    assert "tracker" in job("xgboost", {"worker": 1}).roles
