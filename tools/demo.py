@@ -14,8 +14,6 @@ GOOD_ENOUGH = 0.95
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _ACCURACY = re.compile(r"final accuracy (\d\.\d+)")
-_PAGE = re.compile(r"page (http://[^/\s]+/)")
-_SERVES = re.compile(r"(tensorboard:\d+) serves")
 
 
 def main() -> int:
@@ -26,7 +24,6 @@ def main() -> int:
     if sys.stdout.isatty():
         env.setdefault("FORCE_COLOR", "1")
     accuracies: list[float] = []
-    page = ""
     with subprocess.Popen(
         [howdah, "run", JOB],
         cwd=ROOT,
@@ -40,14 +37,8 @@ def main() -> int:
         try:
             for line in process.stdout:
                 print(line, end="", flush=True)
-                plain = _COLOUR.sub("", line)
-                if found := _ACCURACY.search(plain):
+                if found := _ACCURACY.search(_COLOUR.sub("", line)):
                     accuracies.append(float(found[1]))
-                elif found := _PAGE.search(plain):
-                    page = found[1]
-                elif page and (found := _SERVES.search(plain)) and "http" not in plain:
-                    where = f"{page}proxy/{found[1]}/"
-                    print(f"TensorBoard: {where} (open the page above first)", flush=True)
         except KeyboardInterrupt:
             process.wait()  # it has had the same Ctrl-C and ends the job
             return 130
