@@ -43,7 +43,7 @@ def command(
     With --json: one JSON object a line, as 'howdah run' has.
     """
     from howdah.client.again import load, submit_again
-    from howdah.client.submit import begin
+    from howdah.client.early import begin
 
     before = find_job(job_id, store)
     starter = begin(before.meta().backend)

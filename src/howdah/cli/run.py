@@ -49,7 +49,7 @@ def command(
 
     With --json: one JSON object a line, the last with type "summary".
     """
-    from howdah.client.submit import begin
+    from howdah.client.early import begin
 
     if dry_run:
         from howdah.cli.dryrun import show

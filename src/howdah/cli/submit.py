@@ -27,10 +27,12 @@ def command(
 
     With --json: one JSON object, {"type": "submitted", "job_id": …, "directory": …}.
     """
-    from howdah.client.submit import begin, submit
+    from howdah.client.early import begin
 
     starter = begin(backend)
     try:
+        from howdah.client.submit import submit
+
         directory = submit(load_job(ctx, job, **source), backend=backend, starter=starter)
     finally:
         starter.close()

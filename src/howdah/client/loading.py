@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,5 +71,18 @@ def load_again(directory: JobDirectory, overrides: Sequence[str] = ()) -> Loaded
     return msgspec.structs.replace(loaded, path=Path(meta.job_file) if meta.job_file else None)
 
 
+class _Frameworks(Collection[str]):
+    """Known names. Plug-ins are looked for only where a built-in's name does not do."""
+
+    def __contains__(self, name: object) -> bool:
+        return name in registry.BUILT_IN or name in registry.names()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(registry.names())
+
+    def __len__(self) -> int:
+        return len(registry.names())
+
+
 def _rules() -> Mapping[str, Any]:
-    return {"frameworks": registry.names(), "further": planning.problems}
+    return {"frameworks": _Frameworks(), "further": planning.problems}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from howdah import __version__
 from howdah.backends.base import BackendError
-from howdah.client.errors import BadInput
+from howdah.client.early import begin
 from howdah.core.states import JobPhase, Outcome
 from howdah.core.view import EXIT_CODES, JobView
 from howdah.frameworks.planning import expand
@@ -24,23 +24,6 @@ from howdah.storage.layout import JobMeta
 
 if TYPE_CHECKING:
     from howdah.backends.local.submit import NodeStarter
-
-BACKENDS = ("local",)
-
-
-def begin(backend: str = "local") -> NodeStarter:
-    """Let the backend's processes start up while the job is being loaded.
-
-    Nothing has happened until `submit` uses what this gives; ``close()`` takes it back.
-
-    Raises:
-        BadInput: there is no such backend.
-    """
-    if backend not in BACKENDS:
-        raise BadInput(f"there is no backend {backend!r}; there is: {', '.join(BACKENDS)}")
-    from howdah.backends.local import submit as local
-
-    return local.begin()
 
 
 def submit(
