@@ -138,17 +138,16 @@ def written_now(folder: Path, tree: Tree) -> str | None:
     root = os.path.realpath(folder) + "/"
     for descriptor in _open_files():
         try:
-            target = str(descriptor.readlink())
-            if not target.startswith(root):
-                continue
-            if descriptor.stat().st_ino in inodes and _for_writing(descriptor):
-                return target.removeprefix(root)
+            target = os.readlink(descriptor)  # noqa: PTH115 - thousands of them: no Path each
+            if target.startswith(root) and Path(descriptor).stat().st_ino in inodes:
+                if _for_writing(Path(descriptor)):
+                    return target.removeprefix(root)
         except OSError:
             continue  # closed, or its process ended, while we looked
     return None
 
 
-def _open_files() -> Iterator[Path]:
+def _open_files() -> Iterator[str]:
     user = os.getuid()
     try:
         processes = [entry for entry in os.scandir("/proc") if entry.name.isdecimal()]
@@ -158,7 +157,7 @@ def _open_files() -> Iterator[Path]:
         try:
             if process.stat().st_uid != user or process.name == str(os.getpid()):
                 continue
-            yield from Path(process.path, "fd").iterdir()
+            yield from (entry.path for entry in os.scandir(f"{process.path}/fd"))
         except OSError:
             continue
 

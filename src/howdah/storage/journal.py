@@ -308,13 +308,16 @@ def _segments(folder: Path) -> list[Path]:
     Raises:
         JournalError: one is missing.
     """
-    numbers = sorted(
-        int(match[1]) for p in folder.iterdir() if (match := _SEGMENT.fullmatch(p.name))
-    )
-    for expected, number in enumerate(numbers, 1):
-        if number != expected:
-            raise JournalError(f"{_segment_path(folder, expected)} is missing: entries are lost")
-    return [_segment_path(folder, number) for number in numbers]
+    files = _segment_files(folder)
+    for number, path in enumerate(files, 1):
+        if path != _segment_path(folder, number):
+            raise JournalError(f"{_segment_path(folder, number)} is missing: entries are lost")
+    return files
+
+
+def _segment_files(folder: Path) -> list[Path]:
+    found = [(int(m[1]), p) for p in folder.iterdir() if (m := _SEGMENT.fullmatch(p.name))]
+    return [path for _, path in sorted(found)]
 
 
 def _open_segment(folder: Path, number: int) -> int:

@@ -62,7 +62,9 @@ def append(
             os.close(file)
 
 
-def read(folder: Path, task: Task | None = None, since: float = 0.0) -> Iterator[TaskSample]:
+def read(
+    folder: Path, task: Task | None = None, since: float = float("-inf")
+) -> Iterator[TaskSample]:
     """Samples in the order they were added, of one task or all, taken later than ``since``."""
     for path in _segments(folder):
         with path.open("rb") as file:

@@ -15,9 +15,7 @@ from howdah.storage.stores import (
     MANIFEST,
     Draft,
     LocalStore,
-    VersionTaken,
     open_store,
-    version_name,
 )
 from howdah.storage.versions import (
     CheckpointSpec,
@@ -29,8 +27,6 @@ from howdah.storage.versions import (
 )
 
 _LOG = logging.getLogger(__name__)
-
-_TRIES = 5
 
 _CLOCK_TICK_NS = 100_000_000
 """Two changes of a file within this may have the same time stamp (file systems: up to 10 ms)."""
@@ -79,22 +75,17 @@ class Publisher:
         started = time.monotonic()
         if tree is None:
             tree = scan(self._folder, self._spec.ignore)
-        for _ in range(_TRIES):
-            if not self.changed(tree):
-                return None
-            self._check_generation()
-            try:
-                return self._publish(tree, started)
-            except VersionTaken:
-                self._look()
-        raise OSError(f"Too many others publish checkpoints to {self._spec.place} at once")
+        if not self.changed(tree):
+            return None
+        self._check_generation()
+        return self._publish(tree, started)
 
     def clean(self) -> None:
         """Remove unfinished versions. Only for the one writer of the place."""
         self._store.clean()
 
     def _publish(self, tree: Tree, started: float) -> Saved | None:
-        draft = self._store.draft(version_name(self._store.taken() + 1))
+        draft = self._store.draft()
         try:
             read_at_ns = time.time_ns()
             files: list[SavedFile] = []
@@ -119,13 +110,13 @@ class Publisher:
             if self._manifest is not None and self._manifest.checksum == manifest.checksum:
                 self._manifest = manifest  # touched, not changed: only times differ
                 return None
-            draft.publish(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+            document = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+            self._version, self._manifest = draft.publish(document), manifest
         finally:
             draft.discard()
-        self._version, self._manifest = draft.version, manifest
         self._prune()
         return Saved(
-            version=draft.version,
+            version=self._version,
             files=len(files),
             bytes=manifest.size,
             checksum=manifest.checksum,

@@ -27,15 +27,8 @@ _VERSION = re.compile(r"(\d{6,})(?:-[0-9a-f]+)?")
 _UNFINISHED = re.compile(r"\.\d{6,}[-0-9a-f]*\.tmp")
 
 
-class VersionTaken(Exception):
-    """Somebody else has published under this number meanwhile."""
-
-
 class Draft(Protocol):
     """A version that does not exist yet."""
-
-    version: str
-    """The name it will have."""
 
     def add(self, source: Path, name: str) -> str:
         """Copy a local file in; returns its SHA-256.
@@ -49,12 +42,8 @@ class Draft(Protocol):
         """Take the file over from an earlier version; False if it isn't there to be taken."""
         ...
 
-    def publish(self, manifest: bytes) -> None:
-        """Make the version exist.
-
-        Raises:
-            VersionTaken: the number is used.
-        """
+    def publish(self, manifest: bytes) -> str:
+        """Make the version exist; returns its name, greater than all before."""
         ...
 
     def discard(self) -> None:
@@ -69,17 +58,13 @@ class Store(Protocol):
         """Names of all versions with a manifest, oldest first."""
         ...
 
-    def taken(self) -> int:
-        """The highest number in use, finished or not; 0 for an empty place."""
-        ...
-
     def manifest(self, version: str) -> bytes: ...
 
     def fetch(self, version: str, name: str, target: Path) -> None:
         """Copy a file out; its content is for the caller to verify."""
         ...
 
-    def draft(self, version: str) -> Draft: ...
+    def draft(self) -> Draft: ...
 
     def remove(self, version: str) -> None: ...
 
@@ -97,11 +82,6 @@ def open_store(place: str) -> Store:
     return LocalStore(Path(place).expanduser())
 
 
-def version_name(number: int) -> str:
-    """``000007``"""
-    return f"{number:06}"
-
-
 def version_number(name: str) -> int:
     """The number in a version's name."""
     return int(name.partition("-")[0])
@@ -116,9 +96,6 @@ class LocalStore:
     def versions(self) -> list[str]:
         return [name for name in self._names() if (self.path / name / MANIFEST).exists()]
 
-    def taken(self) -> int:
-        return max(map(version_number, self._names()), default=0)
-
     def manifest(self, version: str) -> bytes:
         return (self.path / version / MANIFEST).read_bytes()
 
@@ -126,9 +103,12 @@ class LocalStore:
         # Never a link: programs may write into what they are given.
         shutil.copyfile(self.path / version / name, target)
 
-    def draft(self, version: str) -> Draft:
+    def draft(self) -> Draft:
         make_private_folder(self.path)
-        return _LocalDraft(self.path, version)
+        return _LocalDraft(self)
+
+    def next_name(self) -> str:
+        return _next_name(self._names())
 
     def remove(self, version: str) -> None:
         # By its name it is gone at once: nobody takes a half-removed version for a whole one.
@@ -152,11 +132,9 @@ class LocalStore:
 
 
 class _LocalDraft:
-    def __init__(self, path: Path, version: str) -> None:
-        self._path = path
-        self.version = version
-        self._final = path / version
-        self._folder = _hidden(path, version)
+    def __init__(self, store: LocalStore) -> None:
+        self._store = store
+        self._folder = _hidden(store.path, store.next_name())
         self._folder.mkdir(mode=0o700)
 
     def add(self, source: Path, name: str) -> str:
@@ -166,12 +144,12 @@ class _LocalDraft:
         target = self._folder / name
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            os.link(self._path / version / name, target)
+            os.link(self._store.path / version / name, target)
         except OSError:
             return False
         return True
 
-    def publish(self, manifest: bytes) -> None:
+    def publish(self, manifest: bytes) -> str:
         with (self._folder / MANIFEST).open("xb") as file:
             os.fchmod(file.fileno(), 0o600)
             file.write(manifest)
@@ -179,13 +157,16 @@ class _LocalDraft:
             os.fsync(file.fileno())
         for folder, _, _ in os.walk(self._folder):
             sync_folder(Path(folder))
-        try:
-            self._folder.rename(self._final)
-        except OSError as error:
-            if self._final.exists():
-                raise VersionTaken(f"{self._final} exists already") from error
-            raise
-        sync_folder(self._path)
+        while True:
+            final = self._store.path / self._store.next_name()
+            try:
+                self._folder.rename(final)
+            except OSError:
+                if final.exists():
+                    continue  # somebody else was faster: the next number
+                raise
+            sync_folder(self._store.path)
+            return final.name
 
     def discard(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -206,17 +187,14 @@ class UrlStore:
             name for name in self._names() if self._fs.exists(f"{self._root}/{name}/{MANIFEST}")
         ]
 
-    def taken(self) -> int:
-        return max(map(version_number, self._names()), default=0)
-
     def manifest(self, version: str) -> bytes:
         return self._fs.cat_file(f"{self._root}/{version}/{MANIFEST}")
 
     def fetch(self, version: str, name: str, target: Path) -> None:
         self._fs.get_file(f"{self._root}/{version}/{name}", str(target))
 
-    def draft(self, version: str) -> Draft:
-        return _UrlDraft(self._fs, self._root, version)
+    def draft(self) -> Draft:
+        return _UrlDraft(self._fs, self._root, _next_name(self._names()))
 
     def remove(self, version: str) -> None:
         # The manifest goes first: without it there is no version.
@@ -247,8 +225,8 @@ class _UrlDraft:
     def __init__(self, fs: Any, root: str, version: str) -> None:
         self._fs = fs
         self._root = root
-        self.version = f"{version}-{secrets.token_hex(2)}"
-        self._folder = f"{root}/{self.version}"
+        self._version = f"{version}-{secrets.token_hex(2)}"
+        self._folder = f"{root}/{self._version}"
         self._published = False
 
     def add(self, source: Path, name: str) -> str:
@@ -270,10 +248,11 @@ class _UrlDraft:
             return False
         return True
 
-    def publish(self, manifest: bytes) -> None:
+    def publish(self, manifest: bytes) -> str:
         self._prepare(MANIFEST)
         self._fs.pipe_file(f"{self._folder}/{MANIFEST}", manifest)
         self._published = True
+        return self._version
 
     def discard(self) -> None:
         if not self._published:
@@ -286,6 +265,11 @@ class _UrlDraft:
 
 def _hidden(path: Path, version: str) -> Path:
     return path / f".{version}-{secrets.token_hex(4)}.tmp"
+
+
+def _next_name(names: Iterable[str]) -> str:
+    """``000008`` after ``000007``."""
+    return f"{max(map(version_number, names), default=0) + 1:06}"
 
 
 def _sorted(names: Iterable[str]) -> list[str]:

@@ -119,13 +119,15 @@ class _Watch:
             if order in (Order.FINISH, Order.END):
                 self._last(order)
                 return
-            self._look(began, prompt=order is Order.PUBLISH)
+            tree = scan(self._folder, self._spec.ignore)
             # A folder with very many files takes long to scan: stay below a twentieth of a core.
             spent = time.monotonic() - began
             pause_s = max(min(self._spec.settle_s / 2, 1.0), 0.02, 20 * spent)
+            self._look(tree, began, prompt=order is Order.PUBLISH)
+            if self._open_file is not None:
+                pause_s = max(pause_s, self._spec.settle_s)  # looking for it is not cheap either
 
-    def _look(self, now: float, *, prompt: bool) -> None:
-        tree = scan(self._folder, self._spec.ignore)
+    def _look(self, tree: Tree, now: float, *, prompt: bool) -> None:
         if tree != self._tree:
             self._tree, self._quiet_since, self._open_file = tree, now, None
         publisher = self._open()

@@ -1,0 +1,451 @@
+"""The watcher as agents run it: a process with a pipe each way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from howdah.core.events import Task
+from howdah.storage import watching
+from howdah.storage.checkpoints import CheckpointSpec, main, restore
+from howdah.storage.folders import scan
+from howdah.storage.stores import LocalStore
+from howdah.storage.watching import Orders, watch
+
+SETTLE_S = 0.2
+DEADLINE_S = 20.0
+
+
+class Helper:
+    """A helper process and what it says."""
+
+    def __init__(self, what: str, spec: CheckpointSpec, folder: Path) -> None:
+        path = folder / "spec.json"
+        path.write_bytes(msgspec.json.encode(spec))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "howdah.storage.checkpoints", what, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._said: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._said.put(json.loads(line))
+        self._said.put(None)
+
+    def says(self) -> dict[str, Any] | None:
+        """The next thing it says; None at its end."""
+        return self._said.get(timeout=DEADLINE_S)
+
+    def silent(self) -> bool:
+        return self._said.empty()
+
+    def tell(self, line: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def end_of_file(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def ends(self) -> int:
+        return self.process.wait(DEADLINE_S)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._reader.join()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "work" / "checkpoints"
+    path.mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+def spec(folder: Path, tmp_path: Path) -> CheckpointSpec:
+    return CheckpointSpec(
+        folder=str(folder),
+        store=str(tmp_path / "store"),
+        task=Task("worker", 0),
+        settle_s=SETTLE_S,
+    )
+
+
+@pytest.fixture
+def start(spec: CheckpointSpec, tmp_path: Path) -> Iterator[Callable[..., Helper]]:
+    helpers: list[Helper] = []
+
+    def start(what: str = "watch", **fields: Any) -> Helper:
+        helper = Helper(what, msgspec.structs.replace(spec, **fields), tmp_path)
+        helpers.append(helper)
+        return helper
+
+    yield start
+    for helper in helpers:
+        helper.close()
+
+
+def versions(spec: CheckpointSpec) -> list[str]:
+    return LocalStore(Path(spec.store)).versions()
+
+
+def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.01)
+
+
+# -- while the program runs ----------------------------------------------------------------------
+
+
+def test_each_finished_set_of_files_becomes_a_version(
+    start: Callable[..., Helper], folder: Path, spec: CheckpointSpec
+) -> None:
+    helper = start()
+    for number in range(1, 4):
+        (folder / "model").write_text("w" * number)
+        said = helper.says()
+        assert said is not None
+        assert said["version"] == f"00000{number}"
+        assert (said["files"], said["bytes"]) == (1, number)
+        assert len(said["checksum"]) == 64
+    helper.end_of_file()
+    assert helper.says() is None
+    assert helper.ends() == 0
+    assert len(versions(spec)) == 3
+
+
+def test_a_set_is_not_saved_before_it_has_been_quiet(
+    start: Callable[..., Helper], folder: Path
+) -> None:
+    helper = start(settle_s=0.5)
+    until(lambda: not helper.silent() or scan(folder) == {})
+    for part in range(10):
+        (folder / f"part-{part}").write_text("x")
+        time.sleep(0.05)
+    said = helper.says()
+    assert said is not None
+    assert said["files"] == 10
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_file_open_for_writing_is_waited_for(
+    start: Callable[..., Helper], folder: Path, spec: CheckpointSpec
+) -> None:
+    helper = start()
+    with (folder / "model").open("w") as file:
+        file.write("first half, ")
+        file.flush()
+        (folder / "other").write_text("x")
+        time.sleep(4 * SETTLE_S)
+        assert versions(spec) == []
+        file.write("second half")
+    said = helper.says()
+    assert said is not None
+    assert said["bytes"] == len("first half, second half") + 1
+
+
+def test_a_file_that_stays_open_delays_saving_only_for_a_while(
+    start: Callable[..., Helper], folder: Path
+) -> None:
+    helper = start(settle_s=0.05)
+    with (folder / "train.log").open("w") as file:
+        file.write("epoch 1\n")
+        file.flush()
+        (folder / "model").write_text("weights")
+        said = helper.says()
+        assert said is not None
+        assert said["files"] == 2
+
+
+def test_what_a_program_reports_as_complete_is_saved_at_once(
+    start: Callable[..., Helper], folder: Path
+) -> None:
+    helper = start(settle_s=3600.0)
+    (folder / "model").write_text("weights")
+    helper.tell("publish")
+    said = helper.says()
+    assert said is not None
+    assert said["version"] == "000001"
+    helper.tell("publish")  # nothing new
+    helper.tell("nonsense")
+    (folder / "model").write_text("more weights")
+    helper.tell("publish")
+    said = helper.says()
+    assert said is not None
+    assert said["version"] == "000002"
+
+
+def test_what_was_restored_is_not_saved_again(
+    start: Callable[..., Helper], folder: Path, spec: CheckpointSpec
+) -> None:
+    (folder / "model").write_text("weights")
+    assert start("publish").says() is not None
+    restored = start("restore").says()
+    assert restored is not None
+    assert restored["version"] == "000001"
+    helper = start()
+    helper.tell("publish")
+    (folder / "model").write_text("weights, trained on")
+    said = helper.says()
+    assert said is not None
+    assert said["version"] == "000002"
+
+
+# -- at the end ----------------------------------------------------------------------------------
+
+
+def test_programs_that_finished_leave_their_last_files_saved(
+    start: Callable[..., Helper], folder: Path
+) -> None:
+    helper = start(settle_s=3600.0)
+    (folder / "model").write_text("the last weights")
+    helper.tell("finish")
+    said = helper.says()
+    assert said is not None
+    assert said["bytes"] == len("the last weights")
+    assert helper.says() is None
+    assert helper.ends() == 0
+
+
+@pytest.mark.parametrize("how", ["end of file", "SIGTERM"])
+def test_files_being_written_when_the_program_was_killed_are_not_saved(
+    start: Callable[..., Helper], folder: Path, spec: CheckpointSpec, how: str
+) -> None:
+    helper = start(settle_s=3600.0)
+    (folder / "model").write_text("perhaps torn")
+    helper.tell("nonsense")
+    if how == "SIGTERM":
+        wait_for_watch(helper)
+        helper.process.send_signal(signal.SIGTERM)
+    else:
+        helper.end_of_file()
+    assert helper.says() is None
+    assert helper.ends() == 0
+    assert versions(spec) == []
+
+
+@pytest.mark.parametrize("how", ["end of file", "SIGTERM"])
+def test_files_that_were_quiet_when_the_program_was_killed_are_saved(
+    start: Callable[..., Helper], folder: Path, how: str
+) -> None:
+    (folder / "model").write_text("whole")
+    helper = start(settle_s=0.3)
+    time.sleep(0.4)  # quiet, and perhaps noticed by the watcher already
+    if how == "SIGTERM":
+        wait_for_watch(helper)
+        helper.process.send_signal(signal.SIGTERM)
+    else:
+        helper.end_of_file()
+    said = helper.says()
+    assert said is not None
+    assert said["files"] == 1
+    assert helper.says() is None
+    assert helper.ends() == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_a_file_that_was_open_until_the_kill_is_not_saved(
+    start: Callable[..., Helper], folder: Path, spec: CheckpointSpec
+) -> None:
+    helper = start()
+    script = (
+        "import sys; f = open(sys.argv[1], 'w'); f.write('half'); f.flush();"
+        "print(flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(folder / "model")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        time.sleep(4 * SETTLE_S)  # quiet long enough, but open
+        program.kill()
+    helper.process.send_signal(signal.SIGTERM)
+    assert helper.says() is None
+    assert versions(spec) == []
+
+
+def test_a_killed_watcher_leaves_no_half_version(
+    start: Callable[..., Helper], folder: Path, spec: CheckpointSpec
+) -> None:
+    for number in range(20):
+        (folder / f"part-{number}").write_bytes(os.urandom(2_000_000))
+    helper = start()
+    store = Path(spec.store)
+    until(lambda: store.exists() and any(store.iterdir()))
+    helper.process.kill()
+    helper.ends()
+    for version in versions(spec):
+        assert len(list((store / version).iterdir())) == 21
+    (folder / "part-0").write_text("new")
+    again = start()
+    said = again.says()
+    assert said is not None
+    assert said["files"] == 20
+    assert [p.name for p in store.iterdir() if p.name.startswith(".")] == []
+
+
+# -- trouble -------------------------------------------------------------------------------------
+
+
+def test_a_store_that_refuses_is_reported_once_and_tried_again(
+    start: Callable[..., Helper], folder: Path, tmp_path: Path
+) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file where the store should be")
+    helper = start(store=str(blocked))
+    (folder / "model").write_text("weights")
+    said = helper.says()
+    assert said is not None
+    assert "can't be saved to" in said["problem"]
+    assert str(blocked) in said["problem"]
+    blocked.unlink()
+    said = helper.says()
+    assert said is not None
+    assert said["version"] == "000001"
+
+
+def test_a_task_the_job_has_gone_on_without_is_told_and_stays_quiet(
+    start: Callable[..., Helper], folder: Path, spec: CheckpointSpec
+) -> None:
+    (folder / "model").write_text("new gang")
+    newer = start("publish", generation=2)
+    assert newer.says() is not None
+    (folder / "model").write_text("old gang")
+    helper = start(generation=1)
+    said = helper.says()
+    assert said is not None
+    assert "generation 2" in said["problem"]
+    (folder / "model").write_text("old gang again")
+    helper.tell("finish")
+    assert helper.says() is None
+    assert helper.ends() == 0
+    assert len(versions(spec)) == 1
+
+
+def test_a_folder_that_is_never_quiet_is_reported(
+    folder: Path, spec: CheckpointSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "RESTLESS_S", 0.3)
+    reports: list[Any] = []
+    reader, writer = os.pipe()
+    orders = Orders(reader)
+    thread = threading.Thread(target=watch, args=(spec, orders, reports.append))
+    thread.start()
+    until(lambda: (folder / "train.log").write_text(str(time.time())) and reports)
+    os.write(writer, b"finish\n")
+    thread.join()
+    orders.close()
+    os.close(reader)
+    os.close(writer)
+    assert "train.log" in reports[0].problem
+    assert "[checkpoint] ignore" in reports[0].problem
+
+
+def test_an_interrupt_of_the_terminal_does_not_stop_it(
+    start: Callable[..., Helper], folder: Path
+) -> None:
+    helper = start()
+    (folder / "model").write_text("1")
+    assert helper.says() is not None
+    helper.process.send_signal(signal.SIGINT)
+    helper.process.send_signal(signal.SIGHUP)
+    (folder / "model").write_text("12")
+    assert helper.says() is not None
+
+
+def wait_for_watch(helper: Helper) -> None:
+    """Until it has set its signal handlers."""
+    status = Path(f"/proc/{helper.process.pid}/status")
+
+    def catches_sigterm() -> bool:
+        caught = status.read_text().split("SigCgt:")[1].split()[0]
+        return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+    until(catches_sigterm)
+
+
+# -- the command ---------------------------------------------------------------------------------
+
+
+def test_publish_and_restore_print_their_result(
+    spec: CheckpointSpec, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "spec.json"
+    path.write_bytes(msgspec.json.encode(spec))
+
+    def result(what: str) -> Any:
+        assert main([what, str(path)]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    assert result("restore") == {
+        "version": None,
+        "files": 0,
+        "bytes": 0,
+        "checksum": "",
+        "skipped": [],
+    }
+    assert result("publish") == {"version": None}
+    (folder / "model").write_text("weights")
+    said = result("publish")
+    assert (said["version"], said["files"], said["bytes"]) == ("000001", 1, 7)
+    (Path(spec.store) / "000001" / "model").write_text("damaged")
+    assert result("restore")["skipped"] == [
+        {"version": "000001", "reason": "model does not fit its checksum"}
+    ]
+    assert restore(spec).version is None
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (None, "No such file"),
+        ("{", "truncated"),
+        ('{"folder": "/x"}', "required field `store`"),
+        ('{"folder": "/x", "store": "nosuch://x"}', "nosuch"),
+    ],
+)
+def test_what_goes_wrong_is_said_in_one_line(
+    content: str | None, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "spec.json"
+    if content is not None:
+        path.write_text(content)
+    assert main(["restore", str(path)]) == 1
+    assert words in json.loads(capsys.readouterr().out)["problem"]
+
+
+def test_a_wrong_command_line_is_answered_with_the_right_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["save", "x"]) == 2
+    assert "publish|restore|watch" in capsys.readouterr().err
