@@ -174,7 +174,9 @@ class _Session:
     # -- signals ---------------------------------------------------------------------------------
 
     def _on_signal(self, number: int) -> None:
-        self._act(self._interrupts.signal(number), signal.Signals(number).name)
+        name = signal.Signals(number).name
+        why = f"Ctrl-C ({name})" if number == signal.SIGINT else name
+        self._act(self._interrupts.signal(number), why)
 
     def _on_output_closed(self, error: OSError) -> None:
         if error.errno in (errno.EPIPE, errno.EIO):

@@ -41,7 +41,9 @@ from howdah.wire.tls import PeerRole, client_context
 CONNECT_S = 5.0
 """For one connection: a coordinator that accepts and does not greet is as good as dead."""
 LOOK_S = (0.005, 0.25)
-"""Pauses between two looks for a coordinator: the first, doubled up to the last."""
+"""Pauses between two looks for a coordinator: at first, when one is about to come, and in the end."""
+EAGER_S = 1.0
+"""How long it is looked for eagerly."""
 PATIENCE_S = 1.0
 """Without a coordinator this long, whoever follows is told."""
 ABANDONED_S = 5.0
@@ -146,7 +148,7 @@ class Remote:
 
     async def _reach(self) -> Channel[ToClient] | None:
         """A connection to the present coordinator, or None once the job has ended."""
-        pause = LOOK_S[0]
+        began = time.monotonic()
         abandoned_since: float | None = None
         while self.directory.final() is None:
             address = self.directory.coordinator()
@@ -159,8 +161,7 @@ class Remote:
                 abandoned_since = time.monotonic()
             elif time.monotonic() - abandoned_since > ABANDONED_S:
                 raise Unreachable(_abandoned(self.directory))
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LOOK_S[1])
+            await asyncio.sleep(LOOK_S[time.monotonic() - began > EAGER_S])
         return None
 
     async def _connect(self, address: CoordinatorAddress) -> Channel[ToClient]:
