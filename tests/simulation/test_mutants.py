@@ -69,7 +69,7 @@ MUTANTS = [
     Mutant(
         "two jobs each keep a half of the machines",
         "gang.py",
-        "turn.set_timer(\"hold\", turn.plan.hold_s * 2 ** min(turn.state.allocations, 5))",
+        'turn.set_timer("hold", turn.plan.hold_s * 2 ** min(turn.state.allocations, 5))',
         "pass",
     ),
     Mutant(

@@ -328,7 +328,9 @@ class World:
         self.agents[container_id] = agent
         self.later(0.05 + self.lag(), lambda: self._connect(agent))
 
-    def _end_container(self, container_id: str, kind: ContainerEndKind, late_s: float = 0.0) -> None:
+    def _end_container(
+        self, container_id: str, kind: ContainerEndKind, late_s: float = 0.0
+    ) -> None:
         agent = self.agents.pop(container_id, None)
         if agent is not None:
             agent.alive = agent.connected = False
@@ -336,7 +338,8 @@ class World:
         if self.containers.pop(container_id, None) is None:
             return
         self.later(
-            late_s + self.lag(), lambda: self._tell(ContainerEnded(container_id=container_id, kind=kind))
+            late_s + self.lag(),
+            lambda: self._tell(ContainerEnded(container_id=container_id, kind=kind)),
         )
 
     # -- agents and programs --------------------------------------------------------------------
@@ -524,9 +527,7 @@ class World:
             program.hung = True
             self.later(5.0, lambda: self._report_hang(agent, program))
         if self._chance(faults.agent) and self.agents:
-            self._end_container(
-                self.random.choice(list(self.agents)), ContainerEndKind.EXITED
-            )
+            self._end_container(self.random.choice(list(self.agents)), ContainerEndKind.EXITED)
         if self._chance(faults.node):
             self._lose_node(self.random.choice(self.nodes))
         if self._chance(faults.partition) and self.agents:
@@ -538,9 +539,7 @@ class World:
         if self._chance(faults.preempt) and self.containers:
             container_id = self.random.choice(list(self.containers))
             self._tell(PreemptionNoticed(container_id=container_id, deadline_s=3.0))
-            self.later(
-                3.0, lambda: self._end_container(container_id, ContainerEndKind.PREEMPTED)
-            )
+            self.later(3.0, lambda: self._end_container(container_id, ContainerEndKind.PREEMPTED))
         if self._chance(0.3) and (victim := self._some_running()):
             task, attempt = victim[1].task, victim[1].attempt
             self._say(victim[0], Progressed(task=task, attempt=attempt, what=f"{self.steps:06d}"))
@@ -593,7 +592,9 @@ class World:
                 if role.tracking is not Tracking.TRACKED or self.plan.completion.value == "chief":
                     continue
                 ends = [self.truth.get(Task(role.name, i)) for i in range(role.maximum)]
-                clean = sum(end is not None and end[1] is not None and end[1].code == 0 for end in ends)
+                clean = sum(
+                    end is not None and end[1] is not None and end[1].code == 0 for end in ends
+                )
                 if clean < role.minimum:
                     raise Truth(f"succeeded, but the tasks of {role.name} ended with {ends}")
         return self.machine

@@ -142,7 +142,8 @@ def advance(turn: Turn) -> None:
     if state.phase is JobPhase.STARTING and state.missing == 0:
         turn.enter(JobPhase.RUNNING)
         turn.clear_timer(*[name for name in state.timers if name.startswith("startup:")])
-        turn.record("running", f"all {turn.up(turn.gang())} programs run and have joined")
+        members = sum(data.member for data in turn.tasks(turn.gang()))
+        turn.record("running", f"all {members} tasks have started and found each other")
     if state.phase is JobPhase.RUNNING and turn.plan.mode is Mode.GANG:
         _watch_growth(turn)
 

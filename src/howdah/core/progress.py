@@ -7,7 +7,7 @@ silent or hung for the time in which no coordinator listened. What they find bec
 from __future__ import annotations
 
 from howdah.core.events import Task
-from howdah.core.plan import Plan, RolePlan
+from howdah.core.plan import Join, Plan, RolePlan
 from howdah.core.states import JobPhase, JobState, TaskState
 from howdah.spec.model import Restart, Tracking
 
@@ -40,7 +40,7 @@ class HangWatch:
 
     A synchronous gang progresses together: most of its ranks print nothing, so one rank's progress
     is everybody's, and only when all watched members are idle is it a hang. Tasks that restart
-    alone are watched alone.
+    alone, or that have no peers and are never restarted, are watched alone.
     """
 
     def __init__(self, plan: Plan, now: float) -> None:
@@ -74,7 +74,7 @@ class HangWatch:
                 if data.state is not TaskState.RUNNING:
                     continue
                 idle = now - self._last(data.task, data.attempt, data.started)
-                if role.restart is Restart.TASK:
+                if _alone(role):
                     if idle > role.hang_s:
                         found.append((data.task, data.attempt, idle))
                 else:
@@ -87,6 +87,11 @@ class HangWatch:
     def _last(self, task: Task, attempt: int, started: float | None) -> float:
         seen = self._progress.get((str(task), attempt), 0.0)
         return max(seen, started or 0.0, self._epoch)
+
+
+def _alone(role: RolePlan) -> bool:
+    without_peers = role.join is Join.NOW and role.restart is Restart.NEVER
+    return role.restart is Restart.TASK or without_peers
 
 
 def _watched(role: RolePlan) -> bool:

@@ -31,6 +31,8 @@ from howdah.core.states import ContainerData, JobPhase, TaskData, TaskState
 from howdah.core.turn import Turn
 
 S = TaskState
+SECONDS_AN_AGENT = 0.05
+"""Added to the take-over window: over ten times what a handshake costs the coordinator."""
 _MAY_SLIP = ("registration:", "startup:", "settle", "stacks", "hold", "elastic", "grow", "finish")
 """Timers that wait for agents; after a time without a coordinator they are given a fresh chance."""
 
@@ -52,7 +54,7 @@ def on_coordinator_started(turn: Turn, event: CoordinatorStarted) -> None:
         return
     for name, due in list(state.timers.items()):
         if name.startswith(_MAY_SLIP):
-            turn.set_timer(name, max(due - turn.now, turn.plan.takeover_s))
+            turn.set_timer(name, max(due - turn.now, _patience(turn)))
     alive = set(event.containers)
     for container in list(state.containers.values()):
         if container.container_id in alive:
@@ -71,6 +73,11 @@ def on_coordinator_started(turn: Turn, event: CoordinatorStarted) -> None:
         containers.request_missing(turn)
 
 
+def _patience(turn: Turn) -> float:
+    """How long agents may take to come back: TLS handshakes of thousands queue up at one core."""
+    return turn.plan.takeover_s + SECONDS_AN_AGENT * len(turn.state.containers)
+
+
 def _resume(turn: Turn, container: ContainerData) -> None:
     if container.task is None:
         turn.emit(ReleaseContainer(container_id=container.container_id))
@@ -79,7 +86,7 @@ def _resume(turn: Turn, container: ContainerData) -> None:
         turn.emit(LaunchAgent(container_id=container.container_id, task=container.task))
         return
     container.connected = False
-    turn.set_timer(f"reconnect:{container.container_id}", turn.plan.takeover_s)
+    turn.set_timer(f"reconnect:{container.container_id}", _patience(turn))
 
 
 def _vanished(turn: Turn, container: ContainerData) -> None:

@@ -21,7 +21,7 @@ from howdah.core.events import (
 )
 from howdah.core.machine import Machine
 from howdah.core.plan import Plan, RolePlan
-from howdah.core.states import JobPhase, TaskState
+from howdah.core.states import JobPhase, JobState, TaskData, TaskState
 
 C = TypeVar("C", bound=Command)
 WORKER = [Task("worker", index) for index in range(8)]
@@ -43,7 +43,7 @@ class Bench:
         self.tell(JobSubmitted(plan=plan))
 
     @property
-    def state(self):  # noqa: ANN201
+    def state(self) -> JobState:
         return self.machine.state
 
     @property
@@ -70,7 +70,7 @@ class Bench:
         self.now = max(self.now, self.state.timers[timer])
         return self.tell(TimerDue(timer=timer), 0.0)
 
-    def task(self, task: Task | str):  # noqa: ANN201
+    def task(self, task: Task | str) -> TaskData:
         return self.state.tasks[str(task)]
 
     def grant_all(self) -> None:

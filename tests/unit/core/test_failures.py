@@ -100,7 +100,7 @@ def test_a_lost_node_outweighs_the_errors_of_its_peers_and_is_not_charged() -> N
     assert not failure.charged
     assert failure.echoes == 1
     bench.due("restart")
-    assert [task for task in bench.state.requests.values()] == [WORKER[1]]
+    assert list(bench.state.requests.values()) == [WORKER[1]]
     assert bench.task(WORKER[0]).container_id == "c1"
 
 
@@ -362,6 +362,13 @@ def test_a_new_coordinator_keeps_what_runs_and_asks_again_for_what_is_missing() 
     assert bench.phase is JobPhase.RUNNING
     bench.exit(WORKER[0], signal=9)
     assert bench.phase is JobPhase.SETTLING
+
+
+def test_a_new_coordinator_waits_longer_for_the_agents_of_a_large_gang() -> None:
+    bench = Bench(workers(8), takeover_s=20.0)
+    bench.run()
+    bench.tell(CoordinatorStarted(incarnation=2, containers=tuple(bench.state.containers)))
+    assert bench.state.timers["reconnect:c1"] - bench.now == pytest.approx(20.4)
 
 
 def test_what_ended_without_a_coordinator_is_nobodys_fault() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from howdah.core.plan import RolePlan
+from howdah.core.plan import Join, RolePlan
 from howdah.core.progress import HangWatch, Liveness
 from howdah.spec.model import Restart
 from tests.unit.core.bench import WORKER, Bench, workers
@@ -40,6 +40,15 @@ def test_a_gang_hangs_only_when_no_rank_makes_progress() -> None:
 
 def test_tasks_that_restart_alone_are_watched_alone() -> None:
     bench = Bench(workers(2, hang_s=10.0, restart=Restart.TASK))
+    bench.run()
+    watch = HangWatch(bench.state.job, bench.now)
+    watch.observe(WORKER[0], 1, bench.now + 9.0)
+    found = watch.due(bench.state, bench.now + 12.0)
+    assert [task for task, _, _ in found] == [WORKER[1]]
+
+
+def test_independent_tasks_that_are_never_restarted_are_watched_alone() -> None:
+    bench = Bench(workers(2, hang_s=10.0, restart=Restart.NEVER, join=Join.NOW))
     bench.run()
     watch = HangWatch(bench.state.job, bench.now)
     watch.observe(WORKER[0], 1, bench.now + 9.0)
