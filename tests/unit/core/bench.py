@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from howdah.core import invariants
-from howdah.core.commands import AnyCommand, Command, Record
+from howdah.core.commands import AnyCommand, Command, Record, Topology
 from howdah.core.events import (
     AgentRegistered,
     AnyEvent,
@@ -45,6 +45,11 @@ class Bench:
     @property
     def state(self) -> JobState:
         return self.machine.state
+
+    @property
+    def topology(self) -> Topology:
+        assert self.machine.state.topology is not None
+        return self.machine.state.topology
 
     @property
     def phase(self) -> JobPhase:

@@ -86,7 +86,7 @@ def test_ranks_are_unique_over_chief_and_workers_with_several_processes() -> Non
         RolePlan(name="evaluator", minimum=1, maximum=1, ranked=False),
     )
     bench.run()
-    topology = bench.state.topology
+    topology = bench.topology
     assert topology.world_size == 9
     assert {str(m.task): m.rank for m in topology.members} == {
         "chief:0": 0,
@@ -177,14 +177,14 @@ def test_an_elastic_gang_starts_with_its_minimum_and_grows() -> None:
     assert len(bench.of(PrepareTask)) == 2
     bench.prepare_all()
     bench.join_all()
-    assert bench.state.topology.world_size == 2
+    assert bench.topology.world_size == 2
     bench.tell(ContainerGranted(request_id=3, container_id="c3", node="n"))
     bench.tell(AgentRegistered(container_id="c3", host="h"))
     assert bench.kinds() == ["NotifyCheckpoint", "NotifyCheckpoint"]
     bench.due("grow")
     bench.restart()
     bench.run()
-    assert bench.state.topology.world_size == 3
+    assert bench.topology.world_size == 3
     assert bench.state.generation == 2
     assert bench.state.gang_charged == 0
 
