@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.howdah import gone, howdah, job_file, newest, start, until
+from howdah.storage.jobdir import base_folder, list_jobs
+from tests.cli.howdah import gone, howdah, job_file, newest, node_pid, start, until
 
 SAVES = """
 import signal, sys, time
@@ -98,3 +99,17 @@ def test_leaving_an_attached_view_changes_nothing(tmp_path: Path) -> None:
     stopped = howdah("stop", newest().job_id)
     assert stopped.text == f"{newest().job_id} stopped"
     assert "saved" in howdah("logs", "--no-prefix").out
+
+
+def test_a_submission_that_is_terminated_is_all_or_nothing(tmp_path: Path, home: Path) -> None:
+    run = start("submit", str(job_file(tmp_path, SAVES)))
+    until(lambda: list(home.glob("jobs/*/*/meta.json")), "the job directory")
+    run.signal(signal.SIGTERM)
+    code = run.end()
+    left = list_jobs(base_folder())
+    if code == 130:
+        assert left == []
+    else:
+        assert code in (0, -signal.SIGTERM), run.told  # it came after the job was handed over
+        assert node_pid(left[0]) is not None
+        howdah("stop", "--now", left[0].job_id)

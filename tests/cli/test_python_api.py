@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -154,6 +156,32 @@ def test_a_function_job_that_takes_too_long_is_stopped() -> None:
     with pytest.raises(TimeoutError):
         howdah.run(function, timeout_s=1.5)
     assert gone(newest()).outcome == "stopped"
+
+
+def test_a_task_of_several_processes_gives_a_value_for_each_rank() -> None:
+    roles = {"worker": howdah.Role(instances=2, processes=2)}
+    assert howdah.run(add_rank, roles=roles, args=(10,), framework="pytorch") == {
+        rank: (10 + rank, "worker") for rank in range(4)
+    }
+
+
+def test_ctrl_c_in_a_program_stops_its_function_job(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import time, howdah\n"
+        "def function():\n"
+        "    print('begun', flush=True)\n"
+        "    time.sleep(600)\n"
+        "howdah.run(function, on_log=lambda line: print(line, flush=True))\n"
+    )
+    process = subprocess.Popen([sys.executable, str(program)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "worker:0 | begun\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    view = gone(newest())
+    assert (view.outcome, "KeyboardInterrupt" in view.reason) == ("stopped", True)
 
 
 def test_a_function_job_can_run_again() -> None:

@@ -110,6 +110,14 @@ def test_nothing_is_left_of_a_job_file_with_problems(tmp_path: Path, home: Path)
     assert not home.exists()
 
 
+def test_what_this_machine_can_never_run_is_refused_with_code_3(tmp_path: Path, home: Path) -> None:
+    file = job_file(tmp_path, HELLO, roles={"worker": {"gpus": 900}})
+    run = howdah("run", str(file), code=3)
+    assert "can never run" in run.told and "900" in run.told
+    assert run.out == []
+    assert not home.exists()
+
+
 def test_logs_and_story_survive_the_coordinators_death(tmp_path: Path) -> None:
     script = """
 import os, time

@@ -54,9 +54,11 @@ def command(
             return submit_again(before, loaded, resume=resume, starter=starter)
 
         if detach:
-            from howdah.cli.submit import say_submitted
+            from howdah.cli.submit import all_or_nothing, say_submitted
 
-            say_submitted(start(), as_json=as_json)
+            with all_or_nothing():
+                directory = start()
+            say_submitted(directory, as_json=as_json)
             return 0
         from howdah.cli.attached import View, follow
         from howdah.cli.interrupts import Tie

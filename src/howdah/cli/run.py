@@ -47,7 +47,7 @@ def command(
     SIGTERM and closing the terminal. If this command is killed (SIGKILL) the job goes on, and
     'howdah attach' finds it. 'howdah submit' starts a job that is not tied to anything.
 
-    With --json: one JSON object a line, the last with type "summary".
+    With --json: one JSON object a line, the last with type "summary"; with --dry-run one document.
     """
     from howdah.client.early import begin
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,10 +36,26 @@ def command(
     try:
         from howdah.client.submit import submit
 
-        directory = submit(load_job(ctx, job, **source), backend=backend, starter=starter)
+        with all_or_nothing():
+            directory = submit(load_job(ctx, job, **source), backend=backend, starter=starter)
     finally:
         starter.close()
     say_submitted(directory, as_json=as_json)
+
+
+@contextlib.contextmanager
+def all_or_nothing() -> Iterator[None]:
+    """Within it SIGTERM and SIGHUP interrupt like Ctrl-C, so that what was begun is taken back."""
+    before = {
+        number: signal.signal(number, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def say_submitted(directory: JobDirectory, *, as_json: bool) -> None:

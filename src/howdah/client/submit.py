@@ -44,15 +44,10 @@ def submit(
         BackendError: the backend does not take the job.
     """
     starter = starter or begin(backend)
-    job_id = new_job_id(loaded.job.name)
-    job = substitute_job_id(expand(loaded.job), job_id)
-    try:
-        _check(job)
-    except BackendError:
-        starter.close()
-        raise
+    directory = _unused(loaded.job)
+    job = substitute_job_id(expand(loaded.job), directory.job_id)
     meta = JobMeta(
-        job_id=job_id,
+        job_id=directory.job_id,
         user=user_name(),
         backend=backend,
         submitted=time.time(),
@@ -61,9 +56,13 @@ def submit(
         rerun_of=rerun_of,
         howdah=__version__,
     )
-    directory = JobDirectory(base_folder(job.store) / job_id)
-    directory.create(job, meta)
     try:
+        _check(job)
+    except BackendError:
+        starter.close()
+        raise
+    try:
+        directory.create(job, meta)
         furnish(directory)
         _create_authority(directory)
         starter.go(directory.path)
@@ -82,6 +81,14 @@ def _check(job: Job) -> None:
     from howdah.backends.local.machine import check
 
     check(job)
+
+
+def _unused(job: Job) -> JobDirectory:
+    """A directory that no other job has; ids tell the second, and four letters are chance."""
+    base = base_folder(job.store)
+    while (directory := JobDirectory(base / new_job_id(job.name))).path.exists():
+        pass
+    return directory
 
 
 def _create_authority(directory: JobDirectory) -> None:
