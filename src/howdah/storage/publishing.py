@@ -103,6 +103,7 @@ class Publisher:
                 files=tuple(files),
                 checksum=checksum(files),
                 created=time.time(),
+                job_id=self._spec.job_id,
                 task=self._spec.task,
                 generation=self._spec.generation,
                 attempt=self._spec.attempt,
@@ -172,7 +173,9 @@ class Publisher:
         if versions and versions[-1] != self._version:
             self._look()
         latest = self._manifest
-        if latest is not None and latest.generation > self._spec.generation:
+        if latest is None or not latest.job_id or latest.job_id != self._spec.job_id:
+            return
+        if latest.generation > self._spec.generation:
             raise Outdated(
                 f"{self._spec.place} has checkpoints of generation {latest.generation}: the folder"
                 f" {self._folder} of generation {self._spec.generation} is not saved any more"

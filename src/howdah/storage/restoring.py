@@ -9,7 +9,7 @@ import shutil
 from pathlib import Path
 
 from howdah.storage.folders import sha256
-from howdah.storage.stores import Store, open_store, version_number
+from howdah.storage.stores import Store, is_version, open_store, version_number
 from howdah.storage.versions import (
     CheckpointSpec,
     Damaged,
@@ -65,7 +65,7 @@ def candidates(versions: list[str], wanted: str | None) -> list[str]:
     one may have been removed in their favour.
     """
     newest_first = versions[::-1]
-    if wanted is None:
+    if wanted is None or not is_version(wanted):
         return newest_first
     number = version_number(wanted)
     older = [v for v in newest_first if v == wanted or version_number(v) < number]

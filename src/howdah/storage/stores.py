@@ -82,6 +82,11 @@ def open_store(place: str) -> Store:
     return LocalStore(Path(place).expanduser())
 
 
+def is_version(name: str) -> bool:
+    """Whether it could be the name of a version."""
+    return _VERSION.fullmatch(name) is not None
+
+
 def version_number(name: str) -> int:
     """The number in a version's name."""
     return int(name.partition("-")[0])
@@ -273,5 +278,5 @@ def _next_name(names: Iterable[str]) -> str:
 
 
 def _sorted(names: Iterable[str]) -> list[str]:
-    versions = [name for name in names if _VERSION.fullmatch(name)]
+    versions = filter(is_version, names)
     return sorted(versions, key=lambda name: (version_number(name), name))

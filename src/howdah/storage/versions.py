@@ -33,8 +33,8 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
     generation: int = 0
     """Once a later generation has saved, the folder of an earlier one is not saved any more."""
     attempt: int = 0
-    saves: bool = True
-    """Versions are made of this task's folder; otherwise it is only brought back."""
+    job_id: str = ""
+    """Jobs may share a store; generations are compared within one job only."""
 
     @property
     def place(self) -> str:
@@ -71,6 +71,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     checksum: str
     """Over all files; see `checksum`."""
     created: float
+    job_id: str = ""
     task: Task | None = None
     generation: int = 0
     attempt: int = 0

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import threading
@@ -9,73 +8,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import fsspec
-import msgspec
 import pytest
 
 from howdah.core.events import Task
 from howdah.storage.checkpoints import (
     CheckpointSpec,
-    Outdated,
     Publisher,
     Restored,
-    Saved,
-    adopt,
     latest_complete,
     publish,
     restore,
 )
 from howdah.storage.folders import FolderChanged, scan
-from howdah.storage.restoring import candidates
-from howdah.storage.stores import LocalStore, open_store
+from howdah.storage.stores import open_store
+from tests.unit.storage.saving import change, content, fill, saved
 
 MakeSpec = Callable[..., CheckpointSpec]
-
-
-@pytest.fixture(params=["path", "file", "memory"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A store for checkpoints of each kind."""
-    if request.param == "memory":
-        fsspec.filesystem("memory").store.clear()
-        return f"memory://{tmp_path.name}/checkpoints"
-    return {"path": "", "file": "file://"}[request.param] + str(tmp_path / "store")
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    path = tmp_path / "work" / "checkpoints"
-    path.mkdir(parents=True)
-    return path
-
-
-@pytest.fixture
-def spec(folder: Path, place: str) -> CheckpointSpec:
-    return CheckpointSpec(folder=str(folder), store=place, task=Task("worker", 0))
-
-
-@pytest.fixture
-def local(folder: Path, tmp_path: Path) -> CheckpointSpec:
-    return CheckpointSpec(folder=str(folder), store=str(tmp_path / "store"))
-
-
-def fill(folder: Path, **files: str) -> None:
-    """Write files, old enough to be surely finished."""
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-
-
-def saved(result: Saved | None) -> Saved:
-    assert result is not None
-    return result
-
-
-def content(folder: Path) -> dict[str, str]:
-    return {name: (folder / name).read_text() for name in scan(folder)}
-
-
-def change(spec: CheckpointSpec, **fields: Any) -> CheckpointSpec:
-    return msgspec.structs.replace(spec, **fields)
 
 
 # -- round trips ---------------------------------------------------------------------------------
@@ -318,160 +266,3 @@ def test_everything_in_the_store_is_the_owners_alone(local: CheckpointSpec, fold
         os.umask(before)
     for path in [Path(local.store), *Path(local.store).rglob("*")]:
         assert path.stat().st_mode & 0o077 == 0, path
-
-
-# -- damage --------------------------------------------------------------------------------------
-
-
-def flip(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
-def edit_manifest(file: Path, /, **fields: Any) -> None:
-    document = json.loads(file.read_text())
-    document["files"][0].update(fields)
-    file.write_text(json.dumps(document))
-
-
-@pytest.mark.parametrize(
-    ("damage", "reason"),
-    [
-        (lambda v: flip(v / "model"), "model does not fit its checksum"),
-        (lambda v: (v / "model").write_text("x"), "model does not fit its checksum"),
-        (lambda v: (v / "model").unlink(), "model is missing"),
-        (lambda v: (v / "manifest.json").write_text("{"), r"manifest\.json can't be read"),
-        (lambda v: (v / "manifest.json").write_text("{}"), r"manifest\.json can't be read"),
-        (lambda v: edit_manifest(v / "manifest.json", size=1), "does not fit the list of files"),
-        (lambda v: edit_manifest(v / "manifest.json", path="../x"), "names a file outside"),
-        (lambda v: edit_manifest(v / "manifest.json", stored="/etc/passwd"), "a file outside"),
-        (lambda v: edit_manifest(v / "manifest.json", link="../../x"), "a link to outside"),
-    ],
-)
-def test_a_damaged_version_is_skipped_and_named(
-    local: CheckpointSpec, folder: Path, damage: Callable[[Path], None], reason: str
-) -> None:
-    fill(folder, model="good weights")
-    good = saved(publish(local))
-    fill(folder, model="newer weights")
-    publish(local)
-    damage(Path(local.store) / "000002")
-    restored = restore(local)
-    assert restored.version == good.version
-    assert content(folder) == {"model": "good weights"}
-    (skipped,) = restored.skipped
-    assert skipped.version == "000002"
-    assert skipped.reason
-    import re
-
-    assert re.search(reason, skipped.reason)
-
-
-def test_when_all_are_damaged_all_are_named_and_the_folder_is_empty(
-    local: CheckpointSpec, folder: Path
-) -> None:
-    for number in range(2):
-        fill(folder, model=f"weights {number}")
-        saved(publish(local))
-        flip(Path(local.store) / f"00000{number + 1}" / "model")
-    restored = restore(local)
-    assert restored.version is None
-    assert [skipped.version for skipped in restored.skipped] == ["000002", "000001"]
-    assert content(folder) == {}
-
-
-def test_a_store_that_fails_is_not_taken_for_a_damaged_version(
-    local: CheckpointSpec, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(folder, model="weights")
-    publish(local)
-
-    def unreachable(*arguments: Any) -> None:
-        raise TimeoutError("the store does not answer")
-
-    monkeypatch.setattr(LocalStore, "fetch", unreachable)
-    with pytest.raises(TimeoutError):
-        restore(local)
-    assert content(folder) == {"model": "weights"}
-    assert [path.name for path in folder.parent.iterdir()] == ["checkpoints"]
-
-
-def test_a_damaged_newest_version_is_not_what_changes_are_judged_by(
-    local: CheckpointSpec, folder: Path
-) -> None:
-    fill(folder, model="1")
-    publish(local)
-    fill(folder, model="2")
-    publish(local)
-    (Path(local.store) / "000002" / "manifest.json").write_text("")
-    assert saved(publish(local)).version == "000003"
-
-
-# -- which version -------------------------------------------------------------------------------
-
-
-def test_the_wanted_version_is_tried_first_then_older_ones_then_newer() -> None:
-    versions = ["000001", "000002-ab", "000003", "000004"]
-    assert candidates(versions, None) == versions[::-1]
-    assert candidates(versions, "000003") == ["000003", "000002-ab", "000001", "000004"]
-    assert candidates(versions, "000002-ab") == ["000002-ab", "000001", "000004", "000003"]
-    assert candidates(["000008", "000009"], "000004") == ["000009", "000008"]
-
-
-def test_all_members_of_a_gang_can_be_told_one_version(spec: CheckpointSpec, folder: Path) -> None:
-    names = []
-    for number in range(3):
-        fill(folder, model=f"weights {number}")
-        names.append(saved(publish(spec)).version)
-    assert restore(change(spec, version=names[1])).version == names[1]
-    assert content(folder) == {"model": "weights 1"}
-
-
-def test_a_task_the_job_has_gone_on_without_saves_nothing_more(
-    spec: CheckpointSpec, folder: Path, tmp_path: Path
-) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
-    fill(folder, model="old gang")
-    old = Publisher(change(spec, generation=1))
-    assert old.publish() is not None
-    fill(other, model="new gang")
-    publish(change(spec, generation=2, folder=str(other)))
-    fill(folder, model="old gang, still alive behind a partition")
-    with pytest.raises(Outdated, match="generation 2"):
-        old.publish()
-    restore(spec)
-    assert content(folder) == {"model": "new gang"}
-
-
-# -- another job's -------------------------------------------------------------------------------
-
-
-def test_a_new_job_can_begin_with_the_newest_checkpoint_of_another(
-    spec: CheckpointSpec, folder: Path, tmp_path: Path
-) -> None:
-    assert adopt(spec.place, str(tmp_path / "new")) is None
-    fill(folder, **{"model": "1", ".hidden": "not saved"})
-    publish(spec)
-    fill(folder, model="2")
-    result = saved(publish(spec))
-    assert adopt(spec.place, str(tmp_path / "new")) == "000001"
-    there = restore(change(spec, store=str(tmp_path / "new")))
-    assert there.checksum == result.checksum
-    assert content(folder) == {"model": "2"}
-    assert [p.name for p in (tmp_path / "new").iterdir()] == ["000001"]
-
-
-def test_fsspec_is_not_imported_for_a_local_folder(local: CheckpointSpec) -> None:
-    import subprocess
-    import sys
-
-    script = (
-        "import sys; from howdah.storage.checkpoints import *; import howdah.storage.watching\n"
-        "restore(CheckpointSpec(folder=sys.argv[1], store=sys.argv[2]))\n"
-        "assert 'fsspec' not in sys.modules, 'fsspec'\n"
-        "assert 'cryptography' not in sys.modules, 'cryptography'"
-    )
-    command = [sys.executable, "-c", script, local.folder, local.store]
-    subprocess.run(command, check=True)

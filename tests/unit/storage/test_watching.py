@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import queue
 import signal
 import subprocess
 import sys
@@ -24,60 +22,9 @@ from howdah.storage.checkpoints import CheckpointSpec, main, restore
 from howdah.storage.folders import scan
 from howdah.storage.stores import LocalStore
 from howdah.storage.watching import Orders, watch
+from tests.unit.storage.helper_process import DEADLINE_S, Helper
 
 SETTLE_S = 0.2
-DEADLINE_S = 20.0
-
-
-class Helper:
-    """A helper process and what it says."""
-
-    def __init__(self, what: str, spec: CheckpointSpec, folder: Path) -> None:
-        path = folder / "spec.json"
-        path.write_bytes(msgspec.json.encode(spec))
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "howdah.storage.checkpoints", what, str(path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self._said: queue.Queue[dict[str, Any] | None] = queue.Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._said.put(json.loads(line))
-        self._said.put(None)
-
-    def says(self) -> dict[str, Any] | None:
-        """The next thing it says; None at its end."""
-        return self._said.get(timeout=DEADLINE_S)
-
-    def silent(self) -> bool:
-        return self._said.empty()
-
-    def tell(self, line: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-
-    def end_of_file(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-
-    def ends(self) -> int:
-        return self.process.wait(DEADLINE_S)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self._reader.join()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
 
 
 @pytest.fixture
@@ -93,6 +40,7 @@ def spec(folder: Path, tmp_path: Path) -> CheckpointSpec:
         folder=str(folder),
         store=str(tmp_path / "store"),
         task=Task("worker", 0),
+        job_id="digits-1",
         settle_s=SETTLE_S,
     )
 
