@@ -212,7 +212,7 @@ class TensorBoard(_Table, frozen=True, kw_only=True):
     """TensorBoard beside the job, opened through the job page."""
 
     folder: str = "tensorboard"
-    """Where the programs write summaries: relative to the job's shared folder, or a path or URL."""
+    """Where the programs write summaries: relative to the job directory, or a path or URL."""
     python: str | None = None
     """Interpreter that has tensorboard, when the job's own has not."""
     memory: Memory | None = None
