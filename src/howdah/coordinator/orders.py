@@ -141,6 +141,7 @@ def checkpoint(
     if table is None or role.tracking is Tracking.SIDECAR or role.name == PREPROCESS:
         return None
     return {
+        "job_id": directory.job_id,
         "folder": table.folder,
         "store": table.store or str(directory.checkpoints),
         "source": table.source,
