@@ -18,9 +18,17 @@ def address(member: Member, port: int = 0) -> str:
     return f"{host}:{member.ports[port]}"
 
 
+def reachable(topology: Topology, role: str) -> tuple[Member, ...]:
+    """A role's tasks, by index, that have their ports.
+
+    A sidecar starts when it is ready, maybe before the others are prepared and have any.
+    """
+    return tuple(member for member in topology.of_role(role) if member.ports)
+
+
 def addresses(topology: Topology, role: str) -> list[str]:
     """First addresses of a role's tasks, by index."""
-    return [address(member) for member in topology.of_role(role) if member.ports]
+    return [address(member) for member in reachable(topology, role)]
 
 
 def ranked(topology: Topology) -> list[Member]:
@@ -47,7 +55,7 @@ def only(topology: Topology, role: str) -> Member:
     Raises:
         MissingPeer: the topology has none.
     """
-    members = topology.of_role(role)
+    members = reachable(topology, role)
     if not members:
         raise MissingPeer(f"the topology has no {role}, which the others connect to")
     return members[0]

@@ -91,7 +91,7 @@ class Dask(Framework):
     def environment(
         self, job: Job, topology: Topology, member: Member, process: int
     ) -> dict[str, str]:
-        if member.task.role == "scheduler" or not topology.of_role("scheduler"):
+        if member.task.role == "scheduler" or not addresses.reachable(topology, "scheduler"):
             return {}
         scheduler = addresses.only(topology, "scheduler")
         return {"DASK_SCHEDULER_ADDRESS": f"tcp://{addresses.address(scheduler)}"}

@@ -34,6 +34,8 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
     python: str
     """Interpreter of the user's environment, absolute. Its folder comes first on PATH."""
+    bin: str = ""
+    """A folder that comes before even that: where the interpreter has another name."""
     path: str = "/usr/local/bin:/usr/bin:/bin"
     """PATH of the host."""
     shared_dir: str
@@ -102,11 +104,8 @@ def web(job: Job, topology: Topology, task: Task) -> dict[str, Any] | None:
 
 
 def _defaults(places: Places) -> dict[str, str]:
-    folder = os.path.dirname(places.python)
-    return {
-        "PYTHONUNBUFFERED": "1",
-        "PATH": f"{folder}{os.pathsep}{places.path}" if folder else places.path,
-    }
+    folders = (places.bin, os.path.dirname(places.python), places.path)
+    return {"PYTHONUNBUFFERED": "1", "PATH": os.pathsep.join(filter(None, folders))}
 
 
 def _howdah(

@@ -99,10 +99,10 @@ class Ray(Framework):
         self, job: Job, topology: Topology, member: Member, process: int
     ) -> dict[str, str]:
         env = {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
-        if member.task.role == "head" or not topology.of_role("head"):
+        if member.task.role == "head" or not addresses.reachable(topology, "head"):
             return env
         head = addresses.only(topology, "head")
-        nodes = (*topology.of_role("head"), *topology.of_role("worker"))
+        nodes = (*addresses.reachable(topology, "head"), *addresses.reachable(topology, "worker"))
         if member.task.role == "worker" or any(node.host == member.host for node in nodes):
             return env | {"RAY_ADDRESS": addresses.address(head)}
         return env | {"RAY_ADDRESS": f"ray://{addresses.address(head, CLIENT_SERVER)}"}

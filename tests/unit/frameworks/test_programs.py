@@ -210,3 +210,19 @@ def test_every_task_of_every_framework_can_be_started(framework: str, given: dic
         for program in started(made, place, name):
             assert all(isinstance(value, str) for value in program.env.values())
             assert program.argv
+
+
+@pytest.mark.parametrize(("framework", "given"), RUNNABLE)
+def test_a_sidecar_may_start_before_the_others_have_ports(framework: str, given: dict[str, Any]):
+    made = job(framework, given, tensorboard=TensorBoard())
+    names = [role.name for role in planning.plan(made, "job-1").roles]
+    place = topology(*((f"{name}:0", None) for name in names))
+    place = replace(
+        place,
+        members=tuple(
+            member if member.task.role == "tensorboard" else replace(member, host="", ports=())
+            for member in place.members
+        ),
+    )
+    assert env(made, place, "tensorboard:0")["HOWDAH_CLUSTER"] == "{}"
+    assert programs.web(made, place, Task("tensorboard", 0)) is not None

@@ -1,8 +1,9 @@
 """Run one node of a Ray cluster, in the foreground. Run with the user's interpreter; stdlib only.
 
 Role ``head`` starts the cluster, every other role joins it at RAY_ADDRESS. The arguments are handed
-to ``ray start``. Ray's sessions live in a temporary folder of its own, because Unix socket paths
-may have 107 bytes only and a job's folder is often longer; it is removed at the end.
+to ``ray start``. Ray's sessions live in a short folder of their own, because Unix socket paths may
+have 107 bytes only and a job's folder is often longer. It is removed at the end, or, if this process
+was killed, by the next one on the host.
 """
 
 import contextlib
@@ -12,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from pathlib import Path
 
@@ -25,8 +25,8 @@ NODE_PORTS = (
     "--metrics-export-port",
 )
 HEAD_PORTS = ("--port", "--ray-client-server-port", *NODE_PORTS)
-LONGEST_TEMPORARY = 24
-"""Characters of a temporary folder that leave room for Ray's socket names."""
+LONGEST = 28
+"""Characters of a folder that leave room for Ray's socket names."""
 LAST_S = 3
 """Seconds a node has to end its processes itself."""
 
@@ -40,22 +40,46 @@ def main():
     argv += ["--min-worker-port", "0", "--max-worker-port", "0"]
     for option, port in zip(HEAD_PORTS if head else NODE_PORTS, ports):
         argv += [option, port]
-    folder = tempfile.gettempdir()
-    if len(folder) > LONGEST_TEMPORARY:
-        folder = "/tmp"
-    sessions = tempfile.mkdtemp(prefix="ray-", dir=folder)
+    sessions = make_folder()
     if head:
         write_token(os.environ["RAY_AUTH_TOKEN_PATH"])
-        argv += ["--head", "--include-dashboard", "false", "--temp-dir", sessions]
+        argv += ["--head", "--include-dashboard", "false", "--temp-dir", str(sessions / "s")]
     else:
-        argv += ["--address", os.environ["RAY_ADDRESS"], "--temp-dir", sessions]
+        argv += ["--address", os.environ["RAY_ADDRESS"], "--temp-dir", str(sessions / "s")]
     argv += sys.argv[1:]
     # Told to end, Ray would first wait 30 s for its work to move elsewhere: there is none left.
     os.environ.setdefault("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "0")
     try:
         return run(argv)
     finally:
-        shutil.rmtree(sessions, ignore_errors=True)
+        shutil.rmtree(str(sessions), ignore_errors=True)
+
+
+def make_folder():
+    """A folder for sessions, this user's alone; those of processes that are no more are removed.
+
+    Ray lets everybody into the folder it is given, hence one around it.
+    """
+    place = Path(os.environ.get("HOWDAH_TASK_SOCKET", "/tmp/none")).parent
+    if len(str(place)) > LONGEST:
+        place = Path("/tmp")
+    for old in place.glob("howdah-ray-*"):
+        pid = old.name.rpartition("-")[2]
+        if pid.isdigit() and old.stat().st_uid == os.getuid() and not alive(int(pid)):
+            shutil.rmtree(str(old), ignore_errors=True)
+    folder = place / f"howdah-ray-{os.getpid()}"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def write_token(path):

@@ -1,0 +1,154 @@
+"""Helper scripts, run as Howdah runs them: by the user's interpreter, with a task's variables."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+import pytest
+from msgspec.structs import replace
+
+from howdah.core.events import Task
+from howdah.frameworks import planning, programs
+from howdah.frameworks.programs import Places
+from howdah.spec.model import Role, TensorBoard
+from tests.unit.frameworks.gangs import job, topology
+
+
+def places(folder: Path) -> Places:
+    return Places(
+        python=sys.executable,
+        path=os.environ["PATH"],
+        shared_dir=str(folder),
+        tensorboard_dir=str(folder / "tensorboard"),
+    )
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def fetch(url: str, within_s: float, child: subprocess.Popen[bytes]) -> str:
+    """The page, once it is served."""
+    deadline = time.monotonic() + within_s
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return answer.read().decode()
+        except (urllib.error.URLError, ConnectionError):
+            assert child.poll() is None, "it ended instead"
+            assert time.monotonic() < deadline, "it does not answer"
+            time.sleep(0.1)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.skipif(find_spec("tensorboard") is None, reason="tensorboard is not installed")
+def test_tensorboard_serves_under_the_proxys_path_without_tensorflow(tmp_path: Path):
+    made = job("command", {"worker": 1}, tensorboard=TensorBoard())
+    place = topology(("worker:0", 0), ("tensorboard:0", None))
+    board = replace(place.members[1], host="127.0.0.1", ports=(free_port(),))
+    place = replace(place, members=(place.members[0], board))
+    plan = planning.plan(made, "job-1")
+    (program,) = programs.programs(made, plan, place, board.task, 1, places(tmp_path))
+    child = subprocess.Popen(
+        program.argv, env=os.environ | program.env, cwd=tmp_path, stderr=subprocess.DEVNULL
+    )
+    try:
+        root = f"http://127.0.0.1:{board.ports[0]}"
+        page = fetch(f"{root}/proxy/tensorboard:0/", 60, child)
+        assert "<title>TensorBoard</title>" in page
+        assert fetch(f"{root}/proxy/tensorboard:0/data/runs", 60, child) == "[]"
+        with pytest.raises(urllib.error.HTTPError):
+            urllib.request.urlopen(f"{root}/data/runs", timeout=5)
+        process = psutil.Process(child.pid)
+        loaded = {Path(mapped.path).name for mapped in process.memory_maps()}
+        assert not any(name.startswith(("libtensorflow", "_pywrap_tensorflow")) for name in loaded)
+        assert process.memory_info().rss < 250e6
+    finally:
+        child.terminate()
+        child.wait(20)
+
+
+def test_without_tensorboard_the_launcher_says_what_to_do(tmp_path: Path):
+    script = Path(programs.HELPERS) / "tensorboard_main.py"
+    # -S: without site-packages nothing is installed.
+    done = subprocess.run(
+        [sys.executable, "-S", str(script)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "tensorboard is not installed in the environment of" in done.stderr
+    assert "[tensorboard] python = ..." in done.stderr
+
+
+def mpi(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    made = job("mpi", {"worker": Role(instances=2, command=command)})
+    place = topology(("worker:0", 0, 2), ("worker:1", 2, 1))
+    plan = planning.plan(made, "job-1")
+    program = programs.programs(made, plan, place, Task("worker", 0), 1, places(folder))[1]
+    env = os.environ | program.env
+    return subprocess.run(
+        program.argv, env=env, cwd=folder, capture_output=True, text=True, timeout=60
+    )
+
+
+def test_mpi_programs_find_a_hostfile(tmp_path: Path):
+    show = (
+        "import os; print(*(open(os.environ[n]).read() for n in ('HOWDAH_MPI_HOSTFILE', "
+        "'OMPI_MCA_orte_default_hostfile', 'PRTE_MCA_prte_default_hostfile', 'HYDRA_HOST_FILE')))"
+    )
+    done = mpi([sys.executable, "-c", show], tmp_path)
+    hostfile, machines = "h0 slots=2\nh1 slots=1\n", "h0:2\nh1:1\n"
+    assert done.stdout == f"{hostfile} {hostfile} {hostfile} {machines}\n"
+
+
+def test_a_program_that_mpi_cannot_start_is_named(tmp_path: Path):
+    done = mpi(["no-such-program"], tmp_path)
+    assert done.returncode == 127
+    assert done.stderr == "cannot start no-such-program: No such file or directory\n"
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+def test_torchrun_finds_the_other_nodes_unchanged(tmp_path: Path):
+    script = tmp_path / "show.py"
+    script.write_text(
+        "import os\n"
+        "print('rank', *(os.environ[n] for n in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK')), flush=True)\n"
+    )
+    made = job(
+        "pytorch", {"worker": 2}, command=f"{sys.executable} -m torch.distributed.run show.py"
+    )
+    place = topology(("worker:0", 0), ("worker:1", 1))
+    here = [replace(m, host="127.0.0.1", ports=(free_port(),)) for m in place.members]
+    place = replace(place, members=tuple(here))
+    plan = planning.plan(made, "job-1")
+    children: list[subprocess.Popen[str]] = []
+    try:
+        for member in here:
+            (program,) = programs.programs(made, plan, place, member.task, 1, places(tmp_path))
+            env = os.environ | program.env | {"OMP_NUM_THREADS": "1"}
+            children.append(
+                subprocess.Popen(
+                    program.argv, env=env, cwd=tmp_path, stdout=subprocess.PIPE, text=True
+                )
+            )
+        outputs = [child.communicate(timeout=120)[0] for child in children]
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    assert [child.returncode for child in children] == [0, 0]
+    assert sorted(outputs) == ["rank 0 2 0\n", "rank 1 2 0\n"]
