@@ -82,7 +82,7 @@ def _places(directory: JobDirectory) -> dict[str, str]:
     job = directory.job()
     if job.checkpoint is None:
         return {}
-    store = (job.checkpoint.store or str(directory.checkpoints)).rstrip("/")
+    store = directory.checkpoint_store(job.checkpoint)
     if job.checkpoint.source != "each":
         return {"": store}
     return {task: f"{store}/{task}" for task in _task_folders(job)}

@@ -6,12 +6,12 @@ Pure but for the paths of the job directory, which it only puts together.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 from howdah.agent.launch import AgentLaunch
+from howdah.backends.interpreter import answers_to_its_names, interpreter
 from howdah.core.commands import LaunchAgent, PrepareTask, StartTask
 from howdah.core.events import Task
 from howdah.core.plan import Plan
@@ -38,8 +38,12 @@ class Orders:
         self._meta = meta
         self._directory = directory
         self._lease_s = lease_s
+        self.python = interpreter(job, meta.source, default=sys.executable)
+        """The interpreter of the programs."""
+        self.needs_names = not answers_to_its_names(self.python)
         self._places = programs.Places(
-            python=interpreter(job, meta),
+            python=self.python,
+            bin=str(self.bin) if self.needs_names else "",
             path=os.environ.get("PATH") or os.defpath,
             shared_dir=str(directory.shared),
             tensorboard_dir=tensorboard_folder(job, directory),
@@ -49,6 +53,11 @@ class Orders:
     def python_path(self) -> Path:
         """The folder that holds `howdah.task` alone, for the programs' PYTHONPATH."""
         return self._directory.containers / "python"
+
+    @property
+    def bin(self) -> Path:
+        """The folder that makes the interpreter ``python``, where its own folder does not."""
+        return self._directory.containers / "bin"
 
     def launch(self, command: LaunchAgent) -> AgentLaunch:
         """The launch file of a container's agent; the backend adds what it alone knows."""
@@ -115,19 +124,6 @@ class Orders:
         )
 
 
-def interpreter(job: Job, meta: JobMeta) -> str:
-    """The Python the programs run with, absolute where it can be found.
-
-    A path is relative to the source folder; a plain name is looked up on PATH.
-    """
-    wanted = job.environment.python
-    if wanted is None:
-        return sys.executable
-    if "/" not in wanted:
-        return shutil.which(wanted) or wanted
-    return os.path.normpath(Path(meta.source or ".", Path(wanted).expanduser()))
-
-
 def checkpoint(
     job: Job, plan: Plan, directory: JobDirectory, command: PrepareTask
 ) -> dict[str, Any] | None:
@@ -143,7 +139,7 @@ def checkpoint(
     return {
         "job_id": directory.job_id,
         "folder": table.folder,
-        "store": table.store or str(directory.checkpoints),
+        "store": directory.checkpoint_store(table),
         "source": table.source,
         "keep": table.keep,
         "settle_s": seconds(table.settle) or 0.0,

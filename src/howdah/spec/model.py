@@ -196,7 +196,8 @@ class Checkpoint(_Table, frozen=True, kw_only=True):
     ignore: tuple[str, ...] = ("*.tmp", "*.tmp.*", "*.part", "*.partial", "*tmp_*", ".*")
     """Names never copied: what frameworks write before they rename."""
     store: str | None = None
-    """Where checkpoints go, a path or fsspec URL; by default inside the job directory."""
+    """Where checkpoints go, a path (relative to the job file) or fsspec URL; by default inside the
+    job directory."""
 
 
 class Outputs(_Table, frozen=True, kw_only=True):
@@ -205,7 +206,8 @@ class Outputs(_Table, frozen=True, kw_only=True):
     folders: tuple[str, ...] = ()
     """Folders relative to a task's working folder."""
     store: str | None = None
-    """Where they go, a path or fsspec URL; by default inside the job directory."""
+    """Where they go, a path (relative to the job file) or fsspec URL; by default inside the job
+    directory."""
 
 
 class TensorBoard(_Table, frozen=True, kw_only=True):

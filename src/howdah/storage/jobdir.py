@@ -18,7 +18,7 @@ import msgspec
 
 from howdah.core.events import Task
 from howdah.core.view import JobView
-from howdah.spec.model import Job
+from howdah.spec.model import Checkpoint, Job
 from howdah.storage import layout
 from howdah.storage.files import make_private_folder, write_atomically
 from howdah.storage.layout import CoordinatorAddress, JobMeta
@@ -138,6 +138,16 @@ class JobDirectory:
     def log_path(self, task: Task, attempt: int) -> Path:
         """The attempt's log; see `howdah.storage.logs`."""
         return self.path / layout.task_log(task.role, task.index, attempt)
+
+    def checkpoint_store(self, table: Checkpoint) -> str:
+        """The place of the job's checkpoints, a path or URL.
+
+        A store the job file names is shared by its runs: each has a folder of its own there, so that
+        a new run begins from nothing unless it is told to resume an old one.
+        """
+        if table.store is None:
+            return str(self.checkpoints)
+        return f"{table.store.rstrip('/')}/{self.job_id}"
 
     def log_attempts(self, task: Task) -> list[int]:
         """Attempts of the task that have a log, ascending."""

@@ -9,7 +9,7 @@ import pytest
 
 from howdah.core.events import Task
 from howdah.core.view import JobView, TaskView
-from howdah.spec.model import Job, Role, Timeouts
+from howdah.spec.model import Checkpoint, Job, Role, Timeouts
 from howdah.storage.files import write_atomically
 from howdah.storage.jobdir import (
     JobDirectory,
@@ -238,3 +238,11 @@ def test_an_atomic_write_leaves_the_old_file_if_it_fails(
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
     write_atomically(path, b"new")
     assert path.read_bytes() == b"new"
+
+
+def test_each_job_has_a_folder_of_its_own_in_a_checkpoint_store_jobs_share(tmp_path: Path) -> None:
+    first, second = JobDirectory(tmp_path / "one"), JobDirectory(tmp_path / "two")
+    shared = Checkpoint(store="s3://bucket/saved/")
+    assert first.checkpoint_store(shared) == "s3://bucket/saved/one"
+    assert second.checkpoint_store(shared) == "s3://bucket/saved/two"
+    assert first.checkpoint_store(Checkpoint()) == str(tmp_path / "one" / "checkpoints")
