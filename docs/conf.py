@@ -1,0 +1,22 @@
+"""How Sphinx builds the documentation: `make docs`."""
+
+project = "Howdah"
+author = "The Howdah authors"
+project_copyright = "The Howdah authors"  # noqa: A001 - Sphinx's name
+
+extensions = ["myst_parser"]
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+
+myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
+myst_heading_anchors = 3
+
+html_theme = "furo"
+html_title = "Howdah"
+html_static_path = ["_static"]
+html_css_files = ["howdah.css"]
+html_extra_path = ["reference/job-file.schema.json"]
+html_copy_source = False
+html_show_sourcelink = False
+# Python is highlighted where a block says so; everything else in a console is plain text.
+highlight_language = "none"
