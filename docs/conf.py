@@ -2,7 +2,7 @@
 
 project = "Howdah"
 author = "The Howdah authors"
-project_copyright = "The Howdah authors"  # noqa: A001 - Sphinx's name
+project_copyright = "The Howdah authors"
 
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
