@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.coordinator.orders import Orders, interpreter, tensorboard_folder
+from howdah.backends.interpreter import interpreter
+from howdah.coordinator.orders import Orders, tensorboard_folder
 from howdah.core.commands import LaunchAgent, Member, PrepareTask, StartTask, Topology
 from howdah.core.events import Task
 from howdah.frameworks import planning
@@ -117,7 +118,7 @@ def test_a_start_has_programs_peers_and_limits() -> None:
 
 def test_interpreters_are_found_where_the_job_file_says() -> None:
     def python(name: str | None) -> str:
-        return interpreter(Job(environment=Environment(python=name)), META)
+        return interpreter(Job(environment=Environment(python=name)), META.source, sys.executable)
 
     assert python(None) == sys.executable
     assert python("venv/bin/python") == "/src/venv/bin/python"

@@ -57,7 +57,7 @@ def submit(
         howdah=__version__,
     )
     try:
-        _check(job)
+        _check(job, loaded)
     except BackendError:
         starter.close()
         raise
@@ -76,11 +76,11 @@ def submit(
     return directory
 
 
-def _check(job: Job) -> None:
+def _check(job: Job, loaded: LoadedJob) -> None:
     """Refuse what this machine can never run, before there is a job directory."""
     from howdah.backends.local.machine import check
 
-    check(job)
+    check(job, source=str(loaded.source) if loaded.source else None)
 
 
 def _unused(job: Job) -> JobDirectory:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import howdah
+from howdah.backends.interpreter import name
 from howdah.core.view import JobView
 from howdah.storage import metrics
 from howdah.storage.jobdir import JobDirectory
@@ -28,9 +29,9 @@ WATCHERS_S = 10.0
 
 
 def lay_out(coordinator: Coordinator) -> None:
-    """Make what agents expect to find: the folder that holds `howdah.task` alone.
+    """Make what agents expect to find: the folder that holds `howdah.task` alone, and ``python``.
 
-    Without an ``__init__.py``: a Howdah that is installed in the program's environment wins over
+    The first is without an ``__init__.py``: a Howdah that is installed in the program's environment wins over
     such a folder although PYTHONPATH comes first, and where there is none the folder serves.
     """
     package = coordinator.orders.python_path / "howdah"
@@ -38,6 +39,8 @@ def lay_out(coordinator: Coordinator) -> None:
     source = Path(howdah.__file__).with_name("task.py")
     if source.exists():
         shutil.copyfile(source, package / "task.py")
+    if coordinator.orders.needs_names:
+        name(coordinator.orders.bin, coordinator.orders.python)
 
 
 async def keep_metrics(coordinator: Coordinator) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from howdah.backends.base import BackendError, RoleResources
 from howdah.backends.gpus import Device, GpuError, Lister, allowed, nvml_devices
+from howdah.backends.interpreter import missing
 from howdah.backends.local.granting import Machine, impossible
 from howdah.backends.resources import role_resources
 from howdah.core.plan import Plan
@@ -54,12 +55,21 @@ def refuse_impossible(
         )
 
 
-def check(job: Job, env: Mapping[str, str] = os.environ, lister: Lister = nvml_devices) -> None:
+def check(
+    job: Job,
+    env: Mapping[str, str] = os.environ,
+    lister: Lister = nvml_devices,
+    source: str | None = None,
+) -> None:
     """Refuse an expanded job before anything of it is started. Takes the time of `look`.
+
+    ``source`` is the job's source folder.
 
     Raises:
         BackendError: this machine can never run it; with every reason.
     """
+    if problem := missing(job, source):
+        raise BackendError(f"This machine cannot run the job: environment.python: {problem}")
     roles = role_resources(job)
     with_gpus = any(role.gpus for role in roles.values())
     machine, _ = look(with_gpus, lister, env.get("CUDA_VISIBLE_DEVICES"))

@@ -1,0 +1,62 @@
+"""What surrounds a job: the interpreter, stores and folders it names, and the home of jobs."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from howdah.storage.jobdir import base_folder, list_jobs
+from tests.cli.howdah import howdah, newest
+
+SAYS_ITSELF = """
+command = "python -c 'import sys; print(sys.executable)'; python3 -c 'print(3)'"
+[roles.worker]
+"""
+
+
+def test_python_is_the_jobs_interpreter_whatever_its_file_is_called(tmp_path: Path) -> None:
+    python = tmp_path / "it's here" / "python-of-mine"
+    python.parent.mkdir()
+    python.symlink_to(Path(sys.executable).resolve())
+    file = tmp_path / "job.toml"
+    file.write_text(SAYS_ITSELF + f'[environment]\npython = "{python}"\n')
+    shown = howdah("run", str(file)).out
+    assert f"worker:0 | {python}" in shown
+    assert "worker:0 | 3" in shown
+
+
+@pytest.mark.parametrize(
+    ("python", "why"),
+    [
+        ("/nowhere/bin/python", "/nowhere/bin/python is not there"),
+        ("venv/bin/python", "venv/bin/python is not there; a path is absolute or relative to"),
+        ("python9.99", "there is no program 'python9.99' on PATH"),
+        (".", "on PATH"),
+    ],
+)
+def test_a_job_whose_interpreter_is_missing_is_refused_before_anything_starts(
+    python: str, why: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(SAYS_ITSELF + f'[environment]\npython = "{python}"\n')
+    before = len(list(list_jobs(base_folder())))
+    refused = howdah("run", str(file), code=3)
+    assert "environment.python" in refused.told
+    assert why in refused.told
+    assert len(list(list_jobs(base_folder()))) == before
+
+
+def test_a_store_relative_to_the_job_file_outlives_the_job_and_is_resumed_from(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(
+        "command = 'echo had=$(cat checkpoints/state); echo 1 > checkpoints/state'\n"
+        '[checkpoint]\nstore = "saved"\n[roles.worker]\n'
+    )
+    howdah("run", str(file))
+    assert list((tmp_path / "saved").glob("*/*/manifest.json"))
+    again = howdah("rerun", newest().job_id, "--resume", cwd=Path("/"))
+    assert "worker:0 | had=1" in again.out
