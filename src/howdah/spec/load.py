@@ -194,6 +194,7 @@ def _resolve(
         job = msgspec.structs.replace(job, source=None)
     rules.check(job, problems)
     source = places.check(job, folder, problems)
+    job = places.with_whole_stores(job, folder, problems)
     limits.check(job, job.limits, problems, str(path) if path is not None else None)
     _check_framework(job, frameworks, problems)
     for found in further(job) if further is not None else ():

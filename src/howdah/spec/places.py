@@ -1,12 +1,14 @@
-"""Whether the folders and files a job names are there. The only rules that look at the disk."""
+"""Where the folders and files a job names are. The only rules that look at the disk."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import msgspec
+
 from howdah.spec.model import Job
-from howdah.spec.problems import Problems, closest, printable, shown
+from howdah.spec.problems import KeyPath, Problems, closest, printable, shown
 
 
 def check(job: Job, folder: Path, problems: Problems) -> Path | None:
@@ -32,6 +34,37 @@ def check(job: Job, folder: Path, problems: Problems) -> Path | None:
         hint = f"did you mean {shown(near)}?" if near else "source is relative to the job file"
     problems.add(("source",), message, hint, value=job.source)
     return None
+
+
+def with_whole_stores(job: Job, folder: Path, problems: Problems) -> Job:
+    """The job with its stores as absolute paths, unless they are URLs.
+
+    The processes that save to them work in folders of their own. What is saved into the memory of
+    one of them would be gone with it, so such URLs are problems.
+    """
+    replace = msgspec.structs.replace
+    if job.store is not None:
+        job = replace(job, store=_whole(job.store, folder, problems, ("store",)))
+    if job.checkpoint is not None and job.checkpoint.store is not None:
+        store = _whole(job.checkpoint.store, folder, problems, ("checkpoint", "store"))
+        job = replace(job, checkpoint=replace(job.checkpoint, store=store))
+    if job.outputs is not None and job.outputs.store is not None:
+        store = _whole(job.outputs.store, folder, problems, ("outputs", "store"))
+        job = replace(job, outputs=replace(job.outputs, store=store))
+    return job
+
+
+def _whole(store: str, folder: Path, problems: Problems, path: KeyPath) -> str:
+    if problems.doubted(path):
+        return store
+    if not store.strip():
+        problems.add(path, "the store has no name", "give a path or a URL, or leave it out")
+    elif store.startswith("memory:"):
+        message = f"{shown(store)} is the memory of one process, and gone with it"
+        problems.add(path, message, "give a path, or a URL such as s3://bucket/folder")
+    elif "://" not in store and "::" not in store:
+        return os.path.normpath(folder / Path(store).expanduser())
+    return store
 
 
 def _requirements(job: Job, folder: Path, problems: Problems) -> None:

@@ -119,6 +119,22 @@ def test_the_source_folder_is_relative_to_the_file(tmp_path: Path, monkeypatch) 
     assert loaded.job.source == "../code"
 
 
+def test_stores_are_relative_to_the_file_and_kept_absolute(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "jobs").mkdir()
+    file = write(
+        tmp_path / "jobs",
+        'command = "x"\nstore = "../all"\n[roles.worker]\n'
+        '[checkpoint]\nstore = "saved/${job.id}"\n[outputs]\nstore = "s3://bucket/x"\n',
+    )
+    monkeypatch.chdir(tmp_path)
+    job = load(file.relative_to(tmp_path), env=ENV).job
+    assert job.store == str(tmp_path / "all")
+    assert job.checkpoint is not None
+    assert job.checkpoint.store == f"{tmp_path}/jobs/saved/${{job.id}}"
+    assert job.outputs is not None
+    assert job.outputs.store == "s3://bucket/x"
+
+
 def test_an_empty_source_is_none(tmp_path: Path) -> None:
     file = write(tmp_path, 'command = "x"\nsource = ""\n[roles.worker]\n')
     loaded = load(file, env=ENV)

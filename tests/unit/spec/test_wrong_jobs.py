@@ -9,6 +9,21 @@ import pytest
 from tests.unit.spec.wrong import ROLE, RUN, Wrong, problems
 
 WRONG: Wrong = {
+    "a checkpoint store in memory": (
+        "job.toml",
+        ROLE + '[checkpoint]\nstore = "memory://x"\n',
+        [
+            'job.toml:4: checkpoint.store: "memory://x" is the memory of one process, and gone with '
+            "it; give a path, or a URL such as s3://bucket/folder",
+        ],
+    ),
+    "an outputs store without a name": (
+        "job.toml",
+        ROLE + '[outputs]\nstore = " "\n',
+        [
+            "job.toml:4: outputs.store: the store has no name; give a path or a URL, or leave it out",
+        ],
+    ),
     "an empty file": (
         "job.toml",
         "",
