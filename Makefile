@@ -9,6 +9,8 @@ SHELL := /bin/bash
 RUN := .venv/bin/python
 TESTS ?= tests
 ARGS ?=
+# Most tests wait for processes they started: three at a time keep two cores busy.
+JOBS ?= 3
 
 .PHONY: demo test check format docs bench constraints clean
 
@@ -19,7 +21,7 @@ demo:
 test:
 	@tools/setup dev tensorflow pytorch frameworks docs
 	@chromium=$$(tests/tools/ensure_chromium) && \
-	  HOWDAH_CHROMIUM="$$chromium" $(RUN) -m pytest $(TESTS) $(ARGS)
+	  HOWDAH_CHROMIUM="$$chromium" $(RUN) -m pytest -n $(JOBS) --dist worksteal $(TESTS) $(ARGS)
 
 check:
 	@tools/setup dev

@@ -39,8 +39,9 @@ def find_chromium() -> str:
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    # Playwright keeps an event loop running in this thread: not longer than for its own tests.
     executable = find_chromium()
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -241,5 +242,5 @@ class AnyWorld(RuleBasedStateMachine):
         assert msgspec.to_builtins(again.state) == msgspec.to_builtins(self.machine.state)
 
 
-TestAnyWorld = AnyWorld.TestCase
+TestAnyWorld = pytest.mark.timeout(300)(AnyWorld.TestCase)
 TestAnyWorld.settings = settings(max_examples=300, stateful_step_count=60, deadline=None)

@@ -151,6 +151,7 @@ def test_there_are_enough_mutants() -> None:
     assert len({mutant.bug for mutant in MUTANTS}) >= 15
 
 
+@pytest.mark.timeout(200)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.bug)
 def test_a_seeded_bug_is_found(mutant: Mutant, tmp_path: Path) -> None:
     overlay = tmp_path / "howdah"

@@ -6,6 +6,8 @@ import os
 import random
 import time
 
+import pytest
+
 from tests.simulation.hunt import hunt
 from tests.simulation.scenarios import gang
 from tests.simulation.world import Faults, World
@@ -13,6 +15,7 @@ from tests.simulation.world import Faults, World
 STEPS = 120_000
 
 
+@pytest.mark.timeout(300)
 def test_no_defect_in_random_worlds_and_every_row_of_the_table_is_used() -> None:
     first = int(os.environ.get("HOWDAH_SIMULATION_SEED", time.time_ns() % 1_000_000_000))
     report = hunt(first, STEPS)
@@ -24,6 +27,7 @@ def test_no_defect_in_random_worlds_and_every_row_of_the_table_is_used() -> None
     assert {"succeeded", "failed", "stopped", "timed-out"} <= set(report.outcomes)
 
 
+@pytest.mark.timeout(400)
 def test_ten_thousand_tasks_start_survive_losses_and_succeed() -> None:
     plan = gang(random.Random(4), 10_000)
     faults = Faults(node=0.2, coordinator=0.01, delay_s=0.05, until_s=20.0)
