@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -46,6 +47,28 @@ def test_a_job_whose_interpreter_is_missing_is_refused_before_anything_starts(
     assert "environment.python" in refused.told
     assert why in refused.told
     assert len(list(list_jobs(base_folder()))) == before
+
+
+@pytest.mark.parametrize("home", ["/proc/howdah", "file/below", "x" * 300])
+def test_a_home_that_cannot_be_used_is_no_defect(
+    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / home))
+    refused = howdah("run", "--", "true", code=3)
+    assert "the job directory" in refused.told
+    assert "cannot be made" in refused.told
+    assert "HOWDAH_HOME" in refused.told
+    assert "Traceback" not in refused.told
+
+
+def test_a_current_folder_that_is_gone_is_no_defect(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = f"cd '{gone}' && rmdir '{gone}' && exec '{sys.executable}' -m howdah run -- true"
+    told = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True)
+    assert told.returncode == 3
+    assert told.stderr == "howdah: the current folder is gone; go to one that is there\n"
 
 
 def test_a_store_relative_to_the_job_file_outlives_the_job_and_is_resumed_from(

@@ -6,6 +6,7 @@ A backend that refuses leaves it, marked as failed with the reason, for its logs
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 from howdah import __version__
 from howdah.backends.base import BackendError
 from howdah.client.early import begin
+from howdah.client.errors import Refused
 from howdah.core.states import JobPhase, Outcome
 from howdah.core.view import EXIT_CODES, JobView
 from howdah.frameworks.planning import expand
@@ -42,6 +44,7 @@ def submit(
     Raises:
         BadInput: there is no such backend.
         BackendError: the backend does not take the job.
+        Refused: the job directory cannot be made.
     """
     starter = starter or begin(backend)
     directory = _unused(loaded.job)
@@ -62,7 +65,7 @@ def submit(
         starter.close()
         raise
     try:
-        directory.create(job, meta)
+        _create(directory, job, meta)
         furnish(directory)
         _create_authority(directory)
         starter.go(directory.path)
@@ -83,10 +86,21 @@ def _check(job: Job, loaded: LoadedJob) -> None:
     check(job, source=str(loaded.source) if loaded.source else None)
 
 
+def _create(directory: JobDirectory, job: Job, meta: JobMeta) -> None:
+    try:
+        directory.create(job, meta)
+    except OSError as error:
+        raise Refused(
+            f"the job directory {directory.path} cannot be made: {error.strerror or error}; say "
+            "where jobs may be kept with HOWDAH_HOME, or `store` in the job file"
+        ) from error
+
+
 def _unused(job: Job) -> JobDirectory:
     """A directory that no other job has; ids tell the second, and four letters are chance."""
     base = base_folder(job.store)
-    while (directory := JobDirectory(base / new_job_id(job.name))).path.exists():
+    # What exists() does not like, making the folder will say in words.
+    while os.path.exists((directory := JobDirectory(base / new_job_id(job.name))).path):  # noqa: PTH110
         pass
     return directory
 
