@@ -103,11 +103,12 @@ def train():
         digits.resumed(max(latest.parent.glob(latest.name + ".data-*")), int(step))
 
     @tf.function(
+        autograph=False,  # there is no Python control flow to convert
         input_signature=[
             tf.TensorSpec([None, 64]),
             tf.TensorSpec([None], tf.int64),
             tf.TensorSpec([]),
-        ]
+        ],
     )
     def update(x, y, rate):
         """Run by one worker: move the shared weights, return the samples' mean loss."""

@@ -62,7 +62,7 @@ if complete:
     digits.resumed(latest, int(epoch))
 
 
-@tf.function
+@tf.function(autograph=False)  # there is no Python control flow to convert
 def update(x, y):
     def one(x, y):
         with tf.GradientTape() as tape:
