@@ -99,7 +99,9 @@ class Agent:
         """Process id of its guard."""
         for pid in procfs.all_pids():
             status = procfs.stat(pid)
-            if status is not None and status.parent == self.pid and name_of(pid) == "howdah-guard":
+            if status is None or status.zombie or status.parent != self.pid:
+                continue
+            if name_of(pid) == "howdah-guard":
                 return pid
         raise AssertionError("the agent has no guard")
 

@@ -143,6 +143,12 @@ async def test_a_source_folder_that_is_gone_is_explained(tmp_path: Path) -> None
         assert "working folder can't be made" in (await rig.exit()).failed_to_start
 
 
+async def test_an_order_without_programs_is_a_failed_start(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        assert (await rig.run()).failed_to_start == "the order names no program"
+
+
 # -- stopping ------------------------------------------------------------------------------------
 
 
@@ -243,7 +249,7 @@ async def test_every_command_may_come_twice(tmp_path: Path) -> None:
         assert (await rig.hear(Started, after=place)).pids == started.pids
         rig.tell(Prepare(task=TASK, attempt=1, generation=1, ports=2))
         await rig.hear(Joined, after=place)
-        assert agent.marked() == list(started.pids)
+        await until(lambda: agent.marked() == list(started.pids))
         exit = await rig.stop(grace_s=0)
         place = len(rig.heard)
         rig.tell(Stop(task=TASK, attempt=1, grace_s=0))
@@ -264,7 +270,7 @@ async def test_orders_for_an_attempt_that_is_over_change_nothing(tmp_path: Path)
         place = len(rig.heard)
         rig.tell(Stop(task=TASK, attempt=1, grace_s=0))
         await rig.hear(Exited, after=place)
-        assert agent.marked() == list(started.pids)
+        await until(lambda: agent.marked() == list(started.pids))
 
 
 async def test_a_stop_for_an_attempt_that_never_came_is_answered_and_fences_it(
@@ -288,7 +294,7 @@ async def test_a_newer_attempt_takes_the_place_of_one_that_still_runs(tmp_path: 
         await rig.prepare(attempt=2)
         assert not alive(old.pids[0])
         new = await rig.start(python(FOREVER), attempt=2)
-        assert agent.marked() == list(new.pids)
+        await until(lambda: agent.marked() == list(new.pids))
 
 
 async def test_an_order_for_another_task_takes_its_place_too(tmp_path: Path) -> None:

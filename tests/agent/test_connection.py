@@ -241,3 +241,10 @@ async def test_a_lost_coordinator_in_the_middle_of_everything_changes_no_outcome
             if hello.held.phase is HeldPhase.RUNNING:  # the stop was lost with the connection
                 rig.tell(Stop(task=TASK, attempt=attempt, grace_s=0))
             await rig.exit(attempt)
+
+
+async def test_an_interface_that_is_not_there_is_explained_at_once(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = rig.spawn(interface="nosuch0")
+        assert await agent.code() == 2
+        assert "no network interface 'nosuch0'" in agent.errors.read_text()

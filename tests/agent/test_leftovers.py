@@ -16,8 +16,11 @@ from tests.agent.rig import Rig, alive, kill, name_of, python, shell, until
 DAEMON = """
 import os, sys, time, signal
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def path(name):
+    return os.path.join({folder!r}, name)
 def note(name):
-    with open(os.path.join({folder!r}, name), "w") as f: f.write(str(os.getpid()))
+    with open(path(".") + name, "w") as f: f.write(str(os.getpid()))
+    os.rename(path(".") + name, path(name))
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
@@ -26,7 +29,7 @@ if os.fork() == 0:
         time.sleep(1000)
     os._exit(0)
 os.wait()
-note("main")
+while not os.path.exists(path("daemon")): time.sleep(0.01)
 print("up", flush=True)
 """
 

@@ -14,11 +14,16 @@ class AddressError(Exception):
     """No address to advertise; the text says what to do."""
 
 
+class NoInterface(AddressError):
+    """The interface the job names is not there or has no address: waiting does not help."""
+
+
 def advertised(host: str | None, interface: str | None, towards: tuple[str, int]) -> str:
     """The address peers are told: the one set, the interface's, or the one facing ``towards``.
 
     Raises:
-        AddressError: the interface has none, or there is no way to ``towards``.
+        NoInterface: there is no such interface, or it has no address.
+        AddressError: there is no way to ``towards``.
     """
     if host is not None:
         return host
@@ -29,7 +34,7 @@ def advertised(host: str | None, interface: str | None, towards: tuple[str, int]
 
 def _of_interface(name: str) -> str:
     if name not in (known := [known for _, known in socket.if_nameindex()]):
-        raise AddressError(
+        raise NoInterface(
             f"This host has no network interface {name!r} (`[network] interface`); it has "
             f"{', '.join(known)}"
         )
@@ -37,7 +42,7 @@ def _of_interface(name: str) -> str:
         try:
             answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
         except OSError as error:
-            raise AddressError(
+            raise NoInterface(
                 f"The network interface {name!r} (`[network] interface`) has no IPv4 address: "
                 f"{error}; set `[network] address` instead"
             ) from error

@@ -214,7 +214,7 @@ class Agent:
         if self._dropped.get(order.task, 0) >= order.attempt:
             self._say_dropped(order.task, order.attempt)
             return
-        if now is not None:
+        if now is not None and now.exit is None:
             now.stop(0.0)
         self._attempt = Attempt(self._container, order, before=now)
 
@@ -291,7 +291,7 @@ class Agent:
     async def _leave(self, grace_s: float) -> None:
         """End what runs, say how it ended, hang up."""
         if self._attempt is not None:
-            if self._attempt.held() is None or self._attempt.exit is None:
+            if self._attempt.exit is None:
                 self._attempt.stop(grace_s)
             await self._attempt.over()
         if self._link is not None:

@@ -181,6 +181,9 @@ class Attempt:
 
     def beat(self) -> Beat:
         """How it is doing."""
+        if self._saving is not None and self._run is not None:
+            # Saving a last checkpoint may take long and is no hang.
+            return Beat(attempt=self.attempt, progress_s=0.0, log_size=self._run.log_size)
         if self._run is not None and self.phase is Phase.RUNNING:
             return self._run.beat()
         size = self._run.log_size if self._run is not None else 0

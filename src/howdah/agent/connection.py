@@ -17,7 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.agent.address import AddressError, advertised
+from howdah.agent.address import AddressError, NoInterface, advertised
 from howdah.agent.launch import AgentLaunch
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.channel import Channel, ChannelClosed, connect
@@ -77,7 +77,11 @@ class Connector:
         return self._lost_at - doubt_s
 
     async def connect(self) -> Link | End:
-        """A welcomed connection, or why there will be none."""
+        """A welcomed connection, or why there will be none.
+
+        Raises:
+            NoInterface: the job names a network interface this host does not have.
+        """
         pause = _FIRST_PAUSE_S
         while True:
             left = self._lease_left()
@@ -87,6 +91,8 @@ class Connector:
                 try:
                     async with asyncio.timeout(max(left, 0.1)):
                         link = await self._try(host, port)
+                except NoInterface:
+                    raise
                 except (OSError, ChannelClosed, AddressError) as error:
                     # TimeoutError is an OSError; so is a certificate that is not believed.
                     self.problem = f"coordinator at {host}:{port}: {error or type(error).__name__}"

@@ -46,9 +46,11 @@ class Tree:
 class Ending:
     """The end of one attempt's processes, once begun."""
 
-    def __init__(self, tree: Tree, children: Children) -> None:
+    def __init__(self, tree: Tree, children: Children, running: Callable[[], bool]) -> None:
+        """``running`` tells whether the end of a program is still to be noted."""
         self._tree = tree
         self._children = children
+        self._running = running
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
         self._deadline: float | None = None
@@ -78,10 +80,14 @@ class Ending:
         with self._children.noticing(self._wake.set):
             give_up = None
             while True:
+                self._wake.clear()
                 self._children.reap()
                 found = self._tree.look() or self._tree.look(thorough=True)
                 if not found:
-                    return
+                    # What died just before the look was not seen, and can be reaped now.
+                    self._children.reap()
+                    if not self._running():
+                        return
                 now = self._loop.time()
                 pause = _LOOK_S
                 if self._deadline is not None:
@@ -95,7 +101,6 @@ class Ending:
                         pause = _AGAIN_S
                     else:
                         pause = min(pause, self._deadline - now)
-                self._wake.clear()
                 try:
                     async with asyncio.timeout(pause):
                         await self._wake.wait()

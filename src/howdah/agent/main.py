@@ -15,10 +15,11 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.agent.address import NoInterface
 from howdah.agent.agent import Agent
 from howdah.agent.guard import Guard
 from howdah.agent.launch import AgentLaunch
-from howdah.agent.processes import marker
+from howdah.agent.processes import marker, name_process
 
 BAD_LAUNCH = 2
 
@@ -42,7 +43,7 @@ def main(launch_file: str) -> int:
     guard = Guard(marker(launch.job_id, launch.container_id), launch.gpu_locks)
     try:
         return asyncio.run(_run(launch, guard))
-    except OSError as error:
+    except (OSError, NoInterface) as error:
         log.error("The agent of %s can't work: %s", launch.container_id, error)
         return BAD_LAUNCH
 
@@ -53,6 +54,7 @@ async def _run(launch: AgentLaunch, guard: Guard) -> int:
 
 def _settle_in() -> None:
     """Undo what a forking parent may have left: its signal handling, its idea of a log."""
+    name_process("howdah-agent")
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_DFL)

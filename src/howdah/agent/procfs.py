@@ -61,7 +61,8 @@ def stat(pid: int) -> Stat | None:
         parent=int(fields[1]),
         group=int(fields[2]),
         session=int(fields[3]),
-        zombie=fields[0] in (b"Z", b"X"),
+        # Of a process whose main thread alone has ended, the other threads still run.
+        zombie=fields[0] in (b"Z", b"X") and int(fields[17]) <= 1,
         start=int(fields[19]),
         cpu_s=ticks / _TICKS,
         rss_bytes=int(fields[21]) * _PAGE,

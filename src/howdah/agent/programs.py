@@ -53,7 +53,13 @@ class Programs:
 
     @property
     def running(self) -> bool:
+        """Not all have ended, as far as noted."""
         return len(self._ended) < len(self._programs)
+
+    def still_running(self) -> bool:
+        """Not all have ended."""
+        self.note_ends()
+        return self.running
 
     @property
     def failed(self) -> bool:

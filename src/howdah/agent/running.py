@@ -81,7 +81,7 @@ class Run:
         self._pump = Pump(self._log, self._log_has_grown)
         self._programs = Programs(container.children, self._pump, container.work / TASK)
         self._tree = Tree(container.children, container.marker, container.aside)
-        self._ending = Ending(self._tree, container.children)
+        self._ending = Ending(self._tree, container.children, self._programs.still_running)
         self._progress = Progress(self._loop.time, ready.checkpoint_dir)
         self._reported = Reported()
         self._sampler = Sampler(self._tree.look)
@@ -187,6 +187,8 @@ class Run:
 
     def _start(self) -> StartProblem | None:
         order = self._order
+        if not order.processes:
+            return StartProblem(0, "the order names no program")
         if not _shares_ports(order):
             self._ready.ports.let_go()
         try:
