@@ -193,7 +193,7 @@ class Checkpoint(_Table, frozen=True, kw_only=True):
     """How many complete checkpoints are kept in the store."""
     settle: Duration = "500ms"
     """Files unchanged for this long are taken as finished."""
-    ignore: tuple[str, ...] = ("*.tmp", "*.tmp.*", "*.part", "*.partial", "*tmp_*", ".*")
+    ignore: tuple[str, ...] = ("*.tmp*", "*.part", "*.partial", "*tmp_*", "*_temp", ".*")
     """Names never copied: what frameworks write before they rename."""
     store: str | None = None
     """Where checkpoints go, a path (relative to the job file) or fsspec URL; by default inside the
