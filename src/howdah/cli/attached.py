@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from urllib.parse import urljoin
 
 import click
 import msgspec
@@ -19,7 +18,7 @@ from howdah.cli.screen import JOB_PAGE, HumanScreen, JsonScreen, Screen
 from howdah.cli.tables import window_width
 from howdah.cli.writer import Writer
 from howdah.client import past
-from howdah.client.errors import HowdahError
+from howdah.client.errors import Abandoned, HowdahError
 from howdah.client.exits import ExitCode, of_outcome
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.items import Submitted
@@ -90,8 +89,8 @@ class _Session:
                 raise
             writer.close(LAST_OUTPUT_S)
             return ExitCode.STOPPED if self._tie is Tie.JOB else ExitCode.SUCCEEDED
-        except Exception:
-            if self._handle.ended() is None:
+        except Exception as error:
+            if self._handle.ended() is None and not isinstance(error, Abandoned):
                 self._say_left()
             writer.close(LAST_OUTPUT_S)
             raise
@@ -167,9 +166,9 @@ class _Session:
                 webbrowser.open(page)
         if isinstance(update, JobView):
             for link in update.links:
-                if link.name not in self._pages and update.page is not None:
+                if link.name not in self._pages and (page := handle.page(link.href)) is not None:
                     self._pages.add(link.name)
-                    screen.page(link.name, urljoin(update.page, link.href))
+                    screen.page(link.name, page)
 
     # -- signals ---------------------------------------------------------------------------------
 

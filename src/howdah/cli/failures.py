@@ -18,7 +18,6 @@ from howdah.spec.problems import JobFileError
 from howdah.storage.jobdir import StorageError
 from howdah.storage.journal import JournalError
 
-
 _NOT_OURS = frozenset(
     {
         errno.EACCES,

@@ -18,8 +18,8 @@ from howdah.cli.jobs import handle_of, json_option, optional_job_id, store_optio
 def command(job_id: str | None, store: str | None, as_json: bool) -> None:
     """Show one job: its tasks, failures and pages.
 
-    ID is a job's id, or enough of its beginning; the newest job without it. The page's address is
-    good once, for ten minutes.
+    ID is a job's id, or enough of its beginning; the newest job without it. The addresses of
+    its pages are good once, for ten minutes.
 
     With --json: the status document, as in the job's final.json.
     """
@@ -35,6 +35,9 @@ def command(job_id: str | None, store: str | None, as_json: bool) -> None:
     from howdah.cli.tables import window_width
 
     width = window_width() if sys.stdout.isatty() else None
-    page = handle.page() if view.outcome is None else None
+    pages: dict[str, str] = {}
+    if view.outcome is None and not view.lost:
+        wanted = {"Page": "", **{link.name: link.href for link in view.links}}
+        pages = {name: page for name, to in wanted.items() if (page := handle.page(to)) is not None}
     paint = Paint(wants_colour(sys.stdout))
-    click.echo("\n".join(report(view, paint, width=width, page=page, now=time.time())))
+    click.echo("\n".join(report(view, paint, width=width, pages=pages, now=time.time())))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
-from urllib.parse import urljoin
+from collections.abc import Iterator, Mapping
 
 from howdah.cli import paint as human
 from howdah.cli.paint import Paint
@@ -92,9 +91,9 @@ def summary(view: JobView, paint: Paint, *, width: int | None) -> list[str]:
 
 
 def report(
-    view: JobView, paint: Paint, *, width: int | None, page: str | None, now: float
+    view: JobView, paint: Paint, *, width: int | None, pages: Mapping[str, str], now: float
 ) -> list[str]:
-    """The job as it is: what ``howdah status`` prints. ``page`` is the job page's address."""
+    """The job as it is: what ``howdah status`` prints. ``pages`` are addresses by name."""
     if view.outcome is not None:
         return summary(view, paint, width=width)[1:]
     lines = [_headline(view, paint, now)]
@@ -110,12 +109,8 @@ def report(
     if view.tasks:
         lines += ["", *task_table(view, paint, width=width, now=now)]
     lines.append("")
-    if page:
-        lines += _labelled("Page", paint(page, underline=True), paint, width)
-        for link in view.links if view.page else ():
-            lines += _labelled(
-                link.name, paint(urljoin(view.page or "", link.href), underline=True), paint, width
-            )
+    for name, address in pages.items():
+        lines += _labelled(name, paint(address, underline=True), paint, width)
     lines += _next(view, paint, None, width)
     return lines
 
@@ -169,6 +164,8 @@ def _next(
         yield from _labelled("Follow", f"howdah attach {view.job_id}", paint, width)
         yield from _labelled("Stop", f"howdah stop {view.job_id}", paint, width)
     elif view.outcome != "succeeded":
+        if view.lost:
+            yield from _labelled("Go on", f"howdah attach --revive {view.job_id}", paint, width)
         yield from _labelled("Again", f"howdah rerun {view.job_id}{resume}", paint, width)
     yield from _labelled("Folder", view.directory, paint, width)
 

@@ -67,6 +67,19 @@ def submit_again(
     )
 
 
+def go_on(directory: JobDirectory) -> None:
+    """Run a job again that nobody runs any more; nothing if it has ended or somebody does.
+
+    Raises:
+        BackendError: it cannot be started.
+    """
+    from howdah.backends.local.submit import revive
+    from howdah.client.liveness import Running, running
+
+    if directory.final() is None and running(directory) is Running.NO:
+        revive(directory.path)
+
+
 def _adopt(before: JobDirectory, directory: JobDirectory) -> None:
     from howdah.storage.checkpoints import adopt
 

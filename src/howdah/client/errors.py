@@ -26,6 +26,10 @@ class Unreachable(HowdahError):
     """The job's coordinator does not answer, or nobody runs the job any more."""
 
 
+class Abandoned(Unreachable):
+    """Neither coordinator nor node daemon is left, so the job will not go on by itself."""
+
+
 class Refused(HowdahError):
     """The backend or the coordinator will not do it."""
 

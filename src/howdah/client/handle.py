@@ -212,15 +212,18 @@ class AsyncJobHandle:
         known += f" and {len(tasks) - 8} more" if len(tasks) > 8 else ""
         raise BadInput(f"{self.job_id} has no task {name!r}; it has {known}")
 
-    def page(self) -> str | None:
-        """A one-time address of the job page, good for ten minutes; None while it is not served."""
+    def page(self, to: str = "") -> str | None:
+        """A one-time address of the job page, good for ten minutes; None while it is not served.
+
+        With ``to``, the ``href`` of one of the status document's links, it goes on to that page.
+        """
         from howdah.coordinator.web.tickets import login_link
 
         address = self._directory.coordinator()
         if address is None or not address.http_port:
             return None
         base = f"http://{address.host}:{address.http_port}"
-        return login_link(base, self._directory.token(), time.time())
+        return login_link(base, self._directory.token(), time.time(), to)
 
     # -- acting ----------------------------------------------------------------------------------
 

@@ -6,8 +6,10 @@ import enum
 import os
 import time
 
+from howdah.backends.local.processes import alive
 from howdah.backends.local.submit import ADDRESS, node_alive
 from howdah.storage.jobdir import JobDirectory
+from howdah.storage.layout import CoordinatorAddress
 
 SUBMITTING_S = 60.0
 """A submission that takes longer has failed."""
@@ -28,15 +30,20 @@ def running(directory: JobDirectory) -> Running:
     if node_alive(directory.path):
         return Running.YES
     coordinator = directory.coordinator()
-    if coordinator is not None and _exists(coordinator.pid):
+    if coordinator is not None and _lives(coordinator):
         return Running.YES
     known = coordinator is not None or (directory.path / ADDRESS).exists()
     late = time.time() - directory.meta().submitted > SUBMITTING_S
     return Running.NO if known or late else Running.NOT_YET
 
 
+def _lives(coordinator: CoordinatorAddress) -> bool:
+    if coordinator.start is not None:
+        return alive(coordinator.pid, coordinator.start)
+    return _exists(coordinator.pid)
+
+
 def _exists(pid: int) -> bool:
-    """The id may have been given to another process meanwhile: then we wait in vain, no more."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import msgspec
 
 from howdah.client import past
-from howdah.client.errors import Refused, Unreachable
+from howdah.client.errors import Abandoned, Refused, Unreachable
 from howdah.client.liveness import Running, running
 from howdah.client.merge import Position, Stream
 from howdah.core.events import Task
@@ -160,7 +160,7 @@ class Remote:
             elif abandoned_since is None:
                 abandoned_since = time.monotonic()
             elif time.monotonic() - abandoned_since > ABANDONED_S:
-                raise Unreachable(_abandoned(self.directory))
+                raise Abandoned(_abandoned(self.directory))
             await asyncio.sleep(LOOK_S[time.monotonic() - began > EAGER_S])
         return None
 
@@ -221,8 +221,10 @@ async def _receive(channel: Channel[ToClient], limit_s: float | None = None) -> 
 
 
 def _abandoned(directory: JobDirectory) -> str:
+    resume = " --resume" if directory.job().checkpoint is not None else ""
+    rerun = f"howdah rerun {directory.job_id}{resume}"
     return (
         f"nobody runs {directory.job_id} any more: neither its coordinator nor its node daemon is "
-        f"alive (did the machine restart?). What it left is in {directory.path}; start it again "
-        f"with: howdah rerun {directory.job_id} --resume"
+        f"alive (did the machine restart?). To go on where it was: howdah attach --revive "
+        f"{directory.job_id}; to begin anew: {rerun}. What it left is in {directory.path}"
     )

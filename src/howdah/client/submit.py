@@ -100,7 +100,7 @@ def _unused(job: Job) -> JobDirectory:
     """A directory that no other job has; ids tell the second, and four letters are chance."""
     base = base_folder(job.store)
     # What exists() does not like, making the folder will say in words.
-    while os.path.exists((directory := JobDirectory(base / new_job_id(job.name))).path):  # noqa: PTH110
+    while os.path.exists((directory := JobDirectory(base / new_job_id(job.name))).path):
         pass
     return directory
 

@@ -112,9 +112,12 @@ class JobHandle:
             self._handle.logs(task, attempt=attempt, follow=follow, tail=tail)
         )
 
-    def page(self) -> str | None:
-        """A one-time address of the job page, good for ten minutes; None while it is not served."""
-        return self._handle.page()
+    def page(self, to: str = "") -> str | None:
+        """A one-time address of the job page, good for ten minutes; None while it is not served.
+
+        With ``to``, the ``href`` of one of the status document's links, it goes on to that page.
+        """
+        return self._handle.page(to)
 
     def stop(self, reason: str = "", *, firm: bool = False) -> None:
         """Have the job stopped; returns once that is certain to happen.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from howdah.backends.base import Backend, BackendError
+from howdah.backends.local.processes import start_of
 from howdah.backends.resources import role_resources
 from howdah.coordinator import ending, webapp
 from howdah.coordinator.agents import Agents
@@ -215,6 +216,7 @@ class Coordinator:
             port=self.port,
             http_port=http_port,
             pid=os.getpid(),
+            start=start_of(os.getpid()),
         )
         former = self._published
 

@@ -65,6 +65,8 @@ class CoordinatorAddress(msgspec.Struct, frozen=True, kw_only=True):
     """mTLS frames: agents and clients."""
     http_port: int
     pid: int
+    start: int | None = None
+    """When that process started, as the system tells it: a process id alone may be given again."""
 
 
 def task_log(role: str, index: int, attempt: int) -> str:

@@ -123,20 +123,21 @@ def test_cursor_movements_in_last_lines_are_not_repeated() -> None:
 
 
 def test_status_shows_measurements_and_pages() -> None:
-    page = "http://127.0.0.1:41234/login?ticket=x"
-    shown = "\n".join(report(RUNNING, PLAIN, width=None, page=page, now=START + 65))
+    pages = {"Page": "http://h:41/login?ticket=x", "TensorBoard": "http://h:41/login?ticket=y&to=z"}
+    shown = "\n".join(report(RUNNING, PLAIN, width=None, pages=pages, now=START + 65))
     assert "digits-20270115-080000-k3f9 running for 1m 05s" in shown
     assert "TASK      STATE    RANK  ATTEMPT  STEP  CPU  MEMORY  GPU     FOR  HOST" in shown
     assert "worker:0  running     0        1   120  0.9    1.5G       1m 00s  127.0.0.1" in shown
-    assert page in shown
-    assert "TensorBoard   http://127.0.0.1:41234/proxy/tensorboard:0/" in shown
+    assert "Page          http://h:41/login?ticket=x" in shown
+    assert "TensorBoard   http://h:41/login?ticket=y&to=z" in shown
     assert "howdah stop digits-20270115-080000-k3f9" in shown
 
 
 def test_status_of_a_lost_job_says_that_nobody_runs_it() -> None:
     lost = msgspec.structs.replace(RUNNING, lost=True)
-    shown = "\n".join(report(lost, PLAIN, width=None, page=None, now=START + 65))
+    shown = "\n".join(report(lost, PLAIN, width=None, pages={}, now=START + 65))
     assert shown.startswith("digits-20270115-080000-k3f9 lost\n")
+    assert "howdah attach --revive digits-20270115-080000-k3f9" in shown
     assert "nobody runs it any more" in shown
     assert "howdah rerun digits-20270115-080000-k3f9 --resume" in shown
     assert "howdah stop" not in shown

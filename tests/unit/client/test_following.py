@@ -201,7 +201,7 @@ def test_a_job_that_nobody_runs_is_given_up_in_words(
 
     async def test() -> None:
         handle = AsyncJobHandle(directory)
-        with pytest.raises(Unreachable, match=r"nobody runs .*howdah rerun .* --resume"):
+        with pytest.raises(Unreachable, match=r"attach --revive .*howdah rerun [^ ]*\. "):
             await handle.wait()
         with pytest.raises(Unreachable, match="nobody runs"):
             await handle.stop()
