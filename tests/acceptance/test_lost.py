@@ -1,0 +1,68 @@
+"""A job whose coordinator and node daemon are both killed: said in words, and brought back."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import psutil
+import pytest
+
+from howdah.storage.jobdir import JobDirectory
+from tests.acceptance.jobs import Job
+from tests.cli.howdah import ended_at_last, gone, howdah, job_file, start, until
+
+PROGRAM = """
+import time
+print("begun", flush=True)
+for step in range(1200):
+    time.sleep(0.05)
+    if __import__("os").path.exists({end!r}):
+        break
+print("done", flush=True)
+"""
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("with_checkpoint", [False, True])
+def test_a_job_that_nobody_runs_says_so_and_can_be_brought_back(
+    with_checkpoint: bool, tmp_path: Path
+) -> None:
+    end = tmp_path / "end"
+    more = {"checkpoint": {}} if with_checkpoint else {}
+    file = job_file(tmp_path, PROGRAM.format(end=str(end)), roles={"worker": {}}, **more)
+    with ended_at_last():
+        job = Job(start("run", str(file)))
+        job.until_printed("begun")
+        _lose(job)
+        assert job.run.end() == 3
+        name = job.directory.job_id
+        rerun = f"howdah rerun {name}{' --resume' if with_checkpoint else ''}."
+        assert f"howdah attach --revive {name}; to begin anew: {rerun}" in job.run.told
+        assert f"left {name} behind" not in job.run.told
+
+        shown = howdah("status", name).text
+        assert f"{name} lost" in shown
+        assert f"howdah attach --revive {name}" in shown
+        assert "http://" not in shown, "nobody serves the page"
+
+        again = start("attach", "--revive", "--tail", "all", name)
+        again.until_line("took over")
+        end.touch()
+        assert again.end() == 0
+        assert "worker:0 | done" in "\n".join(again.out).replace("worker:0#2", "worker:0")
+        assert gone(JobDirectory(job.directory.path)).outcome == "succeeded"
+        assert howdah("attach", "--revive", name).end() == 0, "one that has ended stays as it is"
+
+
+def _lose(job: Job) -> None:
+    node, coordinator = job.node(), job.coordinator()
+    for process in (node, coordinator):
+        process.send_signal(signal.SIGSTOP)  # or one would start the other again
+    for process in (node, coordinator):
+        process.send_signal(signal.SIGKILL)
+    until(lambda: not any(map(_runs, (node, coordinator))), "the end of both")
+
+
+def _runs(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
