@@ -9,10 +9,9 @@ from pathlib import PurePosixPath
 import msgspec
 
 from howdah.core.events import Task
+from howdah.spec.model import Checkpoint
 from howdah.storage.folders import stays_inside
 from howdah.storage.stores import MANIFEST, Store, open_store
-
-IGNORE = ("*.tmp", "*.tmp.*", "*.part", "*.partial", "*tmp_*", ".*")
 
 
 class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,7 +26,7 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
     task: Task | None = None
     keep: int = 3
     settle_s: float = 0.5
-    ignore: tuple[str, ...] = IGNORE
+    ignore: tuple[str, ...] = Checkpoint().ignore
     version: str | None = None
     """What to restore; None means the newest. If it is damaged or gone, the next best is taken."""
     generation: int = 0
