@@ -64,6 +64,7 @@ def load_again(directory: JobDirectory, overrides: Sequence[str] = ()) -> Loaded
     text = text.replace("${", "$${").replace(meta.job_id, "${job.id}")
     document: dict[str, Any] = msgspec.json.decode(text)
     document["source"] = meta.source
+    document.pop("limits", None)  # the site's of that time; today's count
     folder = Path(meta.job_file).parent if meta.job_file else Path.cwd()
     loaded = load.from_document(
         document, overrides, folder=folder, label=f"the job of {meta.job_id}", **_rules()

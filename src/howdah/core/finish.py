@@ -25,6 +25,13 @@ FINISH_MAX_S = 20.0
 GIVE_BACK_S = 30.0
 """A container whose end the backend does not confirm is not waited for longer."""
 
+_LEVELS = {
+    Outcome.SUCCEEDED: Level.INFO,
+    Outcome.STOPPED: Level.WARNING,
+    Outcome.FAILED: Level.ERROR,
+    Outcome.TIMED_OUT: Level.ERROR,
+}
+
 
 def begin(
     turn: Turn,
@@ -46,7 +53,7 @@ def begin(
     turn.record(
         "finishing",
         f"the job has {outcome.value.replace('-', ' ')}: {reason}",
-        level=Level.INFO if outcome is Outcome.SUCCEEDED else Level.ERROR,
+        level=_LEVELS[outcome],
         outcome=outcome.value,
     )
     state.timers.clear()

@@ -148,6 +148,20 @@ def test_a_job_again_is_the_same_but_for_its_id() -> None:
     assert again.meta().source == first.meta().source
 
 
+def test_a_job_again_is_held_against_the_limits_of_today(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site.toml"
+    monkeypatch.setenv("HOWDAH_SITE", str(site))
+    site.write_text("[limits]\nmax-instances = 4\n")
+    first = start(job(roles={"worker": Role(instances=3)}), Starter())
+    site.write_text("[limits]\nmax-instances = 6\n")
+    assert load_again(first, ["roles.worker.instances=6"]).job.limits.max_instances == 6
+    site.write_text("[limits]\nmax-instances = 2\n")
+    with pytest.raises(JobFileError, match="may have 2"):
+        load_again(first)
+
+
 def test_the_script_of_function_jobs_needs_no_howdah(tmp_path: Path) -> None:
     from howdah.client.functions import FunctionJob
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from howdah.core.blame import RULES, Blame, describe_exit, of_exit
-from howdah.core.commands import DumpStacks, PrepareTask, ReleaseContainer, StopTask
+from howdah.core.commands import (
+    DumpStacks,
+    Level,
+    PrepareTask,
+    Record,
+    ReleaseContainer,
+    StopTask,
+)
 from howdah.core.events import (
     AgentDisconnected,
     AgentRegistered,
@@ -322,6 +329,13 @@ def test_a_stop_is_graceful_and_the_second_one_firm() -> None:
     bench.tell(StopRequested(by="ann", firm=True))
     assert [s.grace_s for s in bench.of(StopTask)] == [0.0]
     assert bench.state.outcome is Outcome.STOPPED
+
+
+def test_what_a_user_wanted_is_told_as_no_error() -> None:
+    bench = Bench(workers(1))
+    bench.run()
+    bench.tell(StopRequested(by="ann"))
+    assert [r.level for r in bench.of(Record) if r.kind == "finishing"] == [Level.WARNING]
 
 
 def test_a_program_that_will_not_end_loses_its_container() -> None:
