@@ -23,6 +23,7 @@ from howdah.client.items import Note, Page, Status, Summary, job_event, log_line
 from howdah.client.merge import Lines, Stream
 from howdah.core.commands import Level
 from howdah.core.events import Task
+from howdah.core.states import JobPhase
 from howdah.core.view import JobView
 from howdah.wire.messages import RecordUpdate
 
@@ -97,11 +98,16 @@ _NOT_COLOUR = re.compile(
 """Escape sequences that are not colours: they would move the cursor or rename the window."""
 
 
+_CONTROLS = bytes({*range(32), 127} - {*b"\t\x07\x1b"})
+"""Would move the cursor or change the terminal's characters. A bell may end a sequence above."""
+
+
 def _tamed(line: bytes) -> bytes:
     """A task's line for a terminal: its colours stay, and end with it."""
+    line = line.translate(None, _CONTROLS)
     if b"\x1b" not in line:
-        return line
-    return _NOT_COLOUR.sub(b"", line) + b"\x1b[0m"
+        return line.replace(b"\x07", b"")
+    return _NOT_COLOUR.sub(b"", line).replace(b"\x07", b"") + b"\x1b[0m"
 
 
 class HumanScreen:
@@ -218,7 +224,8 @@ class JsonScreen:
 
 def status_line(view: JobView, now: float) -> str:
     """The job in one line: phase, generation, tasks by state, progress, age."""
-    parts = [view.outcome or view.phase]
+    ending = view.phase == JobPhase.FINISHING.value  # the outcome is known, programs may still save
+    parts = [view.phase if ending else view.outcome or view.phase]
     if view.generation > 1:
         parts.append(f"generation {view.generation}")
     deciding = [task for task in view.tasks if task.tracking != "sidecar"]

@@ -196,3 +196,9 @@ def test_json_tells_a_status_only_when_a_state_has_changed() -> None:
     ended = msgspec.structs.replace(measured, state="succeeded")
     screen.status(msgspec.structs.replace(RUNNING, tasks=(ended, RUNNING.tasks[1])))
     assert len(told.printed) == 2
+
+
+def test_what_would_change_the_terminal_is_left_out_of_logs() -> None:
+    told = Told()
+    human(told, colour=True).log(FIRST, 0, b"a\x0eb\x08\x07c\x1b]0;title\x07\td\xff\n")
+    assert told.out_bytes.endswith(b"abc\td\xff\x1b[0m\n")

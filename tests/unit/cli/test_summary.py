@@ -143,6 +143,11 @@ def test_status_of_a_lost_job_says_that_nobody_runs_it() -> None:
     assert "howdah stop" not in shown
 
 
+def test_a_job_is_not_called_stopped_while_its_programs_may_still_save() -> None:
+    stopping = msgspec.structs.replace(RUNNING, phase="finishing", outcome="stopped")
+    assert status_line(stopping, START + 65).startswith(" finishing · ")
+
+
 def test_the_status_line_has_the_job_in_one_line() -> None:
     assert status_line(RUNNING, START + 65) == (
         " running · 2/2 tasks up · step 118 · 1.9 cores, 2.2G · 1m 05s "
