@@ -11,10 +11,14 @@ from __future__ import annotations
 import difflib
 import importlib
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from howdah.backends.base import Backend, BackendError
+from howdah.plugins import entry_points
 from howdah.storage.jobdir import JobDirectory
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "howdah.backends"
 

@@ -10,9 +10,13 @@ from __future__ import annotations
 import difflib
 import importlib
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING
 
 from howdah.frameworks.base import Framework
+from howdah.plugins import entry_points
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "howdah.frameworks"
 
