@@ -8,6 +8,9 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from howdah.agent import procfs
 from howdah.wire.messages import (
     Beat,
     Joined,
@@ -361,3 +364,46 @@ async def test_stacks_taken_while_it_ends_do_not_disturb_the_end(tmp_path: Path)
         await rig.stop(grace_s=0)
         await rig.hear(Stacks, timeout_s=30)
         rig.tell(order(shell("true"), attempt=1))
+
+
+def memory_group() -> Path | None:
+    """A control group below ours whose memory can be limited, if we may make one."""
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        base = Path("/sys/fs/cgroup/memory" if "memory" in controllers else "/sys/fs/cgroup")
+        group = base / path.lstrip("/") / f"howdah-test-{os.getpid()}"
+        if "memory" not in controllers and controllers:
+            continue
+        try:
+            group.mkdir()
+        except OSError:
+            continue
+        if any((group / name).exists() for name in ("memory.max", "memory.limit_in_bytes")):
+            return group
+        group.rmdir()
+    return None
+
+
+async def test_a_kill_by_the_kernel_for_memory_is_proven_and_spares_the_agent(
+    tmp_path: Path,
+) -> None:
+    group = memory_group()
+    if group is None:
+        pytest.skip("no control group can be made here")
+    try:
+        v2 = (group / "memory.max").exists()
+        (group / ("memory.max" if v2 else "memory.limit_in_bytes")).write_text("150000000")
+        async with Rig(tmp_path) as rig:
+            agent = rig.spawn()
+            for pid in (agent.pid, *procfs.descendants(agent.pid)):
+                (group / "cgroup.procs").write_text(str(pid))
+            await rig.connected()
+            exit = await rig.run(python("data = b'x' * 400_000_000\nimport time; time.sleep(1000)"))
+            assert exit.signal == 9
+            assert exit.out_of_memory
+            assert "out-of-memory killer" in exit.detail
+            exit = await rig.run(shell("kill -9 $$"), attempt=2)
+            assert (exit.signal, exit.out_of_memory) == (9, False)
+    finally:
+        await until(lambda: not (group / "cgroup.procs").read_text())
+        group.rmdir()

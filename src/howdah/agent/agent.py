@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -217,6 +218,8 @@ class Agent:
         if now is not None and now.exit is None:
             now.stop(0.0)
         self._attempt = Attempt(self._container, order, before=now)
+        # Objects of an attempt refer to each other: without this, those of dozens pile up.
+        gc.collect()
 
     def _start(self, order: Start) -> None:
         attempt = self._find(order)

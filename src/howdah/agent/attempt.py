@@ -81,6 +81,7 @@ class Attempt:
         self.phase = Phase.PREPARING
         self.exit: Exit | None = None
         self._run: Run | None = None
+        self._log_size = 0
         self._ready: Ready | None = None
         self._reports: ReportSocket | None = None
         self._reservation: ports.Reservation | None = None
@@ -186,8 +187,7 @@ class Attempt:
             return Beat(attempt=self.attempt, progress_s=0.0, log_size=self._run.log_size)
         if self._run is not None and self.phase is Phase.RUNNING:
             return self._run.beat()
-        size = self._run.log_size if self._run is not None else 0
-        return Beat(attempt=self.attempt, log_size=size)
+        return Beat(attempt=self.attempt, log_size=self._log_size)
 
     def log_end(self) -> int | None:
         """How long its log is while it is written."""
@@ -215,6 +215,10 @@ class Attempt:
         await self._container.followers.caught_up(self.task, self.attempt, _LAST_CHUNK_S)
         self.exit = exit
         self.phase = Phase.EXITED
+        if self._run is not None:
+            # What remains of it is a number; the rest would wait long for the garbage collector.
+            self._log_size = self._run.log_size
+            self._run = None
         self._container.say(Exited(task=self.task, attempt=self.attempt, exit=exit))
 
     async def _through(self) -> Exit:

@@ -39,9 +39,9 @@ def main(launch_file: str) -> int:
     except (OSError, msgspec.DecodeError) as error:
         log.error("The launch file %s can't be used: %s", launch_file, error)
         return BAD_LAUNCH
-    # Before there is anything to guard, and before the loop: a fork is cleanest now.
-    guard = Guard(marker(launch.job_id, launch.container_id), launch.gpu_locks)
     try:
+        # Before there is anything to guard, and before the loop: a fork is cleanest now.
+        guard = Guard(marker(launch.job_id, launch.container_id), launch.gpu_locks)
         return asyncio.run(_run(launch, guard))
     except (OSError, NoInterface) as error:
         log.error("The agent of %s can't work: %s", launch.container_id, error)

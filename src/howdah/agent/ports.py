@@ -14,11 +14,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import math
 import os
 import random
 import re
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 FOLDER = Path("/tmp/howdah-ports")  # one place for all users of the host, sticky
@@ -206,27 +207,44 @@ def reserve(
 def _fill(
     reservation: Reservation, count: int, host: str, allowed: tuple[int, int], chance: random.Random
 ) -> None:
-    tried: set[int] = set(reservation.ports)
-    for candidates in _candidates(allowed):
-        chance.shuffle(candidates)
-        for port in candidates:
-            if port in tried:
-                continue
-            tried.add(port)
-            if reservation.take(port, host) and len(reservation.ports) >= count:
-                return
+    for port in _candidates(allowed, chance):
+        if port in reservation.ports:
+            continue
+        if reservation.take(port, host) and len(reservation.ports) >= count:
+            return
     raise PortsError(
         f"Only {len(reservation.ports)} of {count} ports are free in {allowed[0]}-{allowed[1]} on "
         f"{host}; widen `[network] ports`"
     )
 
 
-def _candidates(allowed: tuple[int, int]) -> Iterable[list[int]]:
-    """Ports in the range, first those the kernel does not give to outgoing connections."""
+def _candidates(allowed: tuple[int, int], chance: random.Random) -> Iterator[int]:
+    """Each port of the range once, first those the kernel does not give to outgoing connections."""
+    first, last = allowed
     low, high = ephemeral_range()
-    inside = [p for p in range(allowed[0], allowed[1] + 1) if low <= p <= high]
-    yield [p for p in range(allowed[0], allowed[1] + 1) if not low <= p <= high]
-    yield inside
+    below, above = range(first, min(last + 1, low)), range(max(first, high + 1), last + 1)
+    inside = range(max(first, low), min(last, high) + 1)
+    yield from _in_random_order([below, above], chance)
+    yield from _in_random_order([inside], chance)
+
+
+def _in_random_order(ranges: Sequence[range], chance: random.Random) -> Iterator[int]:
+    """All numbers of the ranges. Shuffling ten thousand takes longer than reserving a port."""
+    total = sum(map(len, ranges))
+    if total == 0:
+        return
+    step = chance.randrange(total) | 1
+    while math.gcd(step, total) != 1:
+        step += 2
+    place = chance.randrange(total)
+    for _ in range(total):
+        place = (place + step) % total
+        number = place
+        for each in ranges:
+            if number < len(each):
+                yield each[number]
+                break
+            number -= len(each)
 
 
 def ephemeral_range() -> tuple[int, int]:

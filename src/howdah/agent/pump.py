@@ -121,6 +121,8 @@ class Pump:
                     pass
                 self._shut(stream)
         self._flush_all()
+        self._view.release()
+        self._buffer.clear()
 
     # -- reading ---------------------------------------------------------------------------------
 

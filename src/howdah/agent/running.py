@@ -26,6 +26,7 @@ from howdah.agent.programs import Programs, StartProblem
 from howdah.agent.progress import Progress
 from howdah.agent.pump import Pump
 from howdah.agent.reports import Report, Reported, Web
+from howdah.agent.stacks import group
 from howdah.agent.workfolder import TASK
 from howdah.core.events import Exit
 from howdah.core.plan import Join
@@ -107,11 +108,9 @@ class Run:
         """Every program ended by itself: what it was writing is written."""
         return all(0 <= program.status < 128 for program in self._programs.ends())
 
-    def processes(self) -> list[int]:
-        """All living processes, the programs' own first."""
-        found = self._tree.look()
-        own = [pid for pid in self.pids if pid in found]
-        return own + sorted(pid for pid in found if pid not in own)
+    def processes(self) -> list[list[int]]:
+        """All living processes by program."""
+        return group(self._tree.look(), self.pids)
 
     def beat(self) -> Beat:
         """How it is doing."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from howdah.agent.helpers import HelperProblem, Helpers
-from howdah.agent.processes import command_line, program
+from howdah.agent.processes import Stat, command_line, program
 
 _DUMP_S = 15.0
 """One process' dump; py-spy waits for a process that the kernel holds."""
@@ -62,33 +62,45 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
 
 
-async def take(helpers: Helpers, pids: Sequence[int], folders: Sequence[str]) -> Taken:
-    """The stacks of these processes, the programs' own first.
+async def take(
+    helpers: Helpers, programs: Sequence[Sequence[int]], folders: Sequence[str]
+) -> Taken:
+    """The stacks of the task's programs, each with its children: see `group`.
 
     ``folders`` hold the user's code: a frame in one of them is what to name.
     """
     tool = _find_tool()
     turns = asyncio.Semaphore(_AT_ONCE)
-    chosen = [pid for pid in pids if command_line(pid)][:_PROCESSES]
+    left = _PROCESSES
 
     async def one(pid: int) -> Dump:
         async with turns:
             return await _dump(helpers, tool, pid)
 
-    dumps = await asyncio.gather(*map(one, chosen))
+    dumps: list[list[Dump]] = []
+    for pids in programs:
+        chosen = [pid for pid in pids if command_line(pid)][:left]
+        left -= len(chosen)
+        dumps.append(await asyncio.gather(*map(one, chosen)))
     return summarise(dumps, folders)
 
 
-def summarise(dumps: Sequence[Dump], folders: Sequence[str]) -> Taken:
-    """One text for people, and the line to name. Pure."""
-    with_threads = [dump for dump in dumps if dump.threads]
-    innermost = ""
-    for dump in with_threads:
-        innermost = innermost or innermost_line(dump, folders)
+def summarise(programs: Sequence[Sequence[Dump]], folders: Sequence[str]) -> Taken:
+    """One text for people, and the line to name: of each program if they differ. Pure."""
+    dumps = [dump for of_one in programs for dump in of_one]
+    lines: dict[int, str] = {}
+    for number, of_one in enumerate(programs):
+        found = (innermost_line(dump, folders) for dump in of_one)
+        lines[number] = next(filter(None, found), "")
+    distinct = {line for line in lines.values() if line}
+    if len(distinct) <= 1:
+        innermost = next(iter(distinct), "")
+    else:
+        innermost = "; ".join(f"process {n}: {line}" for n, line in lines.items() if line)
     problem = ""
     if not dumps:
         problem = "the attempt has no process"
-    elif not with_threads:
+    elif not any(dump.threads for dump in dumps):
         problem = next((d.problem for d in dumps if d.problem), "no Python process was found")
     text = "\n".join(_text(dump) for dump in dumps)
     return Taken(innermost=innermost, text=text, problem=problem)
@@ -206,7 +218,17 @@ def kernel_view(pid: int) -> str:
     return "\n".join(parts)
 
 
-def order(pids: Mapping[int, Any], first: Sequence[int]) -> list[int]:
-    """The programs' own processes first, then their children by pid."""
-    roots = [pid for pid in first if pid in pids]
-    return roots + sorted(pid for pid in pids if pid not in first)
+def group(processes: Mapping[int, Stat], programs: Sequence[int]) -> list[list[int]]:
+    """The processes by program: its own first, then its children; strays go with the first."""
+    groups: dict[int, list[int]] = {pid: [pid] if pid in processes else [] for pid in programs}
+    for pid in sorted(processes):
+        if pid in groups:
+            continue
+        owner = pid
+        while owner in processes and owner not in groups:
+            owner = processes[owner].parent
+        if owner in groups:
+            groups[owner].append(pid)
+        elif programs:
+            groups[programs[0]].append(pid)
+    return list(groups.values())

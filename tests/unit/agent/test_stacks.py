@@ -7,7 +7,18 @@ import os
 
 import pytest
 
-from howdah.agent.stacks import Dump, Frame, Thread, innermost_line, kernel_view, parse, summarise
+from howdah.agent.processes import Stat
+from howdah.agent.stacks import (
+    Dump,
+    Frame,
+    Thread,
+    _explain,
+    group,
+    innermost_line,
+    kernel_view,
+    parse,
+    summarise,
+)
 
 LIB = "/usr/lib/python3.11/threading.py"
 SITE = "/venv/lib/python3.11/site-packages/torch/nn.py"
@@ -57,8 +68,12 @@ def test_code_in_the_source_folder_is_the_user_s_wherever_it_is() -> None:
 def test_the_text_has_all_processes_and_what_the_kernel_says_of_the_others() -> None:
     taken = summarise(
         [
-            Dump(pid=6, command="bash", problem="not Python", kernel="State: S\nwaits in do_wait"),
-            dump(thread(("step", USER, 31), gil=True)),
+            [
+                Dump(
+                    pid=6, command="bash", problem="not Python", kernel="State: S\nwaits in do_wait"
+                ),
+                dump(thread(("step", USER, 31), gil=True)),
+            ]
         ],
         (),
     )
@@ -72,7 +87,7 @@ def test_the_text_has_all_processes_and_what_the_kernel_says_of_the_others() -> 
 def test_where_nothing_could_be_taken_it_is_said_why() -> None:
     assert summarise([], ()).problem == "the attempt has no process"
     lost = Dump(pid=1, command="x", problem="Permission denied")
-    assert summarise([lost], ()).problem == "Permission denied"
+    assert summarise([[lost]], ()).problem == "Permission denied"
 
 
 def test_py_spy_s_json_is_understood() -> None:
@@ -97,3 +112,27 @@ def test_py_spy_s_json_is_understood() -> None:
 
 def test_the_kernel_tells_something_of_every_process() -> None:
     assert "State:" in kernel_view(os.getpid())
+
+
+def test_programs_of_a_task_that_stand_elsewhere_are_named_one_by_one() -> None:
+    same = [[dump(thread(("step", USER, 31)))] for _ in range(3)]
+    assert summarise(same, ()).innermost == "train.py:31 in step"
+    other = [*same, [dump(thread(("load", USER, 7)))], []]
+    assert summarise(other, ()).innermost == (
+        "process 0: train.py:31 in step; process 1: train.py:31 in step; "
+        "process 2: train.py:31 in step; process 3: train.py:7 in load"
+    )
+
+
+def test_processes_go_with_the_program_they_descend_from() -> None:
+    parents = {10: 1, 11: 10, 12: 11, 20: 1, 21: 20, 30: 1, 31: 30}
+    found = {pid: Stat(pid, parent, 0, 0, False, 0, 0.0, 0) for pid, parent in parents.items()}
+    assert group(found, (20, 10)) == [[20, 21, 30, 31], [10, 11, 12]]
+    del found[20]
+    assert group(found, (20, 10)) == [[21, 30, 31], [10, 11, 12]]
+    assert group({}, (20,)) == [[]]
+
+
+def test_a_host_that_lets_nobody_look_is_explained() -> None:
+    assert "ptrace_scope" in _explain("py-spy failed: Permission Denied: Try running again")
+    assert _explain("py-spy failed: no such process") == "py-spy failed: no such process"
