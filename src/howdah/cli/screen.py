@@ -21,7 +21,7 @@ from howdah.cli.writer import Writer
 from howdah.client.handle import state_shape
 from howdah.client.items import Note, Page, Status, Summary, job_event, log_line
 from howdah.client.merge import Lines, Stream
-from howdah.core.commands import Level
+from howdah.core.commands import Level, Record
 from howdah.core.events import Task
 from howdah.core.states import JobPhase
 from howdah.core.view import JobView
@@ -144,6 +144,8 @@ class HumanScreen:
         self._lines = Lines()
         self._told: dict[Task, str] = {}
         """What was told last of each task."""
+        self._held: RecordUpdate | None = None
+        """The end of a generation: no news if it is the job's, which says the same and more."""
         pad = max(len(OWN), longest)
         self._prefixes = Prefixes(out, pad)
         self._own = f"{err(OWN.ljust(pad), bold=True)} {err('|', dim=True)} "
@@ -156,16 +158,31 @@ class HumanScreen:
     def record(self, update: RecordUpdate) -> None:
         record = update.record
         if not self._all_records:
+            if record.kind != "finishing":
+                self._tell_held()
+            self._held = None
+            if record.kind == "generation-ended":
+                self._held = update
+                return
             if record.level is Level.INFO and record.kind in QUIET_KINDS:
                 return
             if record.task is not None and self._told.get(record.task) == record.text:
                 return  # a task that fails to start the same way again and again
         if record.task is not None:
             self._told[record.task] = record.text
+        self._tell(record)
+
+    def _tell_held(self) -> None:
+        if self._held is not None:
+            self._tell(self._held.record)
+            self._held = None
+
+    def _tell(self, record: Record) -> None:
         colour = {Level.ERROR: "red", Level.WARNING: "yellow"}.get(record.level)
         self.note(self._err(record.text, colour) if colour else record.text)
 
     def status(self, view: JobView) -> None:
+        self._tell_held()
         if self._live:
             line = shortened(status_line(view, time.time()), window_width() - 1)
             self._writer.status(self._err(line, reverse=True).encode())
@@ -180,6 +197,7 @@ class HumanScreen:
     def end(self, view: JobView) -> None:
         for stream, _, line in self._lines.finish_all():
             self._print(stream, [line])
+        self._tell_held()
         self._writer.status(None)
         lines = summary(view, self._out, width=self._width)
         self._writer.out("".join(f"{line}\n" for line in lines).encode())

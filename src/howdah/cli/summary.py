@@ -86,7 +86,7 @@ def summary(view: JobView, paint: Paint, *, width: int | None) -> list[str]:
         lines += ["", *_earlier(earlier, paint, width)]
     if view.tasks:
         lines += ["", *task_table(view, paint, width=width, now=view.finished or 0.0)]
-    lines += ["", *_next(view, paint, decisive, width)]
+    lines += ["", *_next(view, paint, decisive)]
     return lines
 
 
@@ -110,8 +110,8 @@ def report(
         lines += ["", *task_table(view, paint, width=width, now=now)]
     lines.append("")
     for name, address in pages.items():
-        lines += _labelled(name, paint(address, underline=True), paint, width)
-    lines += _next(view, paint, None, width)
+        lines += _labelled(name, paint(address, underline=True), paint, None)
+    lines += _next(view, paint, None)
     return lines
 
 
@@ -133,7 +133,7 @@ def _failure(failure: FailureView, view: JobView, paint: Paint, width: int | Non
     where = f"{failure.blame}, generation {failure.generation}"
     if failure.attempt is not None:
         where += f", attempt {failure.attempt}"
-    yield from _labelled("Failed first", paint(failure.what, "red"), paint, width)
+    yield from _labelled("Failed first", failure.what, paint, width, "red")
     yield from _labelled("Why", f"{where}{'; ' if verdict else ''}{verdict}", paint, width)
     yield from _labelled("What to do", failure.advice or view.advice, paint, width)
     if failure.tail:
@@ -154,27 +154,30 @@ def _earlier(failures: list[FailureView], paint: Paint, width: int | None) -> It
         yield from (f"      {line}" for line in more)
 
 
-def _next(
-    view: JobView, paint: Paint, failure: FailureView | None, width: int | None
-) -> Iterator[str]:
+def _next(view: JobView, paint: Paint, failure: FailureView | None) -> Iterator[str]:
+    """What to do next: commands and a path, never broken, for they are copied."""
     task = f" --task {failure.task}" if failure is not None and failure.task else ""
     resume = " --resume" if view.checkpoint else ""
-    yield from _labelled("Logs", f"howdah logs {view.job_id}{task}", paint, width)
+    yield from _labelled("Logs", f"howdah logs {view.job_id}{task}", paint, None)
     if view.outcome is None and not view.lost:
-        yield from _labelled("Follow", f"howdah attach {view.job_id}", paint, width)
-        yield from _labelled("Stop", f"howdah stop {view.job_id}", paint, width)
+        yield from _labelled("Follow", f"howdah attach {view.job_id}", paint, None)
+        yield from _labelled("Stop", f"howdah stop {view.job_id}", paint, None)
     elif view.outcome != "succeeded":
         if view.lost:
-            yield from _labelled("Go on", f"howdah attach --revive {view.job_id}", paint, width)
-        yield from _labelled("Again", f"howdah rerun {view.job_id}{resume}", paint, width)
-    yield from _labelled("Folder", view.directory, paint, width)
+            yield from _labelled("Go on", f"howdah attach --revive {view.job_id}", paint, None)
+        yield from _labelled("Again", f"howdah rerun {view.job_id}{resume}", paint, None)
+    yield from _labelled("Folder", view.directory, paint, None)
 
 
-def _labelled(label: str, text: str, paint: Paint, width: int | None) -> Iterator[str]:
+def _labelled(
+    label: str, text: str, paint: Paint, width: int | None, colour: str | None = None
+) -> Iterator[str]:
     """A label and its text, wrapped under itself in a window; nothing if there is no text."""
     if not text:
         return
     lines = _wrapped(text, None if width is None else width - LABEL)
+    if colour is not None:
+        lines = [paint(line, colour) for line in lines]
     yield f"  {paint(label.ljust(LABEL - 2), bold=True)}{lines[0]}"
     for line in lines[1:]:
         yield f"{' ' * LABEL}{line}"
@@ -184,7 +187,7 @@ def _wrapped(text: str, width: int | None) -> list[str]:
     """The text in lines of that width; commands and addresses, which are copied, stay whole."""
     if width is None or display_width(text) <= width or "\x1b" in text:
         return [text]
-    width = max(width, 40)
+    width = max(width, 20)
     return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
 
 

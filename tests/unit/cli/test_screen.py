@@ -202,3 +202,17 @@ def test_what_would_change_the_terminal_is_left_out_of_logs() -> None:
     told = Told()
     human(told, colour=True).log(FIRST, 0, b"a\x0eb\x08\x07c\x1b]0;title\x07\td\xff\n")
     assert told.out_bytes.endswith(b"abc\td\xff\x1b[0m\n")
+
+
+def test_what_ended_the_job_is_told_once_and_what_ended_a_generation_too() -> None:
+    told = Told()
+    screen = human(told)
+    screen.record(record("it exited [user-code]", "generation-ended", Level.ERROR))
+    screen.record(record("the gang starts anew", "restarting"))
+    screen.record(record("it exited again [user-code]", "generation-ended", Level.ERROR))
+    screen.record(record("the job has failed: it exited again", "finishing", Level.ERROR))
+    assert [line.partition("| ")[2] for line in told.said] == [
+        "it exited [user-code]",
+        "the gang starts anew",
+        "the job has failed: it exited again",
+    ]

@@ -108,10 +108,15 @@ def test_on_a_terminal_texts_are_wrapped_under_themselves(view: JobView, width: 
         assert commands or display_width(line) <= width
 
 
+def test_commands_are_never_broken_for_they_are_copied() -> None:
+    lines = [line.strip() for line in summary(FAILED, PLAIN, width=40)]
+    assert any(line.startswith("Logs") and line.endswith("--task worker:1") for line in lines)
+
+
 def test_colours_change_nothing_but_colours() -> None:
     for view in (SUCCEEDED, FAILED, STOPPED, TIMED_OUT):
-        painted = summary(view, Paint(True), width=None)
-        plain = summary(view, PLAIN, width=None)
+        painted = summary(view, Paint(True), width=60)
+        plain = summary(view, PLAIN, width=60)
         assert [display_width(line) for line in painted] == [display_width(x) for x in plain]
         assert any("\x1b[" in line for line in painted)
 
