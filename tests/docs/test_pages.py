@@ -1,0 +1,67 @@
+"""Pages lead where they say they lead, and are built without a warning."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import DOCS, PAGES, ROOT, prose
+
+_LINK = re.compile(r"\]\((?P<target>[^()\s]+(?:\([^()\s]*\)[^()\s]*)*)\)")
+_HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*$", re.M)
+
+
+def anchors(page: Path) -> set[str]:
+    """Anchors of a page's headings, as GitHub and MyST name them, and those written out."""
+    found: set[str] = set()
+    for heading in _HEADING.findall(prose(page)):
+        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()
+        kept = "".join(c for c in plain if c in " -_" or unicodedata.category(c)[0] in "LN")
+        found.add(kept.strip().replace(" ", "-"))
+    return found | set(re.findall(r"^\(([\w-]+)\)=$", page.read_text(encoding="utf-8"), re.M))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for match in _LINK.finditer(prose(page)):
+        target = match["target"]
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name).resolve() if name else page
+        assert file.exists(), f"{page.relative_to(ROOT)} links to {target}, which is not there"
+        if anchor and file.suffix == ".md":
+            assert anchor in anchors(file), (
+                f"{page.relative_to(ROOT)}: {target} has no such heading"
+            )
+
+
+def test_the_make_targets_that_pages_name_exist() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        named = set(re.findall(r"`make ([a-z]+)|^make ([a-z]+)", text, re.M))
+        wanted = {name for pair in named for name in pair if name}
+        assert wanted <= targets, f"{page.relative_to(ROOT)} names {wanted - targets}"
+
+
+def test_the_readme_has_the_two_commands() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("make ")][:2] == ["demo", "test"]
+
+
+@pytest.mark.timeout(240)
+def test_the_documentation_is_built_without_a_warning(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx")
+    pytest.importorskip("furo")
+    pytest.importorskip("myst_parser")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
+    command += ["-d", str(tmp_path / "trees"), str(DOCS), str(tmp_path / "html")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "html" / "index.html").exists()

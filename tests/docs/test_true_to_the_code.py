@@ -1,0 +1,131 @@
+"""Pages that list what the code has list all of it, and nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from howdah.client.exits import ExitCode
+from howdah.coordinator.web import openapi
+from howdah.core.blame import RULES, Blame
+from howdah.frameworks import registry
+from howdah.storage import layout
+from tests.docs.pages import DOCS, ROOT
+
+SOURCE = ROOT / "src" / "howdah"
+
+
+def generator(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "reference/job-file.md": lambda: generator("generate_job_file").page(),
+    "reference/job-file.schema.json": lambda: generator("generate_job_file").schema(),
+    "reference/cli.md": lambda: generator("generate_cli").page(),
+    "reference/http-api.md": openapi.reference,
+}
+
+
+@pytest.mark.parametrize("page", GENERATED)
+def test_a_generated_page_is_up_to_date(page: str) -> None:
+    assert (DOCS / page).read_text(encoding="utf-8") == GENERATED[page](), (
+        f"docs/{page} is not what its generator writes: run it and commit the result"
+    )
+
+
+def test_the_pages_of_states_are_up_to_date() -> None:
+    for path, text in generator("generate_states").documents().items():
+        assert path.read_text() == text, "run docs/generate_states.py and commit what it writes"
+
+
+def section(page: str, title: str) -> str:
+    """The text below a heading of the second level."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, re.M | re.S)
+    assert found is not None, f"docs/{page} has no section {title!r}"
+    return found[1]
+
+
+@pytest.mark.parametrize("blame", list(Blame), ids=lambda blame: blame.value)
+def test_the_failure_handbook_has_every_class(blame: Blame) -> None:
+    text = section("guides/failures.md", blame.value)
+    for what in ("**You see**", "**Why.**", "**What to do.**", "**Charged**", "**Started again**"):
+        assert what in text, f"{blame.value}: {what}"
+    rule = RULES[blame]
+    again = re.search(r"\*\*Started again\*\* (yes|no)", text)
+    assert again is not None and again[1] == ("yes" if rule.again else "no")
+    if rule.again:
+        charged = re.search(r"\*\*Charged\*\* (yes|no)", text)
+        assert charged is not None and charged[1] == ("yes" if rule.charged else "no")
+
+
+def test_the_failure_handbook_lists_classes_by_strength() -> None:
+    text = (DOCS / "guides/failures.md").read_text(encoding="utf-8")
+    listed = [Blame(name) for name in re.findall(r"^\| \[`([a-z-]+)`\]\(#", text, re.M)]
+    assert sorted(listed, key=lambda blame: -RULES[blame].strength) == listed
+    assert set(listed) == set(Blame)
+
+
+def test_every_variable_is_described() -> None:
+    named: set[str] = set()
+    for file in SOURCE.rglob("*.py"):
+        named |= set(re.findall(r"\bHOWDAH_[A-Z_]*[A-Z]\b", file.read_text(encoding="utf-8")))
+    page = (DOCS / "reference/environment.md").read_text(encoding="utf-8")
+    described = set(re.findall(r"\bHOWDAH_[A-Z_]*[A-Z]\b", page))
+    of_mpi = {"HOWDAH_MPI_HOSTS", "HOWDAH_MPI_HOSTFILE"}
+    assert named - of_mpi == described
+
+
+@pytest.mark.parametrize("framework", registry.BUILT_IN)
+def test_every_framework_has_a_page_with_all_its_variables(framework: str) -> None:
+    code = (SOURCE / "frameworks" / f"{framework}.py").read_text(encoding="utf-8")
+    body = code.split('"""', 2)[2]
+    variables = set(re.findall(r'"([A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+|RANK|WORLD)"', body))
+    page = (DOCS / "frameworks" / f"{framework}.md").read_text(encoding="utf-8")
+    missing = {name for name in variables if not re.search(rf"\b{name}\b", page)}
+    assert not missing
+
+
+def test_the_page_of_the_job_directory_has_every_name() -> None:
+    page = (DOCS / "reference/job-directory.md").read_text(encoding="utf-8")
+    for name, value in vars(layout).items():
+        if name.isupper() and isinstance(value, str):
+            assert value in page, value
+
+
+def test_the_page_of_exit_codes_has_every_code() -> None:
+    table = section("reference/exit-codes.md", "Of howdah")
+    assert {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.M)} == set(ExitCode)
+
+
+def test_the_page_of_dependencies_has_every_one() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"]]
+    for extra in project["optional-dependencies"].values():
+        wanted += extra
+    page = (DOCS / "design/dependencies.md").read_text(encoding="utf-8")
+    for requirement in wanted:
+        name = re.match(r"[A-Za-z0-9-]+", requirement)
+        assert name is not None
+        assert re.search(rf"^\| {re.escape(name[0])}[ |]", page, re.M), requirement
+    listed = set(
+        re.findall(r"^\| ([a-z0-9-]+)(?: \(extra| \|)", page.partition("## For dev")[0], re.M)
+    )
+    assert listed == {re.match(r"[A-Za-z0-9-]+", each)[0] for each in wanted}  # type: ignore[index]
+
+
+def test_no_page_names_a_path_of_the_machine_it_was_written_on() -> None:
+    for page in [*DOCS.rglob("*.md"), Path(ROOT / "README.md")]:
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"/work/|/root/|/tmp/(hw|howdah-dev)", text), page
