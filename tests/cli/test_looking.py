@@ -83,6 +83,7 @@ def test_a_job_that_is_over_can_be_looked_at(tmp_path: Path) -> None:
         "worker:0#2 | two",
     ]
     assert howdah("logs", "--attempt", "2", "--tail", "1").out == ["worker:0#2 | two"]
+    assert "no log of attempt 9; there is: 1, 2" in howdah("logs", "--attempt", "9", code=2).told
     first = howdah("logs", "--json").documents()[1]
     assert first == {
         "type": "log",

@@ -9,6 +9,7 @@ from howdah.client.errors import BadInput
 from howdah.client.functions import carry_over
 from howdah.client.loading import load_again
 from howdah.client.submit import submit
+from howdah.frameworks import planning
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
 from howdah.spec.units import instance_range
@@ -92,7 +93,7 @@ def _adopt(before: JobDirectory, directory: JobDirectory) -> None:
 
 def _places(directory: JobDirectory) -> dict[str, str]:
     """Where a job's checkpoints are: one place, or one for each task, by task."""
-    job = directory.job()
+    job = planning.expand(directory.job())
     if job.checkpoint is None:
         return {}
     store = directory.checkpoint_store(job.checkpoint)

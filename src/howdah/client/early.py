@@ -22,6 +22,9 @@ def begin(backend: str = "local") -> NodeStarter:
         from howdah.client.errors import BadInput
 
         raise BadInput(f"there is no backend {backend!r}; there is: {', '.join(BACKENDS)}")
-    from howdah.backends.local import submit as local
+    from howdah.backends.local.spawn import Spawned
 
-    return local.begin()
+    spawned = Spawned()  # before the next import, which takes longer than all before
+    from howdah.backends.local.submit import NodeStarter
+
+    return NodeStarter(spawned)

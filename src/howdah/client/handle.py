@@ -121,8 +121,16 @@ class AsyncJobHandle:
             JobFailed: it did not succeed, and ``check`` is set.
             Unreachable: nobody runs the job any more.
         """
-        async with asyncio.timeout(timeout_s):
-            view = await (self._called() if self._callbacks else self._end())
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                view = await (self._called() if self._callbacks else self._end())
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise TimeoutError(
+                f"{self.job_id} has not ended within {timeout_s:g} s; it goes on: wait again, or "
+                "stop it"
+            ) from error
         if check:
             raise_unless_succeeded(view)
         return view
@@ -156,7 +164,7 @@ class AsyncJobHandle:
             tail: begin with the last so many lines of each log, not with the first.
 
         Raises:
-            BadInput: the job has no such task.
+            BadInput: the job has no such task or attempt.
         """
         lines = Lines()
         async for update in self.log_bytes(task, attempt=attempt, follow=follow, tail=tail):
@@ -181,7 +189,15 @@ class AsyncJobHandle:
             if tail is not None:
                 position.offsets[stream] = past.tail_offset(self._directory, stream, tail)
         if not follow or self._directory.final() is not None:
-            for stream in past.streams(self._directory, tasks):
+            streams = past.streams(self._directory, tasks)
+            if attempt is not None and all(stream.attempt != attempt for stream in streams):
+                known = (
+                    ", ".join(map(str, sorted({stream.attempt for stream in streams}))) or "none"
+                )
+                raise BadInput(
+                    f"{task or self.job_id} has no log of attempt {attempt}; there is: {known}"
+                )
+            for stream in streams:
                 if attempt in (None, stream.attempt):
                     start = position.offsets.get(stream, 0)
                     for part in past.log_bytes(self._directory, stream, start):

@@ -107,7 +107,8 @@ RULES: dict[Blame, Rule] = {
     Blame.RUN_TIMEOUT: Rule(
         strength=40,
         charged=True,
-        advice="The attempt ran longer than its `run` time-out.",
+        advice="If the work only needs longer, raise the `run` time-out (`timeout` of a "
+        "`[preprocess]` step); if not, its last lines show how far it came.",
     ),
     Blame.STARTUP_TIMEOUT: Rule(
         strength=40,
@@ -168,14 +169,17 @@ def of_container(kind: ContainerEndKind, preempting: bool) -> Blame:
     }.get(kind, Blame.AGENT_LOST)
 
 
-def describe_exit(exit: Exit) -> str:
-    """``exited with code 42``, ``was killed by SIGKILL``, …: goes after the task's name."""
+def describe_exit(exit: Exit, run_s: float | None = None) -> str:
+    """``exited with code 42``, ``was killed by SIGKILL``, …: goes after the task's name.
+
+    ``run_s`` is the task's run time-out in seconds.
+    """
     if exit.failed_to_start:
         return f"could not start: {exit.failed_to_start}"
     if exit.out_of_memory:
         return "ran out of memory" + (f" ({exit.detail})" if exit.detail else "")
     if exit.timed_out:
-        return "ran longer than its run time-out"
+        return "ran longer than its run time-out" + (f" of {run_s:g}s" if run_s else "")
     if exit.code in _NOT_STARTED:
         return f"exited with code {exit.code}: its command {_NOT_STARTED[exit.code]}"
     number = _signal_of(exit)

@@ -55,14 +55,15 @@ def on_exited(turn: Turn, event: TaskExited) -> None:
         if turn.state.phase is not JobPhase.FINISHING:
             completion.after_success(turn, data)
         return
-    turn.move(data, S.ENDED, describe_exit(done))
+    what = describe_exit(done, turn.role(data.task).run_s)
+    turn.move(data, S.ENDED, what)
     if before is S.STOPPING:
         turn.record("task-stopped", f"{data.task} was stopped", data=data, **_numbers(done))
         if not done.out_of_memory:
             return
     turn.record(
         "task-failed",
-        name_and(data.task, describe_exit(done)),
+        name_and(data.task, what),
         level=Level.ERROR,
         data=data,
         **_numbers(done),
@@ -70,7 +71,7 @@ def on_exited(turn: Turn, event: TaskExited) -> None:
     # An attempt that never started and is gone without a word was dropped by its agent.
     dropped = before is S.PREPARED and not done.failed_to_start
     blame = Blame.AGENT_LOST if dropped else of_exit(done)
-    accuse(turn, data, blame, name_and(data.task, describe_exit(done)), exit=done)
+    accuse(turn, data, blame, name_and(data.task, what), exit=done)
 
 
 def on_forgotten(turn: Turn, data: TaskData) -> None:

@@ -143,7 +143,8 @@ def advance(turn: Turn) -> None:
         turn.enter(JobPhase.RUNNING)
         turn.clear_timer(*[name for name in state.timers if name.startswith("startup:")])
         members = sum(data.member for data in turn.tasks(turn.gang()))
-        turn.record("running", f"all {members} tasks have started and found each other")
+        who = f"all {members} tasks have started and found each other"
+        turn.record("running", who if members != 1 else "its one task has started")
     if state.phase is JobPhase.RUNNING and turn.plan.mode is Mode.GANG:
         _watch_growth(turn)
 
@@ -173,7 +174,7 @@ def form(turn: Turn, patient: bool = True) -> None:
     turn.enter(JobPhase.STARTING)
     turn.record(
         "generation-formed",
-        f"generation {state.generation}: {len(chosen)} tasks"
+        f"generation {state.generation}: {len(chosen)} task{'s' * (len(chosen) != 1)}"
         + (f", from checkpoint {state.checkpoint}" if state.checkpoint else ""),
     )
     for data in chosen:

@@ -26,7 +26,7 @@ def on_hung(turn: Turn, event: TaskHung) -> None:
     turn.record(
         "hang",
         f"no progress for {event.idle_s:.0f}s (seen at {data.task}): taking the stacks of "
-        f"{len(running)} tasks",
+        f"{len(running)} task{'s' * (len(running) != 1)}",
         level=Level.ERROR,
         data=data,
     )

@@ -168,6 +168,8 @@ def _verdict(turn: Turn, role: RolePlan, again: bool, charged: bool, spent: int)
     if not again:
         return "trying again would not help"
     if charged and spent >= role.attempts:
+        if role.attempts == 1:
+            return "its one attempt is spent"
         return f"all {role.attempts} attempts are spent"
     if not charged and turn.state.uncharged >= turn.plan.uncharged_limit:
         return f"{turn.state.uncharged} restarts in a row without progress"

@@ -142,7 +142,11 @@ def _reconcile(turn: Turn, data: TaskData, held: Held | None) -> None:
             on_prepared(
                 turn,
                 TaskPrepared(
-                    task=data.task, attempt=data.attempt, host=held.host, ports=held.ports
+                    task=data.task,
+                    attempt=data.attempt,
+                    host=held.host,
+                    ports=held.ports,
+                    restored=held.restored,
                 ),
             )
         case S.STARTING if held is not None and held.phase is HeldPhase.PREPARED:

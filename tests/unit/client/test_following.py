@@ -341,7 +341,7 @@ def test_waiting_has_a_time_out_and_the_job_goes_on(directory: JobDirectory) -> 
 
     async def test() -> None:
         async with coordinator(directory, silent):
-            with pytest.raises(TimeoutError):
+            with pytest.raises(TimeoutError, match=r"has not ended within 0\.05 s; it goes on"):
                 await AsyncJobHandle(directory).wait(0.05)
 
     run(test)

@@ -74,6 +74,7 @@ def test_only_what_is_the_jobs_own_fault_is_charged() -> None:
 def test_exit_texts_name_the_signal_and_the_code() -> None:
     assert describe_exit(Exit(code=42)) == "exited with code 42"
     assert describe_exit(Exit(signal=9)) == "'s user process was killed (SIGKILL)"
+    assert describe_exit(Exit(timed_out=True), 90.0) == "ran longer than its run time-out of 90s"
     assert "its shell exited with code 137" in describe_exit(Exit(code=137))
 
 
