@@ -140,11 +140,11 @@ def checkpoint(
         "job_id": directory.job_id,
         "folder": table.folder,
         "store": directory.checkpoint_store(table),
-        "source": table.source,
+        "source": table.source or "chief",
         "keep": table.keep,
         "settle_s": seconds(table.settle) or 0.0,
         "ignore": list(table.ignore),
-        "version": command.restore if table.source == "chief" else None,
+        "version": command.restore if table.source != "each" else None,
     }
 
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def expand(job: Job) -> Job:
-    """The job with all its roles written out: helpers, sidecars, framework commands.
+    """The job with everything written out: helpers, sidecars, framework commands, whose checkpoints.
 
     A job without roles gets one of a single task (``worker``). Expanding twice changes nothing.
 
@@ -50,7 +50,12 @@ def expand(job: Job) -> Job:
     board = sidecars.tensorboard_role(job)
     if board is not None and sidecars.TENSORBOARD not in roles:
         added[sidecars.TENSORBOARD] = board
-    return msgspec.structs.replace(job, roles=added)
+    job = msgspec.structs.replace(job, roles=added)
+    if job.checkpoint is not None and job.checkpoint.source is None:
+        ranked = any(framework.role(job, name).ranked for name in job.roles)
+        table = msgspec.structs.replace(job.checkpoint, source="chief" if ranked else "each")
+        job = msgspec.structs.replace(job, checkpoint=table)
+    return job
 
 
 def problems(job: Job) -> list[Problem]:

@@ -7,6 +7,8 @@ import pytest
 from howdah.core.plan import Completion, Join, Plan
 from howdah.frameworks import planning
 from howdah.spec.model import (
+    Checkpoint,
+    Job,
     Mode,
     Preprocess,
     Restart,
@@ -338,3 +340,20 @@ def test_a_role_called_tensorboard_is_a_sidecar_as_in_tony():
 def test_the_plan_of_a_written_job_needs_expansion_first():
     assert "tracker" not in written("xgboost", {"worker": 1}).roles
     assert "tracker" in job("xgboost", {"worker": 1}).roles
+
+
+def test_checkpoints_are_the_chiefs_where_tasks_have_ranks_and_everyones_where_not() -> None:
+    def source(framework: str, **table: str) -> str | None:
+        one = Job(
+            framework=framework,
+            command="python train.py",
+            roles={"worker": Role(instances=2)},
+            checkpoint=Checkpoint(**table),  # type: ignore[arg-type]
+        )
+        expanded = planning.expand(one)
+        assert expanded.checkpoint is not None
+        return expanded.checkpoint.source
+
+    assert source("pytorch") == "chief"
+    assert source("command") == "each"
+    assert source("pytorch", source="each") == "each"
