@@ -53,7 +53,8 @@ def expand(job: Job) -> Job:
     job = msgspec.structs.replace(job, roles=added)
     if job.checkpoint is not None and job.checkpoint.source is None:
         ranked = any(framework.role(job, name).ranked for name in job.roles)
-        table = msgspec.structs.replace(job.checkpoint, source="chief" if ranked else "each")
+        source = "chief" if ranked and job.mode is Mode.GANG else "each"
+        table = msgspec.structs.replace(job.checkpoint, source=source)
         job = msgspec.structs.replace(job, checkpoint=table)
     return job
 

@@ -189,7 +189,7 @@ class Checkpoint(_Table, frozen=True, kw_only=True):
     """The folder, relative to a task's working folder, its programs write checkpoints to."""
     source: CheckpointSource | None = None
     """chief: rank 0's folder is the job's and every task gets it back; each: a folder a task. By
-    default chief where tasks have ranks, each where they are independent."""
+    default chief in a gang whose tasks have ranks, else each."""
     keep: Positive = 3
     """How many complete checkpoints are kept in the store."""
     settle: Duration = "500ms"

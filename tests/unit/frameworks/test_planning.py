@@ -342,10 +342,11 @@ def test_the_plan_of_a_written_job_needs_expansion_first():
     assert "tracker" in job("xgboost", {"worker": 1}).roles
 
 
-def test_checkpoints_are_the_chiefs_where_tasks_have_ranks_and_everyones_where_not() -> None:
-    def source(framework: str, **table: str) -> str | None:
+def test_checkpoints_are_the_chiefs_in_a_gang_and_everyones_where_tasks_start_alone() -> None:
+    def source(framework: str, mode: Mode = Mode.GANG, **table: str) -> str | None:
         one = Job(
             framework=framework,
+            mode=mode,
             command="python train.py",
             roles={"worker": Role(instances=2)},
             checkpoint=Checkpoint(**table),  # type: ignore[arg-type]
@@ -355,5 +356,6 @@ def test_checkpoints_are_the_chiefs_where_tasks_have_ranks_and_everyones_where_n
         return expanded.checkpoint.source
 
     assert source("pytorch") == "chief"
-    assert source("command") == "each"
+    assert source("command") == "chief"
+    assert source("command", Mode.EACH) == "each"
     assert source("pytorch", source="each") == "each"
