@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -66,3 +67,31 @@ def _lose(job: Job) -> None:
 
 def _runs(process: psutil.Process) -> bool:
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.timeout(120)
+def test_a_job_whose_directory_was_removed_ends(tmp_path: Path) -> None:
+    file = job_file(tmp_path, PROGRAM.format(end="/nowhere"), roles={"worker": {"instances": 2}})
+    job = Job(start("run", str(file)))
+    job.until_printed("begun")
+    name = job.directory.job_id
+    assert len(_of(name)) >= 6, "node daemon, coordinator, agents, programs"
+    shutil.rmtree(job.directory.path)
+    until(lambda: not _of(name), "the end of everything of the job", 30)
+    assert job.run.end() == 2
+    assert f"{name}" in job.run.told
+    assert "Traceback" not in job.run.told
+
+
+def _of(job_id: str) -> list[int]:
+    """Processes whose environment, open files or parents are the job's."""
+    found: list[int] = []
+    for process in psutil.process_iter():
+        try:
+            marked = process.environ().get("HOWDAH_JOB_ID") == job_id
+            files = any(job_id in file.path for file in process.open_files())
+            if (marked or files) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+        except (psutil.Error, OSError):
+            continue
+    return found

@@ -19,6 +19,7 @@ import os
 import shutil
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -52,6 +53,10 @@ LOG = "logs/node.log"
 
 LOCK_WAIT_S = 2.0
 """How long a daemon waits for a dying predecessor's lock."""
+LOOK_S = 1.0
+"""How often the job directory is looked for."""
+LOOKS = 3
+"""Missing so often in a row, it has been removed."""
 LAST_GRACE_S = 2.0
 """For agents that are still there when the job is over or given up."""
 LAST_WAIT_S = 30.0
@@ -102,6 +107,7 @@ class Node:
     def run(self) -> None:
         """Until the job is over."""
         note(f"node daemon {os.getpid()} of {self._job_dir.name}")
+        self._loop.later(LOOK_S, self._look)
         self._loop.run()
         self._leave()
 
@@ -141,6 +147,21 @@ class Node:
         # Whoever listens later asks for everything anyway.
         self._door.tell(ended)
         self._stop_when_empty()
+
+    def _look(self, missed: int = 0) -> None:
+        """End a job whose directory has been removed: nobody could find or stop it any more."""
+        try:
+            self._job_dir.stat()
+        except FileNotFoundError:
+            missed += 1
+        except OSError:
+            pass  # a store that does not answer is still there
+        else:
+            missed = 0
+        if missed == LOOKS:
+            self._keeper.give_up("its job directory was removed")
+        else:
+            self._loop.later(LOOK_S, partial(self._look, missed))
 
     def _terminate(self) -> None:
         note("SIGTERM")

@@ -94,6 +94,17 @@ class Keeper:
                 self._restart.cancel()
             self._finish("the node daemon was told to end (SIGTERM)")
 
+    def give_up(self, reason: str) -> None:
+        """End the coordinator at once, and the job with it."""
+        if self._done:
+            return
+        if self._restart is not None:
+            self._restart.cancel()
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        self._finish(reason)
+
     def disconnected(self) -> None:
         """The coordinator's connection has ended. An adopted one that had finished is let go."""
         if self.finished and self.adopted and not self._done:
