@@ -104,7 +104,7 @@ def test_an_unknown_backend_is_refused_before_anything_is_made(home: Path) -> No
 
 def test_a_daemon_that_is_not_wanted_after_all_ends() -> None:
     starter = submission.begin()
-    process = starter._process
+    process = starter._spawned.process
     starter.close()
     assert process.poll() is not None
 

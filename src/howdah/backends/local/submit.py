@@ -11,8 +11,6 @@ directory is complete, and told to go when it is::
 from __future__ import annotations
 
 import contextlib
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -23,12 +21,11 @@ import msgspec
 from howdah.backends.base import BackendError
 from howdah.backends.local.messages import Go, NodeAddress, Reply
 from howdah.backends.local.processes import alive
+from howdah.backends.local.spawn import Spawned
 
 GO_WAIT_S = 30.0
 """For an answer to `NodeStarter.go`; normally milliseconds."""
 ADDRESS = "node.json"
-
-_BOOT = Path(__file__).with_name("boot.py")
 
 
 class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,24 +42,8 @@ class NodeOptions(msgspec.Struct, frozen=True, kw_only=True):
 class NodeStarter:
     """A daemon that waits for the word to go."""
 
-    def __init__(self, options: NodeOptions, adopt: bool) -> None:
-        arguments = ["--adopt"] if adopt else []
-        if options.agent is not None:
-            arguments += ["--agent", options.agent]
-        if options.coordinator is not None:
-            arguments += ["--coordinator", options.coordinator]
-        for path in options.paths:
-            arguments += ["--path", path]
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            # Isolated: neither PYTHONPATH nor the current folder of the submitter reaches it.
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", str(_BOOT), *arguments],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=theirs.fileno(),
-                close_fds=True,
-            )
+    def __init__(self, spawned: Spawned) -> None:
+        self._spawned = spawned
 
     def go(self, job_dir: Path, *, coordinator: int | None = None) -> int:
         """The job directory is complete: begin. Returns the daemon's process id.
@@ -76,11 +57,11 @@ class NodeStarter:
         answer = b""
         problem = "it ended without a word"
         try:
-            self._socket.settimeout(GO_WAIT_S)
+            self._spawned.socket.settimeout(GO_WAIT_S)
             with contextlib.suppress(BrokenPipeError):  # it has ended, and may have said why
-                self._socket.sendall(word + b"\n")
+                self._spawned.socket.sendall(word + b"\n")
             while not _is_reply(answer):
-                part = self._socket.recv(65536)
+                part = self._spawned.socket.recv(65536)
                 if not part:
                     break
                 answer += part
@@ -101,10 +82,7 @@ class NodeStarter:
 
     def close(self) -> None:
         """Without `go`, the daemon ends."""
-        self._socket.close()
-        # The process we started only forked the daemon; it has ended long ago.
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=5.0)
+        self._spawned.close()
 
 
 def _is_reply(answer: bytes) -> bool:
@@ -117,7 +95,18 @@ def begin(options: NodeOptions | None = None, *, adopt: bool = False) -> NodeSta
 
     ``adopt`` is for a coordinator that lost its daemon.
     """
-    return NodeStarter(options or NodeOptions(), adopt)
+    return NodeStarter(Spawned(_arguments(options or NodeOptions(), adopt)))
+
+
+def _arguments(options: NodeOptions, adopt: bool) -> list[str]:
+    arguments = ["--adopt"] if adopt else []
+    if options.agent is not None:
+        arguments += ["--agent", options.agent]
+    if options.coordinator is not None:
+        arguments += ["--coordinator", options.coordinator]
+    for path in options.paths:
+        arguments += ["--path", path]
+    return arguments
 
 
 def start(job_dir: Path) -> None:
