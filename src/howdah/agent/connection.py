@@ -21,6 +21,7 @@ from howdah.agent.address import AddressError, NoInterface, advertised
 from howdah.agent.launch import AgentLaunch
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.channel import Channel, ChannelClosed, connect
+from howdah.wire.frames import decoder
 from howdah.wire.messages import PROTOCOL, AgentHello, Refuse, ToAgent, Welcome
 from howdah.wire.tls import client_context_from
 
@@ -29,6 +30,10 @@ log = logging.getLogger(__name__)
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
 _ANSWER_S = 10.0
+
+# Made here, not at the first connection: agents are forked by a parent that has imported this.
+_read_address = msgspec.json.Decoder(CoordinatorAddress).decode
+decoder(ToAgent)
 
 
 class End(enum.Enum):
@@ -142,7 +147,7 @@ class Connector:
         file = self._launch.coordinator_file
         if file is not None:
             try:
-                now = msgspec.json.decode(Path(file).read_bytes(), type=CoordinatorAddress)
+                now = _read_address(Path(file).read_bytes())
                 found.insert(0, (now.host, now.port))
             except (OSError, msgspec.DecodeError) as error:
                 self.problem = f"its address can't be read from {file}: {error}"

@@ -23,6 +23,8 @@ from howdah.agent.processes import marker, name_process
 
 BAD_LAUNCH = 2
 
+_read_launch = msgspec.json.Decoder(AgentLaunch).decode
+
 log = logging.getLogger(__name__)
 
 
@@ -35,7 +37,7 @@ def main(launch_file: str) -> int:
     """
     _settle_in()
     try:
-        launch = msgspec.json.decode(Path(launch_file).read_bytes(), type=AgentLaunch)
+        launch = _read_launch(Path(launch_file).read_bytes())
     except (OSError, msgspec.DecodeError) as error:
         log.error("The launch file %s can't be used: %s", launch_file, error)
         return BAD_LAUNCH

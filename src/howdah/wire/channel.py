@@ -51,6 +51,10 @@ QUEUE_MESSAGES = 256
 QUEUE_BYTES = 2 * MAX_FRAME
 """What may wait for `Channel.receive` before reading pauses until all of it is taken."""
 
+# Loads the codec that `ssl` wants for the first server's name: here it is loaded once for all
+# agents that are forked by a parent that has imported this.
+"".encode("idna")
+
 _LOG = logging.getLogger(__name__)
 
 
