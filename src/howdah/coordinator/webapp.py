@@ -9,7 +9,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from howdah.coordinator.live_source import LiveSource
-from howdah.core.states import JobPhase
+from howdah.core.states import JobPhase, JobState, TaskState
 
 if TYPE_CHECKING:
     from howdah.coordinator.service import Coordinator
@@ -19,6 +19,13 @@ log = logging.getLogger(__name__)
 
 PATIENCE_S = 1.0
 """The app is started after this at the latest, if the gang takes its time to come together."""
+_ON_THE_WAY = (
+    TaskState.LAUNCHING,
+    TaskState.IDLE,
+    TaskState.PREPARING,
+    TaskState.PREPARED,
+    TaskState.STARTING,
+)
 
 
 async def serving(coordinator: Coordinator, port: int) -> None:
@@ -42,13 +49,20 @@ async def _first_things_first(coordinator: Coordinator) -> None:
     ready = asyncio.Event()
 
     def look() -> None:
-        if coordinator.machine.state.phase not in (JobPhase.SUBMITTED, JobPhase.ALLOCATING):
+        if _programs_run(coordinator.machine.state):
             ready.set()
 
     with coordinator.driver.advanced.calling(look), contextlib.suppress(TimeoutError):
         look()
         async with asyncio.timeout(PATIENCE_S):
             await ready.wait()
+
+
+def _programs_run(state: JobState) -> bool:
+    """Nothing that is about to start would have to share the processor with the imports."""
+    return state.phase not in (JobPhase.SUBMITTED, JobPhase.ALLOCATING) and not any(
+        tasks.get(each.value) for tasks in state.counts.values() for each in _ON_THE_WAY
+    )
 
 
 async def _start(coordinator: Coordinator, port: int) -> Server | None:
