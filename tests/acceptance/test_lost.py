@@ -79,7 +79,8 @@ def test_a_job_whose_directory_was_removed_ends(tmp_path: Path) -> None:
     shutil.rmtree(job.directory.path)
     until(lambda: not _of(name), "the end of everything of the job", 30)
     assert job.run.end() == 2
-    assert f"{name}" in job.run.told
+    assert f"{name} has no meta.json" in job.run.told
+    assert f"left {name} behind" not in job.run.told
     assert "Traceback" not in job.run.told
 
 

@@ -26,7 +26,7 @@ from howdah.client.merge import Position, Stream
 from howdah.client.remote import Link
 from howdah.core.view import JobView
 from howdah.spec.units import instance_range
-from howdah.storage.jobdir import JobDirectory
+from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.wire.messages import LogUpdate, RecordUpdate
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -90,7 +90,7 @@ class _Session:
             writer.close(LAST_OUTPUT_S)
             return ExitCode.STOPPED if self._tie is Tie.JOB else ExitCode.SUCCEEDED
         except Exception as error:
-            if self._handle.ended() is None and not isinstance(error, Abandoned):
+            if self._handle.ended() is None and not isinstance(error, (Abandoned, StorageError)):
                 self._say_left()
             writer.close(LAST_OUTPUT_S)
             raise
