@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import ssl
 import time
 from collections.abc import AsyncIterator, Iterable
@@ -48,6 +49,8 @@ PATIENCE_S = 1.0
 """Without a coordinator this long, whoever follows is told."""
 ABANDONED_S = 5.0
 """A job without coordinator and without node daemon this long is run by nobody."""
+FULL = 1 << 20
+"""Bytes; a disk with less is full."""
 LAST_WORDS_S = 5.0
 """A finished job's coordinator hangs up within this."""
 
@@ -225,6 +228,14 @@ def _abandoned(directory: JobDirectory) -> str:
     rerun = f"howdah rerun {directory.job_id}{resume}"
     return (
         f"nobody runs {directory.job_id} any more: neither its coordinator nor its node daemon is "
-        f"alive (did the machine restart?). To go on where it was: howdah attach --revive "
+        f"alive ({_likely(directory)}). To go on where it was: howdah attach --revive "
         f"{directory.job_id}; to begin anew: {rerun}. What it left is in {directory.path}"
     )
+
+
+def _likely(directory: JobDirectory) -> str:
+    """Why both may have gone. What runs a job ends when it can't write the journal."""
+    free = shutil.disk_usage(directory.path).free
+    if free < FULL:
+        return f"the disk is full: {free >> 10} KiB are free; make room first"
+    return "did the machine restart?"

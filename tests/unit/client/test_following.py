@@ -210,6 +210,20 @@ def test_a_job_that_nobody_runs_is_given_up_in_words(
     run(test)
 
 
+def test_a_full_disk_is_named_when_a_job_was_given_up(
+    directory: JobDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "ABANDONED_S", 0.05)
+    monkeypatch.setattr(remote, "FULL", 1 << 60)
+    abandon(directory)
+
+    async def test() -> None:
+        with pytest.raises(Unreachable, match=r"the disk is full: \d+ KiB are free"):
+            await AsyncJobHandle(directory).wait()
+
+    run(test)
+
+
 def test_a_job_that_is_just_being_submitted_is_not_lost(directory: JobDirectory) -> None:
     async def test() -> None:
         view = await AsyncJobHandle(directory).status()
