@@ -116,6 +116,27 @@ def test_a_start_has_programs_peers_and_limits() -> None:
     assert told.topology is None, "a thousand topologies of a thousand members are not sent"
 
 
+def test_every_generation_has_its_own_peers_and_cluster() -> None:
+    job = Job(framework="pytorch", command="true", roles={"worker": Role(instances=3)})
+    maker = orders(job)
+    for generation in (1, 2, 1):
+        members = tuple(
+            Member(
+                task=Task("worker", n), attempt=1, host="h", ports=(generation * 10 + n,), rank=n
+            )
+            for n in range(3)
+        )
+        topology = Topology(generation=generation, world_size=3, members=members)
+        for own in range(3):
+            told = maker.start(
+                StartTask(container_id="c", task=Task("worker", own), attempt=1, topology=topology)
+            )
+            ports = [generation * 10 + n for n in range(3)]
+            assert told.peers == tuple(("h", port) for n, port in enumerate(ports) if n != own)
+            cluster = '{"worker":["h:%d","h:%d","h:%d"]}' % tuple(ports)
+            assert told.processes[0].env["HOWDAH_CLUSTER"] == cluster
+
+
 def test_interpreters_are_found_where_the_job_file_says() -> None:
     def python(name: str | None) -> str:
         return interpreter(Job(environment=Environment(python=name)), META.source, sys.executable)

@@ -12,9 +12,9 @@ from typing import Any
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.interpreter import answers_to_its_names, interpreter
-from howdah.core.commands import LaunchAgent, PrepareTask, StartTask
+from howdah.core.commands import LaunchAgent, PrepareTask, StartTask, Topology
 from howdah.core.events import Task
-from howdah.core.plan import Plan
+from howdah.core.plan import Join, Plan
 from howdah.frameworks import programs
 from howdah.frameworks.sidecars import PREPROCESS
 from howdah.spec.model import Job, Tracking
@@ -48,6 +48,7 @@ class Orders:
             shared_dir=str(directory.shared),
             tensorboard_dir=tensorboard_folder(job, directory),
         )
+        self._peers = _Peers()
 
     @property
     def python_path(self) -> Path:
@@ -112,16 +113,41 @@ class Orders:
                 self._job, self._plan, topology, task, command.attempt, self._places
             ),
             probe=role.join.value,
-            peers=tuple(
-                (member.host, port)
-                for member in topology.members
-                if member.task != task
-                for port in member.ports
-            ),
+            peers=self._peers.of(topology, task) if role.join is Join.NETWORK else (),
             run_s=role.run_s,
             memory_mb=mebibytes(memory) if memory is not None else None,
             web=programs.web(self._job, topology, task),
         )
+
+
+class _Peers:
+    """Reserved addresses of everybody else, for each member of a topology.
+
+    All of them are listed for the first one who asks: with thousands of members, doing it for each
+    would be most of what a start costs.
+    """
+
+    def __init__(self) -> None:
+        self._topology: Topology | None = None
+        self._addresses: tuple[tuple[str, int], ...] = ()
+        self._own: dict[Task, tuple[int, int]] = {}
+        """Where a task's own addresses begin and end."""
+
+    def of(self, topology: Topology, task: Task) -> tuple[tuple[str, int], ...]:
+        """The addresses of all but that task."""
+        if topology is not self._topology:
+            self._list(topology)
+        begin, end = self._own[task]
+        return self._addresses[:begin] + self._addresses[end:]
+
+    def _list(self, topology: Topology) -> None:
+        found: list[tuple[str, int]] = []
+        self._own = {}
+        for member in topology.members:
+            begin = len(found)
+            found += [(member.host, port) for port in member.ports]
+            self._own[member.task] = begin, len(found)
+        self._topology, self._addresses = topology, tuple(found)
 
 
 def checkpoint(

@@ -83,6 +83,17 @@ def compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
+_text: tuple[Job, Topology, str] | None = None
+
+
+def cluster_text(job: Job, topology: Topology) -> str:
+    """`cluster` as compact JSON. All members are given the same: it is made for the first of them."""
+    global _text
+    if _text is None or _text[0] is not job or _text[1] is not topology:
+        _text = (job, topology, compact(cluster(job, topology)))
+    return _text[2]
+
+
 def unless_set(job: Job, member: Member, variables: dict[str, str]) -> dict[str, str]:
     """Those variables that neither the job nor the role sets: hints a user may overrule."""
     role = job.roles.get(member.task.role)

@@ -130,7 +130,7 @@ def _howdah(
         "HOWDAH_IS_CHIEF": _truth(_is_chief(member, process)),
         "HOWDAH_HOST": member.host,
         "HOWDAH_PORTS": ",".join(map(str, member.ports)),
-        "HOWDAH_CLUSTER": addresses.compact(addresses.cluster(job, topology)),
+        "HOWDAH_CLUSTER": addresses.cluster_text(job, topology),
         "HOWDAH_SHARED_DIR": places.shared_dir,
         "HOWDAH_TENSORBOARD_DIR": places.tensorboard_dir,
         "HOWDAH_PYTHON": places.python,
@@ -162,7 +162,7 @@ def _tony(
         "ATTEMPT_NUMBER": str(attempt),
     }
     if gang:
-        env["CLUSTER_SPEC"] = addresses.compact(addresses.cluster(job, topology))
+        env["CLUSTER_SPEC"] = addresses.cluster_text(job, topology)
     port = _tensorboard_port(job, member)
     if is_tensorboard(job, member.task.role) and member.ports:
         port = member.ports[0]
