@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -133,8 +134,8 @@ def test_every_generation_has_its_own_peers_and_cluster() -> None:
             )
             ports = [generation * 10 + n for n in range(3)]
             assert told.peers == tuple(("h", port) for n, port in enumerate(ports) if n != own)
-            cluster = '{"worker":["h:%d","h:%d","h:%d"]}' % tuple(ports)
-            assert told.processes[0].env["HOWDAH_CLUSTER"] == cluster
+            cluster = {"worker": [f"h:{port}" for port in ports]}
+            assert json.loads(told.processes[0].env["HOWDAH_CLUSTER"]) == cluster
 
 
 def test_interpreters_are_found_where_the_job_file_says() -> None:
