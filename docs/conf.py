@@ -11,9 +11,6 @@ exclude_patterns = ["_build"]
 myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 3
 
-# benchmarks.md is written from measurements, and may not be there yet.
-suppress_warnings = ["toc.empty_glob"]
-
 html_theme = "furo"
 html_title = "Howdah"
 html_static_path = ["_static"]
