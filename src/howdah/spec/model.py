@@ -175,7 +175,8 @@ class Environment(_Table, frozen=True, kw_only=True):
     """The Python environment of the user's programs. At most one source."""
 
     python: str | None = None
-    """An interpreter: a path, or a name looked up on PATH. Default: the one Howdah runs in."""
+    """An interpreter: a path (a relative one is in the source folder), or a name looked up on PATH.
+    ``python`` and ``python3`` in commands are this one. Default: the one Howdah runs in."""
     requirements: str | None = None
     """A requirements file to build an environment from (clusters)."""
     archive: str | None = None
@@ -207,8 +208,8 @@ class Outputs(_Table, frozen=True, kw_only=True):
     folders: tuple[str, ...] = ()
     """Folders relative to a task's working folder."""
     store: str | None = None
-    """Where they go, a path (relative to the job file) or fsspec URL; by default inside the job
-    directory."""
+    """Where they go, a path (relative to the job file) or fsspec URL; each job has a folder named by
+    its id there. By default they are inside the job directory."""
 
 
 class TensorBoard(_Table, frozen=True, kw_only=True):
