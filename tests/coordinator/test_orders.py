@@ -93,7 +93,7 @@ def test_outputs_go_to_a_place_of_each_task() -> None:
     own = orders(worker(outputs=Outputs(folders=("out",)))).prepare(command).outputs
     assert own == {"folders": ["out"], "store": "/jobs/j/outputs/worker-1"}
     url = orders(worker(outputs=Outputs(folders=("out",), store="s3://b/x/"))).prepare(command)
-    assert url.outputs == {"folders": ["out"], "store": "s3://b/x/worker-1"}
+    assert url.outputs == {"folders": ["out"], "store": "s3://b/x/j/worker-1"}
     assert orders(worker()).prepare(command).outputs is None
 
 

@@ -182,7 +182,7 @@ def outputs(job: Job, directory: JobDirectory, task: Task) -> dict[str, Any] | N
     if store is None:
         place = str(directory.output_path(task))
     else:
-        place = f"{store.rstrip('/')}/{task.role}-{task.index}"
+        place = f"{store.rstrip('/')}/{directory.job_id}/{task.role}-{task.index}"
     return {"folders": list(job.outputs.folders), "store": place}
 
 

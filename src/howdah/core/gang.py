@@ -374,9 +374,10 @@ def _missing(turn: Turn, tasks: Iterable[TaskData]) -> str:
     parts: list[str] = []
     for data in tasks:
         if data.state in UP:
-            ports = ", ".join(map(str, data.ports)) or "none"
+            one = len(data.ports) == 1
+            ports = f"port{'' if one else 's'} {', '.join(map(str, data.ports)) or 'none'}"
             text = (
-                f"{data.task} never joined (its program runs, but neither listens on its port "
+                f"{data.task} never joined (its program runs, but neither listens on its "
                 f"{ports} nor is connected to a peer)"
                 if turn.role(data.task).join is Join.NETWORK
                 else f"{data.task} was not seen running"

@@ -13,8 +13,8 @@ from howdah.spec.rules import Finding
 def check(job: Job, limits: Limits, problems: Problems, site: str | None) -> None:
     """Add every limit the job is past. ``site`` names the file the limits come from.
 
-    An elastic role counts at its greatest. Roles a framework adds by itself are not counted: for
-    those, check the job they have been added to.
+    An elastic role counts at its greatest. Only roles the job file has are counted: a tracker or
+    TensorBoard that is added to them costs little, and the user could not ask for less.
     """
     for path, message, hint, _ in findings(job, limits):
         if not problems.doubted_within(path):
