@@ -6,11 +6,13 @@ import asyncio
 import logging
 import os
 import shutil
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import howdah
 from howdah.backends.interpreter import name
+from howdah.coordinator import memory
 from howdah.core.view import JobView
 from howdah.storage import metrics
 from howdah.storage.jobdir import JobDirectory
@@ -41,6 +43,12 @@ def lay_out(coordinator: Coordinator) -> None:
         shutil.copyfile(source, package / "task.py")
     if coordinator.orders.needs_names:
         name(coordinator.orders.bin, coordinator.orders.python)
+
+
+def meanwhile(coordinator: Coordinator) -> Sequence[Coroutine[Any, Any, None]]:
+    """What goes on beside the driving until it is cancelled."""
+    agents = sum(role.maximum for role in coordinator.plan.roles)
+    return keep_metrics(coordinator), memory.keep_low(agents)
 
 
 async def keep_metrics(coordinator: Coordinator) -> None:

@@ -259,7 +259,7 @@ class Coordinator:
         driving = asyncio.create_task(self.driver.run())
         beside = [
             asyncio.create_task(each)
-            for each in (self.vitals.run(), self._refresh(), ending.keep_metrics(self))
+            for each in (self.vitals.run(), self._refresh(), *ending.meanwhile(self))
         ]
         try:
             done, _ = await asyncio.wait(
