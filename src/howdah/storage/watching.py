@@ -30,6 +30,9 @@ from howdah.storage.versions import CheckpointSpec, Problem
 OPEN_FACTOR = 20
 """A file that stays open for writing, unchanged, delays saving by so many times ``settle_s``."""
 
+HURRY_FACTOR = 2
+"""A folder that has not been quiet for so many times ``settle_s`` is saved in a shorter quiet."""
+
 RESTLESS_S = 60.0
 """A folder that is never quiet for so long is reported."""
 
@@ -122,7 +125,7 @@ class _Watch:
             tree = scan(self._folder, self._spec.ignore)
             # A folder with very many files takes long to scan: stay below a twentieth of a core.
             spent = time.monotonic() - began
-            pause_s = max(min(self._spec.settle_s / 2, 1.0), 0.02, 20 * spent)
+            pause_s = max(min(self._needed_s(began) / 4, 1.0), 0.02, 20 * spent)
             self._look(tree, began, prompt=order is Order.PUBLISH)
             if self._open_file is not None:
                 pause_s = max(pause_s, self._spec.settle_s)  # looking for it is not cheap either
@@ -145,9 +148,19 @@ class _Watch:
                 " elsewhere, or name them in [checkpoint] ignore"
             )
 
+    def _needed_s(self, now: float) -> float:
+        """How long the folder must be quiet.
+
+        A program that saves more often than ``settle_s`` would never be saved: after a while half of
+        it will do, which is still long for files that are closed.
+        """
+        waited_s = 0.0 if self._restless_since is None else now - self._restless_since
+        hurry = waited_s > HURRY_FACTOR * self._spec.settle_s
+        return self._spec.settle_s / 2 if hurry else self._spec.settle_s
+
     def _settled(self, now: float) -> bool:
         quiet_s = now - self._quiet_since
-        if quiet_s < self._spec.settle_s:
+        if quiet_s < self._needed_s(now):
             return False
         if quiet_s >= OPEN_FACTOR * self._spec.settle_s:
             return True

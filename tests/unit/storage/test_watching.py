@@ -103,6 +103,30 @@ def test_a_set_is_not_saved_before_it_has_been_quiet(
     assert said["files"] == 10
 
 
+def test_a_program_that_saves_more_often_than_the_settle_time_is_saved_too(
+    start: Callable[..., Helper], folder: Path
+) -> None:
+    helper = start(settle_s=1.0)
+    over = threading.Event()
+
+    def save_all_the_time() -> None:
+        number = 0
+        while not over.wait(0.8):
+            number += 1
+            (folder / "model.tmp").write_text(f"weights {number}")
+            (folder / "model.tmp").replace(folder / "model")
+
+    saver = threading.Thread(target=save_all_the_time)
+    saver.start()
+    try:
+        said = helper.says()
+        assert said is not None
+        assert said["files"] == 1
+    finally:
+        over.set()
+        saver.join()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_file_open_for_writing_is_waited_for(
     start: Callable[..., Helper], folder: Path, spec: CheckpointSpec
