@@ -16,7 +16,7 @@ SHORTEST_S = 0.2
 """Between two documents to the same watcher."""
 LARGEST = MAX_FRAME - 64 * 1024
 """Bytes of a document that fits a frame."""
-SHARE = 0.025
+SHARE = 0.05
 """Of one core's time at most for making documents, however large the job."""
 
 

@@ -6,12 +6,11 @@ Times are seconds since the epoch.
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Mapping
 
 import msgspec
 
 from howdah.core.blame import RULES, signal_name
-from howdah.core.commands import Topology
 from howdah.core.events import Task
 from howdah.core.states import Failure, JobPhase, JobState, Outcome, TaskData, TaskState
 
@@ -139,6 +138,8 @@ def view(state: JobState, identity: JobIdentity) -> JobView:
     """The status document of a state, without live measurements."""
     plan = state.job
     outcome = state.outcome
+    members = state.topology.members if state.topology is not None else ()
+    ranks = {member.task: member.rank for member in members}
     return JobView(
         job_id=plan.job_id,
         name=identity.name,
@@ -157,7 +158,7 @@ def view(state: JobState, identity: JobIdentity) -> JobView:
         submitted=state.submitted,
         started=state.started,
         finished=state.finished,
-        tasks=tuple(_task_view(state, data) for data in state.tasks.values()),
+        tasks=tuple(_task_view(state, data, ranks) for data in state.tasks.values()),
         failures=tuple(_failure_view(failure) for failure in state.failures),
         checkpoint=state.checkpoint,
     )
@@ -183,12 +184,9 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _task_view(state: JobState, data: TaskData) -> TaskView:
+def _task_view(state: JobState, data: TaskData, ranks: Mapping[Task, int | None]) -> TaskView:
     role = state.job.role(data.task.role)
     container = state.containers.get(data.container_id) if data.container_id else None
-    rank = None
-    if state.topology is not None and data.member:
-        rank = _ranks(state.topology).get(data.task)
     return TaskView(
         task=str(data.task),
         role=data.task.role,
@@ -196,7 +194,7 @@ def _task_view(state: JobState, data: TaskData) -> TaskView:
         state=data.state.value,
         attempt=data.attempt,
         generation=data.generation,
-        rank=rank,
+        rank=ranks.get(data.task) if data.member else None,
         tracking=role.tracking.value,
         host=data.host,
         container=data.container_id,
@@ -210,11 +208,6 @@ def _task_view(state: JobState, data: TaskData) -> TaskView:
         signal=signal_name(data.exit.signal) if data.exit and data.exit.signal else None,
         charged=data.charged,
     )
-
-
-@functools.lru_cache(maxsize=2)
-def _ranks(topology: Topology) -> dict[Task, int | None]:
-    return {member.task: member.rank for member in topology.members}
 
 
 def _failure_view(failure: Failure) -> FailureView:
