@@ -71,9 +71,7 @@ class JobSource(Protocol):
         """
         ...
 
-    async def read_log(
-        self, task: Task, attempt: int, offset: int, limit: int
-    ) -> LogPart:
+    async def read_log(self, task: Task, attempt: int, offset: int, limit: int) -> LogPart:
         """At most ``limit`` bytes of that attempt's log from logical offset ``offset``.
 
         A negative offset counts from the end of what is written. An offset past the end gives an
@@ -85,9 +83,7 @@ class JobSource(Protocol):
         """
         ...
 
-    def follow_log(
-        self, task: Task, attempt: int | None, offset: int
-    ) -> AsyncIterator[LogUpdate]:
+    def follow_log(self, task: Task, attempt: int | None, offset: int) -> AsyncIterator[LogUpdate]:
         """The attempt's log from ``offset`` on, as it grows; a negative one counts from the end.
 
         ``attempt=None`` follows the newest attempt, and goes on with the next one when it comes.
