@@ -1,0 +1,193 @@
+"""Many light agents in one process: real connections and messages, no programs.
+
+usage: python -m benchmarks.fleet JOB_DIRECTORY FIRST COUNT
+
+They find their coordinator as agents do (`howdah.agent.connection`), hold an attempt as agents do,
+and beat once a second, spread evenly over the second. Said on standard output, one JSON object a
+line: ``{"incarnation": …, "running": …}`` when that coordinator has all of them, with what runs.
+Ends with its standard input, or with its coordinator's word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.standin import container_id
+from howdah.agent import connection
+from howdah.agent.connection import Connector, Link
+from howdah.agent.launch import AgentLaunch
+from howdah.core.events import Held, HeldPhase
+from howdah.storage.layout import COORDINATOR, SECRETS
+from howdah.wire import tls
+from howdah.wire.messages import (
+    AgentHello,
+    Beat,
+    Joined,
+    Prepare,
+    Prepared,
+    Sample,
+    Shutdown,
+    Start,
+    Started,
+    Stop,
+)
+
+TICKS = 50
+"""A second: agents whose beats fall into the same tick beat together."""
+
+
+class Agent:
+    """One of them."""
+
+    def __init__(self, fleet: Fleet, launch: AgentLaunch) -> None:
+        self._fleet = fleet
+        self._launch = launch
+        self.connector = Connector(launch, self._hello)
+        self.held: Held | None = None
+        self.link: Link | None = None
+
+    def _hello(self, host: str) -> AgentHello:
+        return AgentHello(
+            job_id=self._launch.job_id,
+            container_id=self._launch.container_id,
+            host=host,
+            pid=1,
+            held=self.held,
+        )
+
+    async def live(self) -> None:
+        """Serve coordinators until there is none any more, or one says to go."""
+        while isinstance(link := await self.connector.connect(), Link):
+            self.link = link
+            self._fleet.connected(self)
+            while (order := await link.channel.receive()) is not None:
+                if isinstance(order, Shutdown | Stop):
+                    return
+                self._obey(order)
+            self.link = None
+            link.channel.close()
+            self.connector.lost()
+
+    def beat(self, number: int) -> None:
+        """With the measurements a real one has."""
+        if self.link is None or self.held is None:
+            return
+        sample = Sample(
+            time=time.time(),
+            cpu=0.97,
+            rss_mb=1234.5 + number % 10,
+            io_read_mb=100.0,
+            io_write_mb=10.0,
+            values={"loss": 0.5, "step": float(number)},
+        )
+        self.link.channel.send(
+            Beat(attempt=self.held.attempt, sample=sample, progress_s=0.1, log_size=number * 100)
+        )
+
+    def _obey(self, order: Any) -> None:
+        assert self.link is not None
+        say = self.link.channel.send
+        if isinstance(order, Prepare):
+            ports = tuple(range(20000, 20000 + order.ports))
+            self.held = Held(
+                task=order.task,
+                attempt=order.attempt,
+                generation=order.generation,
+                phase=HeldPhase.PREPARED,
+                host="127.0.0.1",
+                ports=ports,
+            )
+            say(Prepared(task=order.task, attempt=order.attempt, ports=ports))
+        elif isinstance(order, Start) and self.held is not None:
+            pids = (1000 + order.task.index,)
+            running = {"phase": HeldPhase.RUNNING, "pids": pids, "joined": True}
+            self.held = msgspec.structs.replace(self.held, **running)
+            say(Started(task=order.task, attempt=order.attempt, pids=pids))
+            say(Joined(task=order.task, attempt=order.attempt))
+            self._fleet.started()
+
+
+class Fleet:
+    """All agents of this process."""
+
+    def __init__(self, job_dir: Path, first: int, count: int) -> None:
+        # One context for all: a thousand of them are megabytes of certificates each.
+        connection.client_context_from = functools.cache(tls.client_context_from)
+        secrets = job_dir / SECRETS
+        self._connected: dict[int, int] = {}
+        self._running = 0
+        self.agents = [
+            Agent(
+                self,
+                AgentLaunch(
+                    job_id=job_dir.name,
+                    container_id=container_id(number),
+                    coordinator_file=str(job_dir / COORDINATOR),
+                    ca=str(secrets / tls.CA_FILE),
+                    certificate=str(secrets / "agent.pem"),
+                    key=str(secrets / "agent.key"),
+                    work_dir="/nowhere",
+                    log_dir="/nowhere",
+                    lease_s=120.0,
+                ),
+            )
+            for number in range(first, first + count)
+        ]
+
+    def connected(self, agent: Agent) -> None:
+        """It has been welcomed."""
+        assert agent.link is not None
+        incarnation = agent.link.welcome.incarnation
+        self._connected[incarnation] = self._connected.get(incarnation, 0) + 1
+        self._tell(incarnation)
+
+    def started(self) -> None:
+        """One more was given a program."""
+        self._running += 1
+        self._tell(max(self._connected))
+
+    def _tell(self, incarnation: int) -> None:
+        if self._connected[incarnation] == len(self.agents):
+            if self._running in (0, len(self.agents)):
+                said = {"incarnation": incarnation, "running": self._running}
+                print(json.dumps(said), flush=True)
+
+    async def run(self) -> None:
+        """Until standard input ends, or no agent is left."""
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(0, lambda: over.done() or over.set_result(None))
+        beating = loop.create_task(self._beat())
+        lives = {loop.create_task(agent.live()) for agent in self.agents}
+        all_over = loop.create_task(asyncio.wait(lives))
+        await asyncio.wait({all_over, over}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (*lives, beating, all_over):
+            task.cancel()
+        await asyncio.wait(lives)
+
+    async def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        tick = 0
+        while True:
+            for agent in self.agents[tick % TICKS :: TICKS]:
+                agent.beat(tick // TICKS)
+            tick += 1
+            await asyncio.sleep(max(begin + tick / TICKS - loop.time(), 0))
+
+
+async def main(job_dir: str, first: str, count: str) -> None:
+    """One fleet's whole life."""
+    await Fleet(Path(job_dir), int(first), int(count)).run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

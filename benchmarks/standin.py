@@ -1,0 +1,94 @@
+"""A real coordinator over containers that exist in name only, for the coordinator's benchmark.
+
+``python -m benchmarks.standin JOB_DIRECTORY`` runs `howdah.coordinator.main`, all of it, with a
+backend that grants every request at once and launches nothing: the agents are those of
+`benchmarks.fleet`. Container ids are ``c1``, ``c2``, … in the order of requests, so that the fleet
+knows them, and a coordinator that takes over is told that all of them are still there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from howdah.agent.launch import AgentLaunch
+from howdah.backends import registry
+from howdah.backends.base import RoleResources
+from howdah.coordinator.main import main
+from howdah.core.commands import ContainerRequest
+from howdah.core.events import ContainerEnded, ContainerEndKind, ContainerGranted, Event
+from howdah.spec.model import Job, Role
+from howdah.storage.jobdir import JobDirectory
+from howdah.storage.layout import JobMeta
+from howdah.wire import authority
+
+NAME = "standin"
+ROLE = "worker"
+LAUNCHED = "launched"
+"""File in the job directory, there once the agents of all containers may come. It holds their
+number, for a coordinator that takes over."""
+
+
+def make_job(directory: JobDirectory, agents: int) -> None:
+    """The job directory as a client makes it."""
+    roles = {ROLE: Role(instances=agents)}
+    job = Job(name="fleet", framework="command", command="true", roles=roles)
+    meta = JobMeta(job_id=directory.job_id, user="nobody", backend=NAME, submitted=1.0)
+    directory.create(job, meta)
+    authority.create(directory.job_id, directory.secrets)
+
+
+def container_id(number: int) -> str:
+    """The container granted for that request, counted from 1."""
+    return f"c{number}"
+
+
+class StandIn:
+    """Implements `howdah.backends.base.Backend` for containers in name only."""
+
+    name = NAME
+    lease_s = 120.0
+
+    def __init__(self, directory: JobDirectory) -> None:
+        self._note = directory.path / LAUNCHED
+        self._granted = int(self._note.read_text()) if self._note.exists() else 0
+        self._launched = 0
+        self._emit: Callable[[Event], None] = lambda event: None
+
+    async def start(
+        self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]
+    ) -> Sequence[str]:
+        self._emit = emit
+        return [container_id(number) for number in range(1, self._granted + 1)]
+
+    async def request(
+        self, requests: Sequence[ContainerRequest], avoid_nodes: Sequence[str]
+    ) -> None:
+        for request in requests:
+            if request.request_id > self._granted:
+                granted = container_id(request.request_id)
+                self._emit(
+                    ContainerGranted(
+                        request_id=request.request_id, container_id=granted, node="node-1"
+                    )
+                )
+        self._granted = max([self._granted, *(request.request_id for request in requests)])
+
+    async def cancel(self, request_ids: Sequence[int]) -> None:
+        pass
+
+    async def launch(self, container_id: str, launch: AgentLaunch) -> None:
+        self._launched += 1
+        if self._launched == self._granted:
+            self._note.write_text(str(self._granted))
+
+    async def release(self, container_id: str) -> None:
+        self._emit(ContainerEnded(container_id=container_id, kind=ContainerEndKind.RELEASED))
+
+    async def close(self) -> None:
+        pass
+
+
+if __name__ == "__main__":
+    registry.BUILT_IN[NAME] = "benchmarks.standin:StandIn"
+    sys.exit(main(sys.argv[1]))

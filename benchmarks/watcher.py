@@ -1,0 +1,19 @@
+"""A client that follows a job without its logs: ``python -m benchmarks.watcher JOB_DIRECTORY``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from howdah.client.merge import Position
+from howdah.client.remote import Remote
+from howdah.storage.jobdir import JobDirectory
+
+
+async def _watch(path: str) -> None:
+    async for _ in Remote(JobDirectory(path)).follow(Position(), logs=False):
+        pass
+
+
+if __name__ == "__main__":
+    asyncio.run(_watch(sys.argv[1]))
