@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -39,7 +40,8 @@ from howdah.wire.messages import (
 )
 from howdah.wire.tls import server_context
 
-JOB = "rig-20261121-120000-test"
+JOB = f"rig-20261121-120000-{secrets.token_hex(3)}"
+"""Its own in each test process: what carries a job's marker is ended by any agent of that job."""
 CONTAINER = "c1"
 TASK = Task("worker", 0)
 WAIT_S = 20.0

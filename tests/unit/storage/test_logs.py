@@ -224,9 +224,13 @@ def test_readers_are_not_disturbed_by_a_writer_that_drops_segments(path: Path) -
         offset, rest = 0, b""
         while not stop.is_set():
             part = read(path, offset, 3000)
-            *whole, rest = (rest + part.data).split(b"\n")
+            # Where segments were dropped before they were read, a line may break off.
+            marked = (rest + part.data).replace(b"[howdah: ", b"\n[howdah: ")
+            *whole, rest = marked.split(b"\n")
             problems.extend(
-                repr(line) for line in whole if not line.startswith((b"line ", b"[howdah: "))
+                repr(line)
+                for line in whole
+                if not line.startswith((b"line ", b"[howdah: ")) and line not in b"line "
             )
             offset = part.next_offset
 
