@@ -8,6 +8,7 @@ loop a read and its decryption are one uninterrupted step.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from asyncio import sslproto
@@ -16,6 +17,11 @@ from typing import Any
 
 LISTEN_BACKLOG = 1024
 """All agents come back at once after a take-over."""
+
+ACCEPTED_AT_ONCE = 8
+"""Connections taken from the backlog before handshakes under way have their turn. Taking all would
+let thousands of handshakes go on side by side, and on a busy machine every one of them ends too
+late. So they end one after the other, and steadily."""
 
 SHUTDOWN_S = 2.0
 """How long a closing connection waits for the peer's own goodbye."""
@@ -48,16 +54,22 @@ async def listen(
         secured()
     except (AttributeError, TypeError):
         # The asyncio of another Python is made differently inside: its memory is all that is lost.
-        return await loop.create_server(
+        server = await loop.create_server(
             protocol,
             host,
             port,
             ssl=ssl_context,
             ssl_handshake_timeout=handshake_s,
             ssl_shutdown_timeout=SHUTDOWN_S,
-            backlog=LISTEN_BACKLOG,
+            backlog=ACCEPTED_AT_ONCE,
         )
-    return await loop.create_server(secured, host, port, backlog=LISTEN_BACKLOG)
+    else:
+        server = await loop.create_server(secured, host, port, backlog=ACCEPTED_AT_ONCE)
+    # asyncio has one number for both; the kernel's queue is to be long.
+    for each in server.sockets:
+        with socket.socket(fileno=os.dup(each.fileno())) as same:
+            same.listen(LISTEN_BACKLOG)
+    return server
 
 
 class _SharedBufferTls(sslproto.SSLProtocol):
