@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from typing import Any
 
 import pytest
@@ -369,5 +370,19 @@ def test_many_connections_share_a_buffer_and_mix_nothing_up() -> None:
                     *(lives(channel, number) for number, channel in enumerate(channels))
                 )
                 assert all(answers)
+
+    run(body())
+
+
+def test_a_thousand_can_knock_at_once_and_those_who_say_nothing_hold_nobody_up() -> None:
+    async def body() -> None:
+        async with serving() as port:
+            # While this loop does nothing else: the kernel must keep them all.
+            silent = [socket.create_connection(("127.0.0.1", port), 2.0) for _ in range(300)]
+            channel = await agent(port)
+            channel.send(hello(5))
+            assert await channel.receive() == Welcome(incarnation=5)
+            for each in silent:
+                each.close()
 
     run(body())
