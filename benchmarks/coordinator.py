@@ -18,11 +18,13 @@ from typing import Any
 import msgspec
 
 from benchmarks import processes, standin
-from benchmarks.jobs import LIMIT_S, Stuck, ended, until
+from benchmarks.jobs import Stuck, ended, until
 from benchmarks.results import Goal, Measure, Of, measure, progress
 from howdah.storage.jobdir import JobDirectory
 
 ROOT = Path(__file__).parents[1]
+LIMIT_S = 300.0
+"""For all agents to come. Theirs is the same machine: 5,000 handshakes cost both sides 20 s."""
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -67,15 +69,16 @@ def benchmark(settings: Settings) -> tuple[list[Measure], list[str]]:
 
 def _measures(agents: int, runs: list[Seen]) -> list[Measure]:
     share = 100 * 1000 / agents
-    small = agents <= 1000
-    rss = Goal(Of.OURS, 100) if small else None
+    # Of few agents the coordinator's own ticks are most of the share, of many the goal is another.
+    cpu = Goal(Of.OURS, 6) if agents >= 1000 else None
+    rss = Goal(Of.OURS, 100) if agents <= 1000 else None
 
     def one(what: str, unit: str, figures: list[float], goal: Goal | None = None) -> Measure:
         return measure(f"{agents} agents, {what}", unit, figures, goal=goal)
 
     return [
-        one("of one core per 1,000", "%", [r.cpu * share for r in runs], Goal(Of.OURS, 6)),
-        one("the same while watched", "%", [r.watched_cpu * share for r in runs]),
+        one("of one core per 1,000", "%", [r.cpu * share for r in runs], cpu),
+        one("the same while watched", "%", [r.watched_cpu * share for r in runs], cpu),
         one("coordinator RSS", "MB", [r.rss for r in runs], rss),
         one("successor's RSS", "MB", [r.taken_over_rss for r in runs], rss),
         one("start to all running", "s", [r.started_s for r in runs]),

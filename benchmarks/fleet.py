@@ -136,7 +136,7 @@ class Fleet:
                     key=str(secrets / "agent.key"),
                     work_dir="/nowhere",
                     log_dir="/nowhere",
-                    lease_s=120.0,
+                    lease_s=600.0,
                 ),
             )
             for number in range(first, first + count)

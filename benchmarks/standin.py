@@ -17,7 +17,7 @@ from howdah.backends.base import RoleResources
 from howdah.coordinator.main import main
 from howdah.core.commands import ContainerRequest
 from howdah.core.events import ContainerEnded, ContainerEndKind, ContainerGranted, Event
-from howdah.spec.model import Job, Role
+from howdah.spec.model import Job, Role, Timeouts
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import JobMeta
 from howdah.wire import authority
@@ -32,7 +32,9 @@ number, for a coordinator that takes over."""
 def make_job(directory: JobDirectory, agents: int) -> None:
     """The job directory as a client makes it."""
     roles = {ROLE: Role(instances=agents)}
-    job = Job(name="fleet", framework="command", command="true", roles=roles)
+    # On a busy machine thousands of handshakes take their time; that is to be seen, not punished.
+    times = Timeouts(registration="1h", startup="1h")
+    job = Job(name="fleet", framework="command", command="true", roles=roles, timeouts=times)
     meta = JobMeta(job_id=directory.job_id, user="nobody", backend=NAME, submitted=1.0)
     directory.create(job, meta)
     authority.create(directory.job_id, directory.secrets)
@@ -47,7 +49,7 @@ class StandIn:
     """Implements `howdah.backends.base.Backend` for containers in name only."""
 
     name = NAME
-    lease_s = 120.0
+    lease_s = 600.0
 
     def __init__(self, directory: JobDirectory) -> None:
         self._note = directory.path / LAUNCHED
