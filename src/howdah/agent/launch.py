@@ -5,7 +5,23 @@ Written owner-only by whoever starts the container; its path is the agent's only
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
+
+HERE = "@howdah-container@"
+"""Stands for the container's folder in what a coordinator writes that cannot know it: arguments and
+environment of programs. The agent replaces it."""
+
+
+class LogNames(enum.Enum):
+    """Names of the logs in ``log_dir``."""
+
+    FOLDERS = "folders"
+    """``<role>-<index>/<attempt>.log``"""
+    FLAT = "flat"
+    """``<role>-<index>.<attempt>.log``: YARN aggregates the files of one folder, not of folders in
+    it."""
 
 
 class AgentLaunch(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,3 +60,11 @@ class AgentLaunch(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float = 30.0
     log_max_bytes: int = 256 * 1024 * 1024
     log_segments: int = 4
+    log_names: LogNames = LogNames.FOLDERS
+    log_store: str | None = None
+    """Job directory (URL) an attempt's log is copied to when it ends; None where logs are spooled in
+    the job directory itself."""
+    last_lines: bool = False
+    """Put the newest line of the log into beats: the coordinator can't read the log itself."""
+    listen: bool = False
+    """Listen for a new coordinator's call (`howdah.wire.messages.Moved`)."""

@@ -17,6 +17,7 @@ cluster; the machine has the time-out), that `ContainerEnded` comes soon for a l
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -24,8 +25,11 @@ import msgspec
 
 from howdah.agent.launch import AgentLaunch
 from howdah.core.commands import ContainerRequest
-from howdah.core.events import Event
-from howdah.spec.model import Placement
+from howdah.core.events import Event, Task
+from howdah.core.view import JobView
+from howdah.spec.model import Job, Placement
+from howdah.storage.jobdir import JobDirectory
+from howdah.storage.layout import CoordinatorAddress
 
 
 class BackendError(Exception):
@@ -41,6 +45,30 @@ class RoleResources(msgspec.Struct, frozen=True, kw_only=True):
     resources: dict[str, int] = {}
     label: str | None = None
     placement: Placement = Placement()
+    image: str | None = None
+    mounts: tuple[str, ...] = ()
+
+
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """Where things are for a job's programs, as its containers see them.
+
+    What is inside a container is written with `howdah.agent.launch.HERE`.
+    """
+
+    python: str
+    """The interpreter of the programs."""
+    bin: str = ""
+    """Folder that makes the interpreter ``python``, where its own folder does not."""
+    path: str
+    """PATH."""
+    source: str | None = None
+    shared_dir: str
+    """A folder all tasks see: a path, or a URL where there is none."""
+    home: str
+    """The job directory for programs and helpers: a path, or a URL."""
+    tensorboard_dir: str
+    files: Mapping[str, str] = {}
+    """What is put beside the source: name to place, for all roles."""
 
 
 class Backend(Protocol):
@@ -49,6 +77,22 @@ class Backend(Protocol):
     name: str
     lease_s: float
     """How long an agent may be without a coordinator."""
+    host: str
+    """Address at which agents and clients reach this coordinator."""
+    bind: str
+    """Address it listens on."""
+
+    def places(self, job: Job, directory: JobDirectory) -> Places:
+        """Where the containers of this (expanded) job find things."""
+        ...
+
+    async def announce(self, address: CoordinatorAddress) -> None:
+        """The coordinator is reachable there; called again when its page comes up."""
+        ...
+
+    async def finished(self, view: JobView) -> None:
+        """The job has ended so, ``final.json`` is written; comes before `close`."""
+        ...
 
     async def start(
         self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]
@@ -80,4 +124,82 @@ class Backend(Protocol):
 
     async def close(self) -> None:
         """The job is over, everything was released: let go of the backend."""
+        ...
+
+
+class Running(enum.Enum):
+    """Whether a job has somebody who runs it."""
+
+    YES = "yes"
+    NOT_YET = "not-yet"
+    """Submitted, and its coordinator has not begun."""
+    NO = "no"
+    """Nobody does, and nobody will by itself."""
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """Progress of a submission, for people: ``uploading environment``, bytes done and in all."""
+
+    what: str
+    done: int = 0
+    total: int | None = None
+
+
+class Submission(Protocol):
+    """The client's side of a backend, for one new job. Made before the job is loaded, so that what
+    takes time can begin; nothing has happened until `go`."""
+
+    def check(self, job: Job, source: str | None) -> None:
+        """Refuse an expanded job that can never run there, before it has a directory.
+
+        Raises:
+            BackendError: with every reason, each with the nearest possible value.
+        """
+        ...
+
+    def go(self, directory: JobDirectory, progress: Callable[[Step], None]) -> None:
+        """The job directory is complete (documents, secrets): start the job.
+
+        Raises:
+            BackendError: it could not be started; nothing of it is left there.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go; without `go` before, nothing has happened."""
+        ...
+
+
+class Site(Protocol):
+    """A submitted job as a client finds it. Calls may wait for a network: use threads."""
+
+    def coordinator(self) -> CoordinatorAddress | None:
+        """Where its coordinator is now, as far as is known."""
+        ...
+
+    def final(self) -> JobView | None:
+        """How it ended, None while it has not. Then its whole story (journal, stacks) is in the
+        local directory too."""
+        ...
+
+    def running(self) -> Running: ...
+
+    def waiting(self) -> str:
+        """Why it waits, in words (queue full, no node with that label, …); empty if it does not."""
+        ...
+
+    def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
+        """Bring the logs of these tasks (none: all) that are kept elsewhere into the directory."""
+        ...
+
+    def lost(self) -> str:
+        """What may have become of a job that nobody runs, and what to do, in words."""
+        ...
+
+    def end(self, reason: str) -> None:
+        """End a job whose coordinator does not answer; nothing of it is left running.
+
+        Raises:
+            BackendError: it could not be ended.
+        """
         ...

@@ -111,6 +111,8 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     """Why the program could not be started, or its checkpoint not be restored."""
     timed_out: bool = False
     """The agent ended it at the role's run time-out."""
+    stopped: bool | None = None
+    """Whether it ended after the agent had begun to stop it; None where the agent does not say."""
     process: int = 0
     """Which of the task's processes (local rank)."""
     detail: str = ""
@@ -141,6 +143,8 @@ class AgentRegistered(Event, frozen=True, kw_only=True):
     container_id: str
     host: str
     held: Held | None = None
+    listen: tuple[str, int] | None = None
+    """Where a new coordinator may dial it."""
 
 
 class AgentDisconnected(Event, frozen=True, kw_only=True):

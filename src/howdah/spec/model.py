@@ -167,8 +167,43 @@ class Role(_Table, frozen=True, kw_only=True):
     """How many lives each task of this role has; by default the job's ``attempts``."""
     ports: NotNegative | None = None
     """Ports reserved for each task; by default what the framework needs."""
+    files: tuple[str, ...] = ()
+    """Files and folders put beside the source for this role, added to the job's ``files``."""
+    image: str | None = None
+    """Docker image its containers run in, where the cluster's nodes have that runtime."""
+    mounts: tuple[str, ...] = ()
+    """Mounts of the Docker image, each ``/on/the/node:/in/the/image:ro`` (or ``:rw``)."""
     timeouts: RoleTimeouts = RoleTimeouts()
     """Time limits of this role, where they differ from the job's."""
+
+
+class Master(_Table, frozen=True, kw_only=True):
+    """The container of the job's own coordinator on a cluster."""
+
+    memory: Memory = "512m"
+    """Memory of its container; the cluster rounds up to its smallest container."""
+    cores: Positive = 1
+    """CPU cores of its container."""
+    label: str | None = None
+    """Node label it must be on."""
+    attempts: Positive = 4
+    """Lives of the coordinator within the validity interval; the cluster's own limit caps it."""
+    validity: Duration = "10m"
+    """Deaths of a coordinator longer ago than this no longer count."""
+
+
+class Hadoop(_Table, frozen=True, kw_only=True):
+    """How the job finds and uses a Hadoop cluster."""
+
+    conf: str | None = None
+    """Folder of the cluster's configuration on this machine; by default ``HADOOP_CONF_DIR``."""
+    classpath: bool = False
+    """Set ``CLASSPATH`` and what else libhdfs needs, for readers that use it (TensorFlow's and
+    pyarrow's ``hdfs://``): the output of ``hadoop classpath --glob`` on the node."""
+    name_nodes: tuple[str, ...] = ()
+    """Other file systems the tasks use, such as ``hdfs://other:8020``: their tokens come along."""
+    python: str | None = None
+    """Python 3.11 or newer on the nodes for Howdah's own processes; by default one is shipped."""
 
 
 class Environment(_Table, frozen=True, kw_only=True):
@@ -179,8 +214,13 @@ class Environment(_Table, frozen=True, kw_only=True):
     ``python`` and ``python3`` in commands are this one. Default: the one Howdah runs in."""
     requirements: str | None = None
     """A requirements file to build an environment from (clusters)."""
+    project: str | None = None
+    """A folder with ``pyproject.toml``, and a lock file if there is one, to build an environment
+    from (clusters)."""
+    venv: str | None = None
+    """A virtual or conda environment on this machine that is shipped as it is (clusters)."""
     archive: str | None = None
-    """A ready environment archive, a path or URL (clusters)."""
+    """A ready environment archive, a path or URL; ``bin/python`` is in it (clusters)."""
 
 
 class Checkpoint(_Table, frozen=True, kw_only=True):
@@ -317,6 +357,14 @@ class Job(_Table, frozen=True, kw_only=True):
     """Addresses and ports the tasks use."""
     preprocess: Preprocess | None = None
     """A command run once, before any role is started."""
+    files: tuple[str, ...] = ()
+    """Files and folders put beside the source, each ``place`` or ``place -> name``: a path (relative
+    to the job file) or fsspec URL; archives (``.zip``, ``.tar.gz``, ``.tgz``, ``.tar``) are unpacked
+    when the name ends in ``/``."""
+    master: Master = Master()
+    """The container of the job's coordinator on a cluster."""
+    hadoop: Hadoop = Hadoop()
+    """How the job finds and uses a Hadoop cluster."""
     store: str | None = None
     """Base folder or URL of job directories; by default the site's, else ``~/.howdah/jobs``."""
     queue: str | None = None

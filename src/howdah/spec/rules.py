@@ -305,7 +305,7 @@ def _folders(job: Job) -> Iterator[Finding]:
             yield from _own_folder(("outputs", "folders", index), folder)
     if job.tensorboard is not None and not job.tensorboard.folder.strip():
         yield Finding(("tensorboard", "folder"), "the folder's name is empty")
-    sources = ("python", "requirements", "archive")
+    sources = ("python", "requirements", "project", "venv", "archive")
     given = [key for key in sources if getattr(job.environment, key) is not None]
     if len(given) > 1:
         message = f"{one_of(given).replace(' or ', ' and ')} are given"

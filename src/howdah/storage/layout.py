@@ -54,6 +54,12 @@ class JobMeta(msgspec.Struct, frozen=True, kw_only=True):
     rerun_of: str | None = None
     howdah: str = ""
     """Version that submitted it."""
+    url: str | None = None
+    """Where the job directory really is (HDFS), when this one is only a local copy of it."""
+    application_id: str | None = None
+    """YARN's name for the job: ``application_1700000000000_0001``."""
+    hadoop_conf: str | None = None
+    """Folder of the cluster's configuration on the submitter's machine."""
 
 
 class CoordinatorAddress(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,6 +69,8 @@ class Beat(Message, frozen=True, kw_only=True):
     log_size: int = 0
     step: float | None = None
     """The newest ``step`` reported."""
+    last_line: str | None = None
+    """The log's newest whole line, if it changed; only where the coordinator can't read the log."""
 
 
 class Prepared(Message, frozen=True, kw_only=True):
@@ -234,6 +236,14 @@ class Shutdown(Message, frozen=True, kw_only=True):
     """End the task if any, then the agent."""
 
     grace_s: float = 0.0
+
+
+class Moved(Message, frozen=True, kw_only=True):
+    """A new coordinator calls: connect to it from now on. Sent to an agent's listening address."""
+
+    incarnation: int
+    host: str
+    port: int
 
 
 # -- client to coordinator -----------------------------------------------------------------------

@@ -1,0 +1,1 @@
+"""YARN: containers of a Hadoop cluster, spoken to without a JVM."""

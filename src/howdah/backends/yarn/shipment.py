@@ -1,0 +1,68 @@
+"""What a client has put on the cluster for one job: ``yarn.json`` in the job directory.
+
+The client writes it at submission, the master reads it to start containers. Nothing in it is
+secret; secrets travel in the containers' credential files.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from howdah.agent.launch import HERE
+
+FILE = "yarn.json"
+
+RUNTIME, HOWDAH, ENVIRONMENT, SOURCE, CONF = "runtime", "howdah", "environment", "source", "conf"
+"""Names of the links in a container's folder."""
+
+
+class Kind(enum.Enum):
+    """What YARN does with a resource on the node (``LocalResourceType``)."""
+
+    ARCHIVE = "archive"
+    FILE = "file"
+
+
+class Visibility(enum.Enum):
+    """Who shares the localised copy on a node (``LocalResourceVisibility``)."""
+
+    PUBLIC = "public"
+    PRIVATE = "private"
+    APPLICATION = "application"
+
+
+class Shipped(msgspec.Struct, frozen=True, kw_only=True):
+    """One file on the cluster that YARN brings into containers."""
+
+    name: str
+    """Name of the link in the container's folder."""
+    url: str
+    size: int
+    mtime_ms: int
+    """YARN refuses a file whose size or time of change is another than told."""
+    kind: Kind = Kind.ARCHIVE
+    visibility: Visibility = Visibility.PRIVATE
+
+
+class Shipment(msgspec.Struct, frozen=True, kw_only=True):
+    """All a master needs to know to start containers of this job."""
+
+    application_id: str
+    user: str
+    """The submitter, whose HDFS identity all containers have."""
+    runtime: tuple[Shipped, ...]
+    """Our interpreter (`RUNTIME`), our code (`HOWDAH`), the cluster's configuration (`CONF`)."""
+    runtime_python: str = f"{HERE}/{RUNTIME}/bin/python3"
+    """The interpreter of Howdah's own processes."""
+    source: Shipped | None = None
+    environment: Shipped | None = None
+    python: str = "python3"
+    """The programs' interpreter: inside `ENVIRONMENT`, a path on the nodes, or a name there."""
+    files: dict[str, tuple[Shipped, ...]] = {}
+    """What else containers get, by role; ``""`` for all."""
+    env: dict[str, str] = {}
+    """Environment of every container, Howdah's and the programs' alike."""
+    classpath: bool = False
+    """Programs need ``CLASSPATH`` and friends (`howdah.spec.model.Hadoop.classpath`)."""
