@@ -12,7 +12,14 @@ from typing import NamedTuple
 
 import psutil
 
+from howdah.agent import ports
+from howdah.backends import gpus
+
 MARKER = "HOWDAH_TEST_RUN"
+
+
+HOST_WIDE = {str(ports.FOLDER), str(gpus.LOCK_FOLDER)}
+"""Made once on a host, shared by all users' agents and never removed: see docs/design/005-security.md."""
 
 
 class Leftover(NamedTuple):
@@ -91,7 +98,7 @@ class Picture(NamedTuple):
             str(path)
             for place in places
             for path in Path(place).glob("**/howdah*" if place.endswith("/run") else "howdah*")
-        }
+        } - HOST_WIDE
         return Picture(
             frozenset((p.pid, p.command) for p in own), frozenset(listening), frozenset(folders)
         )
