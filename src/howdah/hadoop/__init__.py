@@ -1,0 +1,1 @@
+"""A Hadoop client without a JVM."""
