@@ -13,13 +13,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends import registry
-from howdah.backends.base import RoleResources
+from howdah.backends.base import Places, RoleResources
+from howdah.backends.local import inside
 from howdah.coordinator.main import main
 from howdah.core.commands import ContainerRequest
 from howdah.core.events import ContainerEnded, ContainerEndKind, ContainerGranted, Event
+from howdah.core.view import JobView
 from howdah.spec.model import Job, Role, Timeouts
 from howdah.storage.jobdir import JobDirectory
-from howdah.storage.layout import JobMeta
+from howdah.storage.layout import CoordinatorAddress, JobMeta
 from howdah.wire import authority
 
 NAME = "standin"
@@ -50,12 +52,22 @@ class StandIn:
 
     name = NAME
     lease_s = 600.0
+    host = bind = "127.0.0.1"
 
     def __init__(self, directory: JobDirectory) -> None:
         self._note = directory.path / LAUNCHED
         self._granted = int(self._note.read_text()) if self._note.exists() else 0
         self._launched = 0
         self._emit: Callable[[Event], None] = lambda event: None
+
+    def places(self, job: Job, directory: JobDirectory) -> Places:
+        return inside.places(job, directory)
+
+    async def announce(self, address: CoordinatorAddress) -> None:
+        pass
+
+    async def finished(self, view: JobView) -> None:
+        pass
 
     async def start(
         self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -49,7 +50,10 @@ def make_job(folder: Path, job: Job | None = None) -> JobDirectory:
 class LocalHarness:
     """A job whose coordinators live in the test's process."""
 
-    roles = {"small": RoleResources(), "big": RoleResources(memory_mb=1 << 30)}
+    roles: Mapping[str, RoleResources] = {
+        "small": RoleResources(),
+        "big": RoleResources(memory_mb=1 << 30),
+    }
 
     def __init__(self, folder: Path) -> None:
         self.directory = make_job(folder)
@@ -101,7 +105,7 @@ class LocalHarness:
 
     async def break_launches(self) -> None:
         # Its folder cannot be made where a file is in the way.
-        self.directory.containers.rmdir()
+        shutil.rmtree(self.directory.containers)
         self.directory.containers.write_text("")
 
     def node_pid(self) -> int:

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 
 from howdah.agent.launch import AgentLaunch
-from howdah.backends.base import RoleResources
+from howdah.backends.base import Places, RoleResources
+from howdah.backends.local import inside
 from howdah.core.commands import ContainerRequest
 from howdah.core.events import (
     ContainerEnded,
@@ -25,6 +26,7 @@ from howdah.core.events import (
     HeldPhase,
     Task,
 )
+from howdah.core.view import JobView
 from howdah.spec.model import Job, Role
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress, JobMeta
@@ -284,6 +286,7 @@ class FakeBackend:
 
     name = "fake"
     lease_s = 30.0
+    host = bind = "127.0.0.1"
 
     def __init__(self, *, before_launch: Callable[[str], None] = lambda _: None) -> None:
         self.agents: dict[str, FakeAgent] = {}
@@ -292,10 +295,21 @@ class FakeBackend:
         self.launched: list[str] = []
         self.requested: set[int] = set()
         self.closed = 0
+        self.announced: list[CoordinatorAddress] = []
+        self.final: JobView | None = None
         self._emit: Callable[[Event], None] = lambda event: None
         self._ids = itertools.count(1)
         self._before_launch = before_launch
         self.refuse = ""
+
+    def places(self, job: Job, directory: JobDirectory) -> Places:
+        return inside.places(job, directory)
+
+    async def announce(self, address: CoordinatorAddress) -> None:
+        self.announced.append(address)
+
+    async def finished(self, view: JobView) -> None:
+        self.final = view
 
     async def start(
         self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.backends.base import Places
 from howdah.backends.interpreter import interpreter
-from howdah.coordinator.orders import Orders, tensorboard_folder
+from howdah.backends.where import tensorboard_folder
+from howdah.coordinator.orders import Orders
 from howdah.core.commands import LaunchAgent, Member, PrepareTask, StartTask, Topology
 from howdah.core.events import Task
 from howdah.frameworks import planning
@@ -25,14 +27,20 @@ from howdah.spec.model import (
 )
 from howdah.storage.checkpoints import CheckpointSpec
 from howdah.storage.jobdir import JobDirectory
-from howdah.storage.layout import JobMeta
-
-META = JobMeta(job_id="j", user="u", backend="local", submitted=0.0, source="/src")
 
 
-def orders(job: Job) -> Orders:
+def orders(job: Job, home: str = "/jobs/j") -> Orders:
     job = planning.expand(job)
-    return Orders(job, planning.plan(job, "j"), META, JobDirectory("/jobs/j"), 20.0)
+    places = Places(
+        python=sys.executable,
+        path="/usr/bin",
+        python_path="/jobs/j/containers/python",
+        source="/src",
+        shared_dir="/jobs/j/shared",
+        home=home,
+        tensorboard_dir=tensorboard_folder(job, home),
+    )
+    return Orders(job, planning.plan(job, "j"), JobDirectory("/jobs/j"), 20.0, places)
 
 
 def prepare(job: Job, role: str = "worker", restore: str | None = None) -> dict[str, object] | None:
@@ -140,7 +148,7 @@ def test_every_generation_has_its_own_peers_and_cluster() -> None:
 
 def test_interpreters_are_found_where_the_job_file_says() -> None:
     def python(name: str | None) -> str:
-        return interpreter(Job(environment=Environment(python=name)), META.source, sys.executable)
+        return interpreter(Job(environment=Environment(python=name)), "/src", sys.executable)
 
     assert python(None) == sys.executable
     assert python("venv/bin/python") == "/src/venv/bin/python"
@@ -151,11 +159,23 @@ def test_interpreters_are_found_where_the_job_file_says() -> None:
 
 def test_summaries_go_into_the_job_directory_unless_told_otherwise() -> None:
     def folder(name: str) -> str:
-        return tensorboard_folder(
-            Job(tensorboard=TensorBoard(folder=name)), JobDirectory("/jobs/j")
-        )
+        return tensorboard_folder(Job(tensorboard=TensorBoard(folder=name)), "/jobs/j")
 
     assert folder("tensorboard") == "/jobs/j/tensorboard"
     assert folder("/elsewhere") == "/elsewhere"
     assert folder("s3://bucket/tb") == "s3://bucket/tb"
-    assert tensorboard_folder(Job(), JobDirectory("/jobs/j")) == "/jobs/j/tensorboard"
+    assert tensorboard_folder(Job(), "/jobs/j") == "/jobs/j/tensorboard"
+    assert tensorboard_folder(Job(), "hdfs://n/jobs/j") == "hdfs://n/jobs/j/tensorboard"
+
+
+def test_checkpoints_and_outputs_are_in_the_job_directory_as_its_tasks_see_it() -> None:
+    maker = orders(
+        worker(checkpoint=Checkpoint(), outputs=Outputs(folders=("out",))), home="hdfs://n/jobs/j"
+    )
+    told = maker.prepare(
+        PrepareTask(container_id="c1", task=Task("worker", 1), attempt=1, generation=1, ports=0)
+    )
+    assert told.checkpoint is not None
+    assert told.outputs is not None
+    assert told.checkpoint["store"] == "hdfs://n/jobs/j/checkpoints"
+    assert told.outputs["store"] == "hdfs://n/jobs/j/outputs/worker-1"

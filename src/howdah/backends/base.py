@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -30,6 +31,9 @@ from howdah.core.view import JobView
 from howdah.spec.model import Job, Placement
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
+
+if TYPE_CHECKING:
+    from howdah.spec.load import LoadedJob
 
 
 class BackendError(Exception):
@@ -61,6 +65,10 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     """Folder that makes the interpreter ``python``, where its own folder does not."""
     path: str
     """PATH."""
+    python_path: str
+    """Folder that holds `howdah.task` alone, for the programs' PYTHONPATH."""
+    helpers: str | None = None
+    """Folder of `howdah.frameworks.helpers`; None where it is this installation's."""
     source: str | None = None
     shared_dir: str
     """A folder all tasks see: a path, or a URL where there is none."""
@@ -78,7 +86,7 @@ class Backend(Protocol):
     lease_s: float
     """How long an agent may be without a coordinator."""
     host: str
-    """Address at which agents and clients reach this coordinator."""
+    """Address at which agents, clients and browsers reach this coordinator."""
     bind: str
     """Address it listens on."""
 
@@ -87,7 +95,8 @@ class Backend(Protocol):
         ...
 
     async def announce(self, address: CoordinatorAddress) -> None:
-        """The coordinator is reachable there; called again when its page comes up."""
+        """The coordinator is reachable there. Called before `start` (the page's port is 0 then) and
+        again when the page comes up."""
         ...
 
     async def finished(self, view: JobView) -> None:
@@ -145,12 +154,26 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     total: int | None = None
 
 
+class SubmissionCancelled(Exception):
+    """`Submission.cancel` was obeyed: the job was not submitted, and nothing of it is left."""
+
+
 class Submission(Protocol):
     """The client's side of a backend, for one new job. Made before the job is loaded, so that what
     takes time can begin; nothing has happened until `go`."""
 
-    def check(self, job: Job, source: str | None) -> None:
+    def base(self, job: Job) -> Path:
+        """The folder of this machine in which the job directory, or the copy of it, is made.
+
+        Raises:
+            StorageError: the job names a place where it cannot be.
+        """
+        ...
+
+    def check(self, job: Job, loaded: LoadedJob) -> None:
         """Refuse an expanded job that can never run there, before it has a directory.
+
+        ``loaded`` is where it came from: its file, its source folder.
 
         Raises:
             BackendError: with every reason, each with the nearest possible value.
@@ -162,16 +185,26 @@ class Submission(Protocol):
 
         Raises:
             BackendError: it could not be started; nothing of it is left there.
+            SubmissionCancelled: `cancel` was called in time.
         """
         ...
 
+    def cancel(self) -> None:
+        """Let a `go` in another thread end soon, unless the job has been submitted. Nothing, where
+        `go` takes no time."""
+        ...
+
     def close(self) -> None:
-        """Let go; without `go` before, nothing has happened."""
+        """Let go; without `go` before, nothing has happened. May be called again."""
         ...
 
 
 class Site(Protocol):
-    """A submitted job as a client finds it. Calls may wait for a network: use threads."""
+    """A submitted job as a client finds it."""
+
+    at_hand: bool
+    """Answers come from files of this machine, at once. Where not, calls wait for a network: they
+    are for threads, and not for every hundredth of a second."""
 
     def coordinator(self) -> CoordinatorAddress | None:
         """Where its coordinator is now, as far as is known."""
@@ -188,12 +221,24 @@ class Site(Protocol):
         """Why it waits, in words (queue full, no node with that label, …); empty if it does not."""
         ...
 
+    def bring_story(self) -> None:
+        """Bring the journal and the stacks, as they are now, into the local directory."""
+        ...
+
     def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
         """Bring the logs of these tasks (none: all) that are kept elsewhere into the directory."""
         ...
 
     def lost(self) -> str:
         """What may have become of a job that nobody runs, and what to do, in words."""
+        ...
+
+    def revive(self) -> None:
+        """Run a job again that nobody runs any more, where it was.
+
+        Raises:
+            BackendError: it cannot be; the text says what can be done instead.
+        """
         ...
 
     def end(self, reason: str) -> None:

@@ -10,8 +10,6 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import howdah
-from howdah.backends.interpreter import name
 from howdah.coordinator import memory
 from howdah.core.view import JobView
 from howdah.storage import metrics
@@ -28,21 +26,6 @@ REMEMBERED_S = 1200.0
 """A new coordinator shows measurements this old."""
 WATCHERS_S = 10.0
 """How long slow watchers are waited for at the job's end; the rest is in the job directory."""
-
-
-def lay_out(coordinator: Coordinator) -> None:
-    """Make what agents expect to find: the folder that holds `howdah.task` alone, and ``python``.
-
-    The first is without an ``__init__.py``: a Howdah that is installed in the program's environment wins over
-    such a folder although PYTHONPATH comes first, and where there is none the folder serves.
-    """
-    package = coordinator.orders.python_path / "howdah"
-    package.mkdir(parents=True, exist_ok=True)
-    source = Path(howdah.__file__).with_name("task.py")
-    if source.exists():
-        shutil.copyfile(source, package / "task.py")
-    if coordinator.orders.needs_names:
-        name(coordinator.orders.bin, coordinator.orders.python)
 
 
 def meanwhile(coordinator: Coordinator) -> Sequence[Coroutine[Any, Any, None]]:
@@ -89,8 +72,9 @@ async def end(coordinator: Coordinator) -> JobView:
     await coordinator.clients.finish(WATCHERS_S)
     coordinator.agents.close_all(Shutdown())
     await coordinator.executor.close()
+    await coordinator.backend.finished(final)
     await coordinator.backend.close()
-    await coordinator.published()
+    await coordinator.publisher.published()
     await asyncio.to_thread(tidy, directory)
     log.info("%s is over: %s", coordinator.job_id, final.outcome)
     return final

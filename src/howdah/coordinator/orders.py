@@ -5,13 +5,10 @@ Pure but for the paths of the job directory, which it only puts together.
 
 from __future__ import annotations
 
-import os
-import sys
-from pathlib import Path
 from typing import Any
 
 from howdah.agent.launch import AgentLaunch
-from howdah.backends.interpreter import answers_to_its_names, interpreter
+from howdah.backends.base import Places
 from howdah.core.commands import LaunchAgent, PrepareTask, StartTask, Topology
 from howdah.core.events import Task
 from howdah.core.plan import Join, Plan
@@ -21,44 +18,36 @@ from howdah.spec.model import Job, Tracking
 from howdah.spec.units import mebibytes, port_range, seconds
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory
-from howdah.storage.layout import JobMeta
 from howdah.wire.messages import Prepare, Start
 
 BEAT_S = 1.0
 
 
 class Orders:
-    """Makes messages and launch files for one job whose containers see the job directory."""
+    """Makes messages and launch files for one job; ``places`` are where its containers find things."""
 
     def __init__(
-        self, job: Job, plan: Plan, meta: JobMeta, directory: JobDirectory, lease_s: float
+        self,
+        job: Job,
+        plan: Plan,
+        directory: JobDirectory,
+        lease_s: float,
+        places: Places,
     ) -> None:
         self._job = job
         self._plan = plan
-        self._meta = meta
         self._directory = directory
         self._lease_s = lease_s
-        self.python = interpreter(job, meta.source, default=sys.executable)
-        """The interpreter of the programs."""
-        self.needs_names = not answers_to_its_names(self.python)
+        self._inside = places
         self._places = programs.Places(
-            python=self.python,
-            bin=str(self.bin) if self.needs_names else "",
-            path=os.environ.get("PATH") or os.defpath,
-            shared_dir=str(directory.shared),
-            tensorboard_dir=tensorboard_folder(job, directory),
+            python=places.python,
+            bin=places.bin,
+            path=places.path,
+            shared_dir=places.shared_dir,
+            tensorboard_dir=places.tensorboard_dir,
+            helpers=places.helpers or programs.HELPERS,
         )
         self._peers = _Peers()
-
-    @property
-    def python_path(self) -> Path:
-        """The folder that holds `howdah.task` alone, for the programs' PYTHONPATH."""
-        return self._directory.containers / "python"
-
-    @property
-    def bin(self) -> Path:
-        """The folder that makes the interpreter ``python``, where its own folder does not."""
-        return self._directory.containers / "bin"
 
     def launch(self, command: LaunchAgent) -> AgentLaunch:
         """The launch file of a container's agent; the backend adds what it alone knows."""
@@ -72,9 +61,9 @@ class Orders:
             key=str(directory.secrets / "agent.key"),
             work_dir=str(directory.container_path(command.container_id)),
             log_dir=str(directory.logs),
-            source=self._meta.source,
-            shared_dir=str(directory.shared),
-            python_path=str(self.python_path),
+            source=self._inside.source,
+            shared_dir=self._inside.shared_dir,
+            python_path=self._inside.python_path,
             host=job.network.address,
             interface=job.network.interface,
             ports=port_range(job.network.ports),
@@ -92,8 +81,10 @@ class Orders:
             generation=command.generation,
             ports=command.ports,
             keep_ports=command.keep_ports,
-            checkpoint=checkpoint(self._job, self._plan, self._directory, command),
-            outputs=outputs(self._job, self._directory, command.task),
+            checkpoint=checkpoint(
+                self._job, self._plan, self._directory, self._inside.home, command
+            ),
+            outputs=outputs(self._job, self._directory.job_id, self._inside.home, command.task),
         )
 
     def start(self, command: StartTask) -> Start:
@@ -151,7 +142,7 @@ class _Peers:
 
 
 def checkpoint(
-    job: Job, plan: Plan, directory: JobDirectory, command: PrepareTask
+    job: Job, plan: Plan, directory: JobDirectory, home: str, command: PrepareTask
 ) -> dict[str, Any] | None:
     """What of `howdah.storage.checkpoints.CheckpointSpec` the agent does not know itself.
 
@@ -165,7 +156,7 @@ def checkpoint(
     return {
         "job_id": directory.job_id,
         "folder": table.folder,
-        "store": directory.checkpoint_store(table),
+        "store": directory.checkpoint_store(table, home),
         "source": table.source or "chief",
         "keep": table.keep,
         "settle_s": seconds(table.settle) or 0.0,
@@ -174,21 +165,13 @@ def checkpoint(
     }
 
 
-def outputs(job: Job, directory: JobDirectory, task: Task) -> dict[str, Any] | None:
+def outputs(job: Job, job_id: str, home: str, task: Task) -> dict[str, Any] | None:
     """Which folders of a task are copied to where."""
     if job.outputs is None or not job.outputs.folders:
         return None
     store = job.outputs.store
     if store is None:
-        place = str(directory.output_path(task))
+        place = f"{home}/{layout.OUTPUTS}/{task.role}-{task.index}"
     else:
-        place = f"{store.rstrip('/')}/{directory.job_id}/{task.role}-{task.index}"
+        place = f"{store.rstrip('/')}/{job_id}/{task.role}-{task.index}"
     return {"folders": list(job.outputs.folders), "store": place}
-
-
-def tensorboard_folder(job: Job, directory: JobDirectory) -> str:
-    """Where summaries go; a URL stays as it is."""
-    folder = job.tensorboard.folder if job.tensorboard is not None else layout.TENSORBOARD
-    if "://" in folder:
-        return folder
-    return str(Path(directory.path, Path(folder).expanduser()))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import random
 from collections.abc import Sequence
 from typing import Any
 
 from howdah.backends.base import Backend, BackendError
-from howdah.backends.local.processes import start_of
 from howdah.backends.resources import role_resources
-from howdah.coordinator import ending, webapp
+from howdah.coordinator import ending, tunnels, webapp
 from howdah.coordinator.agents import Agents
 from howdah.coordinator.clients import Clients
 from howdah.coordinator.clock import Clock
@@ -25,6 +23,7 @@ from howdah.coordinator.live import LiveBoard
 from howdah.coordinator.logs import LogHub
 from howdah.coordinator.metrics import Metrics
 from howdah.coordinator.orders import BEAT_S, Orders
+from howdah.coordinator.publishing import Publisher
 from howdah.coordinator.replay import replay
 from howdah.coordinator.status import Status
 from howdah.coordinator.story import Story
@@ -39,7 +38,6 @@ from howdah.core.view import JobIdentity, JobView
 from howdah.frameworks import planning
 from howdah.storage import journal
 from howdah.storage.jobdir import JobDirectory
-from howdah.storage.layout import CoordinatorAddress
 from howdah.wire import tls
 from howdah.wire.channel import Channel, serve
 from howdah.wire.messages import (
@@ -69,7 +67,6 @@ class Coordinator:
         directory: JobDirectory,
         backend: Backend,
         *,
-        host: str = "127.0.0.1",
         clock: Clock | None = None,
         with_page: bool = True,
     ) -> None:
@@ -81,7 +78,6 @@ class Coordinator:
         """
         self.directory = directory
         self.backend = backend
-        self.host = host
         self.clock = clock or Clock()
         self.meta = directory.meta()
         self.job_id = self.meta.job_id
@@ -137,7 +133,13 @@ class Coordinator:
         )
         self.inspection = Inspection(state, self.agents.send)
         self.clients = Clients(self)
-        self.orders = Orders(self.job, self.plan, self.meta, self.directory, self.backend.lease_s)
+        self.orders = Orders(
+            self.job,
+            self.plan,
+            self.directory,
+            self.backend.lease_s,
+            self.backend.places(self.job, self.directory),
+        )
         self.executor = Executor(
             self.backend,
             self.agents,
@@ -147,12 +149,12 @@ class Coordinator:
             finish=self.driver.stop,
             broken=self._break,
         )
+        self.publisher = Publisher(self.directory, self.backend, self.incarnation, self._break)
         self.finished = asyncio.Event()
         """Set when final.json is written: watchers send what is left and end."""
         self.page: str | None = None
         self._broken: asyncio.Future[None] | None = None
         self._server: asyncio.Server | None = None
-        self._published: asyncio.Task[None] | None = None
         self._channels: set[Channel[Any]] = set()
         self._begun = asyncio.Event()
         self._over = False
@@ -182,17 +184,17 @@ class Coordinator:
             await self._let_go()
 
     async def _begin(self) -> None:
-        held, _ = await asyncio.gather(
-            self._start_backend(), asyncio.to_thread(ending.lay_out, self)
-        )
+        # Who connects now waits until the first events are handled.
         self._server = await serve(
             self._connection,
-            self.host,
+            self.backend.bind,
             0,
             tls.server_context(self.directory.secrets),
             receives={"agent": FromAgent, "client": FromClient},
         )
-        self._publish_soon(http_port=0)
+        await self.backend.announce(self.publisher.address(self.port, http_port=0))
+        held = await self._start_backend()
+        self.publisher.publish(self.port, http_port=0)
         first: list[AnyEvent | Record] = [*self._past.untold]
         if self.machine.state.plan is None:
             first.append(JobSubmitted(plan=self.plan, seed=random.randrange(2**31)))
@@ -208,39 +210,10 @@ class Coordinator:
         assert self._server is not None
         return self._server.sockets[0].getsockname()[1]
 
-    def _publish_soon(self, http_port: int) -> None:
-        """Write our address in the background: who looks for it looks again."""
-        address = CoordinatorAddress(
-            incarnation=self.incarnation,
-            host=self.host,
-            port=self.port,
-            http_port=http_port,
-            pid=os.getpid(),
-            start=start_of(os.getpid()),
-        )
-        former = self._published
-
-        async def publish() -> None:
-            if former is not None:
-                await former
-            await asyncio.to_thread(self.directory.write_coordinator, address)
-
-        self._published = asyncio.create_task(publish())
-        self._published.add_done_callback(self._break_if_failed)
-
-    async def published(self) -> None:
-        """Wait until nobody writes our address any more."""
-        if self._published is not None:
-            await asyncio.wait([self._published])
-
-    def _break_if_failed(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._break(error)
-
     def page_is_up(self, port: int) -> None:
         """The web app has begun to serve at that port."""
-        self.page = f"http://{self.host}:{port}/"
-        self._publish_soon(http_port=port)
+        self.page = f"http://{self.backend.host}:{port}/"
+        self.publisher.publish(self.port, http_port=port)
         self.status.touch()
         log.info("the job's page is %s", self.page)
 
@@ -348,6 +321,10 @@ class Coordinator:
         return Watcher(
             channel, watch, self.story, self.status, self.logs, self.tasks, self.finished
         )
+
+    def tunnel_target(self, task: Task | None) -> tuple[str, int]:
+        """See `howdah.coordinator.tunnels.target`."""
+        return tunnels.target(self.live.pages(), self.page, task)
 
     async def stop(self, by: str, reason: str, firm: bool) -> None:
         """Ask for the job's end; durable when it returns."""

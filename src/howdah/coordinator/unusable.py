@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from howdah.agent.launch import AgentLaunch
-from howdah.backends.base import Backend, BackendError, RoleResources
+from howdah.backends.base import Backend, BackendError, Places, RoleResources
 from howdah.core.commands import ContainerRequest
 from howdah.core.events import Event
+from howdah.core.view import JobView
+from howdah.spec.model import Job
+from howdah.storage.jobdir import JobDirectory
+from howdah.storage.layout import CoordinatorAddress
 
 
 class Unusable:
@@ -17,7 +21,19 @@ class Unusable:
     def __init__(self, backend: Backend, reason: str) -> None:
         self.name = backend.name
         self.lease_s = backend.lease_s
+        self.host = backend.host
+        self.bind = backend.bind
+        self._backend = backend
         self._reason = reason
+
+    def places(self, job: Job, directory: JobDirectory) -> Places:
+        return self._backend.places(job, directory)
+
+    async def announce(self, address: CoordinatorAddress) -> None:
+        await self._backend.announce(address)
+
+    async def finished(self, view: JobView) -> None:
+        await self._backend.finished(view)
 
     async def start(
         self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]

@@ -70,12 +70,12 @@ async def _start(coordinator: Coordinator, port: int) -> Server | None:
         # In a thread: importing takes longer than a peer should wait for an answer.
         app, server = await asyncio.to_thread(_modules)
         made = app.create_app(
-            LiveSource(coordinator), hosts=(coordinator.host, socket.gethostname())
+            LiveSource(coordinator), hosts=(coordinator.backend.host, socket.gethostname())
         )
         try:
-            return await server.serve(made, coordinator.host, port)
+            return await server.serve(made, coordinator.backend.bind, port)
         except OSError:
-            return await server.serve(made, coordinator.host, 0)
+            return await server.serve(made, coordinator.backend.bind, 0)
     except Exception:
         log.exception("the job's page cannot be served; the job goes on without it")
         return None

@@ -139,14 +139,16 @@ class JobDirectory:
         """The attempt's log; see `howdah.storage.logs`."""
         return self.path / layout.task_log(task.role, task.index, attempt)
 
-    def checkpoint_store(self, table: Checkpoint) -> str:
+    def checkpoint_store(self, table: Checkpoint, home: str | None = None) -> str:
         """The place of the job's checkpoints, a path or URL.
+
+        ``home`` is the job directory as its tasks see it, where that is not this folder.
 
         A store the job file names is shared by its runs: each has a folder of its own there, so that
         a new run begins from nothing unless it is told to resume an old one.
         """
         if table.store is None:
-            return str(self.checkpoints)
+            return f"{home or self.path}/{layout.CHECKPOINTS}"
         return f"{table.store.rstrip('/')}/{self.job_id}"
 
     def log_attempts(self, task: Task) -> list[int]:

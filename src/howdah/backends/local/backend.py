@@ -20,8 +20,9 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from howdah.agent.launch import AgentLaunch
-from howdah.backends.base import RoleResources
+from howdah.backends.base import Places, RoleResources
 from howdah.backends.gpus import Device, DeviceLocks, GpuError, Lister, nvml_devices
+from howdah.backends.local import inside
 from howdah.backends.local.connection import Connection
 from howdah.backends.local.granting import choose, minimums
 from howdah.backends.local.machine import look, refuse_impossible
@@ -46,8 +47,11 @@ from howdah.core.events import (
     RequestRefused,
 )
 from howdah.core.plan import Plan
+from howdah.core.view import JobView
 from howdah.frameworks import planning
+from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory
+from howdah.storage.layout import CoordinatorAddress
 
 log = logging.getLogger(__name__)
 
@@ -80,6 +84,7 @@ class LocalBackend:
 
     name = "local"
     lease_s = LEASE_S
+    host = bind = "127.0.0.1"
 
     def __init__(
         self,
@@ -115,6 +120,16 @@ class LocalBackend:
 
     # -- the contract --------------------------------------------------------------------------
 
+    def places(self, job: Job, directory: JobDirectory) -> Places:
+        """See `howdah.backends.base.Backend.places`."""
+        return inside.places(job, directory)
+
+    async def announce(self, address: CoordinatorAddress) -> None:
+        """Who looks for the coordinator finds it in the job directory."""
+
+    async def finished(self, view: JobView) -> None:
+        """The end is in the job directory."""
+
     async def start(
         self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]
     ) -> Sequence[str]:
@@ -123,8 +138,9 @@ class LocalBackend:
         plan = self._plan()
         self._minimum = minimums(plan)
         with_gpus = any(role.gpus for role in roles.values())
-        machine, self._devices = await asyncio.to_thread(
-            look, with_gpus, self._lister, self._visible
+        (machine, self._devices), _ = await asyncio.gather(
+            asyncio.to_thread(look, with_gpus, self._lister, self._visible),
+            asyncio.to_thread(self._lay_out),
         )
         refuse_impossible(roles, plan, machine)
         for name, role in roles.items():
@@ -342,6 +358,9 @@ class LocalBackend:
             self._emit(event)
 
     # -- what is here --------------------------------------------------------------------------
+
+    def _lay_out(self) -> None:
+        inside.lay_out(self.places(self._directory.job(), self._directory))
 
     def _plan(self) -> Plan:
         job = planning.expand(self._directory.job())
