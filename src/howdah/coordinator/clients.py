@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable
 from typing import Protocol
 
+from howdah.coordinator import tunnels
 from howdah.coordinator.watcher import Watcher
 from howdah.core.events import Task
 from howdah.wire.channel import Channel
@@ -17,6 +18,7 @@ from howdah.wire.messages import (
     AskStatus,
     AskStop,
     ClientHello,
+    OpenTunnel,
     Refuse,
     StacksReply,
     StatusUpdate,
@@ -35,6 +37,7 @@ class ForClients(Protocol):
     def welcome(self) -> Welcome: ...
     def status_json(self) -> bytes: ...
     def watcher(self, channel: Channel, watch: Watch) -> Watcher: ...
+    def tunnel_target(self, task: Task | None) -> tuple[str, int]: ...
     async def stop(self, by: str, reason: str, firm: bool) -> None: ...
     async def stacks(self, task: Task) -> str:
         """Raises LookupError or RuntimeError with words for the user."""
@@ -62,6 +65,9 @@ class Clients:
         asking: set[asyncio.Task[None]] = set()
         try:
             while (message := await channel.receive()) is not None:
+                if isinstance(message, OpenTunnel):
+                    await tunnels.serve(channel, message, self._service)
+                    return
                 task = asyncio.create_task(self._answer(channel, hello, message))
                 for group in (asking, self._watching) if isinstance(message, Watch) else (asking,):
                     group.add(task)

@@ -284,6 +284,19 @@ class AskStacks(Message, frozen=True, kw_only=True):
     task: Task
 
 
+class OpenTunnel(Message, frozen=True, kw_only=True):
+    """Carry this connection to a page; answered by `Answer`, then `TunnelData` goes both ways."""
+
+    task: Task | None = None
+    """Whose announced page; None for the job page."""
+
+
+class TunnelData(Message, frozen=True, kw_only=True):
+    """Bytes of a tunnelled connection; none means that this side has ended."""
+
+    data: bytes
+
+
 class RecordUpdate(Message, frozen=True, kw_only=True):
     """One line of the story; ``seq`` is its place in the journal."""
 
@@ -341,7 +354,9 @@ ToAgent = Union[  # noqa: UP007
     FollowLog,
     Shutdown,
 ]
-FromClient = Union[ClientHello, Watch, AskStatus, AskStop, AskStacks]  # noqa: UP007
+FromClient = Union[  # noqa: UP007
+    ClientHello, Watch, AskStatus, AskStop, AskStacks, OpenTunnel, TunnelData
+]
 ToClient = Union[  # noqa: UP007
-    Welcome, Refuse, RecordUpdate, StatusUpdate, LogUpdate, StacksReply, Answer
+    Welcome, Refuse, RecordUpdate, StatusUpdate, LogUpdate, StacksReply, Answer, TunnelData
 ]

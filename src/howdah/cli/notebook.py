@@ -1,0 +1,120 @@
+"""``howdah notebook``: JupyterLab in a container, one address away."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from howdah.storage.jobdir import JobDirectory
+
+
+@click.command("notebook")
+@click.option(
+    "--backend",
+    metavar="NAME",
+    default="local",
+    show_default=True,
+    help="Where to run it; 'local' is this machine.",
+)
+@click.option("--source", metavar="FOLDER", default=".", help="Folder that goes with it.")
+@click.option("--memory", metavar="SIZE", help="Memory of its container, such as 8g.")
+@click.option("--cores", metavar="N", type=click.IntRange(1), help="CPU cores of its container.")
+@click.option("--gpus", metavar="N", type=click.IntRange(0), default=0, help="Its own GPUs.")
+@click.option("--queue", metavar="NAME", help="The cluster's queue.")
+@click.option("--label", metavar="NAME", help="Node label it must be on.")
+@click.option("--python", metavar="PATH", help="Interpreter on the node that has jupyterlab.")
+@click.option(
+    "--requirements", metavar="FILE", help="Build its environment from this file (clusters)."
+)
+@click.option("--venv", metavar="FOLDER", help="Ship this environment (clusters).")
+@click.option(
+    "--timeout", metavar="TIME", default="24h", show_default=True, help="It ends after this."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port on this machine."
+)
+def command(
+    backend: str,
+    source: str,
+    memory: str | None,
+    cores: int | None,
+    gpus: int,
+    queue: str | None,
+    label: str | None,
+    python: str | None,
+    requirements: str | None,
+    venv: str | None,
+    timeout: str,
+    port: int,
+) -> int:
+    """Run JupyterLab in a container until Ctrl-C.
+
+    It has the memory and GPUs you ask for and sees the folder as every task sees its source. A
+    port of this machine leads to it through the job's coordinator; the address, with its token, is
+    printed when it is up. 'howdah tunnel' opens another such port, also from another machine.
+    """
+    from howdah.cli.attached import View, follow
+    from howdah.cli.interrupts import Tie
+    from howdah.client.background import Background
+    from howdah.client.early import begin
+    from howdah.client.loading import load_object
+    from howdah.client.notebook import notebook_job
+    from howdah.client.submit import submit
+    from howdah.spec.model import Environment
+
+    starter = begin(backend)
+    try:
+        environment = Environment(python=python, requirements=requirements, venv=venv)
+        loaded = load_object(
+            notebook_job(
+                source=source,
+                memory=memory,
+                cores=cores,
+                gpus=gpus,
+                environment=environment,
+                queue=queue,
+                label=label,
+                total=timeout,
+            )
+        )
+
+        leading: list[Future[None]] = []
+
+        def start() -> JobDirectory:
+            directory = submit(loaded, backend=backend, starter=starter)
+            leading.append(Background.start(_serve(directory, port)))
+            return directory
+
+        try:
+            return follow(start, Tie.JOB, View())
+        finally:
+            for each in leading:
+                each.cancel()
+                Background.call(asyncio.sleep(0))  # it ends before this program does
+    finally:
+        starter.close()
+
+
+async def _serve(directory: JobDirectory, port: int) -> None:
+    from howdah.client.errors import HowdahError
+    from howdah.client.notebook import TASK, path
+    from howdah.client.tunnel import tunnel, wait_for_page
+
+    try:
+        await wait_for_page(directory, TASK)
+        async with tunnel(directory, TASK, port) as own:
+            click.echo(f"open http://127.0.0.1:{own}{path(directory.job())}", err=True)
+            await asyncio.Event().wait()
+    except HowdahError:
+        return  # the job has ended: whoever follows it says how
+    except OSError as error:
+        click.echo(
+            f"port {port} of this machine can't be used: {error}; open another with "
+            f"howdah tunnel {directory.job_id} {TASK}",
+            err=True,
+        )

@@ -1,0 +1,63 @@
+"""``howdah tunnel``: a port of this machine that leads to a page of a job."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import click
+
+from howdah.cli.jobs import handle_of, job_id_argument, store_option
+
+if TYPE_CHECKING:
+    from howdah.client.handle import AsyncJobHandle
+    from howdah.core.events import Task
+    from howdah.storage.jobdir import JobDirectory
+
+
+@click.command("tunnel")
+@job_id_argument
+@click.argument("task", required=False)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Port on this machine; any free one when left out.",
+)
+@store_option
+def command(job_id: str, task: str | None, port: int, store: str | None) -> None:
+    """Open a port of this machine that leads to a page of a job, until Ctrl-C.
+
+    TASK is a task that serves a page, such as notebook:0 or tensorboard:0; without it, the job's
+    own page. The way goes through the coordinator, encrypted, under the job's own certificate, so
+    it is enough to reach that one port of the cluster. Prints the address to open.
+    """
+    handle = handle_of(job_id, store)
+    asyncio.run(_serve(handle, handle.task(task) if task else None, port))
+
+
+async def _serve(handle: AsyncJobHandle, task: Task | None, port: int) -> None:
+    from howdah.client.tunnel import check, tunnel
+    from howdah.storage.jobdir import JobDirectory
+
+    directory = JobDirectory(handle.directory)
+    await check(directory, task)
+    async with tunnel(directory, task, port) as own:
+        click.echo(f"http://127.0.0.1:{own}{path_of(directory, task, handle)}")
+        what = str(task) if task else "the job page"
+        click.echo(f"leads to {what} of {handle.job_id}; Ctrl-C ends it", err=True)
+        await asyncio.Event().wait()
+
+
+def path_of(directory: JobDirectory, task: Task | None, handle: AsyncJobHandle) -> str:
+    """Where to begin at the tunnel's end; for the job page and a notebook with what lets one in."""
+    if task is None:
+        page = urlsplit(handle.page() or "")
+        return page.path + (f"?{page.query}" if page.query else "") or "/"
+    from howdah.client.notebook import ROLE, path
+
+    if task.role == ROLE:
+        return path(directory.job(), task)
+    return f"/proxy/{task}/" if task.role == "tensorboard" else "/"

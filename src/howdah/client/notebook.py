@@ -1,0 +1,54 @@
+"""A notebook as a job of one task: JupyterLab beside the data, on any backend."""
+
+from __future__ import annotations
+
+import secrets
+
+from howdah.core.events import Task
+from howdah.spec.model import Environment, Job, Mode, Restart, Role, Timeouts
+
+ROLE = "notebook"
+TASK = Task(ROLE, 0)
+TOKEN = "JUPYTER_TOKEN"
+"""JupyterLab reads its token from this variable (``IdentityProvider.token``)."""
+
+
+def notebook_job(
+    *,
+    name: str = ROLE,
+    source: str | None = ".",
+    memory: str | None = None,
+    cores: int | None = None,
+    gpus: int = 0,
+    environment: Environment | None = None,
+    queue: str | None = None,
+    label: str | None = None,
+    total: str = "24h",
+) -> Job:
+    """The job of a notebook that ends by itself after ``total``."""
+    role = Role(
+        memory=memory,
+        cores=cores,
+        gpus=gpus,
+        label=label,
+        ports=1,
+        restart=Restart.TASK,
+        env={TOKEN: secrets.token_urlsafe(24)},
+        command='"$HOWDAH_PYTHON" "$HOWDAH_HELPERS/notebook_main.py"',
+    )
+    return Job(
+        name=name,
+        framework="command",
+        mode=Mode.EACH,
+        source=source,
+        environment=environment or Environment(),
+        roles={ROLE: role},
+        queue=queue,
+        timeouts=Timeouts(total=total),
+    )
+
+
+def path(job: Job, task: Task = TASK) -> str:
+    """Where the notebook's own server begins, with its token."""
+    token = job.roles[task.role].env.get(TOKEN, "")
+    return f"/proxy/{task}/lab" + (f"?token={token}" if token else "")

@@ -1,0 +1,41 @@
+"""Start JupyterLab as a task and announce its page. Run with the user's interpreter.
+
+Standard library and `howdah.task` only. The token is JUPYTER_TOKEN, made by whoever submits the
+job; JupyterLab reads it from the environment by itself, so it is in no argument list. The server
+keeps the job page's prefix, which Jupyter needs behind a proxy.
+"""
+
+import importlib.util
+import os
+import sys
+
+
+def main():
+    from howdah import task
+
+    if importlib.util.find_spec("jupyterlab") is None:
+        print(
+            f"jupyterlab is not installed in the environment of {sys.executable}; install it there "
+            "(pip install jupyterlab), or give an environment that has it: "
+            "howdah notebook --python ... or --requirements ...",
+            file=sys.stderr,
+        )
+        return 1
+    host, port = os.environ["HOWDAH_HOST"], os.environ["HOWDAH_PORT"]
+    role, index = os.environ["HOWDAH_ROLE"], os.environ["HOWDAH_INDEX"]
+    task.announce_web("JupyterLab", int(port), "/lab", keeps_prefix=True)
+    arguments = [
+        "--no-browser",
+        "--allow-root",  # containers of a cluster run as whoever the site decided
+        f"--ServerApp.ip={host}",
+        f"--ServerApp.port={port}",
+        "--ServerApp.port_retries=0",
+        f"--ServerApp.base_url=/proxy/{role}:{index}/",
+        "--ServerApp.allow_remote_access=True",
+        "--ServerApp.root_dir=.",
+    ]
+    return os.execv(sys.executable, [sys.executable, "-m", "jupyterlab", *arguments, *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

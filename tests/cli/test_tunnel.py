@@ -1,0 +1,110 @@
+"""Reaching pages of a job through its coordinator: `howdah tunnel` and `howdah notebook`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.cli.howdah import Run, howdah, job_file, newest, start
+
+SERVES = """
+import os
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from howdah import task
+
+class Page(BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = ("you asked for " + self.path).encode() * 20000
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def log_message(self, *_):
+        pass
+
+server = ThreadingHTTPServer((os.environ["HOWDAH_HOST"], int(os.environ["HOWDAH_PORT"])), Page)
+task.announce_web("Pages", server.server_port)
+print("serving", flush=True)
+server.serve_forever()
+"""
+
+
+def address(tunnel: Run) -> str:
+    line = tunnel.until_line("http://127.0.0.1:")
+    return line[line.index("http") :]
+
+
+def get(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return answer.read()
+
+
+def end(*runs: Run) -> None:
+    for run in runs:
+        run.signal(signal.SIGINT)
+        run.end()
+
+
+def test_a_port_of_this_machine_leads_to_a_tasks_page(tmp_path: Path) -> None:
+    run = start("run", str(job_file(tmp_path, SERVES, roles={"worker": {"ports": 1}})))
+    run.until_line("serves Pages")
+    tunnel = start("tunnel", newest().job_id, "worker:0")
+    base = address(tunnel)
+    assert get(base + "abc") == b"you asked for /abc" * 20000
+    assert get(base + "def") == b"you asked for /def" * 20000
+    end(tunnel, run)
+    assert tunnel.process.returncode == 130
+
+
+def test_a_tunnel_to_the_job_page_lets_its_owner_in(tmp_path: Path) -> None:
+    run = start("run", str(job_file(tmp_path, SERVES, roles={"worker": {"ports": 1}})))
+    run.until_line("page http")
+    tunnel = start("tunnel", newest().job_id)
+    link = address(tunnel)
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    opener.open(link, timeout=20).close()  # lets this reader in, then the page goes on
+    with opener.open(f"http://{urlsplit(link).netloc}/", timeout=20) as page:
+        assert newest().job_id in page.read().decode()
+    with pytest.raises(urllib.error.HTTPError, match="401|403"):
+        get(f"http://{urlsplit(link).netloc}/")
+    end(tunnel, run)
+
+
+def test_a_task_without_a_page_is_said_to_have_none(tmp_path: Path) -> None:
+    run = start(
+        "run", str(job_file(tmp_path, "import time\nprint('up', flush=True)\ntime.sleep(60)"))
+    )
+    run.until_line("worker:0 | up")
+    told = howdah("tunnel", newest().job_id, "worker:0", code=3).told
+    assert "worker:0 has announced no page" in told
+    assert "has no task" in howdah("tunnel", newest().job_id, "ps:7", code=2).told
+    end(run)
+    assert "has ended" in howdah("tunnel", newest().job_id, "worker:0", code=3).told
+
+
+@pytest.mark.timeout(180)
+def test_a_notebook_is_one_address_away(tmp_path: Path) -> None:
+    (tmp_path / "lesson.txt").write_text("hello")
+    run = start("notebook", "--source", str(tmp_path))
+    link = run.until_line("open http://")
+    link = link[link.index("http") :]
+    base, _, token = link.partition("lab?token=")
+    assert b"JupyterLab" in get(link)
+    listed = json.loads(get(f"{base}api/contents?token={token}"))
+    assert "lesson.txt" in [entry["name"] for entry in listed["content"]]
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        get(f"{base}api/contents")
+    again = start("tunnel", newest().job_id, "notebook:0")
+    assert b"JupyterLab" in get(address(again))
+    assert token not in run.text.replace(link, "")
+    end(again, run)
+    assert run.process.returncode == 130
+    assert "Task was destroyed" not in run.told
+    gone = newest().final()
+    assert gone is not None and gone.outcome == "stopped"
