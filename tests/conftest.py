@@ -20,6 +20,8 @@ from hypothesis import settings
 
 from tests import leaks
 
+pytest_plugins = ["tests.hadoop.plugin"]
+
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
 

@@ -1,0 +1,267 @@
+"""A running cluster: its life, its faults on demand, and what it says about itself."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import shutil
+import signal
+import time
+import urllib.error
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.hadoop import artifacts, configuration, daemons, ports
+from tests.hadoop.errors import ClusterError
+from tests.hadoop.options import Options
+from tests.hadoop.rest import call
+from tests.hadoop.site import HOST, Daemon, Kind, Site
+
+_START_S = 120.0
+_STOP_S = 20.0
+_POLL_S = 0.05
+
+
+class Cluster:
+    """The cluster in a folder. Made by `create` or `open`; any process may hold one."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    @staticmethod
+    def create(folder: Path, options: Options = Options()) -> Cluster:  # noqa: B008
+        """Write a new cluster's configuration and data folders; nothing runs yet.
+
+        Raises ClusterError if Hadoop cannot be fetched.
+        """
+        jars = artifacts.jars(options.version)
+        folder.mkdir(parents=True, exist_ok=True)
+        site = Site(
+            path=str(folder.resolve()),
+            options=options,
+            first_port=ports.claim(folder.resolve()).start,
+            user=getpass.getuser(),
+        )
+        configuration.write(site, f"{jars[0].parent}/*")
+        daemons.prepare_archives(site)
+        _copy_formatted_name(site)
+        (folder / "site.json").write_bytes(msgspec.json.encode(site))
+        return Cluster(site)
+
+    @staticmethod
+    def open(folder: Path) -> Cluster:
+        """The cluster that was created in that folder."""
+        return Cluster(msgspec.json.decode((folder / "site.json").read_bytes(), type=Site))
+
+    # What others need to reach it -------------------------------------------------------------
+
+    @property
+    def folder(self) -> Path:
+        return self.site.folder
+
+    @property
+    def conf_dir(self) -> Path:
+        """HADOOP_CONF_DIR of this cluster."""
+        return self.site.conf_dir
+
+    @property
+    def default_fs(self) -> str:
+        """``hdfs://127.0.0.1:<port>``."""
+        return self.site.default_fs
+
+    @property
+    def rm_web(self) -> str:
+        """``http://127.0.0.1:<port>`` of the (first, of two the active) ResourceManager."""
+        return self.rm_web_of(1)
+
+    @property
+    def nn_web(self) -> str:
+        """``http://127.0.0.1:<port>`` of the NameNode."""
+        return f"http://{HOST}:{self.site.namenode_web_port}"
+
+    def rm_web_of(self, number: int) -> str:
+        """Web address of one of the ResourceManagers."""
+        return f"http://{HOST}:{self.site.resource_manager_ports(number).web}"
+
+    def env(self) -> dict[str, str]:
+        """Variables for a client of this cluster, to be added to its environment."""
+        return {
+            "HADOOP_CONF_DIR": str(self.conf_dir),
+            "YARN_CONF_DIR": str(self.conf_dir),
+            "JAVA_HOME": str(artifacts.java_home()),
+        }
+
+    # Life -------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start all daemons and wait until the cluster takes work. Raises ClusterError."""
+        try:
+            for daemon in self.site.daemons:
+                daemons.start(self.site, daemon)
+            self.wait_ready()
+        except BaseException:
+            daemons.kill_marked(self.folder)
+            raise
+
+    def stop(self) -> None:
+        """End every process of it, containers included. The folder stays."""
+        daemons.end(self.site)
+
+    def remove(self) -> None:
+        """Stop it and delete its folder."""
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def wait_ready(self, timeout_s: float = _START_S) -> None:
+        """Wait until HDFS can be written and all nodes are there, with their labels."""
+        deadline = time.monotonic() + timeout_s
+        self._wait("the NameNode to leave safe mode", self._hdfs_is_writable, deadline)
+        self._make_folders()
+        self._wait("the ResourceManager", self._rm_is_started, deadline)
+        wanted = self.site.options.node_managers
+        self._wait(f"{wanted} nodes", lambda: len(self._running_nodes()) >= wanted, deadline)
+        if self.site.options.labels:
+            self._wait("the label of the node with GPUs", self._label, deadline)
+
+    def _wait(self, what: str, test: Callable[[], bool], deadline: float) -> None:
+        stopped: list[Daemon] = []
+        while True:
+            try:
+                if test():
+                    return
+            except (OSError, ValueError, LookupError, TypeError, StopIteration):
+                pass
+            stopped = [each for each in self.site.daemons if not self.is_running(each.name)]
+            if stopped or time.monotonic() > deadline:
+                break
+            time.sleep(_POLL_S)
+        if stopped:
+            story = "\n".join(daemons.last_lines(self.site, each) for each in stopped)
+            names = ", ".join(each.name for each in stopped)
+            raise ClusterError(f"{names} ended while waiting for {what}:\n{story}")
+        story = daemons.last_lines(self.site, Daemon(Kind.RESOURCE_MANAGER))
+        raise ClusterError(f"gave up waiting for {what}; logs are in {self.site.logs}:\n{story}")
+
+    def _hdfs_is_writable(self) -> bool:
+        bean = call(f"{self.nn_web}/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo")["beans"][0]
+        return bean["Safemode"] == "" and len(json.loads(bean["LiveNodes"])) == 1
+
+    def _make_folders(self) -> None:
+        for path, mode in (("/tmp", "1777"), ("/user", "755"), ("/app-logs", "1777")):
+            self.hdfs(path, "MKDIRS", permission=mode)
+        self.hdfs(f"/user/{self.site.user}", "MKDIRS", permission="755")
+
+    def _rm_is_started(self) -> bool:
+        return self.rm("info")["clusterInfo"]["state"] == "STARTED"
+
+    def _running_nodes(self) -> list[dict[str, Any]]:
+        return [node for node in self.nodes() if node["state"] == "RUNNING"]
+
+    def _label(self) -> bool:
+        """Make the label, give it to its node; true when the scheduler has it."""
+        last = Daemon(Kind.NODE_MANAGER, self.site.options.node_managers)
+        port = self.site.node_manager_ports(last.number).rpc
+        node = next(each for each in self.nodes() if each["id"].endswith(f":{port}"))
+        if node.get("nodeLabels") == ["gpu"]:
+            return True
+        labels = {"nodeLabelInfo": [{"name": "gpu", "exclusivity": True}]}
+        try:
+            self.rm("add-node-labels", "POST", labels)
+        except urllib.error.HTTPError as error:
+            if "already" not in str(error):
+                raise
+        self.rm(f"nodes/{node['id']}/replace-labels?labels=gpu", "POST", {})
+        return False
+
+    # Faults -----------------------------------------------------------------------------------
+
+    def daemon(self, name: str) -> Daemon:
+        """``namenode``, ``datanode``, ``resourcemanager1`` (or without the 1), ``nodemanager2``…"""
+        for each in self.site.daemons:
+            if name in (each.name, f"{each.kind}" if each.number == 1 else None):
+                return each
+        known = ", ".join(each.name for each in self.site.daemons)
+        raise ValueError(f"this cluster has no daemon {name!r}; it has {known}")
+
+    def pid(self, name: str) -> int | None:
+        """Process id of a daemon, None if it does not run."""
+        return daemons.pid(self.site, self.daemon(name))
+
+    def is_running(self, name: str) -> bool:
+        return self.pid(name) is not None
+
+    def kill(self, name: str) -> None:
+        """SIGKILL, and wait for the end."""
+        self._signal(name, signal.SIGKILL)
+
+    def terminate(self, name: str) -> None:
+        """SIGTERM, and wait for the end."""
+        self._signal(name, signal.SIGTERM)
+
+    def pause(self, name: str) -> None:
+        """SIGSTOP: it does not answer, and its connections stay open."""
+        daemons.send(self.site, self.daemon(name), signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """SIGCONT."""
+        daemons.send(self.site, self.daemon(name), signal.SIGCONT)
+
+    def start_daemon(self, name: str) -> None:
+        """Start it again, with the ports and data it had; `wait_ready` waits until it serves."""
+        daemons.start(self.site, self.daemon(name))
+
+    def restart(self, name: str) -> None:
+        """SIGKILL and start."""
+        self.kill(name)
+        self.start_daemon(name)
+
+    def _signal(self, name: str, number: signal.Signals) -> None:
+        daemon = self.daemon(name)
+        daemons.send(self.site, daemon, number)
+        if not daemons.wait_ended(self.site, daemon, _STOP_S):
+            raise ClusterError(f"{name} did not end within {_STOP_S:.0f} s of {number.name}")
+
+    # What it says -----------------------------------------------------------------------------
+
+    def rm(self, path: str, method: str = "GET", body: object = None) -> Any:
+        """Call ``/ws/v1/cluster/<path>`` of the ResourceManager, as its administrator."""
+        return call(f"{self.rm_web}/ws/v1/cluster/{path}", method, body)
+
+    def hdfs(self, path: str, operation: str, method: str = "PUT", **query: str) -> Any:
+        """A WebHDFS call, as HDFS's superuser."""
+        more = "".join(f"&{name}={value}" for name, value in query.items())
+        user = f"&user.name={self.site.user}"
+        return call(f"{self.nn_web}/webhdfs/v1{path}?op={operation}{more}{user}", method)
+
+    def nodes(self) -> list[dict[str, Any]]:
+        """The nodes the ResourceManager knows, in its own words."""
+        return (self.rm("nodes")["nodes"] or {}).get("node", [])
+
+    def applications(self, *states: str) -> list[dict[str, Any]]:
+        """Applications in these states (``RUNNING``, …), or all."""
+        query = f"?states={','.join(states)}" if states else ""
+        return (self.rm(f"apps{query}")["apps"] or {}).get("app", [])
+
+    def containers_running(self) -> int:
+        """Containers that the scheduler has given and not got back, those of masters included."""
+        return self.rm("metrics")["clusterMetrics"]["containersAllocated"]
+
+
+def _copy_formatted_name(site: Site) -> None:
+    """Give the NameNode a formatted folder. Formatting takes a JVM: done once, then copied."""
+    name = Daemon(Kind.NAMENODE)
+    place = site.data_dir(name)
+
+    def make(kept: Path) -> None:
+        done = daemons.run(site, name, "-format", "-force", "-nonInteractive")
+        if done.returncode:
+            raise ClusterError(f"the NameNode could not be formatted:\n{done.stderr[-2000:]}")
+        shutil.copytree(place, kept, dirs_exist_ok=True)
+
+    kept = artifacts.once(f"hadoop-{site.options.version}/name", make)
+    shutil.copytree(kept, place, dirs_exist_ok=True)
+    os.utime(place)

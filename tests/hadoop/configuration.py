@@ -1,0 +1,335 @@
+"""The XML files of a cluster: one set for clients, one for each daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from tests.hadoop import queues
+from tests.hadoop.options import Gpus, Placement
+from tests.hadoop.site import HOST, MARKER, PROXY_HOST, Daemon, Kind, Site
+
+Files = dict[str, dict[str, str]]
+"""File name to properties."""
+
+GPU = "yarn.io/gpu"
+LICENCE = "example.com/licence"
+"""A countable resource that every node has: `LICENCES_PER_NODE`."""
+LICENCES_PER_NODE = 4
+
+_RM = "yarn.resourcemanager"
+_NM = "yarn.nodemanager"
+_SERVER = "org.apache.hadoop.yarn.server"
+_MONITOR = "yarn.resourcemanager.monitor.capacity.preemption"
+
+_LOG4J = """\
+log4j.rootLogger=INFO,console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.target=System.err
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=%d{ISO8601} %p %c{2}: %m%n
+"""
+
+_DISCOVERY = """\
+#!/bin/sh
+# Stands in for nvidia-smi: answers `nvidia-smi -x -q` for {count} made-up GPUs.
+echo '<?xml version="1.0" ?><!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v11.dtd">'
+echo '<nvidia_smi_log><driver_version>535.00</driver_version>'
+echo '<attached_gpus>{count}</attached_gpus>'
+i=0; while [ $i -lt {count} ]; do
+echo "<gpu id=\\"0000:0$i:00.0\\"><product_name>Stand-in</product_name>"
+echo "<uuid>GPU-stand-in-$i</uuid><minor_number>$i</minor_number>"
+echo '<fb_memory_usage><total>16000 MiB</total><used>0 MiB</used><free>16000 MiB</free>'
+echo '</fb_memory_usage><utilization><gpu_util>0 %</gpu_util></utilization>'
+echo '<temperature><gpu_temp>30 C</gpu_temp>'
+echo '<gpu_temp_max_threshold>90 C</gpu_temp_max_threshold>'
+echo '<gpu_temp_slow_threshold>85 C</gpu_temp_slow_threshold></temperature></gpu>'
+i=$((i+1)); done; echo '</nvidia_smi_log>'
+"""
+
+
+def write(site: Site, classpath: str) -> None:
+    """Write all of it. ``classpath`` is what applications in Java are told to use."""
+    site.logs.mkdir(parents=True, exist_ok=True)
+    (site.folder / "tmp").mkdir(exist_ok=True)
+    shared = _shared(site, classpath)
+    _write(site.conf_dir, _with_own(site, shared))
+    for daemon in site.daemons:
+        place = site.own_conf_dir(daemon)
+        files = {name: dict(values) for name, values in shared.items()}
+        for name, values in _own(site, daemon).items():
+            files.setdefault(name, {}).update(values)
+        _write(place, _with_own(site, files))
+        # The jars lack the web pages that the tarball has; the servers only insist on the folders.
+        if daemon.kind in (Kind.NAMENODE, Kind.DATANODE):
+            for pages in ("hdfs", "datanode"):
+                (place / "webapps" / pages / "WEB-INF").mkdir(parents=True, exist_ok=True)
+        site.data_dir(daemon).mkdir(parents=True, exist_ok=True)
+    program = discovery_program(site)
+    program.write_text(_DISCOVERY.format(count=site.options.gpus_per_node))
+    program.chmod(0o755)
+
+
+def discovery_program(site: Site) -> Path:
+    """The stand-in for ``nvidia-smi``."""
+    return site.folder / "nvidia-smi"
+
+
+def _write(folder: Path, files: Files) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, values in files.items():
+        (folder / name).write_text(xml(values))
+    (folder / "log4j.properties").write_text(_LOG4J)
+
+
+def xml(values: Mapping[str, str]) -> str:
+    """Hadoop's configuration format."""
+    rows = "".join(
+        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
+        for name, value in values.items()
+    )
+    return f'<?xml version="1.0"?>\n<configuration>\n{rows}</configuration>\n'
+
+
+def file_of(name: str) -> str:
+    """The file in which Hadoop looks for that property."""
+    for prefix, file in (
+        ("yarn.scheduler.capacity.", "capacity-scheduler.xml"),
+        ("yarn.resource-types", "resource-types.xml"),
+        ("yarn.", "yarn-site.xml"),
+        ("dfs.", "hdfs-site.xml"),
+    ):
+        if name.startswith(prefix):
+            return file
+    return "core-site.xml"
+
+
+def _with_own(site: Site, files: Files) -> Files:
+    """The properties asked for in the options, each in its file (if this set of files has it)."""
+    for name, value in site.options.properties.items():
+        if file_of(name) in files:
+            files[file_of(name)][name] = value
+    return files
+
+
+def _shared(site: Site, classpath: str) -> Files:
+    return {
+        "core-site.xml": _core(site),
+        "hdfs-site.xml": _hdfs(site),
+        "yarn-site.xml": {**_resource_manager(site), **_yarn(site, classpath)},
+        "resource-types.xml": {
+            "yarn.resource-types": ",".join([GPU] * site.has_gpus + [LICENCE]),
+        },
+    }
+
+
+def _own(site: Site, daemon: Daemon) -> Files:
+    """What only that daemon reads."""
+    match daemon.kind:
+        case Kind.RESOURCE_MANAGER:
+            own = {f"{_RM}.ha.id": f"rm{daemon.number}"} if site.highly_available else {}
+            return {"yarn-site.xml": own, "capacity-scheduler.xml": queues.properties(site)}
+        case Kind.NODE_MANAGER:
+            return _node_manager(site, daemon)
+        case _:
+            return {}
+
+
+def _core(site: Site) -> dict[str, str]:
+    return {
+        "fs.defaultFS": site.default_fs,
+        "hadoop.tmp.dir": str(site.folder / "tmp"),
+        # The REST API's writing calls are made as this user, who is an administrator.
+        "hadoop.http.staticuser.user": site.user,
+        # Whoever comes before its server asks again at once (1000 ms).
+        "ipc.client.connect.retry.interval": "100",
+        "ipc.client.connect.max.retries": "100",
+        "ipc.client.connect.max.retries.on.timeouts": "3",
+        "hadoop.registry.rm.enabled": "false",
+    }
+
+
+def _hdfs(site: Site) -> dict[str, str]:
+    data, rpc, web = site.datanode_ports
+    return {
+        "dfs.replication": "1",
+        "dfs.blocksize": "16m",
+        "dfs.namenode.name.dir": f"file://{site.data_dir(Daemon(Kind.NAMENODE))}",
+        "dfs.datanode.data.dir": f"file://{site.data_dir(Daemon(Kind.DATANODE))}",
+        "dfs.namenode.rpc-bind-host": HOST,
+        "dfs.namenode.http-address": f"{HOST}:{site.namenode_web_port}",
+        "dfs.datanode.address": f"{HOST}:{data}",
+        "dfs.datanode.ipc.address": f"{HOST}:{rpc}",
+        "dfs.datanode.http.address": f"{HOST}:{web}",
+        "dfs.datanode.hostname": HOST,
+        "dfs.datanode.du.reserved": "0",
+        "dfs.datanode.max.transfer.threads": "256",
+        "dfs.datanode.handler.count": "3",
+        "dfs.namenode.handler.count": "4",
+        "dfs.namenode.datanode.registration.ip-hostname-check": "false",
+        "dfs.namenode.fs-limits.min-block-size": "1024",
+        "dfs.namenode.edits.noeditlogchannelflush": "true",
+        "dfs.namenode.redundancy.interval.seconds": "1s",
+        "dfs.namenode.safemode.extension": "0",
+        # Out of safe mode means that a DataNode is there, so that files can be written.
+        "dfs.namenode.safemode.min.datanodes": "1",
+        "dfs.heartbeat.interval": "1",
+        "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
+        # A Java client that closes a file sleeps so long for its block to be reported (400 ms).
+        "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
+        "dfs.namenode.delegation.token.always-use": _bool(site.options.hdfs_tokens),
+    }
+
+
+def _resource_manager(site: Site) -> dict[str, str]:
+    """Addresses, one set for each ResourceManager."""
+    found: dict[str, str] = {}
+    for number in range(1, site.resource_managers + 1):
+        suffix = f".rm{number}" if site.highly_available else ""
+        ports = site.resource_manager_ports(number)
+        found[f"{_RM}.hostname{suffix}"] = HOST
+        for name, port in (
+            ("address", ports.client),
+            ("scheduler.address", ports.scheduler),
+            ("resource-tracker.address", ports.tracker),
+            ("admin.address", ports.admin),
+            ("webapp.address", ports.web),
+        ):
+            found[f"{_RM}.{name}{suffix}"] = f"{HOST}:{port}"
+    if site.highly_available:
+        ids = ",".join(f"rm{number + 1}" for number in range(site.resource_managers))
+        found |= {
+            f"{_RM}.ha.enabled": "true",
+            # By hand: the automatic one needs ZooKeeper.
+            f"{_RM}.ha.automatic-failover.enabled": "false",
+            f"{_RM}.ha.rm-ids": ids,
+            f"{_RM}.cluster-id": "howdah-tests",
+            "yarn.client.failover-sleep-base-ms": "100",
+            "yarn.client.failover-sleep-max-ms": "500",
+        }
+    return found
+
+
+def _yarn(site: Site, classpath: str) -> dict[str, str]:
+    options = site.options
+    found = {
+        f"{_RM}.scheduler.class": (
+            f"{_SERVER}.resourcemanager.scheduler.capacity.CapacityScheduler"
+        ),
+        # Queues can be changed through the REST API (`Cluster.configure_queues`).
+        "yarn.scheduler.configuration.store.class": "memory",
+        "yarn.acl.enable": _bool(options.access_lists),
+        "yarn.admin.acl": site.user,
+        f"{_RM}.am.max-attempts": str(options.master_attempts),
+        "yarn.scheduler.minimum-allocation-mb": "64",
+        "yarn.scheduler.maximum-allocation-mb": str(options.node_memory_mib),
+        "yarn.scheduler.maximum-allocation-vcores": str(options.node_vcores),
+        f"{_RM}.placement-constraints.handler": options.placement,
+        # Beats and expiry.
+        f"{_RM}.nodemanagers.heartbeat-interval-ms": str(options.heartbeat_ms),
+        "yarn.nm.liveness-monitor.expiry-interval-ms": str(options.node_expiry_ms),
+        "yarn.am.liveness-monitor.expiry-interval-ms": str(options.master_expiry_ms),
+        f"{_RM}.container.liveness-monitor.interval-ms": "5000",
+        f"{_RM}.connect.retry-interval.ms": "200",
+        f"{_RM}.connect.max-wait.ms": "60000",
+        f"{_RM}.nodemanager-connect-retries": "10",
+        "yarn.client.application-client-protocol.poll-interval-ms": "50",
+        # Few threads: there are two cores and a handful of clients.
+        f"{_RM}.client.thread-count": "5",
+        f"{_RM}.scheduler.client.thread-count": "5",
+        f"{_RM}.resource-tracker.client.thread-count": "5",
+        f"{_RM}.amlauncher.thread-count": "5",
+        # A restarted ResourceManager goes on with what ran, and gives containers soon (10,000 ms).
+        f"{_RM}.recovery.enabled": "true",
+        f"{_RM}.store.class": f"{_SERVER}.resourcemanager.recovery.FileSystemRMStateStore",
+        f"{_RM}.fs.state-store.uri": f"file://{site.folder}/data/state-store",
+        f"{_RM}.work-preserving-recovery.scheduling-wait-ms": "500",
+        # Preemption, in the queues that allow it.
+        f"{_RM}.scheduler.monitor.enable": "true",
+        f"{_MONITOR}.monitoring_interval": "500",
+        f"{_MONITOR}.max_wait_before_kill": str(options.preemption_wait_ms),
+        f"{_MONITOR}.total_preemption_per_round": "1.0",
+        f"{_MONITOR}.natural_termination_factor": "1.0",
+        f"{_MONITOR}.max_ignored_over_capacity": "0.0",
+        # Nodes.
+        f"{_NM}.container-executor.class": f"{_SERVER}.nodemanager.DefaultContainerExecutor",
+        f"{_NM}.bind-host": HOST,
+        f"{_NM}.resource.memory-mb": str(options.node_memory_mib),
+        f"{_NM}.resource.cpu-vcores": str(options.node_vcores),
+        f"{_NM}.vmem-check-enabled": _bool(options.check_virtual_memory),
+        f"{_NM}.pmem-check-enabled": "true",
+        # The default, true, leaves it to control groups; without them nobody enforces anything.
+        f"{_NM}.resource.memory.enforced": "false",
+        f"{_NM}.container-monitor.interval-ms": "500",
+        f"{_NM}.sleep-delay-before-sigkill.ms": "250",
+        f"{_NM}.process-kill-wait.ms": "2000",
+        f"{_NM}.disk-health-checker.enable": "false",
+        f"{_NM}.localizer.client.thread-count": "5",
+        f"{_NM}.localizer.fetch.thread-count": "4",
+        f"{_NM}.container-manager.thread-count": "8",
+        f"{_NM}.admin-env": f"MALLOC_ARENA_MAX=$MALLOC_ARENA_MAX,{MARKER}={site.folder}",
+        # A restarted NodeManager finds its containers again, however it ended.
+        f"{_NM}.recovery.enabled": "true",
+        f"{_NM}.recovery.supervised": "true",
+        # Aggregated logs.
+        "yarn.log-aggregation-enable": "true",
+        "yarn.log-aggregation.retain-seconds": "86400",
+        "yarn.log-aggregation-status.time-out.ms": "10000",
+        f"{_NM}.remote-app-log-dir": "/app-logs",
+        f"{_NM}.remote-app-log-dir-suffix": "logs",
+        "yarn.log-aggregation.file-formats": options.log_format,
+        f"yarn.log-aggregation.file-controller.{options.log_format}.class": (
+            "org.apache.hadoop.yarn.logaggregation.filecontroller."
+            + {
+                "TFile": "tfile.LogAggregationTFileController",
+                "IndexedFile": "ifile.LogAggregationIndexedFileController",
+            }[options.log_format]
+        ),
+        "yarn.application.classpath": f"$HADOOP_CONF_DIR,{classpath}",
+        "yarn.timeline-service.enabled": "false",
+    }
+    if options.labels:
+        found |= {
+            "yarn.node-labels.enabled": "true",
+            "yarn.node-labels.fs-store.root-dir": f"file://{site.folder}/data/node-labels",
+        }
+    if options.web_proxy:
+        found["yarn.web-proxy.address"] = f"{PROXY_HOST}:{site.proxy_port}"
+    if options.placement is Placement.DISABLED:
+        del found[f"{_RM}.placement-constraints.handler"]
+    return found
+
+
+def _node_manager(site: Site, daemon: Daemon) -> Files:
+    ports = site.node_manager_ports(daemon.number)
+    data = site.data_dir(daemon)
+    own = {
+        f"{_NM}.hostname": HOST,
+        f"{_NM}.address": f"{HOST}:{ports.rpc}",
+        f"{_NM}.localizer.address": f"{HOST}:{ports.localizer}",
+        f"{_NM}.webapp.address": f"{HOST}:{ports.web}",
+        f"{_NM}.local-dirs": str(data / "local"),
+        f"{_NM}.log-dirs": str(data / "logs"),
+        f"{_NM}.recovery.dir": str(data / "recovery"),
+    }
+    counted = {f"{_NM}.resource-type.{LICENCE}": str(LICENCES_PER_NODE)}
+    if site.is_gpu_node(daemon):
+        match site.options.gpus:
+            case Gpus.PLUGIN:
+                own |= {
+                    f"{_NM}.resource-plugins": GPU,
+                    f"{_NM}.resource-plugins.gpu.allowed-gpu-devices": "auto",
+                    f"{_NM}.resource-plugins.gpu.path-to-discovery-executables": str(
+                        discovery_program(site)
+                    ),
+                }
+            case Gpus.CUSTOM:
+                counted[f"{_NM}.resource-type.{GPU}"] = str(site.options.gpus_per_node)
+            case Gpus.NONE:
+                pass
+    return {"yarn-site.xml": own, "node-resources.xml": counted}
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,85 @@
+"""Fixtures: `hadoop`, the cluster of the whole run, and `hadoop_cluster`, for one's own.
+
+All processes of a run (pytest-xdist) share one cluster. Tests that break daemons, or need a cluster
+with other options, make their own; under ``--dist loadgroup`` these run one after the other, since
+a cluster takes about 1 GB.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hadoop.cluster import Cluster
+from tests.hadoop.errors import ClusterError
+from tests.hadoop.options import Options
+from tests.hadoop.shared import Use
+
+MakeCluster = Callable[..., Cluster]
+"""``make(**options)`` with the fields of `Options`: a running cluster of the caller's own."""
+
+_SHARED, _OWN = "hadoop", ("hadoop_cluster", "hadoop_module_cluster")
+_TIMEOUT_S = 300
+"""For tests with a cluster: the first of them waits for its start, and once for the download."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests that use a cluster time for its start, and those with their own one group."""
+    for item in items:
+        names = getattr(item, "fixturenames", ())
+        own = any(name in names for name in _OWN)
+        if (own or _SHARED in names) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
+        if own and item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group("own-hadoop"))
+
+
+@pytest.fixture(scope="session")
+def hadoop(pytestconfig: pytest.Config) -> Iterator[Cluster]:
+    """The cluster that all tests of this run share: leave it as you found it."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}-{secrets.token_hex(4)}"
+    use = _use(_folder(run), Options())
+    yield use.cluster
+    use.end()
+
+
+@pytest.fixture
+def hadoop_cluster() -> Iterator[MakeCluster]:
+    """Make clusters for one test, with options: ``hadoop_cluster(resource_managers=2)``."""
+    yield from _own_clusters()
+
+
+@pytest.fixture(scope="module")
+def hadoop_module_cluster() -> Iterator[MakeCluster]:
+    """Make clusters for the tests of one module."""
+    yield from _own_clusters()
+
+
+def _own_clusters() -> Iterator[MakeCluster]:
+    uses: list[Use] = []
+
+    def make(**options: Any) -> Cluster:
+        uses.append(_use(_folder(f"own-{secrets.token_hex(6)}"), Options(**options)))
+        return uses[-1].cluster
+
+    yield make
+    for use in uses:
+        use.end()
+
+
+def _use(folder: Path, options: Options) -> Use:
+    try:
+        return Use(folder, options)
+    except ClusterError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+def _folder(name: str) -> Path:
+    # Containers' paths are long as it is: not below pytest's own folder.
+    return Path(tempfile.gettempdir()) / f"hwt-hadoop-{name}"

@@ -1,0 +1,140 @@
+"""Where a cluster is: its folder, its ports, its daemons. Pure naming; nothing is started here."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from tests.hadoop.options import Options
+
+HOST = "127.0.0.1"
+PROXY_HOST = "127.0.0.2"
+MARKER = "HOWDAH_TEST_CLUSTER"
+"""Environment variable of every daemon and every container; its value is the cluster's folder."""
+
+
+class Kind(StrEnum):
+    """A daemon's program."""
+
+    NAMENODE = "namenode"
+    DATANODE = "datanode"
+    RESOURCE_MANAGER = "resourcemanager"
+    NODE_MANAGER = "nodemanager"
+    WEB_PROXY = "webproxy"
+
+
+class ResourceManagerPorts(msgspec.Struct, frozen=True):
+    """One ResourceManager's ports."""
+
+    client: int
+    scheduler: int
+    tracker: int
+    admin: int
+    web: int
+
+
+class NodeManagerPorts(msgspec.Struct, frozen=True):
+    """One NodeManager's ports."""
+
+    rpc: int
+    localizer: int
+    web: int
+
+
+class Daemon(msgspec.Struct, frozen=True):
+    """One process of the cluster. ``number`` counts those of a kind from 1."""
+
+    kind: Kind
+    number: int = 1
+
+    @property
+    def name(self) -> str:
+        """``namenode``, ``datanode``, ``resourcemanager1``, ``nodemanager3``, ``webproxy``."""
+        several = self.kind in (Kind.RESOURCE_MANAGER, Kind.NODE_MANAGER)
+        return f"{self.kind}{self.number}" if several else str(self.kind)
+
+
+class Site(msgspec.Struct, frozen=True, kw_only=True):
+    """All that the parts of a cluster must agree on; kept as ``site.json`` in its folder."""
+
+    path: str
+    options: Options
+    first_port: int
+    user: str
+    """Who the daemons run as: superuser of HDFS and administrator of YARN."""
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.path)
+
+    @property
+    def conf_dir(self) -> Path:
+        """HADOOP_CONF_DIR for clients, and for containers."""
+        return self.folder / "conf"
+
+    def own_conf_dir(self, daemon: Daemon) -> Path:
+        """The configuration that daemon reads itself."""
+        return self.folder / "daemons" / daemon.name
+
+    def data_dir(self, daemon: Daemon) -> Path:
+        return self.folder / "data" / daemon.name
+
+    @property
+    def logs(self) -> Path:
+        """One ``<daemon>.log`` for each daemon."""
+        return self.folder / "logs"
+
+    @property
+    def daemons(self) -> list[Daemon]:
+        """In the order in which they are started."""
+        managers = [Daemon(Kind.RESOURCE_MANAGER, i + 1) for i in range(self.resource_managers)]
+        nodes = [Daemon(Kind.NODE_MANAGER, i + 1) for i in range(self.options.node_managers)]
+        proxy = [Daemon(Kind.WEB_PROXY)] if self.options.web_proxy else []
+        return [Daemon(Kind.NAMENODE), *managers, Daemon(Kind.DATANODE), *nodes, *proxy]
+
+    @property
+    def resource_managers(self) -> int:
+        return self.options.resource_managers
+
+    @property
+    def highly_available(self) -> bool:
+        return self.resource_managers > 1
+
+    @property
+    def has_gpus(self) -> bool:
+        return self.options.gpus != "none"
+
+    def is_gpu_node(self, daemon: Daemon) -> bool:
+        """Is it the node with the label and the GPUs: the last one?"""
+        return daemon.kind is Kind.NODE_MANAGER and daemon.number == self.options.node_managers
+
+    @property
+    def namenode_port(self) -> int:
+        return self.first_port
+
+    @property
+    def namenode_web_port(self) -> int:
+        return self.first_port + 1
+
+    @property
+    def datanode_ports(self) -> tuple[int, int, int]:
+        """Data, RPC, web."""
+        return self.first_port + 2, self.first_port + 3, self.first_port + 4
+
+    @property
+    def proxy_port(self) -> int:
+        return self.first_port + 5
+
+    def resource_manager_ports(self, number: int) -> ResourceManagerPorts:
+        first = self.first_port + 10 + 5 * (number - 1)
+        return ResourceManagerPorts(first, first + 1, first + 2, first + 3, first + 4)
+
+    def node_manager_ports(self, number: int) -> NodeManagerPorts:
+        first = self.first_port + 20 + 3 * (number - 1)
+        return NodeManagerPorts(first, first + 1, first + 2)
+
+    @property
+    def default_fs(self) -> str:
+        return f"hdfs://{HOST}:{self.namenode_port}"
