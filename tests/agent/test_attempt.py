@@ -191,7 +191,25 @@ async def test_a_program_that_ignores_the_stop_is_killed_after_its_grace(tmp_pat
         await until(lambda: agent.log())
         exit = await rig.stop(grace_s=0.3)
         assert exit.signal == signal.SIGKILL
+        assert exit.stopped is True
         assert not exit.out_of_memory
+
+
+async def test_a_kill_that_came_before_the_stop_is_told_as_such(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        started = await rig.start(python(FOREVER))
+        await until(lambda: agent.log())
+        os.kill(agent.pid, signal.SIGSTOP)  # so that it learns of both at once
+        try:
+            os.kill(started.pids[0], signal.SIGKILL)
+            rig.tell(Stop(task=TASK, attempt=1, grace_s=0))
+            await rig.channels[-1].drain()
+        finally:
+            os.kill(agent.pid, signal.SIGCONT)
+        exit = await rig.exit()
+        assert (exit.signal, exit.stopped) == (signal.SIGKILL, False)
 
 
 async def test_a_second_stop_may_shorten_the_grace(tmp_path: Path) -> None:
@@ -220,7 +238,7 @@ async def test_a_prepared_attempt_that_is_stopped_is_dropped(tmp_path: Path) -> 
         await rig.agent()
         prepared = await rig.prepare(ports=2)
         exit = await rig.stop(grace_s=0)
-        assert exit.code is None
+        assert (exit.code, exit.stopped) == (None, True)
         again = await rig.prepare(attempt=2, ports=2, keep_ports=prepared.ports)
         assert again.ports == prepared.ports
 
@@ -230,6 +248,7 @@ async def test_an_attempt_ends_at_its_run_time_out(tmp_path: Path) -> None:
         await rig.agent()
         exit = await rig.run(python(FOREVER), run_s=0.3)
         assert exit.timed_out
+        assert exit.stopped is False, "nobody told the agent to end it"
         assert "run time-out of 0.3 s" in exit.detail
 
 
@@ -402,7 +421,8 @@ async def test_an_agent_that_is_told_to_go_ends_its_program_and_says_how(tmp_pat
         started = await rig.start(python(FOREVER))
         rig.tell(Shutdown(grace_s=10))
         assert await agent.code() == 0
-        assert (await rig.exit()) == Exit(signal=15, tail=(await rig.exit()).tail)
+        exit = await rig.exit()
+        assert exit == Exit(signal=15, stopped=True, tail=exit.tail)
         assert not alive(started.pids[0])
 
 

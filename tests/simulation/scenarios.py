@@ -145,6 +145,7 @@ def faults(draw: random.Random) -> Faults:
         coordinator=draw.choice([0.0, 0.0, 0.1, 0.5]),
         hang=chance(),
         repeat=chance(),
+        echo=draw.choice([0.0, 0.5]),
         flaky=draw.choice([0.0, 0.0, 0.3]),
         forget=draw.choice([0.0, 0.0, 0.2]),
         stop=draw.choice([0.0, 0.0, 0.0, 0.01]),

@@ -127,6 +127,12 @@ MUTANTS = [
         "random.random()",
     ),
     Mutant(
+        "who was killed before we stopped it counts as stopped by us",
+        "failure.py",
+        "done.stopped is False and judged",
+        "False",
+    ),
+    Mutant(
         "the restart budget is never spent",
         "settling.py",
         "state.gang_charged += 1",

@@ -16,6 +16,7 @@ from collections.abc import Callable
 import msgspec
 
 from howdah.core import invariants
+from howdah.core.blame import RULES, of_exit
 from howdah.core.commands import (
     AnyCommand,
     CancelRequests,
@@ -79,6 +80,8 @@ class Faults(msgspec.Struct, kw_only=True):
     coordinator: float = 0.0
     hang: float = 0.0
     stop: float = 0.0
+    echo: float = 0.0
+    """Chance that a peer's own error is heard before the exit that caused it."""
     flaky: float = 0.0
     """Chance that a program fails when its work is done."""
     forget: float = 0.0
@@ -100,6 +103,7 @@ class Program:
         self.phase = HeldPhase.PREPARED
         self.joined = False
         self.hung = False
+        self.told_to_stop = False
         self.exit: Exit | None = None
 
 
@@ -153,6 +157,7 @@ class World:
         self.steps = 0
         self.moves: Counter[tuple[str, str]] = Counter()
         self.truth: dict[Task, tuple[int, Exit | None]] = {}
+        self.late_causes: dict[Task, Exit] = {}  # own failures, heard while the gang is ended
         self._queue: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
         self._serial = 0
@@ -230,7 +235,9 @@ class World:
         line = self._encoder.encode(event)
         self.journal.append((self.now, line))
         before = {n: d.state for n, d in self.machine.state.tasks.items()} if self._small else {}
+        self._note_late_cause(event)
         commands = self.machine.handle(self._decoder.decode(line), self.now)
+        self._verify_cause(commands)
         self.steps += 1
         for name, data in self.machine.state.tasks.items() if self._small else ():
             self._note_moves(before.get(name), data.story)
@@ -245,6 +252,36 @@ class World:
                 self._kill_coordinator()
                 return
         self._wake()
+
+    def _note_late_cause(self, event: AnyEvent) -> None:
+        """A program of the gang failed by itself, and is heard of after it was told to stop."""
+        assert self.machine is not None
+        state = self.machine.state
+        if state.phase is not JobPhase.SETTLING or not isinstance(event, TaskExited):
+            return
+        data, exit = state.tasks[str(event.task)], event.exit
+        role = self.plan.role(event.task.role)
+        if data.state is not TaskState.STOPPING or data.attempt != event.attempt:
+            return
+        if role.tracking is Tracking.SIDECAR or role.stage != state.stage:
+            return
+        if exit.code != 0 and exit.stopped is False:
+            self.late_causes[event.task] = exit
+
+    def _verify_cause(self, commands: list[AnyCommand]) -> None:
+        """What such a program failed of is no weaker than what its generation is said to."""
+        assert self.machine is not None
+        state = self.machine.state
+        if not self.late_causes or state.phase is JobPhase.SETTLING:
+            return
+        judged = any(isinstance(c, Record) and c.kind == "generation-ended" for c in commands)
+        if state.phase is JobPhase.RESTARTING and not judged:
+            raise Truth(f"the gang starts anew without a cause, but saw {self.late_causes}")
+        for task, exit in self.late_causes.items() if judged else ():
+            cause = state.failures[-1].evidence
+            if RULES[of_exit(exit)].strength > RULES[cause.blame].strength:
+                raise Truth(f"{task} ended with {exit}, but the cause is said to be {cause}")
+        self.late_causes.clear()
 
     @property
     def _small(self) -> bool:
@@ -465,14 +502,22 @@ class World:
             program.joined = True
             self._say(agent, TaskJoined(task=program.task, attempt=program.attempt))
 
-    def _exit(self, agent: Agent, program: Program, exit: Exit) -> None:
+    def _exit(
+        self, agent: Agent, program: Program, exit: Exit, late_s: float | None = None
+    ) -> None:
+        """The program ends now; it is told now, or later."""
         if not agent.alive or agent.held is not program or program.phase is HeldPhase.EXITED:
             return
         if program.hung and exit.code == 0:
             return
+        exit = msgspec.structs.replace(exit, stopped=program.told_to_stop)
         program.phase, program.exit = HeldPhase.EXITED, exit
         self.truth[program.task] = (program.attempt, exit)
-        self._say(agent, TaskExited(task=program.task, attempt=program.attempt, exit=exit))
+        event = TaskExited(task=program.task, attempt=program.attempt, exit=exit)
+        if late_s is None:
+            self._say(agent, event)
+        else:
+            self.later(late_s, lambda: self._say(agent, event))
 
     def _stop(self, agent: Agent, command: StopTask) -> None:
         program = agent.held
@@ -487,6 +532,7 @@ class World:
                 TaskExited(task=program.task, attempt=program.attempt, exit=program.exit),
             )
             return
+        program.told_to_stop = True
         ignores = self.random.random() < 0.3
         after = command.grace_s if ignores else min(command.grace_s, self.lag())
         exit = Exit(signal=9 if ignores else 15)
@@ -521,7 +567,7 @@ class World:
             (faults.port_taken, Exit(code=1, port_taken=True)),
         ):
             if self._chance(chance) and (victim := self._some_running()):
-                self._exit(*victim, exit)
+                self._fail(*victim, exit)
         if self._chance(faults.hang) and (victim := self._some_running()):
             agent, program = victim
             program.hung = True
@@ -545,6 +591,13 @@ class World:
             self._say(victim[0], Progressed(task=task, attempt=attempt, what=f"{self.steps:06d}"))
         if self._chance(faults.stop):
             self._tell(StopRequested(by="a user", firm=self.random.random() < 0.3))
+
+    def _fail(self, agent: Agent, program: Program, exit: Exit) -> None:
+        """A program fails by itself; a peer may fail of that, and be heard of first."""
+        echoes = self._chance(self.faults.echo)
+        self._exit(agent, program, exit, late_s=self.random.uniform(0, 0.5) if echoes else None)
+        if echoes and (peer := self._some_running()):
+            self._exit(*peer, Exit(code=1, tail=("ConnectionResetError",)))
 
     def _report_hang(self, agent: Agent, program: Program) -> None:
         if agent.held is program and program.phase is HeldPhase.RUNNING:

@@ -236,7 +236,9 @@ class Agent:
         self._say_dropped(order.task, order.attempt)
 
     def _say_dropped(self, task: Task, attempt: int) -> None:
-        exit = Exit(signal=signal.SIGTERM, detail="the agent does not hold this attempt")
+        exit = Exit(
+            signal=signal.SIGTERM, stopped=True, detail="the agent does not hold this attempt"
+        )
         self.say(Exited(task=task, attempt=attempt, exit=exit))
 
     def _take_stacks(self, order: TakeStacks) -> None:

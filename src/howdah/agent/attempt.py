@@ -209,7 +209,7 @@ class Attempt:
         except Exception as error:
             # A defect of ours must not leave the coordinator waiting.
             log.exception("attempt %d of %s failed in the agent", self.attempt, self.task)
-            exit = Exit(failed_to_start=f"the agent failed: {type(error).__name__}: {error}")
+            exit = _not_ready(f"the agent failed: {type(error).__name__}: {error}")
         finally:
             self._give_back()
         await self._container.followers.caught_up(self.task, self.attempt, _LAST_CHUNK_S)
@@ -277,7 +277,8 @@ class Attempt:
                 order.ports, self._container.host, launch.ports, order.keep_ports
             )
         except ports.KeptPortTaken as problem:
-            raise _Ended(Exit(port_taken=True, detail=str(problem))) from problem
+            exit = Exit(port_taken=True, stopped=False, detail=str(problem))
+            raise _Ended(exit) from problem
         except ports.PortsError as problem:
             raise _Ended(_not_ready(str(problem))) from problem
         for port in self._reservation.ports:
@@ -371,8 +372,10 @@ def _write_private(file: Path, text: str) -> None:
 
 
 def _dropped() -> Exit:
-    return Exit(signal=signal.SIGTERM, detail="stopped before its program was started")
+    return Exit(
+        signal=signal.SIGTERM, stopped=True, detail="stopped before its program was started"
+    )
 
 
 def _not_ready(why: str) -> Exit:
-    return Exit(failed_to_start=why)
+    return Exit(failed_to_start=why, stopped=False)

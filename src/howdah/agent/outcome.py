@@ -50,6 +50,7 @@ def exit_of(
     kernel_kills: int = 0,
     timed_out: bool = False,
     run_s: float | None = None,
+    told: bool = False,
 ) -> Exit:
     """The attempt's exit.
 
@@ -59,6 +60,7 @@ def exit_of(
         over_memory: what it used and was allowed, if the agent ended it for that.
         kernel_kills: by how much the kernel's count of out-of-memory kills grew meanwhile.
         timed_out: the agent ended it at its run time-out ``run_s``.
+        told: the agent ended it because the coordinator wanted it, not for reasons of its own.
     """
     program = deciding(ended)
     code = program.status if program.status >= 0 else None
@@ -79,6 +81,7 @@ def exit_of(
         out_of_memory=bool(over_memory) or by_kernel,
         port_taken=own_failure and port_was_taken(program.tail, ports),
         timed_out=timed_out,
+        stopped=told and program.asked,
         process=program.process,
         detail="; ".join(details),
         tail=program.tail if failed else (),

@@ -90,6 +90,8 @@ class Run:
         self._watches: set[asyncio.Task[None]] = set()
         self._over_memory = ""
         self._timed_out = False
+        self._told = False
+        """The coordinator wanted its end, before we had a reason of our own."""
         self.joined = False
         self.pages: dict[str, WebAddress] = {}
         """Web pages the task serves, by name."""
@@ -135,6 +137,10 @@ class Run:
 
     def stop(self, grace_s: float) -> None:
         """End it: SIGTERM, and SIGKILL after the grace. Again: the earlier SIGKILL counts."""
+        self._told = self._told or not self._ending.begun
+        self._end(grace_s)
+
+    def _end(self, grace_s: float) -> None:
         self._container.children.reap()
         self._programs.asked_to_end()
         self._ending.begin(grace_s)
@@ -157,16 +163,16 @@ class Run:
         try:
             problem = self._start()
             if problem is not None:
-                self.stop(0.0)
+                self._end(0.0)
             await self._until_over()
         finally:
             # Also after a defect of our own nothing may be left running.
             if not self._ending.begun:
-                self.stop(0.0)
+                self._end(0.0)
                 await self._ending.finished()
             await self._close()
         if problem is not None:
-            return Exit(failed_to_start=str(problem), process=problem.process)
+            return Exit(failed_to_start=str(problem), process=problem.process, stopped=False)
         if self._ending.stubborn:
             self._note(
                 f"processes {', '.join(map(str, self._ending.stubborn))} could not be killed: "
@@ -174,7 +180,7 @@ class Run:
             )
         ends = self._programs.ends()
         if not ends:
-            return Exit(detail="its processes could not be killed")
+            return Exit(detail="its processes could not be killed", stopped=self._told)
         return outcome.exit_of(
             ends,
             ports=self._ready.ports.ports,
@@ -182,6 +188,7 @@ class Run:
             kernel_kills=oom.kills(),
             timed_out=self._timed_out,
             run_s=self._order.run_s,
+            told=self._told,
         )
 
     def _start(self) -> StartProblem | None:
@@ -222,9 +229,9 @@ class Run:
                 await programs.changed.wait()
             if not self._ending.begun:
                 if programs.running:
-                    self.stop(_SIBLING_GRACE_S)
+                    self._end(_SIBLING_GRACE_S)
                 else:
-                    self.stop(0.0 if programs.failed or not self.pids else _LEFTOVER_GRACE_S)
+                    self._end(0.0 if programs.failed or not self.pids else _LEFTOVER_GRACE_S)
             await self._ending.finished()
             programs.note_ends()
 
@@ -304,14 +311,16 @@ class Run:
             used = usage(found.values()).rss_bytes
             self._over_memory = over_limit(used, limit_mb, found)
             if self._over_memory:
-                self.stop(0.0)
+                self._end(0.0)
                 return
             await asyncio.sleep(_MEMORY_LOOK_S[used > limit_mb * 1024 * 1024 / 2])
 
     async def _limit_time(self, run_s: float) -> None:
         await asyncio.sleep(run_s)
+        if self._ending.begun:
+            return
         self._timed_out = True
-        self.stop(_TIME_OUT_GRACE_S)
+        self._end(_TIME_OUT_GRACE_S)
 
     async def _measure_gpus(self) -> None:
         arguments = [str(_GPU_LOOK_S), *self._container.launch.gpus]

@@ -134,9 +134,17 @@ RULES: dict[Blame, Rule] = {
 }
 
 _OWN_SIGNALS = frozenset(
-    {signals.SIGABRT, signals.SIGSEGV, signals.SIGBUS, signals.SIGFPE, signals.SIGILL}
+    {
+        signals.SIGABRT,
+        signals.SIGSEGV,
+        signals.SIGBUS,
+        signals.SIGFPE,
+        signals.SIGILL,
+        signals.SIGPIPE,
+    }
 )
-"""What a program brings upon itself (an assertion, a crash), often as an echo of a lost peer."""
+"""What a program brings upon itself (an assertion, a crash, a write to who has gone), often as an
+echo of a lost peer."""
 
 _NOT_STARTED = {126: "cannot be executed", 127: "was not found"}
 """Exit codes of a POSIX shell for a command it could not run."""

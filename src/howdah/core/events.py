@@ -112,7 +112,8 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     timed_out: bool = False
     """The agent ended it at the role's run time-out."""
     stopped: bool | None = None
-    """Whether it ended after the agent had begun to stop it; None where the agent does not say."""
+    """Whether it ended after the agent had been told to stop it; None where the agent does not say.
+    False tells an end of its own from one of ours where both were on their way at once."""
     process: int = 0
     """Which of the task's processes (local rank)."""
     detail: str = ""

@@ -57,10 +57,9 @@ def on_exited(turn: Turn, event: TaskExited) -> None:
         return
     what = describe_exit(done, turn.role(data.task).run_s)
     turn.move(data, S.ENDED, what)
-    if before is S.STOPPING:
+    if before is S.STOPPING and not _by_itself(turn, data, done):
         turn.record("task-stopped", f"{data.task} was stopped", data=data, **_numbers(done))
-        if not done.out_of_memory:
-            return
+        return
     turn.record(
         "task-failed",
         name_and(data.task, what),
@@ -72,6 +71,19 @@ def on_exited(turn: Turn, event: TaskExited) -> None:
     dropped = before is S.PREPARED and not done.failed_to_start
     blame = Blame.AGENT_LOST if dropped else of_exit(done)
     accuse(turn, data, blame, name_and(data.task, what), exit=done)
+
+
+def _by_itself(turn: Turn, data: TaskData, done: Exit) -> bool:
+    """Whether the end of a task that was told to stop is a sign nevertheless.
+
+    The cause of a gang's end may be heard after its echo: a peer's error is sent first, and when
+    the killed program's own end is told, it has been told to stop. Its agent knows which was first.
+    """
+    if done.out_of_memory:
+        return True
+    failed = done.code != 0 or bool(done.failed_to_start)
+    judged = turn.state.phase is JobPhase.SETTLING and turn.in_gang(data.task)
+    return failed and done.stopped is False and judged
 
 
 def on_forgotten(turn: Turn, data: TaskData) -> None:

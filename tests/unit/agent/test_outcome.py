@@ -60,6 +60,17 @@ def test_a_taken_port_counts_only_for_a_failure_of_its_own() -> None:
     assert not exit_of([Ended(process=0, status=0, tail=tail)], ports=(20001,)).port_taken
 
 
+@pytest.mark.parametrize(
+    ("asked", "told", "stopped"),
+    [(True, True, True), (False, True, False), (True, False, False), (False, False, False)],
+)
+def test_an_end_is_our_stop_only_if_we_were_told_and_it_came_after(
+    asked: bool, told: bool, stopped: bool
+) -> None:
+    end = Ended(process=0, status=-9, asked=asked)
+    assert exit_of([end], told=told).stopped is stopped
+
+
 def test_the_run_time_out_is_named() -> None:
     exit = exit_of([Ended(process=0, status=-15, asked=True)], timed_out=True, run_s=90.0)
     assert exit.timed_out

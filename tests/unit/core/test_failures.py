@@ -47,6 +47,7 @@ from tests.unit.core.bench import WORKER, Bench, workers
         (Exit(code=137), Blame.SIGNAL),  # 137 alone never proves a lack of memory
         (Exit(signal=6), Blame.USER_CODE),  # an abort is the program's own, or an echo
         (Exit(signal=11), Blame.USER_CODE),
+        (Exit(signal=13), Blame.USER_CODE),  # a broken pipe: its reader went first
         (Exit(signal=9, out_of_memory=True), Blame.OUT_OF_MEMORY),
         (Exit(code=1, port_taken=True), Blame.PORT_TAKEN),
         (Exit(code=127), Blame.START_FAILED),
@@ -110,6 +111,85 @@ def test_a_lost_node_outweighs_the_errors_of_its_peers_and_is_not_charged() -> N
     bench.due("restart")
     assert list(bench.state.requests.values()) == [WORKER[1]]
     assert bench.task(WORKER[0]).container_id == "c1"
+
+
+def test_a_kill_that_is_heard_after_its_echo_is_the_cause_if_it_came_before_our_stop() -> None:
+    bench = Bench()
+    bench.run()
+    bench.exit(WORKER[0], code=1, stopped=False, tail=("ConnectionResetError",))
+    bench.exit(WORKER[1], signal=9, stopped=False)
+    bench.due("settle")
+    (failure,) = bench.state.failures
+    assert failure.evidence.what == "worker:1's user process was killed (SIGKILL)"
+    assert failure.echoes == 1
+    assert bench.told("task-failed")[-1].startswith("worker:1")
+
+
+@pytest.mark.parametrize("stopped", [True, None])  # None: an agent that does not say
+def test_a_kill_by_our_own_stop_accuses_nobody(stopped: bool | None) -> None:
+    bench = Bench()
+    bench.run()
+    bench.exit(WORKER[0], code=1, stopped=False)
+    bench.exit(WORKER[1], signal=9, stopped=stopped)
+    bench.due("settle")
+    (failure,) = bench.state.failures
+    assert failure.evidence.task == WORKER[0]
+    assert failure.echoes == 0
+    assert bench.told("task-stopped") == ["worker:1 was stopped"]
+
+
+@pytest.mark.parametrize(
+    ("first", "echo"),
+    [
+        ({"signal": 9}, {"code": 1}),
+        ({"signal": 9}, {"signal": 6}),
+        ({"code": 42}, {"code": 1}),  # equals: the one that was heard first
+        ({"code": 42}, {"signal": 6}),
+        ({"code": 42}, {"signal": 13}),
+    ],
+)
+def test_a_survivor_that_fails_by_itself_before_our_stop_is_an_echo(
+    first: dict[str, int], echo: dict[str, int]
+) -> None:
+    bench = Bench()
+    bench.run()
+    bench.exit(WORKER[1], **first, stopped=False)
+    bench.exit(WORKER[0], **echo, stopped=False)
+    bench.due("settle")
+    (failure,) = bench.state.failures
+    assert failure.evidence.task == WORKER[1]
+    assert bench.state.gang_charged == 1
+
+
+def test_a_survivor_that_fails_before_our_stop_does_not_outweigh_a_lost_node() -> None:
+    bench = Bench()
+    bench.run()
+    bench.exit(WORKER[0], signal=9, stopped=False)
+    bench.tell(ContainerEnded(container_id="c2", kind=ContainerEndKind.NODE_LOST))
+    bench.due("settle")
+    (failure,) = bench.state.failures
+    assert failure.evidence.blame is Blame.NODE_LOST
+    assert not failure.charged
+
+
+def test_a_success_that_is_heard_while_the_gang_is_ended_accuses_nobody() -> None:
+    bench = Bench()
+    bench.run()
+    bench.exit(WORKER[0], code=1, stopped=False)
+    bench.exit(WORKER[1], code=0, stopped=False)
+    bench.due("settle")
+    (failure,) = bench.state.failures
+    assert (failure.evidence.task, failure.echoes) == (WORKER[0], 0)
+
+
+def test_who_fails_while_the_job_ends_accuses_nobody() -> None:
+    bench = Bench()
+    bench.run()
+    bench.tell(StopRequested(by="a user"))
+    bench.exit(WORKER[0], code=1, stopped=False)
+    bench.exit(WORKER[1], signal=15, stopped=True)
+    assert bench.told("task-failed") == []
+    assert bench.state.outcome is Outcome.STOPPED
 
 
 def test_a_preempted_container_is_blamed_on_preemption_and_programs_are_asked_to_save() -> None:
