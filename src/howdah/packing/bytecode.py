@@ -1,0 +1,104 @@
+"""Byte code of Python sources, the same each time it is made.
+
+What the compiler writes depends a little on what else the process has compiled before, and on the
+seed of its hashes. So files are compiled in groups of a fixed size, each in a fresh process with a
+fixed seed. Byte code is of the kind that does not look at its source again (PEP 552, unchecked):
+times of change mean nothing in an archive.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from howdah.packing.archives import PackingError, Progress, quiet
+from howdah.packing.tarball import Entry
+
+_GROUP = 200
+
+# Runs in the interpreter whose byte code is wanted: Python 3.8 or newer, whatever Howdah runs in.
+_COMPILE = """
+import importlib.util, json, marshal, os, sys
+source_hash = importlib.util.source_hash
+done = []
+for path, name, target in json.load(sys.stdin):
+    try:
+        with open(path, "rb") as file:
+            source = file.read()
+        code = compile(source, name, "exec", dont_inherit=True, optimize=0)
+    except (SyntaxError, ValueError, RecursionError):
+        continue  # templates and code of other versions lie about in packages
+    head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + source_hash(source)
+    with open(target, "wb") as file:
+        file.write(head + marshal.dumps(code))
+    done.append(target)
+json.dump([sys.implementation.cache_tag, done], sys.stdout)
+"""
+
+
+def with_byte_code(
+    entries: Sequence[Entry],
+    python: Path,
+    scratch: Path,
+    progress: Progress = quiet,
+    env: dict[str, str] | None = None,
+) -> tuple[Entry, ...]:
+    """The entries and, for each Python file among them, its byte code in ``__pycache__``.
+
+    Raises:
+        PackingError: the interpreter cannot be run.
+    """
+    sources = sorted(
+        (entry for entry in entries if entry.path is not None and entry.name.endswith(".py")),
+        key=lambda entry: entry.name,
+    )
+    scratch.mkdir(parents=True, exist_ok=True)
+    groups = [sources[at : at + _GROUP] for at in range(0, len(sources), _GROUP)]
+    found: list[Entry] = []
+    done = 0
+    with ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1))) as pool:
+        jobs = [
+            pool.submit(_compile, group, python, scratch / str(number), env)
+            for number, group in enumerate(groups)
+        ]
+        for group, job in zip(groups, jobs):
+            found += job.result()
+            done += len(group)
+            progress("compiling", done, len(sources))
+    return (*entries, *found)
+
+
+def _compile(
+    group: Sequence[Entry], python: Path, scratch: Path, env: dict[str, str] | None
+) -> list[Entry]:
+    scratch.mkdir()
+    wanted = [
+        (str(entry.path), entry.name, str(scratch / f"{number}.pyc"))
+        for number, entry in enumerate(group)
+    ]
+    try:
+        run = subprocess.run(
+            [str(python), "-S", "-s", "-c", _COMPILE],
+            input=json.dumps(wanted),
+            capture_output=True,
+            text=True,
+            check=True,
+            env={"PATH": "/usr/bin:/bin", **(env or {}), "PYTHONHASHSEED": "0"},
+        )
+    except OSError as error:
+        raise PackingError(f"{python} cannot be run: {error.strerror or error}") from error
+    except subprocess.CalledProcessError as error:
+        why = (error.stderr or "").strip().splitlines()[-1:] or [f"exit code {error.returncode}"]
+        raise PackingError(f"{python} cannot compile what is packed: {why[0]}") from error
+    tag, done = json.loads(run.stdout)
+    names = {target: name for _, name, target in wanted}
+    return [Entry(_cached(names[target], tag), path=Path(target)) for target in done]
+
+
+def _cached(name: str, tag: str) -> str:
+    folder, _, file = name.rpartition("/")
+    return f"{folder}{'/' if folder else ''}__pycache__/{file.removesuffix('.py')}.{tag}.pyc"

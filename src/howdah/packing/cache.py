@@ -1,0 +1,207 @@
+"""The local cache of packed archives.
+
+``index/<kind>-<key>.json`` says which archive a set of inputs makes, ``archives/<name>`` are the
+archives. The key is a digest of what the inputs look like from outside (names, sizes, times of
+change, versions), so that packing the same again costs a look at the inputs and nothing more. An
+archive that is not, to the time of its last change, what was written is made anew.
+
+Processes exclude each other by a lock for each key; everything appears by a rename. Archives that
+have not been used for longest go when there are more than `LIMIT` bytes of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from howdah.packing import tarball
+from howdah.packing.archives import Archive, Kind, PackingError, Row
+
+LIMIT = 10 * 10**9
+"""Bytes of archives that are kept; what was used within the last hour is kept anyway."""
+_IN_USE_S = 3600.0
+_FORMAT = 1
+"""Grows when archives of the same inputs become others."""
+
+
+class Content(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes into an archive."""
+
+    entries: tuple[tarball.Entry, ...]
+    python: str | None = None
+    rows: tuple[Row, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class _Record(msgspec.Struct, frozen=True):
+    archive: Archive
+    stamp: tuple[int, ...]
+
+
+class Cache:
+    """The cache in one folder; made when something is put in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.archives = folder / "archives"
+        self._index = folder / "index"
+        self._locks = folder / "locks"
+
+    def get(self, kind: Kind, inputs: object, make: Callable[[Path], Archive]) -> Archive:
+        """The archive of these inputs, made by ``make(path)`` if it is not there.
+
+        Raises:
+            PackingError: it cannot be made, or the cache folder cannot be written.
+        """
+        text = msgspec.json.encode((_FORMAT, kind, inputs), order="deterministic")
+        key = f"{kind.value}-{hashlib.sha256(text).hexdigest()[:40]}"
+        if (found := self._find(key)) is not None:
+            return found
+        try:
+            with self.lock(key):
+                return self._find(key) or self._make(key, make)
+        except OSError as error:
+            where = error.filename or self.folder
+            raise PackingError(
+                f"packing failed at {where}: {error.strerror or error}; archives are kept in "
+                f"{self.folder}: XDG_CACHE_HOME names another place"
+            ) from error
+
+    @contextlib.contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        """Alone among all processes that use this cache."""
+        self._locks.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self._locks / name).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    @contextlib.contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """A folder for the time of making something."""
+        self.sweep()
+        folder = self.folder / "scratch" / secrets.token_hex(8)
+        folder.mkdir(mode=0o700, parents=True)
+        try:
+            yield folder
+        finally:
+            _remove(folder)
+
+    def forget(self, archive: Archive) -> None:
+        """An archive has turned out to be damaged."""
+        if archive.path is not None:
+            archive.path.unlink(missing_ok=True)
+
+    def sweep(self, limit: int = LIMIT) -> None:
+        """Remove what has not been used for longest, and what processes left that died."""
+        old = time.time() - _IN_USE_S
+        for folder in _entries(self.folder / "scratch"):
+            if folder.stat(follow_symlinks=False).st_mtime < old - 24 * _IN_USE_S:
+                _remove(Path(folder.path))
+        kept = [(entry.stat().st_mtime, entry) for entry in _entries(self._index)]
+        records = [(used, Path(entry.path), _read(Path(entry.path))) for used, entry in kept]
+        total = 0
+        seen: set[str] = set()
+        for used, path, record in sorted(records, key=lambda item: -item[0]):
+            if record is None or record.archive.path is None:
+                path.unlink(missing_ok=True)
+                continue
+            name = record.archive.path.name
+            if name not in seen:
+                total += record.archive.size
+            if total > limit and used < old and name not in seen:
+                total -= record.archive.size
+                path.unlink(missing_ok=True)
+                continue
+            seen.add(name)
+        for entry in _entries(self.archives):
+            if entry.name not in seen and entry.stat().st_mtime < old:
+                Path(entry.path).unlink(missing_ok=True)
+
+    def _find(self, key: str) -> Archive | None:
+        path = self._index / f"{key}.json"
+        record = _read(path)
+        if record is None or record.archive.path is None:
+            return None
+        if _stamp(record.archive.path) != record.stamp:
+            return None
+        with contextlib.suppress(OSError):
+            os.utime(path)  # its last use
+        return record.archive
+
+    def _make(self, key: str, make: Callable[[Path], Archive]) -> Archive:
+        for folder in (self.archives, self._index):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self.scratch() as scratch:
+            archive = make(scratch)
+            assert archive.path is not None
+            final = self.archives / archive.name
+            # Others may be reading the one that is there; if it is the same, it stays.
+            if not (final.is_file() and tarball.sha256(final) == archive.digest):
+                archive.path.replace(final)
+            archive = msgspec.structs.replace(archive, path=final)
+            record = scratch / "record"
+            record.write_bytes(msgspec.json.encode(_Record(archive, _stamp(final)), enc_hook=str))
+            record.replace(self._index / f"{key}.json")
+        return archive
+
+
+def tar_of(
+    kind: Kind, content: Content, scratch: Path, progress: Callable[[str, int, int | None], None]
+) -> Archive:
+    """Write the archive of that content into the folder."""
+    path = scratch / "archive.tar.gz"
+    packed = tarball.write(content.entries, path, f"packing {kind.value}", progress)
+    return Archive(
+        kind=kind,
+        digest=packed.digest,
+        path=path,
+        size=packed.size,
+        files=packed.files,
+        unpacked_size=packed.unpacked_size,
+        python=content.python,
+        rows=content.rows,
+        notes=content.notes,
+    )
+
+
+def _read(path: Path) -> _Record | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Record, dec_hook=_path)
+    except (OSError, msgspec.MsgspecError, NotImplementedError):
+        return None
+
+
+def _path(type_: type, value: object) -> object:
+    if type_ is Path:
+        return Path(str(value))
+    raise NotImplementedError(type_)
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """What no program changes back: the time of the file's last change of any kind is in it."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return (status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        return list(os.scandir(folder))
+    except FileNotFoundError:
+        return []
+
+
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,98 @@
+"""Installed distributions and what they need, from their metadata."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from pathlib import Path, PurePosixPath
+
+from howdah.packing.archives import PackingError
+from howdah.packing.tarball import Entry, is_executable
+
+_NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
+
+
+def normal(name: str) -> str:
+    """A distribution's name as the packaging standards compare it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def closure(
+    roots: Iterable[str], optional: Iterable[str] = (), without: Iterable[str] = ()
+) -> list[metadata.Distribution]:
+    """The distributions and all they need, sorted by name. Those that are needed under conditions
+    (other versions, other systems) come along where they are installed; extras do not.
+
+    Raises:
+        PackingError: one is not installed.
+    """
+    left_out = set(map(normal, without))
+    found: dict[str, metadata.Distribution] = {}
+    waiting = [(name, True) for name in roots]
+    waiting += [(name, False) for name in optional]
+    while waiting:
+        name, must = waiting.pop()
+        if normal(name) in found or normal(name) in left_out:
+            continue
+        try:
+            distribution = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            if must:
+                raise PackingError(
+                    f"the package {name} is not installed in {_here()}, and Howdah needs it on "
+                    f"the cluster; install it: pip install {name}"
+                ) from None
+            continue
+        found[normal(name)] = distribution
+        for requirement in distribution.requires or ():
+            text, _, marker = requirement.partition(";")
+            if "extra" in marker:
+                continue
+            match = _NAME.match(text)
+            if match:
+                waiting.append((match[1], not marker))
+    return [found[name] for name in sorted(found)]
+
+
+def entries(distribution: metadata.Distribution, site: str) -> Iterator[Entry]:
+    """Its files, in a folder for packages; byte code, tests and scripts are left out, but programs
+    that are no Python scripts (py-spy) go to ``bin``.
+
+    Raises:
+        PackingError: its metadata does not say which files it has.
+    """
+    files = distribution.files
+    if files is None:
+        raise PackingError(
+            f"{distribution.name} does not say which files it has (no RECORD); install it with "
+            "pip or uv"
+        )
+    for file in files:
+        name = PurePosixPath(file)
+        path = Path(str(distribution.locate_file(file)))
+        if "__pycache__" in name.parts or name.suffix in (".pyc", ".pyi"):
+            continue
+        if name.parts[0] == "..":
+            if name.parent.name == "bin" and path.is_file() and _is_program(path):
+                yield Entry(f"bin/{name.name}", path=path, executable=True)
+            continue
+        if name.parts[0].endswith(".dist-info") and name.name not in (
+            "METADATA",
+            "entry_points.txt",
+        ):
+            continue
+        if path.is_file():
+            mode = path.stat().st_mode
+            yield Entry(f"{site}/{name}", path=path, executable=is_executable(mode))
+
+
+def _is_program(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def _here() -> str:
+    import sys
+
+    return sys.prefix
