@@ -26,7 +26,7 @@ __all__ = ["connect", "jobs", "run", "submit"]
 async def submit(
     job: Job | str | os.PathLike[str],
     *,
-    backend: str = "local",
+    backend: str | None = None,
     overrides: Sequence[str] = (),
     on_event: Callable[[JobEvent], Any] | None = None,
     on_state: Callable[[JobView], Any] | None = None,
@@ -48,7 +48,7 @@ async def run(
     framework: str = "command",
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
-    backend: str = "local",
+    backend: str | None = None,
     timeout_s: float | None = None,
     on_event: Callable[[JobEvent], Any] | None = None,
     on_state: Callable[[JobView], Any] | None = None,

@@ -23,8 +23,11 @@ from howdah.backends.local.channel import Channel, same_user
 from howdah.backends.local.forks import fork
 from howdah.backends.local.messages import Acknowledge, Launched, Release
 from howdah.backends.local.processes import Seen, belonging
+from howdah.backends.local.site import LocalSite
+from howdah.backends.local.submission import LocalSubmission
 from howdah.backends.resources import role_resources
 from howdah.frameworks import planning
+from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job, Placement, Role
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.frames import FrameError
@@ -371,7 +374,39 @@ def make_broken(directory: JobDirectory) -> str:
 def test_a_plug_in_brings_a_backend_and_never_hides_ours(tmp_path: Path) -> None:
     assert registry.create("mine", JobDirectory(tmp_path / "j")) == "mine for j"
     assert isinstance(registry.create("local", JobDirectory(tmp_path)), LocalBackend)
-    assert registry.names() == ["local", "absent", "broken", "mine"]
+    assert registry.names() == ["local", "yarn", "absent", "broken", "mine"]
+
+
+@pytest.mark.usefixtures("plugins")
+def test_a_plug_in_without_a_clients_side_has_its_coordinator_on_this_machine(
+    tmp_path: Path,
+) -> None:
+    submission = registry.submission("mine")
+    try:
+        assert isinstance(submission, LocalSubmission)
+        roles = {"worker": Role(gpus=4000)}
+        submission.check(Job(command="true", roles=roles), LoadedJob(job=Job()))
+    finally:
+        submission.close()
+    assert isinstance(registry.site("mine", JobDirectory(tmp_path)), LocalSite)
+
+
+class Mine:
+    """A plug-in with all three parts."""
+
+    def __init__(self, directory: JobDirectory) -> None: ...
+
+    submission = staticmethod(lambda: "my submission")
+    site = staticmethod(lambda directory: f"my site of {directory.path.name}")
+
+
+def test_a_plug_in_may_bring_a_clients_side(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = importlib.metadata.EntryPoint("mine", f"{__name__}:Mine", registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point])
+    assert registry.submission("mine") == "my submission"
+    assert registry.site("mine", JobDirectory(tmp_path / "j")) == "my site of j"
 
 
 @pytest.mark.usefixtures("plugins")

@@ -40,6 +40,10 @@ class BackendError(Exception):
     """The backend cannot be used; the message is for the user: what, which value, what to do."""
 
 
+class NoSuchBackend(BackendError):
+    """Neither Howdah nor an installed package has a backend of that name."""
+
+
 class RoleResources(msgspec.Struct, frozen=True, kw_only=True):
     """What each container of a role needs."""
 

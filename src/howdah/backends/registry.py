@@ -1,30 +1,54 @@
 """Backends by name: ours, and those other packages bring as entry points.
 
 A package adds one with an entry point in the group ``howdah.backends`` that names a function (or
-class) which makes a `howdah.backends.base.Backend` of a `howdah.storage.jobdir.JobDirectory`. A
-plug-in that cannot be loaded is reported where it is asked for and by `broken`; it never hides a
-built-in one, nor stops the others.
+class) which makes a `howdah.backends.base.Backend` of a `howdah.storage.jobdir.JobDirectory`. That
+object may have two more attributes, for clients: ``submission``, which makes a
+`howdah.backends.base.Submission`, and ``site``, which makes a `howdah.backends.base.Site` of a job
+directory; without them the job's coordinator runs on the submitter's machine. A plug-in that
+cannot be loaded is reported where it is asked for and by `broken`; it never hides a built-in one,
+nor stops the others.
+
+Nothing is imported before it is asked for: a job's launch waits for what `submission` imports.
 """
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from howdah.backends.base import Backend, BackendError
 from howdah.plugins import entry_points
-from howdah.storage.jobdir import JobDirectory
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from howdah.backends.base import Backend, BackendError, Site, Submission
+    from howdah.storage.jobdir import JobDirectory
+
 GROUP = "howdah.backends"
+LOCAL = "local"
 
-Factory = Callable[[JobDirectory], Backend]
 
-BUILT_IN = {"local": "howdah.backends.local.backend:LocalBackend"}
+class Parts(NamedTuple):
+    """Where to find the parts of a backend, each as ``module:attribute``."""
+
+    backend: str
+    submission: str
+    site: str
+
+
+BUILT_IN = {
+    LOCAL: Parts(
+        backend="howdah.backends.local.backend:LocalBackend",
+        submission="howdah.backends.local.early:begin",
+        site="howdah.backends.local.site:LocalSite",
+    ),
+    "yarn": Parts(
+        backend="howdah.backends.yarn.backend:YarnBackend",
+        submission="howdah.backends.yarn.early:begin",
+        site="howdah.backends.yarn.site:YarnSite",
+    ),
+}
 
 
 def names() -> list[str]:
@@ -34,25 +58,46 @@ def names() -> list[str]:
 
 
 def create(name: str, directory: JobDirectory) -> Backend:
-    """The backend of that name, for the job of that directory.
+    """The backend of that name, for the coordinator of that directory's job.
 
     Raises:
         BackendError: there is none, or its plug-in cannot be used.
     """
     if name in BUILT_IN:
-        module, _, attribute = BUILT_IN[name].partition(":")
-        return getattr(importlib.import_module(module), attribute)(directory)
-    for point in entry_points(group=GROUP):
-        if point.name == name:
-            try:
-                return point.load()(directory)
-            except Exception as error:  # a plug-in may fail in any way
-                raise BackendError(
-                    f"The backend {name!r} cannot be used: {_reason(point, error)}"
-                ) from error
-    near = difflib.get_close_matches(name, names(), n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise BackendError(f"There is no backend {name!r}; known are {', '.join(names())}.{hint}")
+        return _load(BUILT_IN[name].backend)(directory)
+    return _plug_in(name, lambda factory: factory(directory))
+
+
+def submission(name: str) -> Submission:
+    """What submits one new job to the backend of that name.
+
+    Raises:
+        BackendError: there is none, or its plug-in cannot be used.
+    """
+    if name in BUILT_IN:
+        return _load(BUILT_IN[name].submission)()
+
+    def make(factory: object) -> Submission:
+        own = getattr(factory, "submission", None)
+        return _load("howdah.backends.local.early:begin_unchecked")() if own is None else own()
+
+    return _plug_in(name, make)
+
+
+def site(name: str, directory: JobDirectory) -> Site:
+    """That directory's job, as a client of the backend of that name finds it.
+
+    Raises:
+        BackendError: there is none, or its plug-in cannot be used.
+    """
+    if name in BUILT_IN:
+        return _load(BUILT_IN[name].site)(directory)
+
+    def make(factory: object) -> Site:
+        own = getattr(factory, "site", None) or _load(BUILT_IN[LOCAL].site)
+        return own(directory)
+
+    return _plug_in(name, make)
 
 
 def broken() -> dict[str, str]:
@@ -67,6 +112,36 @@ def broken() -> dict[str, str]:
         except Exception as error:  # a plug-in may fail in any way
             found[point.name] = _reason(point, error)
     return found
+
+
+def _load(place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+def _plug_in(name: str, make: Callable[[Any], Any]) -> Any:
+    """What ``make`` makes of the plug-in of that name."""
+    from howdah.backends.base import BackendError
+
+    for point in entry_points(group=GROUP):
+        if point.name == name:
+            try:
+                return make(point.load())
+            except Exception as error:  # a plug-in may fail in any way
+                raise BackendError(
+                    f"The backend {name!r} cannot be used: {_reason(point, error)}"
+                ) from error
+    raise _unknown(name)
+
+
+def _unknown(name: str) -> BackendError:
+    import difflib
+
+    from howdah.backends.base import NoSuchBackend
+
+    near = difflib.get_close_matches(name, names(), n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return NoSuchBackend(f"There is no backend {name!r}; known are {', '.join(names())}.{hint}")
 
 
 def _reason(point: EntryPoint, error: Exception) -> str:

@@ -23,7 +23,7 @@ from howdah.client.exits import ExitCode, of_outcome
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.items import Submitted
 from howdah.client.merge import Position, Stream
-from howdah.client.remote import Link
+from howdah.client.remote import Link, Waiting
 from howdah.core.view import JobView
 from howdah.spec.units import instance_range
 from howdah.storage.jobdir import JobDirectory, StorageError
@@ -45,18 +45,26 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     open_page: bool = False
 
 
-def follow(start: Callable[[], JobDirectory], tie: Tie, view: View) -> ExitCode:
+def follow(
+    start: Callable[[], JobDirectory],
+    tie: Tie,
+    view: View,
+    *,
+    cancel: Callable[[], object] = lambda: None,
+) -> ExitCode:
     """Show the job that ``start`` gives until it ends; its exit code.
 
     Signals count from before ``start`` is called (in a thread): one that comes meanwhile is obeyed
-    after it, so no job is ever left half-started or running by accident.
+    after it, so no job is ever left half-started or running by accident. ``cancel`` is called then,
+    for a ``start`` that takes long and can end at once (by `SubmissionCancelled`).
     """
-    return asyncio.run(_Session(tie, view).run(start))
+    return asyncio.run(_Session(tie, view, cancel).run(start))
 
 
 class _Session:
-    def __init__(self, tie: Tie, view: View) -> None:
+    def __init__(self, tie: Tie, view: View, cancel: Callable[[], object]) -> None:
         self._tie = tie
+        self._cancel = cancel
         self._view = view
         self._interrupts = Interrupts(tie)
         self._handle: AsyncJobHandle | None = None
@@ -131,6 +139,8 @@ class _Session:
                 await writer.room()
             elif isinstance(update, RecordUpdate):
                 screen.record(update)
+            elif isinstance(update, Waiting):
+                screen.waiting(update.why)
             elif isinstance(update, Link):
                 if update.incarnation is None:
                     screen.note("the coordinator does not answer; waiting for its successor")
@@ -190,6 +200,8 @@ class _Session:
         task.add_done_callback(self._acting.discard)
 
     async def _do(self, action: Action, why: str) -> None:
+        if not self._shown.is_set() and self._tie is Tie.JOB:
+            self._cancel()
         await self._shown.wait()
         assert self._handle is not None and self._screen is not None
         if action in SAID:

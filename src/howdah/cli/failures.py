@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from howdah.backends.base import BackendError
+from howdah.backends.base import BackendError, SubmissionCancelled
 from howdah.cli.main import ReaderGone
 from howdah.client.errors import HowdahError
 from howdah.client.exits import ExitCode
@@ -42,6 +42,8 @@ def report(error: BaseException) -> int:
         return ExitCode.SUCCEEDED
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return ExitCode.STOPPED
+    if isinstance(error, SubmissionCancelled):
+        return _say(str(error), ExitCode.STOPPED)
     if isinstance(error, click.ClickException):
         error.show()
         return ExitCode.BAD_INPUT

@@ -34,6 +34,12 @@ class JobCommand(click.Command):
         return [*filter(None, super().collect_usage_pieces(ctx)), "[-- COMMAND...]"]
 
 
+def _backend(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str:
+    from howdah.client.early import default_backend
+
+    return name or default_backend()
+
+
 def job_source(command: F) -> F:
     """The arguments and options that say what to run; `load_job` takes them."""
     for option in reversed(_SOURCE_OPTIONS):
@@ -71,9 +77,9 @@ _SOURCE_OPTIONS = (
     click.option(
         "--backend",
         metavar="NAME",
-        default="local",
-        show_default=True,
-        help="Where to run it; 'local' is this machine.",
+        callback=_backend,
+        help="Where to run it: 'local' is this machine, 'yarn' a Hadoop cluster. Default: "
+        "$HOWDAH_BACKEND, else the site file's, else local.",
     ),
 )
 

@@ -67,7 +67,7 @@ def command(
     from howdah.client.submit import submit
     from howdah.spec.model import Environment
 
-    starter = begin(backend)
+    submission = begin(backend)
     try:
         environment = Environment(python=python, requirements=requirements, venv=venv)
         loaded = load_object(
@@ -86,7 +86,7 @@ def command(
         leading: list[Future[None]] = []
 
         def start() -> JobDirectory:
-            directory = submit(loaded, backend=backend, starter=starter)
+            directory = submit(loaded, backend=backend, submission=submission)
             leading.append(Background.start(_serve(directory, port)))
             return directory
 
@@ -97,7 +97,7 @@ def command(
                 each.cancel()
                 Background.call(asyncio.sleep(0))  # it ends before this program does
     finally:
-        starter.close()
+        submission.close()
 
 
 async def _serve(directory: JobDirectory, port: int) -> None:

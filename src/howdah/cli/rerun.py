@@ -42,16 +42,20 @@ def command(
 
     With --json: one JSON object a line, as 'howdah run' has.
     """
+    from howdah.cli.progress import Progress
     from howdah.client.again import load, submit_again
     from howdah.client.early import begin
 
     before = find_job(job_id, store)
-    starter = begin(before.meta().backend)
+    submission = begin(before.meta().backend)
     try:
         loaded = load(before, overrides, resume=resume)
 
         def start() -> JobDirectory:
-            return submit_again(before, loaded, resume=resume, starter=starter)
+            with Progress(quiet=as_json) as progress:
+                return submit_again(
+                    before, loaded, resume=resume, submission=submission, progress=progress
+                )
 
         if detach:
             from howdah.cli.submit import all_or_nothing, say_submitted
@@ -63,6 +67,7 @@ def command(
         from howdah.cli.attached import View, follow
         from howdah.cli.interrupts import Tie
 
-        return follow(start, Tie.JOB, View(as_json=as_json, all_records=verbose))
+        view = View(as_json=as_json, all_records=verbose)
+        return follow(start, Tie.JOB, view, cancel=submission.cancel)
     finally:
-        starter.close()
+        submission.close()

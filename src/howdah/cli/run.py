@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from howdah.cli.jobs import JobCommand, job_source, json_option, load_job
+
+if TYPE_CHECKING:
+    from howdah.storage.jobdir import JobDirectory
 
 
 @click.command("run", cls=JobCommand)
@@ -55,14 +58,19 @@ def command(
         from howdah.cli.dryrun import show
 
         return show(load_job(ctx, job, **source), as_json=as_json)
-    starter = begin(backend)  # it starts up while the job is being loaded
+    submission = begin(backend)  # it gets ready while the job is being loaded
     try:
         loaded = load_job(ctx, job, **source)
         from howdah.cli.attached import View, follow
         from howdah.cli.interrupts import Tie
+        from howdah.cli.progress import Progress
         from howdah.client.submit import submit
 
+        def start() -> JobDirectory:
+            with Progress(quiet=as_json) as progress:
+                return submit(loaded, backend=backend, submission=submission, progress=progress)
+
         view = View(as_json=as_json, all_records=verbose, open_page=open_page)
-        return follow(lambda: submit(loaded, backend=backend, starter=starter), Tie.JOB, view)
+        return follow(start, Tie.JOB, view, cancel=submission.cancel)
     finally:
-        starter.close()
+        submission.close()

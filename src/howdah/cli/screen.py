@@ -19,7 +19,7 @@ from howdah.cli.summary import summary
 from howdah.cli.tables import shortened, window_width
 from howdah.cli.writer import Writer
 from howdah.client.handle import state_shape
-from howdah.client.items import Note, Page, Status, Summary, job_event, log_line
+from howdah.client.items import Note, Page, Status, Summary, Waiting, job_event, log_line
 from howdah.client.merge import Lines, Stream
 from howdah.core.commands import Level, Record
 from howdah.core.events import Task
@@ -30,6 +30,9 @@ from howdah.wire.messages import RecordUpdate
 JOB_PAGE = "job"
 OWN = "howdah"
 """Prefix of what is not a task's output."""
+
+SAY_WAITING_S = 30.0
+"""Why a job waits is said this often at most where it cannot be shown in place."""
 
 QUIET_KINDS = frozenset({"submitted", "task-started", "task-succeeded", "task-stopped", "finished"})
 """Records that are shown in another way as well: left out unless all are wanted."""
@@ -52,6 +55,10 @@ class Screen(Protocol):
 
     def note(self, text: str) -> None:
         """Something about the client itself."""
+        ...
+
+    def waiting(self, why: str) -> None:
+        """The job waits for its coordinator to be started, for that reason."""
         ...
 
     def page(self, name: str, address: str) -> None:
@@ -144,6 +151,7 @@ class HumanScreen:
         self._lines = Lines()
         self._told: dict[Task, str] = {}
         """What was told last of each task."""
+        self._waiting_said = -SAY_WAITING_S
         self._held: RecordUpdate | None = None
         """The end of a generation: no news if it is the job's, which says the same and more."""
         pad = max(len(OWN), longest)
@@ -194,6 +202,15 @@ class HumanScreen:
     def note(self, text: str) -> None:
         self._writer.err(f"{self._own}{text}\n".encode())
 
+    def waiting(self, why: str) -> None:
+        """In the status line where there is one; else said, but not every change of a figure."""
+        if self._live:
+            line = shortened(f" waiting · {why} ", window_width() - 1) if why else None
+            self._writer.status(self._err(line, reverse=True).encode() if line else None)
+        elif why and time.monotonic() - self._waiting_said > SAY_WAITING_S:
+            self._waiting_said = time.monotonic()
+            self.note(f"waiting: {why}")
+
     def end(self, view: JobView) -> None:
         for stream, _, line in self._lines.finish_all():
             self._print(stream, [line])
@@ -231,6 +248,9 @@ class JsonScreen:
 
     def note(self, text: str) -> None:
         self._put(Note(text=text))
+
+    def waiting(self, why: str) -> None:
+        self._put(Waiting(why=why))
 
     def end(self, view: JobView) -> None:
         self._put(*(log_line(*line) for line in self._lines.finish_all()))

@@ -32,14 +32,16 @@ def command(
     """
     from howdah.client.early import begin
 
-    starter = begin(backend)
+    submission = begin(backend)
     try:
+        from howdah.cli.progress import Progress
         from howdah.client.submit import submit
 
-        with all_or_nothing():
-            directory = submit(load_job(ctx, job, **source), backend=backend, starter=starter)
+        with all_or_nothing(), Progress(quiet=as_json) as progress:
+            loaded = load_job(ctx, job, **source)
+            directory = submit(loaded, backend=backend, submission=submission, progress=progress)
     finally:
-        starter.close()
+        submission.close()
     say_submitted(directory, as_json=as_json)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from howdah.client.errors import BadInput
 from howdah.client.functions import carry_over
 from howdah.client.loading import load_again
-from howdah.client.submit import submit
+from howdah.client.submit import quiet, submit
 from howdah.frameworks import planning
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
@@ -16,7 +16,7 @@ from howdah.spec.units import instance_range
 from howdah.storage.jobdir import JobDirectory
 
 if TYPE_CHECKING:
-    from howdah.backends.local.submit import NodeStarter
+    from howdah.backends.base import Step, Submission
 
 
 def load(before: JobDirectory, overrides: Sequence[str] = (), *, resume: bool) -> LoadedJob:
@@ -45,7 +45,12 @@ def load(before: JobDirectory, overrides: Sequence[str] = (), *, resume: bool) -
 
 
 def submit_again(
-    before: JobDirectory, loaded: LoadedJob, *, resume: bool, starter: NodeStarter | None = None
+    before: JobDirectory,
+    loaded: LoadedJob,
+    *,
+    resume: bool,
+    submission: Submission | None = None,
+    progress: Callable[[Step], None] = quiet,
 ) -> JobDirectory:
     """Start what `load` gave, with the earlier job's newest checkpoint if it is to be resumed.
 
@@ -64,7 +69,8 @@ def submit_again(
         backend=before.meta().backend,
         rerun_of=before.job_id,
         furnish=furnish,
-        starter=starter,
+        submission=submission,
+        progress=progress,
     )
 
 
@@ -74,11 +80,13 @@ def go_on(directory: JobDirectory) -> None:
     Raises:
         BackendError: it cannot be started.
     """
-    from howdah.backends.local.submit import revive
-    from howdah.client.liveness import Running, running
+    from howdah.backends.base import Running
+    from howdah.client.liveness import site_of
 
-    if directory.final() is None and running(directory) is Running.NO:
-        revive(directory.path)
+    if directory.final() is None:
+        site = site_of(directory)
+        if site.final() is None and site.running() is Running.NO:
+            site.revive()
 
 
 def _adopt(before: JobDirectory, directory: JobDirectory) -> None:

@@ -23,7 +23,7 @@ from howdah.storage.jobdir import base_folder, find
 def submit(
     job: Job | str | os.PathLike[str],
     *,
-    backend: str = "local",
+    backend: str | None = None,
     overrides: Sequence[str] = (),
     on_event: Callable[[JobEvent], Any] | None = None,
     on_state: Callable[[JobView], Any] | None = None,
@@ -33,7 +33,8 @@ def submit(
 
     Args:
         job: a `howdah.Job`, or the path of a job file.
-        backend: where to run it; ``local`` is this machine.
+        backend: where to run it: ``local`` is this machine, ``yarn`` a Hadoop cluster; by default
+            ``HOWDAH_BACKEND``, else what the site file says, else this machine.
         overrides: as ``--set`` on the command line: ``roles.worker.instances=4``.
         on_event: called with each line of the job's story, from its beginning.
         on_state: called with the status document whenever a state in it has changed.
@@ -56,7 +57,7 @@ def run(
     framework: str = "command",
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
-    backend: str = "local",
+    backend: str | None = None,
     timeout_s: float | None = None,
     on_event: Callable[[JobEvent], Any] | None = None,
     on_state: Callable[[JobView], Any] | None = None,
@@ -76,7 +77,8 @@ def run(
         framework: as in a job file; decides which variables the processes find.
         args: positional arguments, the same for every rank.
         kwargs: named arguments, the same for every rank.
-        backend: where to run it; ``local`` is this machine.
+        backend: where to run it: ``local`` is this machine, ``yarn`` a Hadoop cluster; by default
+            ``HOWDAH_BACKEND``, else what the site file says, else this machine.
         timeout_s: stop the job and raise `TimeoutError` after this long.
         on_event: called with each line of the job's story.
         on_state: called with the status document whenever a state in it has changed.

@@ -319,7 +319,8 @@ def _plugins() -> Iterator[Finding]:
 
 def _leftovers(store: str | None) -> Iterator[Finding]:
     """Jobs that nobody runs, and processes of jobs that are over."""
-    unfinished = [job for job in list_jobs(base_folder(store)) if _final(job) is None]
+    here = [job for job in list_jobs(base_folder(store)) if _runs_here(job)]
+    unfinished = [job for job in here if _final(job) is None]
     lost = [job.job_id for job in unfinished if running(job) is Running.NO]
     for job_id in lost:
         yield _warning(
@@ -354,6 +355,14 @@ def _strays(known: set[str]) -> dict[str, list[int]]:
         if job_id and job_id not in known and not cared_for(pid):
             strays.setdefault(job_id, []).append(pid)
     return strays
+
+
+def _runs_here(job: JobDirectory) -> bool:
+    """Whether its processes are this machine's; what a cluster runs is not looked at."""
+    try:
+        return job.meta().url is None
+    except StorageError:
+        return False
 
 
 def _final(job: JobDirectory) -> object:

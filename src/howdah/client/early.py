@@ -5,26 +5,46 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from howdah.backends.local.submit import NodeStarter
-
-BACKENDS = ("local",)
+    from howdah.backends.base import Submission
 
 
-def begin(backend: str = "local") -> NodeStarter:
-    """Let the backend's processes start up while the job is being loaded.
+VARIABLE = "HOWDAH_BACKEND"
+"""Environment variable: the backend of whoever does not say."""
 
-    Nothing has happened until `howdah.client.submit.submit` uses what this gives; ``close()`` takes it back.
+
+def default_backend() -> str:
+    """Where a job runs that nobody said it of: ``HOWDAH_BACKEND``, the site file's, this machine.
+
+    Raises:
+        JobFileError: the site file cannot be read.
+    """
+    import os
+
+    if named := os.environ.get(VARIABLE):
+        return named
+    from howdah.spec import site
+
+    return site.default_backend(os.environ) or "local"
+
+
+def begin(backend: str | None = None) -> Submission:
+    """Let the backend's processes or connections start up while the job is being loaded.
+
+    Nothing has happened until `howdah.client.submit.submit` uses what this gives; ``close()`` takes
+    it back.
 
     Raises:
         BadInput: there is no such backend.
+        BackendError: it cannot be used.
     """
-    if backend not in BACKENDS:
+    from howdah.backends import registry
+
+    try:
+        return registry.submission(backend or default_backend())
+    except Exception as error:
+        from howdah.backends.base import NoSuchBackend
         from howdah.client.errors import BadInput
 
-        raise BadInput(f"there is no backend {backend!r}; there is: {', '.join(BACKENDS)}")
-    from howdah.backends.local.spawn import Spawned
-
-    spawned = Spawned()  # before the next import, which takes longer than all before
-    from howdah.backends.local.submit import NodeStarter
-
-    return NodeStarter(spawned)
+        if isinstance(error, NoSuchBackend):
+            raise BadInput(str(error)) from error
+        raise

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
+from howdah.backends.base import Running
 from howdah.client import past
 from howdah.client.errors import BadInput, JobFailed, Refused
 from howdah.client.exits import ExitCode, of_outcome
 from howdah.client.items import JobEvent, LogLine, job_event, log_line
-from howdah.client.liveness import Running, running
 from howdah.client.merge import Lines, Position, Stream
 from howdah.client.remote import Remote, Update
 from howdah.core.events import Task
@@ -99,19 +99,35 @@ class AsyncJobHandle:
         Raises:
             Unreachable: the coordinator does not answer.
         """
-        if self._directory.final() is None:
-            state = running(self._directory)
+        if await self._remote.final() is None:
+            state = await self._remote.running()
             if state is not Running.YES:
-                view = past.view(self._directory)
-                return msgspec.structs.replace(view, lost=state is Running.NO)
+                return await self._unattended(state)
             reply = await self._remote.ask(AskStatus(), StatusUpdate)
             if reply is not None:
                 return msgspec.json.decode(reply.status, type=JobView)
         return past.view(self._directory)
 
+    async def _unattended(self, state: Running) -> JobView:
+        """The status document of a job whose coordinator has not begun, or has gone for good."""
+        site = self._remote.site
+        if site.at_hand:
+            view = past.view(self._directory)
+        else:
+            if state is Running.NO:
+                await asyncio.to_thread(site.bring_story)
+            view = past.view(self._directory)
+            if state is Running.NOT_YET:
+                why = await asyncio.to_thread(site.waiting)
+                view = msgspec.structs.replace(view, reason=why)
+        return msgspec.structs.replace(view, lost=state is Running.NO)
+
     def ended(self) -> JobView | None:
-        """The final status document; None while the job has not ended."""
-        return self._directory.final()
+        """The final status document; None while the job has not ended.
+
+        May wait for a network where the job runs elsewhere.
+        """
+        return self._directory.final() or self._remote.site.final()
 
     async def wait(self, timeout_s: float | None = None, *, check: bool = False) -> JobView:
         """Wait for the job's end, and for all callbacks to have been called.
@@ -138,6 +154,7 @@ class AsyncJobHandle:
     async def events(self, *, after: int = 0, follow: bool = True) -> AsyncIterator[JobEvent]:
         """The job's story after record ``after``; with ``follow`` until the job has ended."""
         if not follow:
+            await self._bring(self._remote.site.bring_story)
             for update in past.records(self._directory, after):
                 yield job_event(update)
             return
@@ -184,11 +201,12 @@ class AsyncJobHandle:
     ) -> AsyncIterator[LogUpdate]:
         """As `logs`, in pieces as they come instead of lines."""
         tasks = (self.task(task),) if task is not None else ()
+        await self._bring(lambda: self._remote.site.bring_logs(tasks))
         position = Position(NOTHING_NEW)
         for stream in past.streams(self._directory, tasks):
             if tail is not None:
                 position.offsets[stream] = past.tail_offset(self._directory, stream, tail)
-        if not follow or self._directory.final() is not None:
+        if not follow or await self._remote.final() is not None:
             streams = past.streams(self._directory, tasks)
             if attempt is not None and all(stream.attempt != attempt for stream in streams):
                 known = (
@@ -213,6 +231,11 @@ class AsyncJobHandle:
         """Records, log bytes and status documents together: see `howdah.client.remote`."""
         return self._remote.follow(position, logs=logs, tasks=tasks)
 
+    async def _bring(self, bring: Callable[[], None]) -> None:
+        """Let what is kept elsewhere come into the directory."""
+        if not self._remote.site.at_hand:
+            await asyncio.to_thread(bring)
+
     def task(self, name: str) -> Task:
         """The job's task of that name.
 
@@ -235,7 +258,7 @@ class AsyncJobHandle:
         """
         from howdah.coordinator.web.tickets import login_link
 
-        address = self._directory.coordinator()
+        address = self._remote.address
         if address is None or not address.http_port:
             return None
         base = f"http://{address.host}:{address.http_port}"

@@ -81,6 +81,13 @@ class Summary(_Item, frozen=True, kw_only=True, tag="summary"):
     status: JobView
 
 
+class Waiting(_Item, frozen=True, kw_only=True, tag="waiting"):
+    """The job waits for the cluster to start its coordinator; again whenever ``why`` changes."""
+
+    why: str
+    """``the queue is full: …``; empty when it is not known, or does not wait any more."""
+
+
 class Note(_Item, frozen=True, kw_only=True, tag="note"):
     """Something about the client itself: that it asked for a stop, that a connection broke."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.backends.base import BackendError
 from howdah.client import past
 from howdah.client.errors import HowdahError
 from howdah.client.handle import AsyncJobHandle
@@ -56,7 +57,7 @@ async def _view(directory: JobDirectory) -> JobView:
         except (HowdahError, TimeoutError) as error:
             why = str(error) or f"its coordinator did not answer within {ASK_S:g}s"
             return msgspec.structs.replace(past.view(directory), reason=why)
-    except (StorageError, JournalError, OSError) as error:
+    except (StorageError, JournalError, BackendError, OSError) as error:
         return JobView(
             job_id=directory.job_id,
             name="?",

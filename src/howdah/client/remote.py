@@ -1,24 +1,26 @@
 """The connection to a job's coordinator, and following a job through the death of one.
 
-A coordinator may be killed and replaced at any time; its successor writes its own address into the
-job directory. Whoever follows reads that again, says what it has seen, and goes on.
+A coordinator may be killed and replaced at any time; its successor tells where it is, in the job
+directory or to the cluster. Whoever follows looks again, says what it has seen, and goes on. Where
+looking takes the network (`howdah.backends.base.Site.at_hand`), it is done in threads and seldom.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterable
-from typing import TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import cached_property
+from typing import Any, TypeVar
 
 import msgspec
 
+from howdah.backends.base import Running, Site
 from howdah.client import past
 from howdah.client.errors import Abandoned, Refused, Unreachable
-from howdah.client.liveness import Running, running
+from howdah.client.liveness import site_of
 from howdah.client.merge import Position, Stream
 from howdah.core.events import Task
 from howdah.core.states import JobPhase
@@ -45,16 +47,22 @@ LOOK_S = (0.005, 0.25)
 """Pauses between two looks for a coordinator: at first, when one is about to come, and in the end."""
 EAGER_S = 1.0
 """How long it is looked for eagerly."""
+AWAY_LOOK_S = (0.05, 2.0)
+"""The same pauses where a look asks a cluster."""
+AWAY_EAGER_S = 3.0
+AWAY_GROWTH = 1.25
+"""Each later pause is so much longer than the one before it."""
+WAITING_S = 1.0
+"""Why a job waits is asked for this often, and not before it has waited this long."""
 PATIENCE_S = 1.0
 """Without a coordinator this long, whoever follows is told."""
 ABANDONED_S = 5.0
-"""A job without coordinator and without node daemon this long is run by nobody."""
-FULL = 1 << 20
-"""Bytes; a disk with less is full."""
+"""A job that nobody runs for this long is abandoned: what was there may have been between two lives."""
 LAST_WORDS_S = 5.0
 """A finished job's coordinator hangs up within this."""
 
 M = TypeVar("M", bound=Message)
+_A = TypeVar("_A")
 
 
 class Link(msgspec.Struct, frozen=True):
@@ -64,7 +72,13 @@ class Link(msgspec.Struct, frozen=True):
     """Of the coordinator that answers now; None while none does."""
 
 
-Update = RecordUpdate | LogUpdate | JobView | Link
+class Waiting(msgspec.Struct, frozen=True):
+    """There is no coordinator yet, for this reason."""
+
+    why: str
+
+
+Update = RecordUpdate | LogUpdate | JobView | Link | Waiting
 
 
 class Remote:
@@ -73,6 +87,38 @@ class Remote:
     def __init__(self, directory: JobDirectory) -> None:
         self.directory = directory
         self._context: ssl.SSLContext | None = None
+        self._seen: CoordinatorAddress | None = None
+
+    @cached_property
+    def site(self) -> Site:
+        """The job as its backend finds it.
+
+        Raises:
+            BackendError: its backend is none that is installed here.
+            StorageError: the job directory is damaged.
+        """
+        return site_of(self.directory)
+
+    @property
+    def address(self) -> CoordinatorAddress | None:
+        """Where the coordinator is, or was when it was looked for last."""
+        if self._seen is None or self.site.at_hand:
+            self._seen = self.site.coordinator()
+        return self._seen
+
+    async def final(self) -> JobView | None:
+        """How the job ended; None while it has not."""
+        final = self.directory.final()
+        if final is None and not self.site.at_hand:
+            final = await asyncio.to_thread(self.site.final)
+        return final
+
+    async def running(self) -> Running:
+        """Whether somebody runs it."""
+        return await self._ask_site(self.site.running)
+
+    async def _ask_site(self, question: Callable[[], _A]) -> _A:
+        return question() if self.site.at_hand else await asyncio.to_thread(question)
 
     async def follow(
         self, position: Position, *, logs: bool = True, tasks: Iterable[Task] = ()
@@ -89,12 +135,15 @@ class Remote:
         wanted = tuple(tasks)
         met, away = False, False
         while True:
-            reaching = asyncio.ensure_future(self._reach())
+            told: asyncio.Queue[str] = asyncio.Queue()
+            reaching = asyncio.ensure_future(self._reach(told.put_nowait))
             try:
-                await asyncio.wait({reaching}, timeout=PATIENCE_S)
-                if met and not away and not reaching.done():
-                    away = True
-                    yield Link(None)
+                async for text in _told_meanwhile(reaching, told, PATIENCE_S):
+                    if text is not None:
+                        yield Waiting(text)
+                    elif met and not away:
+                        away = True
+                        yield Link(None)
                 channel = await reaching
             finally:
                 reaching.cancel()
@@ -149,22 +198,50 @@ class Remote:
                 f"{self.directory.logs / 'coordinator.log'} if it stays silent"
             ) from None
 
-    async def _reach(self) -> Channel[ToClient] | None:
-        """A connection to the present coordinator, or None once the job has ended."""
-        began = time.monotonic()
+    async def open(self) -> Channel[ToClient] | None:
+        """A greeted connection for the caller alone to use and close; None once the job has ended.
+
+        Raises:
+            Unreachable: nobody runs the job any more.
+            Refused: the coordinator does not speak to us.
+            OSError: the connection broke.
+        """
+        channel = await self._reach()
+        if channel is not None:
+            try:
+                await self._greet(channel)
+            except BaseException:
+                channel.abort()
+                raise
+        return channel
+
+    async def _reach(
+        self, waits: Callable[[str], object] = lambda why: None
+    ) -> Channel[ToClient] | None:
+        """A connection to the present coordinator, or None once the job has ended.
+
+        ``waits`` is told why there is none yet, whenever that changes.
+        """
+        pauses = _Pauses(self.site.at_hand)
         abandoned_since: float | None = None
-        while self.directory.final() is None:
-            address = self.directory.coordinator()
+        why = ""
+        while await self.final() is None:
+            address = self._seen = await self._ask_site(self.site.coordinator)
             if address is not None:
                 with contextlib.suppress(OSError):
                     return await self._connect(address)
-            if running(self.directory) is not Running.NO:
+            state = await self.running()
+            if state is not Running.NO:
                 abandoned_since = None
             elif abandoned_since is None:
                 abandoned_since = time.monotonic()
             elif time.monotonic() - abandoned_since > ABANDONED_S:
-                raise Abandoned(_abandoned(self.directory))
-            await asyncio.sleep(LOOK_S[time.monotonic() - began > EAGER_S])
+                raise Abandoned(self.site.lost())
+            if state is Running.NOT_YET and pauses.may_ask_why():
+                before, why = why, await self._ask_site(self.site.waiting)
+                if why != before:
+                    waits(why)
+            await asyncio.sleep(pauses.next(hurry=state is Running.YES))
         return None
 
     async def _connect(self, address: CoordinatorAddress) -> Channel[ToClient]:
@@ -223,19 +300,47 @@ async def _receive(channel: Channel[ToClient], limit_s: float | None = None) -> 
     return message
 
 
-def _abandoned(directory: JobDirectory) -> str:
-    resume = " --resume" if directory.job().checkpoint is not None else ""
-    rerun = f"howdah rerun {directory.job_id}{resume}"
-    return (
-        f"nobody runs {directory.job_id} any more: neither its coordinator nor its node daemon is "
-        f"alive ({_likely(directory)}). To go on where it was: howdah attach --revive "
-        f"{directory.job_id}; to begin anew: {rerun}. What it left is in {directory.path}"
-    )
+async def _told_meanwhile(
+    work: asyncio.Future[Any], told: asyncio.Queue[str], patience_s: float
+) -> AsyncIterator[str | None]:
+    """What is told until the work is done; None once when patience is at its end."""
+    limit_s: float | None = patience_s
+    while not work.done():
+        next_one = asyncio.ensure_future(told.get())
+        try:
+            await asyncio.wait(
+                {work, next_one}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if next_one.done():
+                yield next_one.result()
+            elif not work.done():
+                limit_s = None
+                yield None
+        finally:
+            next_one.cancel()
 
 
-def _likely(directory: JobDirectory) -> str:
-    """Why both may have gone. What runs a job ends when it can't write the journal."""
-    free = shutil.disk_usage(directory.path).free
-    if free < FULL:
-        return f"the disk is full: {free >> 10} KiB are free; make room first"
-    return "did the machine restart?"
+class _Pauses:
+    """How long to wait between two looks for a coordinator."""
+
+    def __init__(self, at_hand: bool) -> None:
+        self._at_hand = at_hand
+        self._began = self._asked = time.monotonic()
+        self._pause_s = AWAY_LOOK_S[0]
+
+    def next(self, *, hurry: bool) -> float:
+        """The next pause. ``hurry``: somebody runs the job, so its coordinator is about to come."""
+        age_s = time.monotonic() - self._began
+        if self._at_hand:
+            return LOOK_S[age_s > EAGER_S]
+        if age_s > AWAY_EAGER_S:
+            longest_s = AWAY_LOOK_S[1] / 4 if hurry else AWAY_LOOK_S[1]
+            self._pause_s = min(self._pause_s * AWAY_GROWTH, longest_s)
+        return self._pause_s
+
+    def may_ask_why(self) -> bool:
+        """Whether it is time to ask again why the job waits."""
+        if self._at_hand or time.monotonic() - self._asked < WAITING_S:
+            return False
+        self._asked = time.monotonic()
+        return True

@@ -1,4 +1,4 @@
-"""From a loaded job to a running one: job directory, authority, node daemon.
+"""From a loaded job to a running one: job directory, authority, and over to the backend.
 
 All or nothing: until the backend has taken over, a failure (or Ctrl-C) removes the job directory.
 A backend that refuses leaves it, marked as failed with the reason, for its logs.
@@ -13,41 +13,66 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from howdah import __version__
-from howdah.backends.base import BackendError
-from howdah.client.early import begin
+from howdah.backends.base import BackendError, Step
+from howdah.client.early import begin, default_backend
 from howdah.client.errors import Refused
 from howdah.core.states import JobPhase, Outcome
 from howdah.core.view import EXIT_CODES, JobView
 from howdah.frameworks.planning import expand
 from howdah.spec.load import LoadedJob, substitute_job_id
 from howdah.spec.model import Job
-from howdah.storage.jobdir import JobDirectory, base_folder, new_job_id, user_name
+from howdah.storage.jobdir import JobDirectory, new_job_id, user_name
 from howdah.storage.layout import JobMeta
 
 if TYPE_CHECKING:
-    from howdah.backends.local.submit import NodeStarter
+    from pathlib import Path
+
+    from howdah.backends.base import Submission
+
+
+def quiet(step: Step) -> None:
+    """Progress that nobody is shown."""
 
 
 def submit(
     loaded: LoadedJob,
     *,
-    backend: str = "local",
+    backend: str | None = None,
     rerun_of: str | None = None,
     furnish: Callable[[JobDirectory], None] = lambda directory: None,
-    starter: NodeStarter | None = None,
+    submission: Submission | None = None,
+    progress: Callable[[Step], None] = quiet,
 ) -> JobDirectory:
     """Start the job; it goes on by itself when this has returned.
 
-    ``furnish`` puts into the new job directory what else the job needs, before anything starts.
-    ``starter`` is what `begin` gave before the job was loaded, to save its start-up time.
+    ``backend`` is `default_backend` if nothing is said. ``furnish`` puts into the new job directory what else the job needs, before anything starts.
+    ``submission`` is what `begin` gave before the job was loaded, to save its start-up time.
+    ``progress`` is told, in this thread, what takes long.
 
     Raises:
         BadInput: there is no such backend.
         BackendError: the backend does not take the job.
         Refused: the job directory cannot be made.
+        SubmissionCancelled: `Submission.cancel` was called in time.
     """
-    starter = starter or begin(backend)
-    directory = _unused(loaded.job)
+    backend = backend or default_backend()
+    submission = submission or begin(backend)
+    try:
+        return _submit(loaded, backend, rerun_of, furnish, submission, progress)
+    except BaseException:
+        submission.close()
+        raise
+
+
+def _submit(
+    loaded: LoadedJob,
+    backend: str,
+    rerun_of: str | None,
+    furnish: Callable[[JobDirectory], None],
+    submission: Submission,
+    progress: Callable[[Step], None],
+) -> JobDirectory:
+    directory = _unused(submission.base(loaded.job), loaded.job.name)
     job = substitute_job_id(expand(loaded.job), directory.job_id)
     meta = JobMeta(
         job_id=directory.job_id,
@@ -59,31 +84,19 @@ def submit(
         rerun_of=rerun_of,
         howdah=__version__,
     )
-    try:
-        _check(job, loaded)
-    except BackendError:
-        starter.close()
-        raise
+    submission.check(job, loaded)
     try:
         _create(directory, job, meta)
         furnish(directory)
         _create_authority(directory)
-        starter.go(directory.path)
+        submission.go(directory, progress)
     except BackendError as error:
         directory.write_final(_refused(directory, job.framework, meta, str(error)))
         raise
     except BaseException:
-        starter.close()
         shutil.rmtree(directory.path, ignore_errors=True)
         raise
     return directory
-
-
-def _check(job: Job, loaded: LoadedJob) -> None:
-    """Refuse what this machine can never run, before there is a job directory."""
-    from howdah.backends.local.machine import check
-
-    check(job, source=str(loaded.source) if loaded.source else None)
 
 
 def _create(directory: JobDirectory, job: Job, meta: JobMeta) -> None:
@@ -96,11 +109,10 @@ def _create(directory: JobDirectory, job: Job, meta: JobMeta) -> None:
         ) from error
 
 
-def _unused(job: Job) -> JobDirectory:
+def _unused(base: Path, name: str) -> JobDirectory:
     """A directory that no other job has; ids tell the second, and four letters are chance."""
-    base = base_folder(job.store)
     # What exists() does not like, making the folder will say in words.
-    while os.path.exists((directory := JobDirectory(base / new_job_id(job.name))).path):
+    while os.path.exists((directory := JobDirectory(base / new_job_id(name))).path):
         pass
     return directory
 

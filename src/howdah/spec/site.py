@@ -1,7 +1,7 @@
 """The site file: what an administrator sets for every job, as defaults or as limits.
 
 It is a job file without the parts that make a job: its keys are defaults that a job's own win
-over, except ``[limits]``, which no job can change.
+over, except ``[limits]``, which no job can change. ``backend`` says where jobs run that do not say.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from howdah.spec.values import Table, is_table
 VARIABLE = "HOWDAH_SITE"
 SYSTEM_FILE = Path("/etc/howdah/site.toml")
 USER_FILE = Path(".config/howdah/site.toml")
+
+BACKEND = "backend"
+"""The one key that job files have not."""
 
 _NOT_FOR_SITES = ("name", "framework", "command", "source", "roles", "preprocess")
 _WHOLE = (("environment",),)
@@ -47,8 +50,21 @@ def read(path: Path) -> Document:
     for key in _NOT_FOR_SITES:
         if key in document.table:
             problems.add((key,), "belongs in a job file, not in the site's")
+    backend = document.table.get(BACKEND)
+    if backend is not None and not isinstance(backend, str):
+        problems.add((BACKEND,), "must be the name of a backend", 'for example "yarn"')
     problems.raise_any()
     return document
+
+
+def default_backend(env: Mapping[str, str]) -> str | None:
+    """The backend that the site file names, if there is one and it does.
+
+    Raises:
+        JobFileError: the site file cannot be read.
+    """
+    path = find(env)
+    return read(path).table.get(BACKEND) if path is not None else None
 
 
 def merge(site: Document, job: Document, problems: Problems) -> Document:
@@ -66,7 +82,9 @@ def merge(site: Document, job: Document, problems: Problems) -> Document:
     if limits is not None:
         merged.table["limits"] = limits
         merged.origins.take(site.origins, ("limits",))
-    defaults: Table = {key: value for key, value in site.table.items() if key != "limits"}
+    defaults: Table = {
+        key: value for key, value in site.table.items() if key not in ("limits", BACKEND)
+    }
     _put_below(merged.table, defaults, (), merged, site)
     return merged
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from howdah.backends.local import site
 from howdah.client import remote
 from howdah.client.errors import Refused, Unreachable
 from howdah.client.handle import AsyncJobHandle, Callbacks
@@ -214,7 +215,7 @@ def test_a_full_disk_is_named_when_a_job_was_given_up(
     directory: JobDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote, "ABANDONED_S", 0.05)
-    monkeypatch.setattr(remote, "FULL", 1 << 60)
+    monkeypatch.setattr(site, "FULL", 1 << 60)
     abandon(directory)
 
     async def test() -> None:

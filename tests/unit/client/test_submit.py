@@ -6,14 +6,16 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
 
-from howdah.backends.base import BackendError
-from howdah.backends.local.submit import NodeStarter
+from howdah.backends.base import BackendError, Step, SubmissionCancelled
+from howdah.backends.local.submission import LocalSubmission
+from howdah.client import early
 from howdah.client import submit as submission
 from howdah.client.errors import BadInput
 from howdah.client.loading import load_again, load_flags, load_object
@@ -25,18 +27,25 @@ from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
 
 
 class Starter:
-    """Stands in for the node daemon."""
+    """Stands in for a backend's submission."""
 
     def __init__(self, problem: BaseException | None = None) -> None:
         self.problem = problem
         self.gone: list[Path] = []
         self.closed = False
 
-    def go(self, job_dir: Path) -> int:
+    def base(self, job: Job) -> Path:
+        return base_folder(job.store)
+
+    def check(self, job: Job, loaded: LoadedJob) -> None:
+        assert "worker" in job.roles  # expanded
+
+    def go(self, directory: JobDirectory, progress: Callable[[Step], None]) -> None:
         if self.problem is not None:
             raise self.problem
-        self.gone.append(job_dir)
-        return 1
+        self.gone.append(directory.path)
+
+    def cancel(self) -> None: ...
 
     def close(self) -> None:
         self.closed = True
@@ -51,7 +60,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def start(loaded: LoadedJob, starter: Starter, **options: Any) -> JobDirectory:
-    return submit(loaded, starter=cast(NodeStarter, starter), **options)
+    return submit(loaded, submission=starter, **options)
 
 
 def job(**fields: Any) -> LoadedJob:
@@ -86,6 +95,25 @@ def test_the_directory_goes_when_something_fails_before_the_start() -> None:
     assert starter.closed
 
 
+def test_a_submission_that_was_cancelled_leaves_nothing() -> None:
+    with pytest.raises(SubmissionCancelled):
+        start(job(), Starter(SubmissionCancelled("nothing was submitted")))
+    assert list_jobs(base_folder()) == []
+
+
+def test_the_site_file_and_the_environment_say_where_jobs_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert early.default_backend() == "local"
+    site = tmp_path / "site.toml"
+    site.write_text('backend = "yarn"\nqueue = "research"\n')
+    monkeypatch.setenv("HOWDAH_SITE", str(site))
+    assert early.default_backend() == "yarn"
+    assert job().job.queue == "research"
+    monkeypatch.setenv("HOWDAH_BACKEND", "local")
+    assert early.default_backend() == "local"
+
+
 def test_a_refusing_backend_leaves_a_failed_job_with_the_reason() -> None:
     with pytest.raises(BackendError, match="no sockets"):
         start(job(), Starter(BackendError("no sockets can be made here")))
@@ -103,8 +131,9 @@ def test_an_unknown_backend_is_refused_before_anything_is_made(home: Path) -> No
 
 
 def test_a_daemon_that_is_not_wanted_after_all_ends() -> None:
-    starter = submission.begin()
-    process = starter._spawned.process
+    starter = submission.begin("local")
+    assert isinstance(starter, LocalSubmission)
+    process = starter._starter._spawned.process
     starter.close()
     assert process.poll() is not None
 

@@ -1,0 +1,33 @@
+"""The first moment of a submission to this machine.
+
+A daemon needs a tenth of a second to start, which the submitter uses to load the job: so it is
+started before anything else is imported.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from howdah.backends.local.spawn import Spawned
+
+if TYPE_CHECKING:
+    from howdah.backends.local.submission import LocalSubmission
+
+
+def begin() -> LocalSubmission:
+    """The submission of one job to this machine."""
+    return _begin(checks=True)
+
+
+def begin_unchecked() -> LocalSubmission:
+    """For another package's backend, whose coordinator runs on this machine and whose containers
+    do not: what this machine has does not matter."""
+    return _begin(checks=False)
+
+
+def _begin(checks: bool) -> LocalSubmission:
+    spawned = Spawned()
+    from howdah.backends.local.submission import LocalSubmission
+    from howdah.backends.local.submit import NodeStarter
+
+    return LocalSubmission(NodeStarter(spawned), checks=checks)

@@ -1,0 +1,100 @@
+"""A job of this machine as a client finds it: its processes, as the job directory names them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+
+from howdah.backends.base import BackendError, Running
+from howdah.backends.local.processes import alive
+from howdah.backends.local.submit import ADDRESS, node_alive, revive
+from howdah.core.events import Task
+from howdah.core.view import JobView
+from howdah.storage.jobdir import JobDirectory
+from howdah.storage.layout import CoordinatorAddress
+
+SUBMITTING_S = 60.0
+"""A submission that takes longer has failed."""
+FULL = 1 << 20
+"""Bytes; a disk with less is full."""
+
+
+class LocalSite:
+    """Everything is in the job directory and on this machine."""
+
+    at_hand = True
+
+    def __init__(self, directory: JobDirectory) -> None:
+        self._directory = directory
+
+    def coordinator(self) -> CoordinatorAddress | None:
+        return self._directory.coordinator()
+
+    def final(self) -> JobView | None:
+        return self._directory.final()
+
+    def running(self) -> Running:
+        """Whether the job's node daemon or its coordinator is alive. Either starts the other again,
+        so with both gone neither will come back."""
+        if node_alive(self._directory.path):
+            return Running.YES
+        coordinator = self._directory.coordinator()
+        if coordinator is not None and _lives(coordinator):
+            return Running.YES
+        known = coordinator is not None or (self._directory.path / ADDRESS).exists()
+        late = time.time() - self._directory.meta().submitted > SUBMITTING_S
+        return Running.NO if known or late else Running.NOT_YET
+
+    def waiting(self) -> str:
+        return ""
+
+    def bring_story(self) -> None:
+        """Nothing: it is there."""
+
+    def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
+        """Nothing: they are there."""
+
+    def lost(self) -> str:
+        directory = self._directory
+        resume = " --resume" if directory.job().checkpoint is not None else ""
+        rerun = f"howdah rerun {directory.job_id}{resume}"
+        return (
+            f"nobody runs {directory.job_id} any more: neither its coordinator nor its node daemon "
+            f"is alive ({_likely(directory)}). To go on where it was: howdah attach --revive "
+            f"{directory.job_id}; to begin anew: {rerun}. What it left is in {directory.path}"
+        )
+
+    def revive(self) -> None:
+        revive(self._directory.path)
+
+    def end(self, reason: str) -> None:
+        raise BackendError(
+            f"{self._directory.job_id} can only be ended by its coordinator: howdah attach --revive "
+            f"{self._directory.job_id}, then howdah stop"
+        )
+
+
+def _lives(coordinator: CoordinatorAddress) -> bool:
+    if coordinator.start is not None:
+        return alive(coordinator.pid, coordinator.start)
+    return _exists(coordinator.pid)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _likely(directory: JobDirectory) -> str:
+    """Why both may have gone. What runs a job ends when it can't write the journal."""
+    free = shutil.disk_usage(directory.path).free
+    if free < FULL:
+        return f"the disk is full: {free >> 10} KiB are free; make room first"
+    return "did the machine restart?"

@@ -1,0 +1,41 @@
+"""The client's side of the local backend, for one new job: see `howdah.backends.base.Submission`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from howdah.storage.jobdir import JobDirectory, base_folder
+
+if TYPE_CHECKING:
+    from howdah.backends.base import Step
+    from howdah.backends.local.submit import NodeStarter
+    from howdah.spec.load import LoadedJob
+    from howdah.spec.model import Job
+
+
+class LocalSubmission:
+    """A node daemon that waits for the job directory to be complete."""
+
+    def __init__(self, starter: NodeStarter, *, checks: bool = True) -> None:
+        self._starter = starter
+        self._checks = checks
+
+    def base(self, job: Job) -> Path:
+        return base_folder(job.store)
+
+    def check(self, job: Job, loaded: LoadedJob) -> None:
+        if self._checks:
+            from howdah.backends.local.machine import check
+
+            check(job, source=str(loaded.source) if loaded.source else None)
+
+    def go(self, directory: JobDirectory, progress: Callable[[Step], None]) -> None:
+        self._starter.go(directory.path)
+
+    def cancel(self) -> None:
+        """Nothing: `go` takes no time."""
+
+    def close(self) -> None:
+        self._starter.close()

@@ -1,0 +1,71 @@
+"""What a submission is doing, while it takes long: one line that changes, on standard error."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from types import TracebackType
+
+from howdah.backends.base import Step
+from howdah.cli.paint import mebibytes
+
+QUICK_S = 0.5
+"""What takes less is not shown."""
+DRAW_S = 0.1
+
+_ERASE_LINE = "\r\x1b[2K"
+
+
+class Progress:
+    """Draws `Step`s on a terminal; elsewhere each kind of step is said once. Use as a context."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        """``quiet``: show nothing (``--json``)."""
+        self._quiet = quiet
+        self._live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._began = time.monotonic()
+        self._drawn_at = 0.0
+        self._drawn = False
+        self._said = ""
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._drawn:
+            self._put(_ERASE_LINE)
+
+    def __call__(self, step: Step) -> None:
+        """Show it, if it is worth it. May be called from any thread, one at a time."""
+        now = time.monotonic()
+        if self._quiet or now - self._began < QUICK_S:
+            return
+        if not self._live:
+            if step.what != self._said:
+                self._said = step.what
+                self._put(f"howdah | {words(step)}\n")
+        elif now - self._drawn_at > DRAW_S or step.done == step.total:
+            self._drawn_at = now
+            self._drawn = True
+            self._put(f"{_ERASE_LINE}howdah | {words(step)}")
+
+    def _put(self, text: str) -> None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except OSError:
+            self._quiet = True  # nobody reads it; that is no reason to end a submission
+
+
+def words(step: Step) -> str:
+    """``uploading environment: 120M of 1.5G``."""
+    if not step.total:
+        return step.what
+    done, total = mebibytes(step.done / 2**20), mebibytes(step.total / 2**20)
+    return f"{step.what}: {done} of {total}"
