@@ -1,0 +1,67 @@
+"""Who a client is, and which proofs of it are accepted."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.credentials import Token
+from howdah.hadoop.digest import PROTECTION, QOPS
+from howdah.hadoop.errors import ConfigurationError
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Identity:
+    """The user of a connection.
+
+    Attributes:
+        user: on whose behalf calls are made.
+        real_user: who does so, if the user is impersonated (a proxy user of the cluster's).
+        token: authenticates by itself, and names the user, where the server takes it.
+        kerberos: the user's ticket may be used.
+        qops: protections that are accepted (`digest.QOPS`), the most wanted first.
+        allow_simple: a server that asks for no proof at all is accepted. Where it is not, a token
+            or Kerberos is needed, and a server without either is taken for a false one.
+    """
+
+    user: str
+    real_user: str | None = None
+    token: Token | None = None
+    kerberos: bool = False
+    qops: tuple[str, ...] = QOPS
+    allow_simple: bool = True
+
+    @property
+    def negotiates(self) -> bool:
+        """The connection begins with SASL."""
+        return self.token is not None or self.kerberos
+
+    @classmethod
+    def from_configuration(
+        cls, configuration: Configuration, user: str, token: Token | None = None
+    ) -> Identity:
+        """As the cluster's configuration wants it.
+
+        Raises:
+            ConfigurationError: ``hadoop.rpc.protection`` names what there is not.
+        """
+        secure = configuration.security_enabled
+        fallback = configuration.boolean("ipc.client.fallback-to-simple-auth-allowed")
+        qops: list[str] = []
+        for name in configuration.list("hadoop.rpc.protection"):
+            if name.lower() not in PROTECTION:
+                raise configuration.wrong(
+                    "hadoop.rpc.protection", name, "authentication, integrity or privacy"
+                )
+            qops.append(PROTECTION[name.lower()])
+        if not qops:
+            raise ConfigurationError(
+                f"{configuration.source('hadoop.rpc.protection')}: hadoop.rpc.protection is empty"
+            )
+        return cls(
+            user=user,
+            token=token,
+            kerberos=secure,
+            qops=tuple(qops) if secure else (*qops, *(q for q in QOPS if q not in qops)),
+            allow_simple=not secure or fallback,
+        )
