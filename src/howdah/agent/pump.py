@@ -14,6 +14,9 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import select
+import sys
+import termios
 from collections.abc import Callable
 
 from howdah.agent.tail import Tail
@@ -135,22 +138,32 @@ class Pump:
         now = self._loop.time()
         busy = now - source.last_read < _BUSY_S
         source.last_read = now
-        most = 0
-        for stream in source.streams:
-            for _ in range(_READS):
-                count = self._read(stream)
-                most = max(most, count)
-                if count < _BUFFER_BYTES:
-                    break
+        # What was printed before an error is in its pipe by the time the error is in its own.
+        errors = _waiting(source.error) if source.error.open else 0
+        most = self._read_some(source.output)
+        if errors is None:
+            most = max(most, self._read_some(source.error))
+        elif errors:
+            most = max(most, self._read(source.error, errors))
         if busy and 0 < most < _SMALL_BYTES:
             for stream in source.streams:
                 self._loop.remove_reader(stream.fd)
             source.paused = self._loop.call_later(_PAUSE_S, self._resume, source)
 
-    def _read(self, stream: Stream) -> int:
+    def _read_some(self, stream: Stream) -> int:
+        """Move what is there, within limits; returns the bytes of the largest piece."""
+        most = 0
+        for _ in range(_READS if stream.open else 0):
+            count = self._read(stream)
+            most = max(most, count)
+            if count < _BUFFER_BYTES:
+                break
+        return most
+
+    def _read(self, stream: Stream, limit: int = _BUFFER_BYTES) -> int:
         """Move one buffer; returns its bytes, 0 if there are none or no more will come."""
         try:
-            count = os.readv(stream.fd, [self._buffer])
+            count = os.readv(stream.fd, [self._view[:limit]])
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError:
@@ -221,3 +234,14 @@ class Pump:
             for stream in (source.output, source.error):
                 self._put_pending(stream)
         self._moved()
+
+
+def _waiting(stream: Stream) -> int | None:
+    """Bytes in the pipe; None if all who could write to it are gone, so that no more will come."""
+    poll = select.poll()
+    poll.register(stream.fd, 0)
+    if poll.poll(0):
+        return None
+    count = bytearray(4)
+    fcntl.ioctl(stream.fd, termios.FIONREAD, count)
+    return int.from_bytes(count, sys.byteorder)
