@@ -1,0 +1,287 @@
+"""What a master has to ask of the ResourceManager, and what it gets: bookkeeping without I/O. Pure.
+
+Every role is one scheduler key (YARN's priority and ``allocationRequestId``), for all containers of
+a key are alike and a count of them costs the ResourceManager less than a thousand single requests.
+Counts are absolute: the ResourceManager lowers its own by each container it gives, so nothing is
+said after a grant, and a count is said again only when what is wanted has changed. Numbers can cross
+on the way; a container that comes too many is given back at once.
+
+Where containers shall be (`howdah.spec.model.Placement`):
+
+- ``near``, ``pack`` and ``racks`` are preferences: requests by name of node or rack, with relaxed
+  locality. ``near`` waits until the other role has its containers.
+- ``spread`` and ``apart`` are conditions. Where the ResourceManager takes placement constraints
+  (``yarn.resourcemanager.placement-constraints.handler``) it is told; elsewhere the nodes in
+  question are blacklisted while only such a role is asked for, and what comes there nevertheless is
+  given back and asked for anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from howdah.backends.base import RoleResources
+from howdah.core.commands import ContainerRequest
+
+ANY = "*"
+"""``ResourceRequest.ANY``"""
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """So many containers of a role at a place; the number is all that are wanted, not some more."""
+
+    role: str
+    key: int
+    """Priority and ``allocationRequestId``."""
+    count: int
+    place: str = ANY
+    """`ANY`, a node, or a rack."""
+    apart_from: tuple[str, ...] | None = None
+    """Roles none of whose containers may be on the same node, for a ResourceManager that sees to
+    it; None for an ordinary request."""
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """What the next ``allocate`` has to say."""
+
+    asks: tuple[Ask, ...] = ()
+    release: tuple[str, ...] = ()
+    blacklist: tuple[str, ...] = ()
+    unblacklist: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.asks or self.release or self.blacklist or self.unblacklist)
+
+
+class Given(msgspec.Struct, frozen=True, kw_only=True):
+    """A container the ResourceManager has allocated."""
+
+    container_id: str
+    key: int
+    node: str
+    """The node as requests and blacklists name it."""
+
+
+class _Held(msgspec.Struct, frozen=True):
+    role: str
+    node: str
+
+
+class Asks:
+    """What is wanted, what the ResourceManager was told, and what is held."""
+
+    def __init__(
+        self,
+        roles: Mapping[str, RoleResources],
+        *,
+        constraints: bool = False,
+        racks: Mapping[str, str] | None = None,
+    ) -> None:
+        """``constraints``: the ResourceManager takes placement constraints. ``racks``: the rack of
+        each node; one whose rack is not known is never asked for by name, because a scheduler that
+        is asked for a node and not for its rack fails (``LocalityAppPlacementAllocator``)."""
+        self._racks = racks or {}
+        self._roles = roles
+        self._keys = {role: number for number, role in enumerate(roles, start=1)}
+        self._role_of = {number: role for role, number in self._keys.items()}
+        self._constraints = constraints
+        self._wanted: dict[str, list[int]] = {role: [] for role in roles}
+        """Request ids by role, oldest first."""
+        self._known: set[int] = set()
+        """Requests that were asked for once; none is granted twice."""
+        self._told: dict[tuple[int, str], int] = {}
+        """Counts as the ResourceManager has them, as far as we know."""
+        self._held: dict[str, _Held] = {}
+        self._release: list[str] = []
+        self._avoid: frozenset[str] = frozenset()
+        self._blacklisted: frozenset[str] = frozenset()
+
+    # -- what the coordinator wants --------------------------------------------------------------
+
+    def request(self, requests: Iterable[ContainerRequest]) -> list[int]:
+        """Want these too; one that is known changes nothing. Returns those of unknown roles."""
+        unknown: list[int] = []
+        for request in requests:
+            if request.request_id in self._known:
+                continue
+            self._known.add(request.request_id)
+            if request.role in self._wanted:
+                self._wanted[request.role].append(request.request_id)
+            else:
+                unknown.append(request.request_id)
+        return unknown
+
+    def cancel(self, request_ids: Iterable[int]) -> None:
+        """Want these no more; granted and unknown ones are none of ours."""
+        gone = set(request_ids)
+        for role, wanted in self._wanted.items():
+            self._wanted[role] = [number for number in wanted if number not in gone]
+
+    def refuse(self, role: str) -> list[int]:
+        """Want nothing of the role any more; returns what was outstanding."""
+        refused, self._wanted[role] = self._wanted[role], []
+        return refused
+
+    def avoid(self, nodes: Iterable[str]) -> None:
+        """No containers on these nodes from now on, as far as the ResourceManager can help it."""
+        self._avoid = frozenset(nodes)
+
+    def release(self, container_id: str) -> None:
+        """Give a container back with the next `take`."""
+        self._release.append(container_id)
+
+    @property
+    def outstanding(self) -> int:
+        """How many containers are wanted and not here."""
+        return sum(len(wanted) for wanted in self._wanted.values())
+
+    def roles_wanted(self) -> list[str]:
+        """Roles with outstanding requests."""
+        return [role for role, wanted in self._wanted.items() if wanted]
+
+    # -- what comes ------------------------------------------------------------------------------
+
+    def role_of(self, key: int) -> str | None:
+        """The role of a scheduler key."""
+        return self._role_of.get(key)
+
+    def given(self, given: Sequence[Given]) -> tuple[list[tuple[int, Given]], list[str]]:
+        """Match allocated containers to the oldest requests of their roles.
+
+        Returns the matches, and the containers nobody wants: these are given back.
+        """
+        matched: list[tuple[int, Given]] = []
+        excess: list[str] = []
+        for one in given:
+            self._lower(one)
+            role = self._role_of.get(one.key)
+            if role is None or not self._wanted[role] or self._conflicts(role, one.node):
+                excess.append(one.container_id)
+                self.release(one.container_id)
+                continue
+            self._held[one.container_id] = _Held(role, one.node)
+            matched.append((self._wanted[role].pop(0), one))
+        return matched, excess
+
+    def found(self, given: Given) -> None:
+        """A container of an earlier attempt is held."""
+        self._held[given.container_id] = _Held(self._role_of.get(given.key, ""), given.node)
+
+    def gone(self, container_id: str) -> None:
+        """It is held no more."""
+        self._held.pop(container_id, None)
+
+    def rejected(self, key: int) -> None:
+        """The ResourceManager has dropped the requests of this key: they are told anew."""
+        for told in [each for each in self._told if each[0] == key]:
+            del self._told[told]
+
+    def resync(self) -> None:
+        """The ResourceManager has forgotten everything: `take` tells all again."""
+        self._told.clear()
+        self._blacklisted = frozenset()
+
+    # -- what is to be said ----------------------------------------------------------------------
+
+    def take(self) -> Changes:
+        """What has changed since the last call; taken as said."""
+        wanted: dict[tuple[int, str], Ask] = {}
+        for role in self._asked_now():
+            for ask in self._table(role):
+                wanted[ask.key, ask.place] = ask
+        asks = [ask for name, ask in wanted.items() if self._told.get(name, 0) != ask.count]
+        for key, place in self._told:
+            if (key, place) not in wanted and self._told[key, place] > 0:
+                asks.append(self._ask(self._role_of[key], 0, place))
+        for ask in asks:
+            self._told[ask.key, ask.place] = ask.count
+        self._told = {name: count for name, count in self._told.items() if count > 0}
+        blacklist = self._avoid | self._forbidden_now()
+        changes = Changes(
+            asks=tuple(asks),
+            release=tuple(self._release),
+            blacklist=tuple(sorted(blacklist - self._blacklisted)),
+            unblacklist=tuple(sorted(self._blacklisted - blacklist)),
+        )
+        self._release = []
+        self._blacklisted = blacklist
+        return changes
+
+    def _table(self, role: str) -> list[Ask]:
+        """All asks of a role: anywhere, and the preferred places with it."""
+        count = len(self._wanted[role])
+        asks = [self._ask(role, count, place) for place in self._preferred(role)]
+        return [*asks, self._ask(role, count, ANY)]
+
+    def _ask(self, role: str, count: int, place: str) -> Ask:
+        apart_from = self._apart_from(role) if self._constrained(role) else None
+        return Ask(role=role, key=self._keys[role], count=count, place=place, apart_from=apart_from)
+
+    def _preferred(self, role: str) -> list[str]:
+        placement = self._roles[role].placement
+        if self._constrained(role):
+            return []  # a scheduling request names no places
+        near = set(placement.near) | ({role} if placement.pack else set())
+        nodes = {held.node for held in self._held.values() if held.role in near}
+        known = sorted(node for node in nodes - self._avoid if node in self._racks)
+        return list(
+            dict.fromkeys((*known, *(self._racks[node] for node in known), *placement.racks))
+        )
+
+    # -- spread and apart ------------------------------------------------------------------------
+
+    def _apart_from(self, role: str) -> tuple[str, ...]:
+        """Roles whose nodes this one may not be on."""
+        placement = self._roles[role].placement
+        own = (role,) if placement.spread else ()
+        return tuple(dict.fromkeys((*own, *(r for r in placement.apart if r in self._roles))))
+
+    def _constrained(self, role: str) -> bool:
+        """Whether the ResourceManager is told of the condition. Not with a node label: only
+        ordinary requests name one."""
+        resources = self._roles[role]
+        return self._constraints and bool(self._apart_from(role)) and not resources.label
+
+    def _conditional(self, role: str) -> bool:
+        """Whether we see to the role's condition ourselves."""
+        return bool(self._apart_from(role)) and not self._constrained(role)
+
+    def _conflicts(self, role: str, node: str) -> bool:
+        return self._conditional(role) and node in self._forbidden(role)
+
+    def _forbidden(self, role: str) -> frozenset[str]:
+        others = self._apart_from(role)
+        return frozenset(held.node for held in self._held.values() if held.role in others)
+
+    def _asked_now(self) -> list[str]:
+        """Roles that are asked for at present; others wait for them.
+
+        A blacklist holds for all roles, so roles with forbidden nodes come alone, and last. Who
+        wants to be near another waits until that one has its containers.
+        """
+        roles = self.roles_wanted()
+        free = [role for role in roles if not self._conditional(role)]
+        if not free:
+            return roles[:1]
+        ready = [role for role in free if not self._waits(role, free)]
+        return ready or free
+
+    def _waits(self, role: str, others: Sequence[str]) -> bool:
+        return any(near != role and near in others for near in self._roles[role].placement.near)
+
+    def _forbidden_now(self) -> frozenset[str]:
+        nodes: frozenset[str] = frozenset()
+        for role in self._asked_now():
+            if self._conditional(role):
+                nodes |= self._forbidden(role)
+        return nodes
+
+    def _lower(self, given: Given) -> None:
+        """The ResourceManager has counted a container it gave: at its node and rack, if it was
+        asked for there, and anywhere."""
+        for place in (given.node, self._racks.get(given.node, ""), ANY):
+            name = (given.key, place)
+            if self._told.get(name, 0) > 0:
+                self._told[name] -= 1

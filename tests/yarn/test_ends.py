@@ -1,0 +1,67 @@
+"""Why a container ended, from what YARN says."""
+
+from __future__ import annotations
+
+import pytest
+
+from howdah.backends.yarn import ends
+from howdah.core.events import ContainerEndKind as Kind
+
+FAILED = """[2026-11-21 15:00:01.123]Exception from container-launch.
+Container id: container_1_0001_01_000002
+Exit code: 127
+
+[2026-11-21 15:00:01.125]Container exited with a non-zero exit code 127. Error file: prelaunch.err.
+Last 4096 bytes of prelaunch.err :
+Last 4096 bytes of stderr :
+/bin/bash: line 1: no-such-python: command not found
+
+
+[2026-11-21 15:00:01.126]Container exited with a non-zero exit code 127. Error file: prelaunch.err.
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "diagnostics", "kind"),
+    [
+        (0, "", Kind.EXITED),
+        (1, "", Kind.EXITED),
+        (137, "Killed by external signal", Kind.EXITED),
+        (-100, "Container released by application", Kind.RELEASED),
+        (-100, "Container released on a *lost* node", Kind.NODE_LOST),
+        (-101, "", Kind.NODE_LOST),
+        (-102, "Container preempted by scheduler", Kind.PREEMPTED),
+        (-103, "", Kind.OUT_OF_MEMORY),
+        (-104, "is running 12B beyond the 'PHYSICAL' memory limit", Kind.OUT_OF_MEMORY),
+        (-106, "", Kind.PREEMPTED),
+        (-1000, "File does not exist: hdfs://n/x", Kind.LAUNCH_FAILED),
+        (127, FAILED, Kind.LAUNCH_FAILED),
+        (ends.BOOT_FAILED, "", Kind.LAUNCH_FAILED),
+    ],
+)
+def test_exit_statuses_have_their_meaning(status: int, diagnostics: str, kind: Kind) -> None:
+    assert ends.kind(status, diagnostics, releasing=False) is kind
+
+
+def test_whatever_ends_a_container_we_gave_back_it_was_released() -> None:
+    for status in (0, 1, 137, 143, -100, -105):
+        assert ends.kind(status, "", releasing=True) is Kind.RELEASED
+    assert ends.kind(-104, "", releasing=True) is Kind.OUT_OF_MEMORY
+
+
+def test_diagnostics_are_shown_without_time_stamps_and_headings() -> None:
+    assert ends.detail(127, FAILED) == (
+        "its command was not found: Exit code: 127\n"
+        "/bin/bash: line 1: no-such-python: command not found"
+    )
+
+
+def test_stack_traces_are_left_out_and_the_end_is_kept() -> None:
+    trace = "java.io.IOException: Filesystem closed\n\tat org.apache.Foo.bar(Foo.java:12)\n"
+    assert ends.tidy(trace) == "java.io.IOException: Filesystem closed"
+    assert ends.tidy("x" * 10_000 + "END").endswith("END")
+    assert len(ends.tidy("x" * 10_000)) == ends.DETAIL_CHARS
+
+
+def test_an_unknown_status_is_named() -> None:
+    assert ends.detail(42, "") == "exit status 42"
