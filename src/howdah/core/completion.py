@@ -25,11 +25,21 @@ def after_success(turn: Turn, data: TaskData) -> None:
         _stage_done(turn, "all tracked tasks succeeded")
 
 
+def after_release(turn: Turn) -> None:
+    """A role no longer decides: is the stage, or the job, done without it?"""
+    if stage_succeeded(turn):
+        _stage_done(turn, "all tracked tasks that were waited for succeeded")
+
+
 def stage_succeeded(turn: Turn) -> bool:
     """Every tracked task of the present stage's generation has succeeded."""
     if turn.plan.completion is Completion.CHIEF and any(r.chief for r in turn.gang()):
         return False
-    tracked = [role for role in turn.gang() if role.tracking is Tracking.TRACKED]
+    tracked = [
+        role
+        for role in turn.gang()
+        if role.tracking is Tracking.TRACKED and role.name not in turn.state.released
+    ]
     for role in tracked:
         succeeded = turn.count(role, (S.SUCCEEDED,))
         if succeeded == role.maximum:

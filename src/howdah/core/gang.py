@@ -171,6 +171,7 @@ def form(turn: Turn, patient: bool = True) -> None:
         data.member = data.state is S.IDLE
         data.awaited = False
     state.topology, state.rewired, state.missing = None, False, 0
+    state.released.clear()
     turn.enter(JobPhase.STARTING)
     turn.record(
         "generation-formed",
@@ -312,9 +313,12 @@ def start(turn: Turn, data: TaskData) -> None:
 
 
 def place_of(turn: Turn, data: TaskData) -> Topology:
-    """The topology a task is started with: its gang's, or for one beside the gang, with it added."""
+    """The topology a task is started with: its gang's, or for one beside the gang, with it added.
+
+    Servers that an earlier stage left running are in it, so that the present one finds them.
+    """
     state = turn.state
-    members = (d for d in turn.tasks(turn.gang()) if d.member)
+    members = (d for d in turn.tasks([*turn.gang(), *turn.servers()]) if d.member)
     if not turn.in_gang(data.task):
         return topology(turn.plan, state.generation, [*members, data])
     if state.topology is None or turn.plan.mode is Mode.EACH or state.rewired:

@@ -149,7 +149,7 @@ def _outcome(state: JobState) -> None:
     plan = state.job
     chief = next((role for role in plan.roles if role.chief), None)
     for role in plan.roles:
-        if role.tracking is not Tracking.TRACKED:
+        if role.tracking is not Tracking.TRACKED or role.name in state.released:
             continue
         if plan.completion is Completion.CHIEF and chief is not None:
             if role is chief:

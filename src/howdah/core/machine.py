@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-from howdah.core import failure, finish, gang, hang, settling, takeover
+from howdah.core import failure, finish, gang, hang, linger, settling, takeover
 from howdah.core.commands import AnyCommand
 from howdah.core.events import (
     AgentDisconnected,
@@ -61,6 +61,7 @@ class Machine:
         turn = Turn(self.state, now)
         _RULES[type(event)](turn, event)
         gang.advance(turn)
+        linger.watch(turn)
         settling.settle(turn)
         finish.conclude(turn)
         for timer in turn.timers_set:
@@ -159,6 +160,7 @@ _TIMERS: dict[str, Callable[[Turn, str], None]] = {
     "backoff": lambda turn, _: gang.on_backoff_due(turn),
     "elastic": lambda turn, _: gang.form(turn, patient=False),
     "grow": lambda turn, _: _on_grow_due(turn),
+    "linger": linger.on_due,
     "stacks": lambda turn, _: hang.end_hang(turn),
     "restart": lambda turn, _: settling.on_restart_due(turn),
     "allocation": lambda turn, _: finish.on_allocation_due(turn),

@@ -10,7 +10,7 @@ import enum
 
 import msgspec
 
-from howdah.spec.model import Mode, Restart, Tracking
+from howdah.spec.model import Lingering, Mode, Restart, Tracking
 
 
 class Join(enum.Enum):
@@ -48,6 +48,10 @@ class RolePlan(msgspec.Struct, frozen=True, kw_only=True):
     stage: int = 0
     """Containers of a stage are asked for once all tracked tasks of earlier stages have succeeded."""
     after: tuple[str, ...] = ()
+    lingers_after: tuple[str, ...] = ()
+    """Once all tasks of these roles have succeeded, this role's tasks have `linger_s` left."""
+    linger_s: float | None = None
+    linger_then: Lingering = Lingering.FAIL
     attempts: int = 3
     ports: int = 1
     sticky_ports: bool = False

@@ -143,6 +143,14 @@ class Turn:
         """Roles of the present stage that live and die together: all but sidecars."""
         return [role for role in self.present() if role.tracking is not Tracking.SIDECAR]
 
+    def servers(self) -> list[RolePlan]:
+        """Roles of earlier stages that go on beside the present one."""
+        return [
+            role
+            for role in self.plan.roles
+            if role.stage < self.state.stage and role.tracking is Tracking.UNTRACKED
+        ]
+
     def in_gang(self, task: Task) -> bool:
         role = self.role(task)
         return role.stage == self.state.stage and role.tracking is not Tracking.SIDECAR

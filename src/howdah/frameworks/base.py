@@ -136,8 +136,12 @@ def chief_role(job: Job, *ranked: str) -> str | None:
 
 
 def tracked_roles(job: Job) -> list[str]:
-    """Roles that no line of the job file makes untracked or a sidecar."""
-    return [name for name, role in job.roles.items() if role.tracking in (None, Tracking.TRACKED)]
+    """Roles that no line of the job file makes untracked or a sidecar, of the last stage."""
+    return [
+        name
+        for name, role in job.roles.items()
+        if role.tracking in (None, Tracking.TRACKED) and not role.prepare
+    ]
 
 
 def grouped(job: Job, role: str, *names: str) -> RoleDefaults:

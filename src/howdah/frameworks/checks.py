@@ -60,6 +60,12 @@ def _role(
         )
 
 
+def _stands(job: Job, rules: Rules, name: str) -> str:
+    if job.roles[name].prepare:
+        return f"{name} only prepares"
+    return f"{name} is {rules[name].tracking.value}"
+
+
 def _tables(job: Job) -> Iterator[Problem]:
     for name, made in (
         (sidecars.PREPROCESS, sidecars.preprocess_role(job)),
@@ -82,6 +88,12 @@ def _order(job: Job, rules: Rules) -> Iterator[Problem]:
                 yield Problem(
                     key=f"roles.{name}.after",
                     message=f"there is no role {other!r}; the others are: {known}.",
+                )
+            elif role.prepare and not job.roles[other].prepare:
+                yield Problem(
+                    key=f"roles.{name}.after",
+                    message=f"{name} prepares, and {other} does not: it is started only when {name} "
+                    "is done. Leave the wait out, or let both prepare.",
                 )
     waits = {
         name: [o for o in (*rules[name].after, *role.after) if o in job.roles and o != name]
@@ -115,12 +127,14 @@ def _outcome(job: Job, rules: Rules) -> Iterator[Problem]:
     deciding = [
         name
         for name in job.roles
-        if rules[name].tracking is Tracking.TRACKED and name != sidecars.PREPROCESS
+        if rules[name].tracking is Tracking.TRACKED
+        and name != sidecars.PREPROCESS
+        and not job.roles[name].prepare
     ]
     if not deciding:
         yield Problem(
             key="roles",
             message="no role decides when the job is done: "
-            + ", ".join(f"{name} is {rules[name].tracking.value}" for name in job.roles)
+            + ", ".join(_stands(job, rules, name) for name in job.roles)
             + '. Give one that trains tracking = "tracked".',
         )

@@ -13,8 +13,15 @@ import msgspec
 
 from howdah.core.plan import Completion, Join, Plan, RolePlan
 from howdah.frameworks import checks, registry, sidecars
-from howdah.frameworks.base import SIDECAR, Framework, Problem, RoleDefaults, processes
-from howdah.spec.model import Duration, Job, Mode, Restart, Role, Tracking
+from howdah.frameworks.base import (
+    INDEPENDENT,
+    SIDECAR,
+    Framework,
+    Problem,
+    RoleDefaults,
+    processes,
+)
+from howdah.spec.model import Duration, Job, Lingering, Mode, Restart, Role, Tracking
 from howdah.spec.units import instance_range, seconds
 
 DEFAULT_ROLE = "worker"
@@ -77,8 +84,8 @@ def plan(job: Job, job_id: str) -> Plan:
     """The plan of an expanded job that has no problems."""
     framework = registry.get(job.framework)
     join = _network_join(job)
-    stage = 1 if sidecars.PREPROCESS in job.roles and job.preprocess is not None else 0
-    roles = tuple(_role_plan(job, name, join, stage) for name in job.roles)
+    stages = _stages(job)
+    roles = tuple(_role_plan(job, name, join, stages[name]) for name in job.roles)
     times = job.timeouts
     return Plan(
         job_id=job_id,
@@ -91,9 +98,27 @@ def plan(job: Job, job_id: str) -> Plan:
     )
 
 
+def _stages(job: Job) -> dict[str, int]:
+    """The preprocess step, the roles that prepare, all others: numbered from 0 as there are any."""
+    kinds = {name: _kind(job, name) for name in job.roles}
+    present = sorted({*kinds.values()})
+    return {name: present.index(kind) for name, kind in kinds.items()}
+
+
+def _kind(job: Job, name: str) -> int:
+    if name == sidecars.PREPROCESS and job.preprocess is not None:
+        return 0
+    return 1 if job.roles[name].prepare else 2
+
+
 def role_defaults(job: Job, name: str) -> RoleDefaults:
-    """What the framework says of a role, after what its ``tracking`` in the job file implies."""
+    """What the framework says of a role, after what its ``tracking`` in the job file implies.
+
+    Roles that prepare are no part of the framework: they are gone, or serve, when it begins.
+    """
     found = sidecars.defaults(job, name) or registry.get(job.framework).role(job, name)
+    if job.roles[name].prepare:
+        found = msgspec.structs.replace(INDEPENDENT, ports=max(found.ports, 1))
     tracking = job.roles[name].tracking
     if tracking is None or tracking is found.tracking:
         return found
@@ -106,7 +131,7 @@ def _role_plan(job: Job, name: str, network: Join, stage: int) -> RolePlan:
     role = job.roles[name]
     rules = role_defaults(job, name)
     minimum, maximum = instance_range(role.instances)
-    before = name == sidecars.PREPROCESS and stage > 0
+    linger = role.linger
     return RolePlan(
         name=name,
         minimum=minimum,
@@ -117,8 +142,11 @@ def _role_plan(job: Job, name: str, network: Join, stage: int) -> RolePlan:
         stop_on_failure=_first(role.stop_on_failure, rules.stop_on_failure),
         ranked=rules.ranked,
         chief=rules.chief,
-        stage=0 if before else stage,
+        stage=stage,
         after=_after(job, role, rules),
+        lingers_after=linger.after if linger is not None else (),
+        linger_s=seconds(linger.limit) if linger is not None else None,
+        linger_then=linger.then if linger is not None else Lingering.FAIL,
         attempts=_first(role.attempts, job.attempts),
         ports=_first(role.ports, _ports(job, rules)),
         sticky_ports=rules.sticky_ports,

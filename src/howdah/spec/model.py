@@ -73,6 +73,16 @@ class Tracking(enum.Enum):
     SIDECAR = "sidecar"
 
 
+class Lingering(enum.Enum):
+    """What becomes of a role that is still running after its time.
+
+    ``fail``: the job has timed out; ``stop``: its tasks are stopped and no longer count.
+    """
+
+    FAIL = "fail"
+    STOP = "stop"
+
+
 class Restart(enum.Enum):
     """What is started again after a failure: the whole gang, the one task, or nothing."""
 
@@ -132,6 +142,17 @@ class Placement(_Table, frozen=True, kw_only=True):
     """Racks that are preferred."""
 
 
+class Linger(_Table, frozen=True, kw_only=True):
+    """How long a role may go on after others: for an evaluator or a worker that may never end."""
+
+    after: tuple[str, ...]
+    """The time begins when all tasks of these roles have succeeded."""
+    limit: Duration
+    """This role's tasks must have ended within this."""
+    then: Lingering = Lingering.FAIL
+    """fail: the job has timed out; stop: they are stopped, and the job does not wait for them."""
+
+
 class Role(_Table, frozen=True, kw_only=True):
     """One role: a number of tasks that run the same command."""
 
@@ -157,6 +178,9 @@ class Role(_Table, frozen=True, kw_only=True):
     """Environment added to the job's, for this role."""
     after: tuple[str, ...] = ()
     """Roles whose tasks must be running before this role's programs start."""
+    prepare: bool = False
+    """It is of the stage before the others: their containers are asked for once the tracked tasks of
+    this stage have succeeded. Untracked ones go on serving."""
     tracking: Tracking | None = None
     """tracked, untracked or sidecar; by default what the framework says of a role of this name."""
     stop_on_failure: bool | None = None
@@ -165,6 +189,8 @@ class Role(_Table, frozen=True, kw_only=True):
     """gang, task or never; by default what the framework needs."""
     attempts: Positive | None = None
     """How many lives each task of this role has; by default the job's ``attempts``."""
+    linger: Linger | None = None
+    """How long its tasks may go on when others are done."""
     ports: NotNegative | None = None
     """Ports reserved for each task; by default what the framework needs."""
     files: tuple[str, ...] = ()
@@ -190,6 +216,9 @@ class Master(_Table, frozen=True, kw_only=True):
     """Lives of the coordinator within the validity interval; the cluster's own limit caps it."""
     validity: Duration = "10m"
     """Deaths of a coordinator longer ago than this no longer count."""
+    startup: Duration = "off"
+    """The coordinator must answer within this after the submission, or the job is ended by the
+    command that follows it; while it waits in a queue, it does not answer."""
 
 
 class Hadoop(_Table, frozen=True, kw_only=True):

@@ -166,6 +166,8 @@ def _times(job: Job) -> Iterator[Finding]:
         ]
         if own.stop_grace is not None:
             graces.append(((*path, "stop-grace"), own.stop_grace))
+        if role.linger is not None:
+            limits.append((("roles", name, "linger", "limit"), role.linger.limit))
     if job.preprocess is not None:
         limits.append((("preprocess", "timeout"), job.preprocess.timeout))
     for path, value in limits:
@@ -189,6 +191,12 @@ def _order(job: Job) -> Iterator[Finding]:
         ):
             path = ("roles", name, key) if key == "after" else ("roles", name, "placement", key)
             yield from _other_roles(job, name, path, key, others)
+        if role.linger is not None:
+            path = ("roles", name, "linger", "after")
+            yield from _other_roles(job, name, path, "linger", role.linger.after)
+            if not role.linger.after:
+                message = "it is said after nobody, so its time would never begin"
+                yield Finding(path, message, 'name the roles it goes on after, such as ["chief"]')
     waits = {
         name: [other for other in role.after if other in job.roles and other != name]
         for name, role in job.roles.items()
@@ -213,7 +221,12 @@ def _other_roles(
             again = others.index(other, index + 1)
             yield Finding((*path, again), f"{shown(other)} is named twice", "remove one")
         if other == name:
-            cannot = {"after": "wait for", "near": "be near", "apart": "be apart from"}[key]
+            cannot = {
+                "after": "wait for",
+                "near": "be near",
+                "apart": "be apart from",
+                "linger": "go on after",
+            }[key]
             message = f"the role {name} cannot {cannot} itself"
             yield Finding((*path, index), message, "name other roles, or leave the key out")
         elif other not in job.roles:
@@ -245,6 +258,9 @@ def _outcome(job: Job) -> Iterator[Finding]:
         hint = 'give the role that trains tracking = "tracked", or leave tracking out'
         yield Finding(("roles",), message, hint, about)
     for name, role in job.roles.items():
+        if role.prepare and role.tracking is Tracking.SIDECAR:
+            message = "a sidecar prepares nothing: nobody waits for it"
+            yield Finding(("roles", name, "prepare"), message, "remove one of the two")
         path = ("roles", name, "stop-on-failure")
         if role.stop_on_failure and role.tracking is Tracking.SIDECAR:
             message = "a sidecar never decides anything, so it cannot stop the job"

@@ -9,6 +9,8 @@ from howdah.frameworks import planning
 from howdah.spec.model import (
     Checkpoint,
     Job,
+    Linger,
+    Lingering,
     Mode,
     Preprocess,
     Restart,
@@ -359,3 +361,34 @@ def test_checkpoints_are_the_chiefs_in_a_gang_and_everyones_where_tasks_start_al
     assert source("command") == "chief"
     assert source("command", Mode.EACH) == "each"
     assert source("pytorch", source="each") == "each"
+
+
+PREPARING = {"db": Role(prepare=True, tracking=UNTRACKED), "loader": Role(prepare=True)}
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "command", "pytorch"])
+def test_roles_that_prepare_are_a_stage_of_independent_programs(framework: str):
+    found = roles(job(framework, {**PREPARING, "worker": 2}))
+    assert {name: role.stage for name, role in found.items()} == {"db": 0, "loader": 0, "worker": 1}
+    assert [found[name].ranked for name in found] == [False, False, True]
+    assert found["worker"].chief
+    assert (found["loader"].restart, found["loader"].join) == (TASK, Join.NOW)
+    assert found["db"].tracking is UNTRACKED
+
+
+def test_the_preprocess_step_comes_before_the_roles_that_prepare():
+    step = Preprocess(command="prepare")
+    found = roles(job("command", {**PREPARING, "worker": 1}, preprocess=step))
+    assert (found["preprocess"].stage, found["loader"].stage, found["worker"].stage) == (0, 1, 2)
+
+
+def test_a_role_lingers_as_the_job_file_says():
+    linger = Linger(after=("worker",), limit="1h", then=Lingering.STOP)
+    found = roles(job("tensorflow", {"worker": 1, "evaluator": Role(linger=linger)}))
+    plan = found["evaluator"]
+    assert (plan.lingers_after, plan.linger_s, plan.linger_then) == (
+        ("worker",),
+        3600.0,
+        Lingering.STOP,
+    )
+    assert found["worker"].linger_s is None

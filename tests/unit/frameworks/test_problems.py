@@ -49,6 +49,13 @@ WRONG: list[tuple[str, str, dict[str, Any], dict[str, Any], str, str]] = [
      '"task" does not go with lightgbm: a worker started again alone cannot rejoin its peers and '
      'hangs. Leave restart out, or use "gang" or "never"; for independent programs use '
      'framework = "command".'),
+    ("only roles that prepare", "command", {"a": Role(prepare=True)}, {}, "roles",
+     "no role decides when the job is done: a only prepares. Give one that trains tracking = "
+     '"tracked".'),
+    ("a wait for a later stage", "command", {"a": Role(prepare=True, after=("b",)), "b": 1}, {},
+     "roles.a.after",
+     "a prepares, and b does not: it is started only when a is done. Leave the wait out, or let "
+     "both prepare."),
     ("nothing to run", "tensorflow", {"chief": Role(command="python a.py"), "worker": 1},
      {"command": None}, "roles.worker.command",
      "role worker has nothing to run; give it a command, or give the job one that all such roles "

@@ -24,6 +24,28 @@ WRONG: Wrong = {
             "job.toml:4: outputs.store: the store has no name; give a path or a URL, or leave it out",
         ],
     ),
+    "a role that goes on after nobody, for no time": (
+        "job.toml",
+        ROLE + '[roles.worker.linger]\nafter = []\nlimit = "0s"\n',
+        [
+            'job.toml:4: roles.worker.linger.after: it is said after nobody, so its time would never begin; name the roles it goes on after, such as ["chief"]',
+            'job.toml:5: roles.worker.linger.limit: "0s" leaves no time at all; "off" means no limit',
+        ],
+    ),
+    "a role that goes on after itself": (
+        "job.toml",
+        ROLE + '[roles.worker.linger]\nafter = ["worker"]\nlimit = "1h"\n',
+        [
+            "job.toml:4: roles.worker.linger.after[0]: the role worker cannot go on after itself; name other roles, or leave the key out",
+        ],
+    ),
+    "a sidecar that prepares": (
+        "job.toml",
+        RUN + '[roles.a]\n[roles.b]\nprepare = true\ntracking = "sidecar"\n',
+        [
+            "job.toml:4: roles.b.prepare: a sidecar prepares nothing: nobody waits for it; remove one of the two",
+        ],
+    ),
     "an empty file": (
         "job.toml",
         "",
