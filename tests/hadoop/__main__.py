@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _options(version: str, pairs: list[str]) -> Options:
-    given = dict(pair.partition("=")[::2] for pair in pairs)
+    given = {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
     try:
         return msgspec.convert({"version": version, **given}, Options, strict=False)
     except msgspec.ValidationError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import json
 import os
@@ -15,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tests.hadoop import artifacts, configuration, daemons, ports
+from tests.hadoop import artifacts, configuration, daemons, ports, rpc
 from tests.hadoop.errors import ClusterError
 from tests.hadoop.options import Options
 from tests.hadoop.rest import call
@@ -45,6 +46,9 @@ class Cluster:
             options=options,
             first_port=ports.claim(folder.resolve()).start,
             user=getpass.getuser(),
+            separate_nodes=all(
+                ports.has_address(f"127.0.0.{11 + i}") for i in range(options.node_managers)
+            ),
         )
         configuration.write(site, f"{jars[0].parent}/*")
         daemons.prepare_archives(site)
@@ -75,8 +79,8 @@ class Cluster:
 
     @property
     def rm_web(self) -> str:
-        """``http://127.0.0.1:<port>`` of the (first, of two the active) ResourceManager."""
-        return self.rm_web_of(1)
+        """``http://127.0.0.1:<port>`` of the ResourceManager, of two the active one."""
+        return self.rm_web_of(self.active() or 1)
 
     @property
     def nn_web(self) -> str:
@@ -102,6 +106,7 @@ class Cluster:
         try:
             for daemon in self.site.daemons:
                 daemons.start(self.site, daemon)
+            self._choose_active()
             self.wait_ready()
         except BaseException:
             daemons.kill_marked(self.folder)
@@ -122,10 +127,19 @@ class Cluster:
         self._wait("the NameNode to leave safe mode", self._hdfs_is_writable, deadline)
         self._make_folders()
         self._wait("the ResourceManager", self._rm_is_started, deadline)
-        wanted = self.site.options.node_managers
-        self._wait(f"{wanted} nodes", lambda: len(self._running_nodes()) >= wanted, deadline)
+        self._wait("all nodes", self._all_nodes_run, deadline)
         if self.site.options.labels:
             self._wait("the label of the node with GPUs", self._label, deadline)
+
+    def _choose_active(self) -> None:
+        if self.site.highly_available:
+            deadline = time.monotonic() + _START_S
+            self._wait("a ResourceManager to become active", self._one_is_active, deadline)
+
+    def _one_is_active(self) -> bool:
+        if self.active() is None:
+            self.make_active(1)
+        return self.active() is not None
 
     def _wait(self, what: str, test: Callable[[], bool], deadline: float) -> None:
         stopped: list[Daemon] = []
@@ -157,6 +171,14 @@ class Cluster:
 
     def _rm_is_started(self) -> bool:
         return self.rm("info")["clusterInfo"]["state"] == "STARTED"
+
+    def _all_nodes_run(self) -> bool:
+        """Do they answer themselves, and does the ResourceManager count on them?"""
+        nodes = [each for each in self.site.daemons if each.kind is Kind.NODE_MANAGER]
+        for node in nodes:
+            web = self.site.node_manager_ports(node.number).web
+            call(f"http://{self.site.node_host(node.number)}:{web}/ws/v1/node/info")
+        return len(self._running_nodes()) >= len(nodes)
 
     def _running_nodes(self) -> list[dict[str, Any]]:
         return [node for node in self.nodes() if node["state"] == "RUNNING"]
@@ -225,6 +247,60 @@ class Cluster:
         if not daemons.wait_ended(self.site, daemon, _STOP_S):
             raise ClusterError(f"{name} did not end within {_STOP_S:.0f} s of {number.name}")
 
+    def active(self) -> int | None:
+        """Number of the ResourceManager that serves; None while there is none."""
+        if not self.site.highly_available:
+            return 1
+        for number in range(1, self.site.resource_managers + 1):
+            try:
+                told = call(f"{self.rm_web_of(number)}/ws/v1/cluster/info")["clusterInfo"]
+            except OSError:
+                continue
+            if told["haState"] == "ACTIVE":
+                return number
+        return None
+
+    def make_active(self, number: int) -> None:
+        """Make that ResourceManager serve.
+
+        The other must be gone or stand by: nothing here keeps two from serving at once.
+        """
+        rpc.become_active(self.site.resource_manager_ports(number).admin, self.site.user)
+
+    def fail_over(self) -> int:
+        """Let the other of two ResourceManagers serve; the number of the one that does now."""
+        before = self.active()
+        if before is not None:
+            rpc.become_standby(self.site.resource_manager_ports(before).admin, self.site.user)
+        now = 2 if before == 1 else 1
+        self.make_active(now)
+        return now
+
+    def set_read_only(self, on: bool) -> None:
+        """HDFS's safe mode: reads are served, writes refused."""
+        rpc.set_safe_mode(self.site.namenode_port, self.site.user, on=on)
+
+    def set_quota(self, path: str, space: int | None) -> None:
+        """Limit the bytes (of all replicas) below a folder of HDFS; None takes the limit away."""
+        limit = -1 if space is None else space
+        self.hdfs(
+            path, "SETQUOTA", namespacequota="9223372036854775807", storagespacequota=str(limit)
+        )
+
+    def configure_queues(self, properties: dict[str, dict[str, str]]) -> None:
+        """Change queues while they work: ``{"root.small": {"maximum-capacity": "20"}}``."""
+        rows = "".join(
+            f"<update-queue><queue-name>{queue}</queue-name><params>"
+            + "".join(
+                f"<entry><key>{name}</key><value>{value}</value></entry>"
+                for name, value in values.items()
+            )
+            + "</params></update-queue>"
+            for queue, values in properties.items()
+        )
+        url = f"{self.rm_web}/ws/v1/cluster/scheduler-conf"
+        call(url, "PUT", f"<sched-conf>{rows}</sched-conf>", kind="xml")
+
     # What it says -----------------------------------------------------------------------------
 
     def rm(self, path: str, method: str = "GET", body: object = None) -> Any:
@@ -245,6 +321,15 @@ class Cluster:
         """Applications in these states (``RUNNING``, …), or all."""
         query = f"?states={','.join(states)}" if states else ""
         return (self.rm(f"apps{query}")["apps"] or {}).get("app", [])
+
+    def containers(self) -> list[dict[str, Any]]:
+        """Containers on the running nodes, in the nodes' own words."""
+        found: list[dict[str, Any]] = []
+        for node in self._running_nodes():
+            with contextlib.suppress(OSError):  # it has just ended
+                told = call(f"http://{node['nodeHTTPAddress']}/ws/v1/node/containers")
+                found += (told["containers"] or {}).get("container", [])
+        return found
 
     def containers_running(self) -> int:
         """Containers that the scheduler has given and not got back, those of masters included."""

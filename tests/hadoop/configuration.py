@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape
@@ -66,6 +67,8 @@ def write(site: Site, classpath: str) -> None:
             for pages in ("hdfs", "datanode"):
                 (place / "webapps" / pages / "WEB-INF").mkdir(parents=True, exist_ok=True)
         site.data_dir(daemon).mkdir(parents=True, exist_ok=True)
+    site.hosts_file.write_text(_hosts(site))
+    _racks_file(site).write_text(_racks(site))
     program = discovery_program(site)
     program.write_text(_DISCOVERY.format(count=site.options.gpus_per_node))
     program.chmod(0o755)
@@ -74,6 +77,29 @@ def write(site: Site, classpath: str) -> None:
 def discovery_program(site: Site) -> Path:
     """The stand-in for ``nvidia-smi``."""
     return site.folder / "nvidia-smi"
+
+
+def _racks_file(site: Site) -> Path:
+    return site.folder / "racks"
+
+
+def _racks(site: Site) -> str:
+    """Host and rack (``org.apache.hadoop.net.TableMapping``)."""
+    numbers = range(1, site.options.node_managers + 1)
+    rows = {site.node_host(number): site.rack(number) for number in numbers}
+    return "".join(f"{host} {rack}\n" for host, rack in {HOST: "/rack1", **rows}.items())
+
+
+def _hosts(site: Site) -> str:
+    """The addresses of nodes are their names too, as clients outside the JVMs must reach them.
+
+    Without this file Java asks the machine's resolver for the name of each address, which takes
+    seconds where a name server does not answer.
+    """
+    numbers = range(1, site.options.node_managers + 1)
+    nodes = {host: host for host in map(site.node_host, numbers) if host != HOST}
+    rows = {HOST: f"localhost {socket.gethostname()}", PROXY_HOST: PROXY_HOST, **nodes}
+    return "".join(f"{address} {names}\n" for address, names in rows.items())
 
 
 def _write(folder: Path, files: Files) -> None:
@@ -132,6 +158,9 @@ def _own(site: Site, daemon: Daemon) -> Files:
             return {"yarn-site.xml": own, "capacity-scheduler.xml": queues.properties(site)}
         case Kind.NODE_MANAGER:
             return _node_manager(site, daemon)
+        case Kind.WEB_PROXY if site.highly_available:
+            # All addresses here are its own machine's: it would not know which of them it is.
+            return {"yarn-site.xml": {f"{_RM}.ha.id": "rm1"}}
         case _:
             return {}
 
@@ -147,6 +176,8 @@ def _core(site: Site) -> dict[str, str]:
         "ipc.client.connect.max.retries": "100",
         "ipc.client.connect.max.retries.on.timeouts": "3",
         "hadoop.registry.rm.enabled": "false",
+        "net.topology.node.switch.mapping.impl": "org.apache.hadoop.net.TableMapping",
+        "net.topology.table.file.name": str(_racks_file(site)),
     }
 
 
@@ -254,7 +285,6 @@ def _yarn(site: Site, classpath: str) -> dict[str, str]:
         f"{_MONITOR}.max_ignored_over_capacity": "0.0",
         # Nodes.
         f"{_NM}.container-executor.class": f"{_SERVER}.nodemanager.DefaultContainerExecutor",
-        f"{_NM}.bind-host": HOST,
         f"{_NM}.resource.memory-mb": str(options.node_memory_mib),
         f"{_NM}.resource.cpu-vcores": str(options.node_vcores),
         f"{_NM}.vmem-check-enabled": _bool(options.check_virtual_memory),
@@ -296,6 +326,8 @@ def _yarn(site: Site, classpath: str) -> dict[str, str]:
         }
     if options.web_proxy:
         found["yarn.web-proxy.address"] = f"{PROXY_HOST}:{site.proxy_port}"
+    if not site.separate_nodes:
+        found["yarn.scheduler.include-port-in-node-name"] = "true"
     if options.placement is Placement.DISABLED:
         del found[f"{_RM}.placement-constraints.handler"]
     return found
@@ -304,11 +336,13 @@ def _yarn(site: Site, classpath: str) -> dict[str, str]:
 def _node_manager(site: Site, daemon: Daemon) -> Files:
     ports = site.node_manager_ports(daemon.number)
     data = site.data_dir(daemon)
+    host = site.node_host(daemon.number)
     own = {
-        f"{_NM}.hostname": HOST,
-        f"{_NM}.address": f"{HOST}:{ports.rpc}",
-        f"{_NM}.localizer.address": f"{HOST}:{ports.localizer}",
-        f"{_NM}.webapp.address": f"{HOST}:{ports.web}",
+        f"{_NM}.hostname": host,
+        f"{_NM}.bind-host": host,
+        f"{_NM}.address": f"{host}:{ports.rpc}",
+        f"{_NM}.localizer.address": f"{host}:{ports.localizer}",
+        f"{_NM}.webapp.address": f"{host}:{ports.web}",
         f"{_NM}.local-dirs": str(data / "local"),
         f"{_NM}.log-dirs": str(data / "logs"),
         f"{_NM}.recovery.dir": str(data / "recovery"),

@@ -241,6 +241,7 @@ def _flags(site: Site, daemon: Daemon) -> list[str]:
     flags = [
         *_FLAGS,
         f"-Xmx{_HEAP_MIB[daemon.kind]}m",
+        f"-Djdk.net.hosts.file={site.hosts_file}",
         f"-Djava.io.tmpdir={site.folder / 'tmp'}",
         f"-Dhadoop.log.dir={site.logs}",
         f"-Dyarn.log.dir={site.logs}",

@@ -36,11 +36,16 @@ def claim(folder: Path) -> range:
     raise ClusterError(f"no {_BLOCK} free ports in a row between {_FIRST} and {_LAST}")
 
 
-def _is_free(port: int) -> bool:
+def has_address(host: str) -> bool:
+    """Is that an address of this machine?"""
+    return _is_free(0, host)
+
+
+def _is_free(port: int, host: str = "127.0.0.1") -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((host, port))
         except OSError:
             return False
         return True

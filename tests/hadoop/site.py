@@ -64,6 +64,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     first_port: int
     user: str
     """Who the daemons run as: superuser of HDFS and administrator of YARN."""
+    separate_nodes: bool
+    """Has each node an address of its own? On macOS there is only 127.0.0.1 by default."""
 
     @property
     def folder(self) -> Path:
@@ -109,6 +111,19 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     def is_gpu_node(self, daemon: Daemon) -> bool:
         """Is it the node with the label and the GPUs: the last one?"""
         return daemon.kind is Kind.NODE_MANAGER and daemon.number == self.options.node_managers
+
+    def node_host(self, number: int) -> str:
+        """Address of a node: 127.0.0.11, .12, … ."""
+        return f"127.0.0.{10 + number}" if self.separate_nodes else HOST
+
+    def rack(self, number: int) -> str:
+        """Rack of a node: ``/rack1`` for the first, ``/rack2`` for the others."""
+        return "/rack1" if number == 1 or not self.separate_nodes else "/rack2"
+
+    @property
+    def hosts_file(self) -> Path:
+        """The names that the daemons know; they ask no other service."""
+        return self.folder / "hosts"
 
     @property
     def namenode_port(self) -> int:
