@@ -28,6 +28,7 @@ from howdah.packing.archives import Archive, Kind, PackingError, Row
 LIMIT = 10 * 10**9
 """Bytes of archives that are kept; what was used within the last hour is kept anyway."""
 _IN_USE_S = 3600.0
+_FORGOTTEN_S = 90 * 86400.0
 _FORMAT = 1
 """Grows when archives of the same inputs become others."""
 
@@ -56,7 +57,8 @@ class Cache:
         self._locks = folder / "locks"
 
     def get(self, kind: Kind, inputs: object, make: Callable[[Path], Archive]) -> Archive:
-        """The archive of these inputs, made by ``make(path)`` if it is not there.
+        """The archive of these inputs, made by ``make(scratch folder)`` if it is not there. One that
+        is made outside of the scratch folder stays where it is, and only its digest is kept.
 
         Raises:
             PackingError: it cannot be made, or the cache folder cannot be written.
@@ -112,6 +114,10 @@ class Cache:
         for used, path, record in sorted(records, key=lambda item: -item[0]):
             if record is None or record.archive.path is None:
                 path.unlink(missing_ok=True)
+                continue
+            if record.archive.path.parent != self.archives:  # what was ready is not ours
+                if used < old - _FORGOTTEN_S:
+                    path.unlink(missing_ok=True)
                 continue
             name = record.archive.path.name
             if name not in seen:

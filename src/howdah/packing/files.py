@@ -1,0 +1,215 @@
+"""What a job file's ``files`` names: local files and folders, and what lies at URLs."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from howdah.packing import tarball
+from howdah.packing.archives import Archive, Kind, PackingError, Progress, quiet
+from howdah.packing.cache import Cache, Content, tar_of
+from howdah.packing.folders import look
+from howdah.packing.ignoring import only_caches
+from howdah.spec.model import Job
+
+ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".jar")
+"""Endings by which YARN knows what it can unpack (``FSDownload.unpack``)."""
+_READY = ("hdfs://", "viewfs://", "webhdfs://", "swebhdfs://", "har://")
+"""Where YARN itself reads."""
+
+
+class Extra(msgspec.Struct, frozen=True):
+    """One thing that is put beside the source."""
+
+    name: str
+    """What it is called there: the name of a file, or of a folder."""
+    archive: Archive
+    unpack: bool
+    """The archive's content is the folder of that name."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """One line of ``files``, understood."""
+
+    place: str
+    name: str
+    unpack: bool
+
+
+def files(
+    job: Job, role: str, folder: Path, cache: Path, progress: Progress = quiet
+) -> list[Extra]:
+    """The files of a role (``""``: those of the job, which all roles get), packed.
+
+    Paths are relative to ``folder``, the job file's.
+
+    Raises:
+        PackingError: something is not there, or cannot be what is said.
+    """
+    lines = job.roles[role].files if role else job.files
+    return [_extra(wanted, folder, cache, progress) for wanted in understand(lines)]
+
+
+def understand(lines: Sequence[str]) -> list[Wanted]:
+    """What lines of ``files`` mean, each ``place`` or ``place -> name``.
+
+    Raises:
+        PackingError: a line means nothing, or two have one name.
+    """
+    found: dict[str, Wanted] = {}
+    for line in lines:
+        wanted = _understand(line)
+        if wanted.name in found:
+            raise PackingError(
+                f"files: {found[wanted.name].place} and {wanted.place} are both to be called "
+                f"{wanted.name!r}; give one of them another name: 'place -> name'"
+            )
+        found[wanted.name] = wanted
+    return list(found.values())
+
+
+def is_url(place: str) -> bool:
+    """Whether it is a URL, and no path."""
+    return "://" in place or "::" in place
+
+
+def _understand(line: str) -> Wanted:
+    place, arrow, name = line.partition("->")
+    place, name = place.strip(), name.strip()
+    unpack = name.endswith("/")
+    name = name.rstrip("/")
+    if not arrow and not name:
+        name = posixpath.basename(place.rstrip("/"))
+    if not place or not name:
+        raise PackingError(f"files: {line!r} lacks a place or a name; write 'place -> name'")
+    if "/" in name or name in (".", "..") or "\0" in name:
+        raise PackingError(
+            f"files: {name!r} in {line!r} is not one name; things are put beside the source, and "
+            "not into folders there"
+        )
+    if unpack and is_url(place) and not place.endswith(ARCHIVES):
+        raise _not_an_archive(place)
+    return Wanted(place, name, unpack)
+
+
+def _extra(wanted: Wanted, folder: Path, cache: Path, progress: Progress) -> Extra:
+    place = wanted.place
+    if place.startswith("file://"):
+        place = place.removeprefix("file://")
+    if place.startswith(_READY):
+        return Extra(wanted.name, elsewhere(place, Kind.FILES), wanted.unpack)
+    if is_url(place):
+        archive = fetched(place, Kind.FILES, cache, progress)
+        return Extra(wanted.name, archive, wanted.unpack)
+    path = Path(os.path.normpath(folder / Path(place).expanduser()))
+    if path.is_dir():
+        return Extra(wanted.name, _packed(path, cache, progress), True)
+    if not path.is_file():
+        raise PackingError(f"files: there is no file or folder {path}")
+    if wanted.unpack and not path.name.endswith(ARCHIVES):
+        raise _not_an_archive(str(path))
+    return Extra(wanted.name, ready(path, Kind.FILES, cache), wanted.unpack)
+
+
+def elsewhere(url: str, kind: Kind, python: str | None = None) -> Archive:
+    """Something that lies where YARN can read it."""
+    return Archive(
+        kind=kind,
+        digest="",
+        path=None,
+        size=0,
+        files=0,
+        unpacked_size=0,
+        suffix=_suffix(url),
+        python=python,
+        url=url,
+    )
+
+
+def ready(path: Path, kind: Kind, cache: Path) -> Archive:
+    """A local file as it is; only its digest is worked out, once.
+
+    Raises:
+        PackingError: it cannot be read.
+    """
+
+    def make(_scratch: Path) -> Archive:
+        return _of_file(path, kind, path.name)
+
+    return Cache(cache).get(kind, ("ready", str(path), _stamp(path)), make)
+
+
+def fetched(url: str, kind: Kind, cache: Path, progress: Progress) -> Archive:
+    """What lies at a URL that YARN does not read, brought here.
+
+    Raises:
+        PackingError: it cannot be brought.
+    """
+    try:
+        from fsspec.core import url_to_fs
+
+        fs, path = url_to_fs(url)
+        inputs = ("fetched", url, str(fs.ukey(path)))
+
+        def make(scratch: Path) -> Archive:
+            progress(f"fetching {url}", 0, None)
+            target = scratch / "fetched"
+            fs.get_file(path, str(target))
+            return _of_file(target, kind, url)
+
+        return Cache(cache).get(kind, inputs, make)
+    except PackingError:
+        raise
+    except FileNotFoundError:
+        raise PackingError(f"there is nothing at {url}") from None
+    except Exception as error:  # whatever an fsspec implementation raises
+        text = str(error) or type(error).__name__
+        raise PackingError(f"{url} cannot be fetched: {text}") from error
+
+
+def _packed(path: Path, cache: Path, progress: Progress) -> Archive:
+    found = look(path, only_caches(path.resolve()))
+
+    def make(scratch: Path) -> Archive:
+        content = Content(entries=found.entries, rows=found.by_top(), notes=found.notes)
+        return tar_of(Kind.FILES, content, scratch, progress)
+
+    return Cache(cache).get(Kind.FILES, (str(path), found.stamps), make)
+
+
+def _of_file(path: Path, kind: Kind, name: str) -> Archive:
+    size = path.stat().st_size
+    return Archive(
+        kind=kind,
+        digest=tarball.sha256(path),
+        path=path,
+        size=size,
+        files=1,
+        unpacked_size=size,
+        suffix=_suffix(name),
+    )
+
+
+def _suffix(name: str) -> str:
+    """The ending that says what to do with it; YARN looks at nothing else."""
+    known = next((ending for ending in ARCHIVES if name.endswith(ending)), None)
+    return known or ""
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise PackingError(f"{path} cannot be read: {error.strerror or error}") from error
+    return (status.st_size, status.st_ino, status.st_ctime_ns)
+
+
+def _not_an_archive(place: str) -> PackingError:
+    return PackingError(
+        f"files: {place} cannot be unpacked; it is one of {', '.join(ARCHIVES)} that can. Without "
+        "the / at the end of its name it is put there as a file"
+    )

@@ -1,0 +1,53 @@
+"""The source folder as an archive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from howdah.packing import ignoring
+from howdah.packing.archives import Archive, Kind, PackingError, Progress, quantity, quiet
+from howdah.packing.cache import Cache, Content, tar_of
+from howdah.packing.folders import Found, look
+
+SURPRISING = 100 * 10**6
+"""Bytes of a source folder from which on its biggest files are told."""
+
+
+def source(
+    folder: Path, cache: Path, progress: Progress = quiet, without: Sequence[Path] = ()
+) -> Archive:
+    """The archive of a source folder.
+
+    Ignore files are respected (`howdah.packing.ignoring`), so are the executable bits. ``without``
+    are paths to leave out wherever they are, such as folders of this job's outputs.
+
+    Raises:
+        PackingError: what is wrong, and what to do.
+    """
+    if not folder.is_dir():
+        raise PackingError(f"there is no source folder {folder}")
+    progress("looking at the source folder", 0, None)
+    found = look(folder, ignoring.rules(folder.resolve()), (*without, cache))
+
+    def make(scratch: Path) -> Archive:
+        content = Content(
+            entries=found.entries,
+            rows=found.by_top(),
+            notes=(*_surprise(folder, found), *found.notes),
+        )
+        return tar_of(Kind.SOURCE, content, scratch, progress)
+
+    return Cache(cache).get(Kind.SOURCE, (str(folder), found.stamps), make)
+
+
+def _surprise(folder: Path, found: Found) -> tuple[str, ...]:
+    if not found.entries:
+        return (f"{folder} has nothing to ship: it is empty, or all that is in it is ignored",)
+    if found.size <= SURPRISING:
+        return ()
+    biggest = ", ".join(f"{row.name} ({quantity(row.size)})" for row in found.biggest(5))
+    return (
+        f"{folder} has {quantity(found.size)} to ship; the biggest files are {biggest}. Data is "
+        "better read from a store; a .howdahignore file leaves out what the programs do not need",
+    )
