@@ -1,0 +1,399 @@
+"""The ResourceManager, as its clients see it (``ApplicationClientProtocol``)."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Literal
+
+from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.connection import Limits
+from howdah.hadoop.credentials import RM_TOKEN, Token
+from howdah.hadoop.errors import ApplicationNotFound, CallTimeout, HadoopError
+from howdah.hadoop.identity import Identity
+from howdah.hadoop.ids import ApplicationId, AttemptId, ContainerId, NodeId, Resource
+from howdah.hadoop.protos import common, yarn
+from howdah.hadoop.retry import RetryPolicy
+from howdah.hadoop.service import Service, token_service
+
+NodeState = Literal[
+    "NEW",
+    "RUNNING",
+    "UNHEALTHY",
+    "DECOMMISSIONED",
+    "LOST",
+    "REBOOTED",
+    "DECOMMISSIONING",
+    "SHUTDOWN",
+]
+Signal = Literal["OUTPUT_THREAD_DUMP", "GRACEFUL_SHUTDOWN", "FORCEFUL_SHUTDOWN"]
+
+_STATES = ("NEW", "NEW_SAVING", "SUBMITTED")  # before the scheduler has accepted an application
+
+
+class SubmissionFailed(HadoopError):
+    """The application was refused after it was taken; the message has YARN's diagnostics."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NewApplication:
+    """An id for an application that is not submitted yet."""
+
+    id: ApplicationId
+    maximum: Resource
+    """The largest container the scheduler ever gives (some node need not be that large)."""
+
+
+class ResourceManager(Service):
+    """Applications, nodes, queues and labels of a cluster.
+
+    All calls may be repeated without harm and are, on another server or after a lost connection,
+    until their deadline.
+    """
+
+    PROTOCOL = "org.apache.hadoop.yarn.api.ApplicationClientProtocolPB"
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        user: str,
+        *,
+        token: Token | None = None,
+        retry: RetryPolicy | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """Acts for ``user``; ``token`` is a delegation token of the ResourceManager's."""
+        identity = Identity.from_configuration(configuration, user, token)
+        addresses = configuration.rm_addresses("client")
+        super().__init__(addresses, identity, retry=retry, limits=limits)
+        self.configuration = configuration
+
+    # Applications
+
+    async def new_application(self) -> NewApplication:
+        """A fresh id, and how large a container may be."""
+        answer = await self.rpc.call(
+            "getNewApplication",
+            yarn.GetNewApplicationRequestProto(),
+            yarn.GetNewApplicationResponseProto,
+        )
+        return NewApplication(
+            ApplicationId.from_proto(answer.application_id),
+            Resource.from_proto(answer.maximumCapability),
+        )
+
+    async def submit_application(self, context: yarn.ApplicationSubmissionContextProto) -> None:
+        """Hand an application over; it is not accepted yet (see `submit_and_wait`).
+
+        Raises:
+            RemoteError: it is refused at once (queue, limits, permissions).
+        """
+        await self.rpc.call(
+            "submitApplication",
+            yarn.SubmitApplicationRequestProto(application_submission_context=context),
+            yarn.SubmitApplicationResponseProto,
+        )
+
+    async def submit_and_wait(
+        self,
+        context: yarn.ApplicationSubmissionContextProto,
+        *,
+        timeout_s: float = 60.0,
+        poll_s: float = 0.02,
+    ) -> yarn.ApplicationReportProto:
+        """Hand an application over until the scheduler has accepted it; its report then.
+
+        An RM that fails over before it has stored the application forgets it: it is handed over
+        again. ``poll_s`` is the first interval of asking; it doubles up to half a second.
+
+        Raises:
+            SubmissionFailed: it was refused, with the reason.
+            CallTimeout: it was neither accepted nor refused in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        app = ApplicationId.from_proto(context.application_id)
+        await self.submit_application(context)
+        while True:
+            try:
+                report = await self.application_report(app)
+            except ApplicationNotFound:
+                await self.submit_application(context)
+                report = None
+            if report is not None:
+                state = yarn.YarnApplicationStateProto.Name(report.yarn_application_state)
+                if state in ("FAILED", "KILLED"):
+                    raise SubmissionFailed(f"{app} was not accepted: {report.diagnostics.strip()}")
+                if state not in _STATES:
+                    return report
+            if time.monotonic() + poll_s > deadline:
+                raise CallTimeout(f"{app} was not accepted within {timeout_s:g} s")
+            await asyncio.sleep(poll_s)
+            poll_s = min(0.5, poll_s * 2)
+
+    async def application_report(self, app: ApplicationId) -> yarn.ApplicationReportProto:
+        """State, diagnostics, master's address and use of an application.
+
+        Raises:
+            ApplicationNotFound: the RM does not know it (any more).
+        """
+        answer = await self.rpc.call(
+            "getApplicationReport",
+            yarn.GetApplicationReportRequestProto(application_id=app.to_proto()),
+            yarn.GetApplicationReportResponseProto,
+        )
+        return answer.application_report
+
+    async def applications(
+        self, request: yarn.GetApplicationsRequestProto | None = None
+    ) -> list[yarn.ApplicationReportProto]:
+        """Applications, all or those the request selects (types, states, users, tags, …)."""
+        answer = await self.rpc.call(
+            "getApplications",
+            request or yarn.GetApplicationsRequestProto(),
+            yarn.GetApplicationsResponseProto,
+        )
+        return list(answer.applications)
+
+    async def kill_application(
+        self, app: ApplicationId, diagnostics: str = "", *, timeout_s: float = 30.0
+    ) -> bool:
+        """Kill an application; true once it is dead, false if that took longer than the time-out.
+
+        Raises:
+            ApplicationNotFound: the RM does not know it.
+            AccessControl: the user may not.
+        """
+        request = yarn.KillApplicationRequestProto(
+            application_id=app.to_proto(), diagnostics=diagnostics or None
+        )
+        deadline = time.monotonic() + timeout_s
+        while True:
+            answer = await self.rpc.call(
+                "forceKillApplication", request, yarn.KillApplicationResponseProto
+            )
+            if answer.is_kill_completed or time.monotonic() >= deadline:
+                return answer.is_kill_completed
+            await asyncio.sleep(0.1)
+
+    async def fail_attempt(self, attempt: AttemptId) -> None:
+        """End an attempt as failed: YARN starts the next one if it may."""
+        await self.rpc.call(
+            "failApplicationAttempt",
+            yarn.FailApplicationAttemptRequestProto(application_attempt_id=attempt.to_proto()),
+            yarn.FailApplicationAttemptResponseProto,
+        )
+
+    async def update_priority(self, app: ApplicationId, priority: int) -> int:
+        """Change an application's priority; the one that it has got (there may be a maximum)."""
+        answer = await self.rpc.call(
+            "updateApplicationPriority",
+            yarn.UpdateApplicationPriorityRequestProto(
+                applicationId=app.to_proto(),
+                applicationPriority=yarn.PriorityProto(priority=priority),
+            ),
+            yarn.UpdateApplicationPriorityResponseProto,
+        )
+        return answer.applicationPriority.priority
+
+    async def update_lifetime(self, app: ApplicationId, expires: datetime) -> None:
+        """Change when YARN kills an application that still runs (``expires`` with a time zone)."""
+        text = expires.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.")
+        request = yarn.UpdateApplicationTimeoutsRequestProto(applicationId=app.to_proto())
+        request.application_timeouts.add(
+            application_timeout_type=yarn.ApplicationTimeoutTypeProto.APP_TIMEOUT_LIFETIME,
+            expire_time=f"{text}{expires.microsecond // 1000:03d}+0000",
+        )
+        await self.rpc.call(
+            "updateApplicationTimeouts", request, yarn.UpdateApplicationTimeoutsResponseProto
+        )
+
+    async def move_application(self, app: ApplicationId, queue: str) -> None:
+        """Move an application to another queue."""
+        await self.rpc.call(
+            "moveApplicationAcrossQueues",
+            yarn.MoveApplicationAcrossQueuesRequestProto(
+                application_id=app.to_proto(), target_queue=queue
+            ),
+            yarn.MoveApplicationAcrossQueuesResponseProto,
+        )
+
+    async def attempts(self, app: ApplicationId) -> list[yarn.ApplicationAttemptReportProto]:
+        """The attempts of an application."""
+        answer = await self.rpc.call(
+            "getApplicationAttempts",
+            yarn.GetApplicationAttemptsRequestProto(application_id=app.to_proto()),
+            yarn.GetApplicationAttemptsResponseProto,
+        )
+        return list(answer.application_attempts)
+
+    async def attempt_report(self, attempt: AttemptId) -> yarn.ApplicationAttemptReportProto:
+        """One attempt; `ApplicationAttemptNotFound` if there is none."""
+        answer = await self.rpc.call(
+            "getApplicationAttemptReport",
+            yarn.GetApplicationAttemptReportRequestProto(application_attempt_id=attempt.to_proto()),
+            yarn.GetApplicationAttemptReportResponseProto,
+        )
+        return answer.application_attempt_report
+
+    async def containers(self, attempt: AttemptId) -> list[yarn.ContainerReportProto]:
+        """The containers that an attempt has now; ended ones are not kept by the RM."""
+        answer = await self.rpc.call(
+            "getContainers",
+            yarn.GetContainersRequestProto(application_attempt_id=attempt.to_proto()),
+            yarn.GetContainersResponseProto,
+        )
+        return list(answer.containers)
+
+    async def container_report(self, container: ContainerId) -> yarn.ContainerReportProto:
+        """One container; `ContainerNotFound` if the RM does not know it (any more)."""
+        answer = await self.rpc.call(
+            "getContainerReport",
+            yarn.GetContainerReportRequestProto(container_id=container.to_proto()),
+            yarn.GetContainerReportResponseProto,
+        )
+        return answer.container_report
+
+    async def signal_container(self, container: ContainerId, signal: Signal) -> None:
+        """Ask for a signal to a container; it goes out with the node's next heartbeat."""
+        await self.rpc.call(
+            "signalToContainer",
+            yarn.SignalContainerRequestProto(
+                container_id=container.to_proto(),
+                command=yarn.SignalContainerCommandProto.Value(signal),
+            ),
+            yarn.SignalContainerResponseProto,
+        )
+
+    # The cluster
+
+    async def cluster_metrics(self) -> yarn.YarnClusterMetricsProto:
+        """Numbers of nodes by state."""
+        answer = await self.rpc.call(
+            "getClusterMetrics",
+            yarn.GetClusterMetricsRequestProto(),
+            yarn.GetClusterMetricsResponseProto,
+        )
+        return answer.cluster_metrics
+
+    async def nodes(self, states: Iterable[NodeState] = ("RUNNING",)) -> list[yarn.NodeReportProto]:
+        """Nodes with their resources, use and labels; all states if none is named."""
+        answer = await self.rpc.call(
+            "getClusterNodes",
+            yarn.GetClusterNodesRequestProto(
+                nodeStates=[yarn.NodeStateProto.Value(f"NS_{state}") for state in states]
+            ),
+            yarn.GetClusterNodesResponseProto,
+        )
+        return list(answer.nodeReports)
+
+    async def queue(
+        self, name: str = "root", *, recursive: bool = False, applications: bool = False
+    ) -> yarn.QueueInfoProto:
+        """A queue's state, capacity and use, with its children if asked for.
+
+        Raises:
+            RemoteError: there is no such queue, or it may not be seen.
+        """
+        answer = await self.rpc.call(
+            "getQueueInfo",
+            yarn.GetQueueInfoRequestProto(
+                queueName=name,
+                includeApplications=applications,
+                includeChildQueues=recursive,
+                recursive=recursive,
+            ),
+            yarn.GetQueueInfoResponseProto,
+        )
+        return answer.queueInfo
+
+    async def queue_user_acls(self) -> dict[str, tuple[str, ...]]:
+        """By queue what the user may do there: ``SUBMIT_APPLICATIONS``, ``ADMINISTER_QUEUE``."""
+        answer = await self.rpc.call(
+            "getQueueUserAcls",
+            yarn.GetQueueUserAclsInfoRequestProto(),
+            yarn.GetQueueUserAclsInfoResponseProto,
+        )
+        names = yarn.QueueACLProto
+        return {
+            item.queueName: tuple(names.Name(a).removeprefix("QACL_") for a in item.userAcls)
+            for item in answer.queueUserAcls
+        }
+
+    async def node_labels(self) -> dict[str, bool]:
+        """The cluster's node labels; true where a label is exclusive."""
+        answer = await self.rpc.call(
+            "getClusterNodeLabels",
+            yarn.GetClusterNodeLabelsRequestProto(),
+            yarn.GetClusterNodeLabelsResponseProto,
+        )
+        return {label.name: label.isExclusive for label in answer.nodeLabels}
+
+    async def labels_to_nodes(self, labels: Iterable[str] = ()) -> dict[str, tuple[NodeId, ...]]:
+        """The nodes of each label (of all labels, if none is named)."""
+        answer = await self.rpc.call(
+            "getLabelsToNodes",
+            yarn.GetLabelsToNodesRequestProto(nodeLabels=labels),
+            yarn.GetLabelsToNodesResponseProto,
+        )
+        return {
+            item.nodeLabels: tuple(NodeId.from_proto(node) for node in item.nodeId)
+            for item in answer.labelsToNodes
+        }
+
+    async def nodes_to_labels(self) -> dict[NodeId, tuple[str, ...]]:
+        """The labels of each node that has some."""
+        answer = await self.rpc.call(
+            "getNodeToLabels",
+            yarn.GetNodesToLabelsRequestProto(),
+            yarn.GetNodesToLabelsResponseProto,
+        )
+        return {
+            NodeId.from_proto(item.nodeId): tuple(item.nodeLabels) for item in answer.nodeToLabels
+        }
+
+    async def resource_types(self) -> list[yarn.ResourceTypeInfoProto]:
+        """The cluster's resource types, memory and cores among them."""
+        answer = await self.rpc.call(
+            "getResourceTypeInfo",
+            yarn.GetAllResourceTypeInfoRequestProto(),
+            yarn.GetAllResourceTypeInfoResponseProto,
+        )
+        return list(answer.resource_type_info)
+
+    # Delegation tokens
+
+    async def delegation_token(self, renewer: str) -> Token:
+        """A token with which the user's calls are made without Kerberos.
+
+        Raises:
+            RemoteError: the cluster has no security, or the caller came with a token itself.
+        """
+        answer = await self.rpc.call(
+            "getDelegationToken",
+            common.GetDelegationTokenRequestProto(renewer=renewer),
+            common.GetDelegationTokenResponseProto,
+            idempotent=False,
+        )
+        service = await token_service(self.rpc.addresses, self.configuration)
+        token = Token.from_proto(answer.token)
+        return dataclasses.replace(token, kind=token.kind or RM_TOKEN, service=service)
+
+    async def renew_token(self, token: Token) -> datetime:
+        """Prolong a token; until when. `InvalidToken` if it is expired or cancelled."""
+        answer = await self.rpc.call(
+            "renewDelegationToken",
+            common.RenewDelegationTokenRequestProto(token=token.to_proto()),
+            common.RenewDelegationTokenResponseProto,
+        )
+        return datetime.fromtimestamp(answer.newExpiryTime / 1000, UTC)
+
+    async def cancel_token(self, token: Token) -> None:
+        """Make a token worthless."""
+        await self.rpc.call(
+            "cancelDelegationToken",
+            common.CancelDelegationTokenRequestProto(token=token.to_proto()),
+            common.CancelDelegationTokenResponseProto,
+        )

@@ -1,0 +1,213 @@
+"""The ResourceManager, as an application's master sees it (``ApplicationMasterProtocol``)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+
+from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.connection import Limits
+from howdah.hadoop.credentials import Token
+from howdah.hadoop.errors import (
+    ApplicationMasterNotRegistered,
+    CallTimeout,
+    ConnectFailed,
+    ConnectionLost,
+    HadoopError,
+)
+from howdah.hadoop.identity import Identity
+from howdah.hadoop.protos import yarn
+from howdah.hadoop.retry import RetryPolicy
+from howdah.hadoop.service import Service
+
+SUCCEEDED = "SUCCEEDED"
+FAILED = "FAILED"
+KILLED = "KILLED"
+
+
+class Scheduler(Service):
+    """Registering, the heartbeat that asks for containers and brings them, and the end.
+
+    It keeps what the protocol needs between calls: the response id, the request whose answer was
+    lost, the newest AMRM token. It does not keep what was asked for: after
+    `ApplicationMasterNotRegistered` (the RM restarted or failed over) call `register_again` and
+    send all that is outstanding once more: asks, releases, the blacklist.
+
+    One call at a time.
+    """
+
+    PROTOCOL = "org.apache.hadoop.yarn.api.ApplicationMasterProtocolPB"
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        user: str,
+        token: Token,
+        *,
+        retry: RetryPolicy | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        """``token`` is the container's AMRM token (`credentials.AMRM_TOKEN`)."""
+        identity = Identity.from_configuration(configuration, user, token)
+        addresses = configuration.rm_addresses("scheduler")
+        # The heartbeat keeps the connection in use; a pause of it is no reason to begin anew.
+        super().__init__(addresses, identity, retry=retry, limits=limits or Limits(idle_s=None))
+        self._registration: yarn.RegisterApplicationMasterRequestProto | None = None
+        self._response_id = 0
+        self._unanswered: yarn.AllocateRequestProto | None = None
+
+    async def register(
+        self,
+        host: str,
+        rpc_port: int,
+        tracking_url: str,
+        *,
+        placement_constraints: Iterable[yarn.PlacementConstraintMapEntryProto] = (),
+        timeout_s: float | None = None,
+    ) -> yarn.RegisterApplicationMasterResponseProto:
+        """Say that the master is there; what the scheduler can give, and what earlier attempts left.
+
+        ``rpc_port`` is -1 or 0 if the master serves clients in another way. The answer has the
+        containers and NodeManager tokens of previous attempts.
+
+        Raises:
+            InvalidApplicationMasterRequest: it is registered already.
+            InvalidToken: the attempt is over, another one has been started.
+        """
+        self._registration = yarn.RegisterApplicationMasterRequestProto(
+            host=host,
+            rpc_port=rpc_port,
+            tracking_url=tracking_url,
+            placement_constraints=placement_constraints,
+        )
+        return await self.register_again(timeout_s=timeout_s)
+
+    async def register_again(
+        self, *, timeout_s: float | None = None
+    ) -> yarn.RegisterApplicationMasterResponseProto:
+        """Register once more as before, when the RM has forgotten it.
+
+        Raises:
+            RuntimeError: `register` was never called.
+        """
+        if self._registration is None:
+            raise RuntimeError("register comes before register_again")
+        answer = await self.rpc.call(
+            "registerApplicationMaster",
+            self._registration,
+            yarn.RegisterApplicationMasterResponseProto,
+            timeout_s=timeout_s,
+        )
+        self._response_id = 0
+        self._unanswered = None
+        return answer
+
+    async def allocate(
+        self,
+        *,
+        ask: Iterable[yarn.ResourceRequestProto] = (),
+        release: Iterable[yarn.ContainerIdProto] = (),
+        blacklist_add: Iterable[str] = (),
+        blacklist_remove: Iterable[str] = (),
+        scheduling_requests: Iterable[yarn.SchedulingRequestProto] = (),
+        updates: Iterable[yarn.UpdateContainerRequestProto] = (),
+        progress: float = 0.0,
+        tracking_url: str | None = None,
+        timeout_s: float | None = None,
+    ) -> yarn.AllocateResponseProto:
+        """One heartbeat: what is wanted or given back, and everything that happened meanwhile.
+
+        An ask replaces the former one of the same priority, resource name, capability and
+        allocation request id; its number is a total, not an increment, and counts down by what
+        was allocated. ``tracking_url``, if given, replaces the one registered. A new AMRM token
+        in the answer has been taken over.
+
+        If the answer to a heartbeat was lost (time-out, cancelled), the next one sends it again
+        first, for the RM answers a repeated response id without looking at the request; both
+        answers come back as one.
+
+        Raises:
+            ApplicationMasterNotRegistered: see the class.
+            ApplicationAttemptNotFound: the attempt is over for the RM.
+            InvalidResourceRequest: something asked for can never be given; nothing was taken.
+            InvalidContainerRelease: a container is not the application's.
+        """
+        request = yarn.AllocateRequestProto(
+            ask=ask,
+            release=release,
+            scheduling_requests=scheduling_requests,
+            update_requests=updates,
+            progress=progress,
+            tracking_url=tracking_url,
+        )
+        add, remove = list(blacklist_add), list(blacklist_remove)
+        if add or remove:
+            request.blacklist_request.blacklist_additions.extend(add)
+            request.blacklist_request.blacklist_removals.extend(remove)
+        if self._unanswered is None:
+            return await self._beat(request, timeout_s)
+        earlier = await self._beat(self._unanswered, timeout_s)
+        earlier.MergeFrom(await self._beat(request, timeout_s))
+        return earlier
+
+    async def _beat(
+        self, request: yarn.AllocateRequestProto, timeout_s: float | None
+    ) -> yarn.AllocateResponseProto:
+        request.response_id = self._response_id
+        self._unanswered = request
+        try:
+            answer = await self.rpc.call(
+                "allocate", request, yarn.AllocateResponseProto, timeout_s=timeout_s
+            )
+        except HadoopError as error:
+            if not _uncertain(error):
+                self._unanswered = None
+            raise
+        self._unanswered = None
+        self._response_id = answer.response_id
+        if answer.HasField("am_rm_token"):
+            token = Token.from_proto(answer.am_rm_token)
+            if token.identifier:
+                self.rpc.use_token(token)
+        return answer
+
+    async def finish(
+        self,
+        status: str,
+        *,
+        diagnostics: str = "",
+        tracking_url: str = "",
+        timeout_s: float = 60.0,
+    ) -> bool:
+        """Say how the application ended: SUCCEEDED, FAILED or KILLED.
+
+        True once the RM has stored it; until then the master must not exit, or YARN starts
+        another attempt. False if that did not happen in time.
+        """
+        request = yarn.FinishApplicationMasterRequestProto(
+            diagnostics=diagnostics,
+            tracking_url=tracking_url,
+            final_application_status=yarn.FinalApplicationStatusProto.Value(f"APP_{status}"),
+        )
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left_s = max(0.001, deadline - time.monotonic())
+            try:
+                answer = await self.rpc.call(
+                    "finishApplicationMaster",
+                    request,
+                    yarn.FinishApplicationMasterResponseProto,
+                    timeout_s=left_s,
+                )
+            except ApplicationMasterNotRegistered:
+                await self.register_again(timeout_s=left_s)
+                continue
+            if answer.isUnregistered or time.monotonic() >= deadline:
+                return answer.isUnregistered
+            await asyncio.sleep(0.1)
+
+
+def _uncertain(error: HadoopError) -> bool:
+    """The RM may have taken the request although no answer came."""
+    return isinstance(error, CallTimeout | ConnectionLost | ConnectFailed)

@@ -1,0 +1,91 @@
+"""What the wrappers of Hadoop's services share."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self, TypeVar
+
+from google.protobuf.message import Message
+
+from howdah.hadoop.address import Address
+from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.connection import Limits
+from howdah.hadoop.errors import RemoteError, remote_error
+from howdah.hadoop.identity import Identity
+from howdah.hadoop.protos import yarn
+from howdah.hadoop.retry import RetryPolicy
+from howdah.hadoop.rpc import RpcClient
+
+R = TypeVar("R", bound=Message)
+
+
+class Service:
+    """Calls of one protocol; `rpc` is the client that makes them. To be closed after use."""
+
+    PROTOCOL = ""
+
+    def __init__(
+        self,
+        addresses: Sequence[Address],
+        identity: Identity,
+        *,
+        retry: RetryPolicy | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.rpc = RpcClient(addresses, self.PROTOCOL, identity, retry=retry, limits=limits)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self.rpc.close()
+
+
+def remote_exception(proto: yarn.SerializedExceptionProto) -> RemoteError:
+    """An exception that came inside an answer (one container of several failed)."""
+    details = proto.message
+    cause = proto
+    for _ in range(10):
+        if not cause.HasField("cause"):
+            break
+        cause = cause.cause
+        if cause.message and cause.message not in details:
+            details = f"{details}; {cause.message}" if details else cause.message
+    return remote_error(proto.class_name, details)
+
+
+async def token_service(addresses: Sequence[Address], configuration: Configuration) -> str:
+    """What Hadoop writes into a token as the service it is for: IP addresses and ports.
+
+    Source: ``SecurityUtil.buildTokenService``.
+    """
+    use_ip = configuration.boolean("hadoop.security.token.service.use_ip", True)
+    return ",".join([await _service(address, use_ip) for address in addresses])
+
+
+async def _service(address: Address, use_ip: bool) -> str:
+    host = address.host
+    if use_ip:
+        try:
+            ipaddress.ip_address(host)
+        except ValueError:
+            loop = asyncio.get_running_loop()
+            try:
+                found = await loop.getaddrinfo(host, address.port, type=socket.SOCK_STREAM)
+                host = str(found[0][4][0])
+            except OSError:
+                pass  # as Hadoop does: an unresolved name stays
+    return f"{host.lower()}:{address.port}"
