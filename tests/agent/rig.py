@@ -25,11 +25,12 @@ from howdah.agent.processes import MARKER, marker
 from howdah.core.events import Exit, Task
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire import authority
-from howdah.wire.channel import Channel, serve
+from howdah.wire.channel import Channel, connect, serve
 from howdah.wire.messages import (
     AgentHello,
     Exited,
     FromAgent,
+    Moved,
     Prepare,
     Prepared,
     ProcessSpec,
@@ -38,12 +39,13 @@ from howdah.wire.messages import (
     Stop,
     Welcome,
 )
-from howdah.wire.tls import server_context
+from howdah.wire.tls import PeerRole, client_context, server_context
 
 JOB = f"rig-20261121-120000-{secrets.token_hex(3)}"
 """Its own in each test process: what carries a job's marker is ended by any agent of that job."""
 CONTAINER = "c1"
 TASK = Task("worker", 0)
+HOST = "127.0.0.1"
 WAIT_S = 20.0
 
 M = TypeVar("M")
@@ -142,6 +144,7 @@ class Rig:
         self._news = asyncio.Event()
         self._server: asyncio.Server | None = None
         self.port = 0
+        self.incarnation = 1
 
     async def __aenter__(self) -> Rig:
         for name in ("logs", "stacks", "shared", "source"):
@@ -173,7 +176,7 @@ class Rig:
     # -- being a coordinator ---------------------------------------------------------------------
 
     def welcome(self) -> Welcome:
-        return Welcome(beat_s=self.beat_s, lease_s=self.lease_s)
+        return Welcome(incarnation=self.incarnation, beat_s=self.beat_s, lease_s=self.lease_s)
 
     async def begin(self) -> None:
         """A (new) coordinator listens and writes down where."""
@@ -186,7 +189,11 @@ class Rig:
         )
         self.port = self._server.sockets[0].getsockname()[1]
         address = CoordinatorAddress(
-            incarnation=1, host="127.0.0.1", port=self.port, http_port=0, pid=os.getpid()
+            incarnation=self.incarnation,
+            host="127.0.0.1",
+            port=self.port,
+            http_port=0,
+            pid=os.getpid(),
         )
         file = self.folder / "coordinator.json"
         file.with_suffix(".tmp").write_bytes(msgspec.json.encode(address))
@@ -201,6 +208,15 @@ class Rig:
             channel.abort()
         self.channels.clear()
         await asyncio.sleep(0)
+
+    async def call(self, where: tuple[str, int], **changes: Any) -> None:
+        """Tell the agent that listens there where we are now."""
+        news = Moved(**{"incarnation": self.incarnation, "host": HOST, "port": self.port} | changes)
+        context = client_context(self.folder / "secrets", PeerRole.COORDINATOR)
+        channel = await connect(*where, context, job_id=JOB, receives=Moved, role=PeerRole.AGENT)
+        channel.send(news)
+        channel.close()
+        await channel.wait_closed()
 
     async def _handle(self, channel: Channel[Any]) -> None:
         hello = await channel.receive()

@@ -16,6 +16,7 @@ from howdah.agent.attempt import Attempt
 from howdah.agent.children import Children
 from howdah.agent.connection import Connector, End, Link
 from howdah.agent.container import Container
+from howdah.agent.doorbell import Doorbell
 from howdah.agent.guard import Guard
 from howdah.agent.launch import AgentLaunch
 from howdah.agent.reports import socket_folder
@@ -29,6 +30,7 @@ from howdah.wire.messages import (
     CheckpointSaved,
     Exited,
     FollowLog,
+    Moved,
     Prepare,
     Refuse,
     RequestCheckpoint,
@@ -63,7 +65,10 @@ class Agent:
         self._guard = guard
         self._loop = asyncio.get_running_loop()
         self._children = Children(self._loop)
-        self._connector = Connector(launch, self._hello)
+        self._doorbell = Doorbell(launch, guard, self._coordinator_moved)
+        self._connector = Connector(launch, self._hello, self._doorbell.listen)
+        self._moved: asyncio.Future[None] = self._loop.create_future()
+        """Done once a newer coordinator has said where it is: go there."""
         self._container = Container(
             launch,
             self._children,
@@ -103,6 +108,7 @@ class Agent:
             await self._leave(grace_s)
         finally:
             beats.cancel()
+            self._doorbell.close()
             if self._link is not None:
                 self._link.channel.close()
             self._children.close()
@@ -113,12 +119,16 @@ class Agent:
     async def _serve(self) -> tuple[int, float]:
         """Until the end: exit code and grace for what runs."""
         while True:
+            if self._moved.done():
+                self._moved = self._loop.create_future()
             connecting = self._loop.create_task(self._connector.connect())
-            await asyncio.wait({connecting, self._farewell}, return_when=asyncio.FIRST_COMPLETED)
-            if self._farewell.done():
+            await self._until(connecting)
+            if not connecting.done():
                 connecting.cancel()
                 await asyncio.wait({connecting})
-                return ORDERLY, self._farewell.result()
+                if self._farewell.done():
+                    return ORDERLY, self._farewell.result()
+                continue
             found = connecting.result()
             if found is End.REFUSED:
                 log.error("refused: %s", self._connector.problem)
@@ -146,8 +156,8 @@ class Agent:
         self._say_again()
         while True:
             receiving = self._loop.create_task(link.channel.receive())
-            await asyncio.wait({receiving, self._farewell}, return_when=asyncio.FIRST_COMPLETED)
-            if self._farewell.done():
+            await self._until(receiving)
+            if self._farewell.done() or self._moved.done():
                 receiving.cancel()
                 return ""
             order = receiving.result()
@@ -157,6 +167,17 @@ class Agent:
                 return order.reason
             if (take := self._on.get(type(order))) is not None:
                 take(order)
+
+    async def _until(self, task: asyncio.Task[Any]) -> None:
+        """Wait for that, for the farewell, or for a newer coordinator."""
+        news = {task, self._farewell, self._moved}
+        await asyncio.wait(news, return_when=asyncio.FIRST_COMPLETED)
+
+    def _coordinator_moved(self, news: Moved) -> None:
+        if self._connector.moved(news, connected=self._link is not None):
+            log.info("coordinator %d calls from %s:%d", news.incarnation, news.host, news.port)
+            if not self._moved.done():
+                self._moved.set_result(None)
 
     def _part(self) -> None:
         """The connection is gone."""
@@ -173,6 +194,7 @@ class Agent:
             container_id=self._launch.container_id,
             host=host,
             pid=os.getpid(),
+            listen=self._doorbell.address,
             held=self._attempt.held() if self._attempt is not None else None,
         )
 

@@ -3,6 +3,9 @@
 It is made again whenever it breaks, with growing, random pauses, so that a thousand agents do not
 all knock at once at a new coordinator. Without any for the length of the lease the agent has to
 take itself for orphaned.
+
+Coordinators are counted (`incarnation`): an agent that has heard of one never goes back to an
+earlier one, which has been replaced and only does not know it yet.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import enum
 import logging
 import random
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -22,7 +25,7 @@ from howdah.agent.launch import AgentLaunch
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.channel import Channel, ChannelClosed, connect
 from howdah.wire.frames import decoder
-from howdah.wire.messages import PROTOCOL, AgentHello, Refuse, ToAgent, Welcome
+from howdah.wire.messages import PROTOCOL, AgentHello, Moved, Refuse, ToAgent, Welcome
 from howdah.wire.tls import client_context_from
 
 log = logging.getLogger(__name__)
@@ -53,14 +56,25 @@ class Link(msgspec.Struct, frozen=True):
 class Connector:
     """Finds the coordinator, again and again."""
 
-    def __init__(self, launch: AgentLaunch, hello: Callable[[str], AgentHello]) -> None:
-        """``hello`` makes the first message, given the address to advertise.
+    def __init__(
+        self,
+        launch: AgentLaunch,
+        hello: Callable[[str], AgentHello],
+        addressed: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """``hello`` makes the first message, given the address to advertise; ``addressed`` is
+        awaited once before that, when the address is known.
 
         Raises:
             OSError: the certificates can't be read.
         """
         self._launch = launch
         self._hello = hello
+        self._addressed = addressed
+        self._called: tuple[str, int] | None = None
+        """Where a coordinator said it is."""
+        self.incarnation = 0
+        """Of the newest coordinator heard of."""
         self._context: ssl.SSLContext = client_context_from(
             launch.ca, launch.certificate, launch.key
         )
@@ -72,6 +86,17 @@ class Connector:
         """The address peers are told; chosen once, at the first connection."""
         self.problem = ""
         """Why there is no connection, or was none the last time."""
+
+    def moved(self, news: Moved, *, connected: bool) -> bool:
+        """A coordinator says where it is; whether to go there now."""
+        if news.incarnation < self.incarnation or (
+            connected and news.incarnation == self.incarnation
+        ):
+            log.info("coordinator %d called, after %d", news.incarnation, self.incarnation)
+            return False
+        self.incarnation = news.incarnation
+        self._called = news.host, news.port
+        return True
 
     def lost(self) -> None:
         """The connection has just broken: the lease runs from now."""
@@ -116,7 +141,9 @@ class Connector:
     async def _try(self, host: str, port: int) -> Link | None:
         """One attempt; None if the coordinator does not want us."""
         if not self.host:
-            self.host = advertised(self._launch.host, self._launch.interface, (host, port))
+            found = advertised(self._launch.host, self._launch.interface, (host, port))
+            await self._addressed(found)
+            self.host = found
         channel = await connect(
             host, port, self._context, job_id=self._launch.job_id, receives=ToAgent
         )
@@ -129,6 +156,11 @@ class Connector:
                         f"the coordinator speaks protocol {answer.protocol}, this agent {PROTOCOL}"
                     )
                     return None
+                if answer.incarnation < self.incarnation:
+                    raise ChannelClosed(
+                        f"it is coordinator {answer.incarnation}, which {self.incarnation} replaced"
+                    )
+                self.incarnation = answer.incarnation
                 self.lease_s = answer.lease_s
                 link = Link(channel, answer)
                 channel = None
@@ -142,13 +174,16 @@ class Connector:
                 channel.close()
 
     def _addresses(self) -> list[tuple[str, int]]:
-        """Where a coordinator may be now."""
+        """Where a coordinator may be now, the newest first."""
         found = list(self._launch.coordinators)
+        if self._called is not None:
+            found.insert(0, self._called)
         file = self._launch.coordinator_file
         if file is not None:
             try:
                 now = _read_address(Path(file).read_bytes())
-                found.insert(0, (now.host, now.port))
+                # One that has called may not have written it down yet.
+                found.insert(now.incarnation < self.incarnation, (now.host, now.port))
             except (OSError, msgspec.DecodeError) as error:
                 self.problem = f"its address can't be read from {file}: {error}"
         return found

@@ -370,11 +370,13 @@ async def serve(
     handshake_s: float = HANDSHAKE_S,
     first_frame_s: float = FIRST_FRAME_S,
     backlog_bytes: int = BACKLOG_BYTES,
+    most: int | None = None,
 ) -> asyncio.Server:
     """Listen, and run ``handler(channel)`` for each authenticated peer; the channel ends with it.
 
     ``receives`` is what peers may send: a message type or union, or one for each role
     (``{"agent": FromAgent, "client": FromClient}``), and then other roles are refused.
+    ``most``: so many connections at once, handshakes included; more are cut off unheard.
     Closing the server stops listening; channels go on until their handlers return.
 
     Raises:
@@ -400,4 +402,4 @@ async def serve(
     def channel() -> Channel[Any]:
         return Channel(receives, backlog_bytes=backlog_bytes, opened=opened)
 
-    return await listen(channel, host, port, ssl_context, handshake_s)
+    return await listen(channel, host, port, ssl_context, handshake_s, most)

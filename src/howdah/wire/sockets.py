@@ -13,7 +13,7 @@ import socket
 import ssl
 from asyncio import sslproto
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 LISTEN_BACKLOG = 1024
 """All agents come back at once after a take-over."""
@@ -38,17 +38,21 @@ async def listen(
     port: int,
     ssl_context: ssl.SSLContext,
     handshake_s: float,
+    most: int | None = None,
 ) -> asyncio.Server:
     """``loop.create_server(protocol, host, port, ssl=ssl_context, …)`` with less memory.
+
+    With ``most`` connections, handshakes included, whoever comes is cut off.
 
     Raises:
         OSError: the address can't be listened on.
     """
     loop = asyncio.get_running_loop()
     buffer = bytearray(_READ_BYTES)
+    crowd = _Crowd(most)
 
     def secured() -> asyncio.BaseProtocol:
-        return _SharedBufferTls(buffer, loop, protocol(), ssl_context, handshake_s)
+        return _SharedBufferTls(buffer, crowd, loop, protocol(), ssl_context, handshake_s)
 
     try:
         secured()
@@ -72,6 +76,24 @@ async def listen(
     return server
 
 
+class _Crowd:
+    """How many connections a server has, and may have."""
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._here: set[object] = set()
+
+    def enter(self, who: object) -> bool:
+        """Whether there is room for one more."""
+        if self._most is not None and len(self._here) >= self._most:
+            return False
+        self._here.add(who)
+        return True
+
+    def leave(self, who: object) -> None:
+        self._here.discard(who)
+
+
 class _SharedBufferTls(sslproto.SSLProtocol):
     """TLS over an accepted connection, the way asyncio itself puts it there.
 
@@ -83,6 +105,7 @@ class _SharedBufferTls(sslproto.SSLProtocol):
     def __init__(
         self,
         buffer: bytearray,
+        crowd: _Crowd,
         loop: asyncio.AbstractEventLoop,
         protocol: asyncio.Protocol,
         ssl_context: ssl.SSLContext,
@@ -98,6 +121,17 @@ class _SharedBufferTls(sslproto.SSLProtocol):
         super().__init__(loop, protocol, ssl_context, **arguments)
         self._ssl_buffer = buffer
         self._ssl_buffer_view = memoryview(buffer)
+        self._crowd = crowd
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._crowd.enter(self):
+            super().connection_made(transport)
+        else:
+            cast(asyncio.Transport, transport).abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._crowd.leave(self)
+        super().connection_lost(exc)
 
 
 def detect_dead_peers(sock: socket.socket | None) -> None:
