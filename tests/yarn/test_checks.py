@@ -1,0 +1,192 @@
+"""What a cluster can never grant is refused with the reason and the nearest possible value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from howdah.backends.resources import role_resources
+from howdah.backends.yarn import checks
+from howdah.backends.yarn.amounts import GPU, Amount
+from howdah.backends.yarn.cluster import Cluster, Node, Queue, Share
+from howdah.frameworks.planning import expand
+from howdah.spec.model import Job, Master, Mode, Placement, Role
+
+PLAIN = Node(host="n1:8041", capability=Amount(memory_mb=4096, cores=8))
+WITH_GPUS = Node(
+    host="n2:8041", capability=Amount(memory_mb=4096, cores=8, more={GPU: 2}), labels=("gpu",)
+)
+DEFAULT = Queue(name="default", path="root.default", labels=())
+RESEARCH = Queue(name="research", path="root.research", labels=("gpu",))
+CLUSTER = Cluster(
+    user="ada",
+    largest=Amount(memory_mb=4096, cores=8, more={GPU: 8}),
+    smallest=Amount(memory_mb=64, cores=1),
+    nodes=(PLAIN, WITH_GPUS),
+    queues=(Queue(name="root", path="root", leaf=False), DEFAULT, RESEARCH),
+    labels=("gpu",),
+    resource_types=(GPU,),
+    may_submit=frozenset({"default", "research"}),
+)
+
+
+def found(cluster: Cluster = CLUSTER, **fields: Any) -> list[str]:
+    role = {name: fields.pop(name) for name in list(fields) if name in Role.__struct_fields__}
+    role = {n: v for n, v in role.items() if n not in Job.__struct_fields__} | {
+        n: v for n, v in role.items() if n == "label"
+    }
+    job = expand(Job(command="true", roles={"worker": Role(**role)}, **fields))
+    return checks.problems(job, role_resources(job), cluster)
+
+
+def only(problems: list[str]) -> str:
+    assert len(problems) == 1, problems
+    return problems[0]
+
+
+def test_what_fits_is_no_problem() -> None:
+    assert found(instances=3, memory="1g", cores=2) == []
+    assert found(queue="research", label="gpu", gpus=2, memory="2g") == []
+    assert found(queue="root.research", label="gpu") == []
+
+
+def test_a_container_larger_than_the_cluster_gives() -> None:
+    text = only(found(memory="8g"))
+    assert text.startswith("roles.worker.memory: 8 GiB of memory is more than")
+    assert "yarn.scheduler.maximum-allocation-mb" in text
+    assert text.endswith('at most: memory = "4096m"')
+
+
+def test_a_container_larger_than_any_node() -> None:
+    cluster = Cluster(user="ada", largest=Amount(memory_mb=65536, cores=64), nodes=(PLAIN,))
+    text = only(found(cluster, memory="6g"))
+    assert text == (
+        "roles.worker.memory: 6 GiB of memory is more than any node has, 4 GiB of memory; "
+        'at most: memory = "4096m"'
+    )
+    assert "cores = 8" in only(found(cluster, cores=9))
+
+
+def test_more_gpus_than_any_node_has() -> None:
+    text = only(found(queue="research", label="gpu", gpus=4))
+    assert "roles.worker.gpus: 4 GPUs is more than any node labelled 'gpu' has, 2 GPUs" in text
+    assert text.endswith("at most: gpus = 2")
+
+
+def test_gpus_on_nodes_that_have_none() -> None:
+    assert "ask for none, or for other nodes by their label" in only(found(gpus=1))
+
+
+def test_a_cluster_without_gpus() -> None:
+    cluster = Cluster(
+        user="ada", largest=CLUSTER.largest, nodes=(PLAIN,), resource_types=("example.com/fpga",)
+    )
+    assert "schedules no GPUs" in only(found(cluster, gpus=1))
+    text = only(found(cluster, resources={"example.com/fgpa": 1}))
+    assert "did you mean 'example.com/fpga'?" in text
+
+
+def test_no_one_node_that_has_it_all() -> None:
+    nodes = (
+        Node(host="big:1", capability=Amount(memory_mb=4096, cores=1)),
+        Node(host="fast:1", capability=Amount(memory_mb=1024, cores=8)),
+    )
+    cluster = Cluster(user="ada", largest=CLUSTER.largest, nodes=nodes)
+    text = only(found(cluster, memory="2g", cores=4))
+    assert "no one node has 2 GiB of memory, 4 cores together" in text
+
+
+@pytest.mark.parametrize(
+    ("queue", "said"),
+    [
+        ("defualt", "there is no queue 'defualt' (did you mean 'default'?); there is: default"),
+        ("root", "'root' only holds other queues, jobs go to one of those: default, research"),
+    ],
+)
+def test_queues_that_cannot_be_used(queue: str, said: str) -> None:
+    assert said in only(found(queue=queue))
+
+
+def test_a_stopped_queue_and_one_that_is_not_for_the_user() -> None:
+    stopped = Queue(name="default", running=False, state="STOPPED")
+    cluster = Cluster(
+        user="ada",
+        largest=CLUSTER.largest,
+        queues=(stopped, RESEARCH),
+        may_submit=frozenset({"default"}),
+    )
+    assert "'default' takes no jobs, it is stopped" in only(found(cluster))
+    text = only(found(cluster, queue="research"))
+    assert "ada may not submit to 'research'" in text
+
+
+def test_labels() -> None:
+    assert "there is no node label 'gpus' (did you mean 'gpu'?)" in only(found(label="gpus"))
+    text = only(found(label="gpu"))
+    assert "jobs of the queue 'default' may not use nodes labelled 'gpu'" in text
+    assert text.endswith("research may")
+    cluster = Cluster(
+        user="ada",
+        largest=CLUSTER.largest,
+        nodes=(PLAIN,),
+        labels=("gpu",),
+        queues=(RESEARCH,),
+    )
+    assert "no node is labelled 'gpu' at all" in only(found(cluster, label="gpu", queue="research"))
+
+
+def test_the_queues_own_label_counts_for_who_names_none() -> None:
+    research = Queue(name="research", labels=("gpu",), default_label="gpu")
+    cluster = Cluster(
+        user="ada", largest=CLUSTER.largest, nodes=(PLAIN, WITH_GPUS), queues=(research,)
+    )
+    assert found(cluster, queue="research", gpus=2) == []
+
+
+def test_a_gang_larger_than_the_cluster() -> None:
+    text = only(found(instances=5, memory="1g"))
+    assert "all tasks that must run together need 5.5 GiB of memory with the master" in text
+    assert "the cluster has 4 GiB of memory" in text
+    assert "roles.worker.instances = 3" in text
+
+
+def test_a_gang_larger_than_its_queue_may_get() -> None:
+    share = Share(maximum=Amount(memory_mb=2048, cores=8))
+    queue = Queue(name="default", shares={"": share})
+    cluster = Cluster(user="ada", largest=CLUSTER.largest, nodes=(PLAIN,), queues=(queue,))
+    text = only(found(cluster, instances=2, memory="1g"))
+    assert "the queue 'default' may have at most 2 GiB of memory" in text
+    assert "roles.worker.instances = 1" in text
+    half = Queue(name="default", shares={"": Share(maximum_part=0.5)})
+    cluster = Cluster(user="ada", largest=CLUSTER.largest, nodes=(PLAIN,), queues=(half,))
+    assert "may have at most 2 GiB" in only(found(cluster, instances=2, memory="1g"))
+
+
+def test_elastic_gangs_count_at_their_least_and_loose_tasks_not_together() -> None:
+    assert found(instances="2..64", memory="1g") == []
+    assert found(instances=64, memory="1g", mode=Mode.EACH) == []
+
+
+def test_what_nodes_cannot_hold_after_rounding() -> None:
+    cluster = Cluster(
+        user="ada",
+        largest=CLUSTER.largest,
+        smallest=Amount(memory_mb=1024, cores=1),
+        nodes=(PLAIN,),
+    )
+    assert "3" in only(found(cluster, instances=4, memory="1g"))
+
+
+def test_more_tasks_than_nodes_to_spread_over() -> None:
+    text = only(found(instances=2, memory="1g", placement=Placement(spread=True)))
+    assert "2 tasks want a node each, but only 1 of the nodes can hold one" in text
+
+
+def test_the_master_is_looked_at_too() -> None:
+    assert only(found(master=Master(memory="16g"))).startswith("master.memory: 16 GiB")
+
+
+def test_a_cluster_that_tells_nothing_refuses_nothing() -> None:
+    cluster = Cluster(user="ada", largest=Amount(memory_mb=1 << 20, cores=1 << 10))
+    assert found(cluster, queue="any", label="some", instances=100) == []
