@@ -56,20 +56,28 @@ class Cache:
         self._index = folder / "index"
         self._locks = folder / "locks"
 
-    def get(self, kind: Kind, inputs: object, make: Callable[[Path], Archive]) -> Archive:
+    def get(
+        self,
+        kind: Kind,
+        inputs: object,
+        make: Callable[[Path], Archive],
+        *,
+        fresh: bool = False,
+    ) -> Archive:
         """The archive of these inputs, made by ``make(scratch folder)`` if it is not there. One that
-        is made outside of the scratch folder stays where it is, and only its digest is kept.
+        is made outside of the scratch folder stays where it is, and only its digest is kept. A ``fresh`` one is made though there is one.
 
         Raises:
             PackingError: it cannot be made, or the cache folder cannot be written.
         """
         text = msgspec.json.encode((_FORMAT, kind, inputs), order="deterministic")
         key = f"{kind.value}-{hashlib.sha256(text).hexdigest()[:40]}"
-        if (found := self._find(key)) is not None:
+        if not fresh and (found := self._find(key)) is not None:
             return found
         try:
             with self.lock(key):
-                return self._find(key) or self._make(key, make)
+                found = None if fresh else self._find(key)  # another process may have made it
+                return found or self._make(key, make)
         except OSError as error:
             where = error.filename or self.folder
             raise PackingError(

@@ -18,7 +18,7 @@ from howdah.spec.model import Job
 
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".jar")
 """Endings by which YARN knows what it can unpack (``FSDownload.unpack``)."""
-_READY = ("hdfs://", "viewfs://", "webhdfs://", "swebhdfs://", "har://")
+READY = ("hdfs://", "viewfs://", "webhdfs://", "swebhdfs://", "har://")
 """Where YARN itself reads."""
 
 
@@ -100,7 +100,7 @@ def _extra(wanted: Wanted, folder: Path, cache: Path, progress: Progress) -> Ext
     place = wanted.place
     if place.startswith("file://"):
         place = place.removeprefix("file://")
-    if place.startswith(_READY):
+    if place.startswith(READY):
         return Extra(wanted.name, elsewhere(place, Kind.FILES), wanted.unpack)
     if is_url(place):
         archive = fetched(place, Kind.FILES, cache, progress)

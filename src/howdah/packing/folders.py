@@ -54,16 +54,18 @@ class _Item(msgspec.Struct, frozen=True):
     stamp: tuple[object, ...]
 
 
-def look(folder: Path, rules: Rules, without: tuple[Path, ...] = ()) -> Found:
+def look(
+    folder: Path, rules: Rules, without: tuple[Path, ...] = (), *, links_out: bool = False
+) -> Found:
     """Everything in the folder that the rules leave, but for the paths ``without``.
 
-    Links to something inside stay links, relative ones. Virtual environments, sockets, pipes and
-    devices are left out.
+    Links to something inside stay links, relative ones. With ``links_out`` a link to a file outside
+    becomes a copy of the file. Virtual environments, sockets, pipes and devices are left out.
 
     Raises:
         PackingError: a link leads out of the folder, or something cannot be read; all at once.
     """
-    walk = _Walk(folder.resolve(), {path.resolve() for path in without})
+    walk = _Walk(folder.resolve(), {path.resolve() for path in without}, links_out)
     try:
         items = list(walk.items(walk.folder, "", rules))
     except OSError as error:
@@ -85,11 +87,12 @@ def look(folder: Path, rules: Rules, without: tuple[Path, ...] = ()) -> Found:
 
 
 class _Walk:
-    def __init__(self, folder: Path, without: set[Path]) -> None:
+    def __init__(self, folder: Path, without: set[Path], links_out: bool) -> None:
         self.folder = folder
         self.problems: list[str] = []
         self.notes: list[str] = []
         self._without = without
+        self._links_out = links_out
 
     def items(self, folder: Path, name: str, rules: Rules) -> Iterator[_Item]:
         """What is in a folder; an empty one is an entry itself."""
@@ -135,6 +138,9 @@ class _Walk:
         except (OSError, RuntimeError):  # a circle of links: nobody gets out by it
             real = meant
         if not (meant.is_relative_to(self.folder) and real.is_relative_to(self.folder)):
+            if self._links_out and real.is_file():
+                yield from self._file(real, name, real.stat())
+                return
             self.problems.append(
                 f"{name} is a link to {target}, outside of the folder (copy what it leads to, ship "
                 "it with `files`, or name the link in a .howdahignore file)"

@@ -46,11 +46,14 @@ ALWAYS = (
 class Rules:
     """The patterns in force in one folder."""
 
-    def __init__(self, specs: Sequence[tuple[Path, GitIgnoreSpec]]) -> None:
+    def __init__(self, specs: Sequence[tuple[Path, GitIgnoreSpec]], *, fixed: bool = False) -> None:
         self._specs = specs
+        self._fixed = fixed  # ignore files do not count
 
     def below(self, folder: Path) -> Rules:
         """Those in force in a folder below, with the ignore files in it."""
+        if self._fixed:
+            return self
         found = [(folder, spec) for name in FILES if (spec := _read(folder / name))]
         return Rules([*self._specs, *found]) if found else self
 
@@ -85,7 +88,7 @@ def rules(folder: Path) -> Rules:
 
 def only_caches(folder: Path) -> Rules:
     """For folders that are shipped as they are: ignore files do not count."""
-    return Rules([(folder, GitIgnoreSpec.from_lines(("__pycache__/", "*.py[co]")))])
+    return Rules([(folder, GitIgnoreSpec.from_lines(("__pycache__/", "*.py[co]")))], fixed=True)
 
 
 def _repository(folder: Path) -> list[Path]:

@@ -1,0 +1,83 @@
+"""Ready environment archives: looked into, for the interpreter in them."""
+
+from __future__ import annotations
+
+import re
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from howdah.packing.archives import Archive, PackingError, Progress, quantity
+from howdah.packing.cache import Cache
+from howdah.packing.files import ARCHIVES
+
+PYTHON = "bin/python"
+_CANDIDATE = re.compile(r"(?:\./)?((?:[^/]+/)?bin/python3?)")
+
+
+def looked_into(archive: Archive, place: str, cache: Path, progress: Progress) -> Archive:
+    """The archive, with the place of its interpreter.
+
+    Raises:
+        PackingError: it is no archive that YARN unpacks, or there is no interpreter in it.
+    """
+    assert archive.path is not None
+    path = archive.path
+    if not archive.suffix:
+        raise PackingError(
+            f"[environment] archive: {place} is none that the nodes unpack; it must be one of "
+            f"{', '.join(ARCHIVES)}"
+        )
+
+    def make(_scratch: Path) -> Archive:
+        progress("looking into the environment's archive", 0, None)
+        return _with_contents(archive, path, place)
+
+    return Cache(cache).get(archive.kind, ("looked into", archive.digest, str(path)), make)
+
+
+def _with_contents(archive: Archive, path: Path, place: str) -> Archive:
+    found: list[str] = []
+    size = count = 0
+    unpack = False
+    try:
+        for name, length in _members(path, archive.suffix):
+            count += 1
+            size += length
+            unpack = unpack or name.endswith("bin/conda-unpack")
+            if match := _CANDIDATE.fullmatch(name):
+                found.append(match[1])
+    except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+        raise PackingError(
+            f"[environment] archive: {place} cannot be read as an archive: {error}"
+        ) from error
+    if not found:
+        raise PackingError(
+            f"[environment] archive: there is no {PYTHON} in {place}, neither at its top nor in "
+            "a folder there"
+        )
+    python = min(found, key=lambda name: (name.count("/"), len(name), name))
+    notes = [f"{place}, as it is; {quantity(archive.size)}"]
+    if unpack:
+        notes.append(
+            "made by conda-pack: its conda-unpack is not run on the nodes, so programs that have "
+            "the old folder written into them do not find it"
+        )
+    return msgspec.structs.replace(
+        archive, python=python, files=count, unpacked_size=size, notes=tuple(notes)
+    )
+
+
+def _members(path: Path, suffix: str) -> Iterator[tuple[str, int]]:
+    if suffix in (".zip", ".jar"):
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                yield info.filename, info.file_size
+        return
+    with tarfile.open(path, "r|*") as archive:
+        for member in archive:
+            if not member.isdir():
+                yield member.name, member.size

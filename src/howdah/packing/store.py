@@ -1,0 +1,165 @@
+"""Archives on the cluster: uploaded once, under a name that says what is in them.
+
+``<base>/.howdah/cache/<kind>-<digest>.tar.gz``, readable by its owner alone. A file appears there
+whole, by a rename, and never changes afterwards: YARN compares size and time of change of what it
+brings to a node with what it was told. Beside each file an empty ``<name>.used`` has the time of its
+last use, to the day, for those who clean up.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from howdah.packing import tarball
+from howdah.packing.archives import Archive, PackingError, Progress, quantity, quiet
+
+if TYPE_CHECKING:
+    from howdah.storage.hdfs import Hdfs, Stat
+
+FOLDER = ".howdah/cache"
+DAY_S = 86400.0
+UNUSED_S = 90 * DAY_S
+"""What has not been used for so long may be cleaned away. A job that runs longer needs its archives
+for as long as it starts containers, so not sooner."""
+_USED = ".used"
+
+
+class Uploaded(msgspec.Struct, frozen=True, kw_only=True):
+    """An archive on the cluster, as YARN wants to know it."""
+
+    url: str
+    size: int
+    mtime_ms: int
+    """Its time of change."""
+    uploaded_bytes: int
+    """0 where it was there already."""
+
+
+class Store:
+    """Archives of one user on one file system."""
+
+    def __init__(self, hdfs: Hdfs, base_url: str) -> None:
+        self.folder = f"{base_url.rstrip('/')}/{FOLDER}"
+        self._hdfs = hdfs
+        self._seen: dict[str, Stat] | None = None
+
+    def url(self, archive: Archive) -> str:
+        """Where it is, or would be."""
+        return archive.url or self._hdfs.url(f"{self.folder}/{archive.name}")
+
+    def find(self, archive: Archive) -> Uploaded | None:
+        """The archive if it is there already.
+
+        Raises:
+            OSError: HDFS does not answer, or denies it.
+        """
+        if archive.url is not None:
+            return self._elsewhere(archive.url)
+        status = self._files().get(archive.name)
+        if status is None or status.size != archive.size:
+            return None
+        return Uploaded(
+            url=self.url(archive), size=status.size, mtime_ms=status.mtime_ms, uploaded_bytes=0
+        )
+
+    def ensure(self, archive: Archive, progress: Progress = quiet) -> Uploaded:
+        """The archive on the cluster, uploaded if it is not there yet.
+
+        Raises:
+            PackingError: the local archive is damaged; it is removed and made anew the next time.
+            OSError: HDFS does not take it, with what to do.
+        """
+        found = self.find(archive)
+        if found is None:
+            found = self._upload(archive, progress)
+        if archive.url is None:
+            self._note_use(archive.name)
+        return found
+
+    def prune(self, unused_s: float = UNUSED_S) -> list[Stat]:
+        """Remove what has not been used for that long; returns what it was.
+
+        Raises:
+            OSError: HDFS does not answer, or denies it.
+        """
+        files = self._files()
+        now = time.time()
+        gone: list[Stat] = []
+        for name, status in files.items():
+            if name.endswith(_USED):
+                continue
+            used = files.get(name + _USED, status)
+            hidden = name.startswith(".")  # an upload whose client died
+            if now - max(used.mtime_ms, status.mtime_ms) / 1000 > (DAY_S if hidden else unused_s):
+                self._hdfs.remove(status.path)
+                self._hdfs.remove(status.path + _USED)
+                gone.append(status)
+        self._seen = None
+        return gone
+
+    def _elsewhere(self, url: str) -> Uploaded:
+        from howdah.storage.hdfs import Hdfs, is_hdfs
+
+        if not is_hdfs(url):
+            scheme = url.partition("://")[0]
+            raise PackingError(f"{url}: of what lies on {scheme}:// nothing can be told to YARN")
+        status = (self._hdfs if url.startswith("hdfs:///") else Hdfs(url)).stat(url)
+        if status.is_dir:
+            raise PackingError(f"{url} is a folder; YARN brings files to its nodes: archive it")
+        return Uploaded(url=url, size=status.size, mtime_ms=status.mtime_ms, uploaded_bytes=0)
+
+    def _upload(self, archive: Archive, progress: Progress) -> Uploaded:
+        from howdah.storage.hdfs_errors import AlreadyThere
+
+        path = archive.path
+        assert path is not None
+        if tarball.sha256(path) != archive.digest:
+            path.unlink(missing_ok=True)
+            raise PackingError(
+                f"{path} is damaged: it is not what was packed. It has been removed; what is "
+                "submitted the next time is packed anew"
+            )
+        what = f"uploading {archive.kind.value}, {quantity(archive.size)}"
+        progress(what, 0, archive.size)
+        self._hdfs.mkdirs(self.folder)
+        uploaded = archive.size
+        try:
+            status = self._hdfs.put(
+                path,
+                f"{self.folder}/{archive.name}",
+                lambda done, total: progress(what, done, total),
+                overwrite=archive.name in self._files(),  # of another size, so damaged
+            )
+        except AlreadyThere:
+            # Another client was faster: the bytes are the same, their time of change is not.
+            status = self._hdfs.stat(f"{self.folder}/{archive.name}")
+            uploaded = 0
+        self._files()[archive.name] = status
+        return Uploaded(
+            url=self.url(archive),
+            size=status.size,
+            mtime_ms=status.mtime_ms,
+            uploaded_bytes=uploaded,
+        )
+
+    def _note_use(self, name: str) -> None:
+        used = self._files().get(name + _USED)
+        if used is None or time.time() - used.mtime_ms / 1000 > DAY_S:
+            self._hdfs.write(f"{self.folder}/{name}{_USED}", b"")
+
+    def _files(self) -> dict[str, Stat]:
+        """What is there, looked at once: one call for all archives of a submission."""
+        if self._seen is None:
+            from howdah.storage.hdfs_errors import NotFound
+
+            try:
+                found: Sequence[Stat] = self._hdfs.list(self.folder)
+            except NotFound:
+                found = ()
+            self._seen = {posixpath.basename(status.path): status for status in found}
+        return self._seen
