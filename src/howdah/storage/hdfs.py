@@ -253,6 +253,22 @@ class Hdfs:
         """
         self._put(self.path(place), lambda: iter((data,)), len(data), permission, overwrite, None)
 
+    def write_new(self, place: str, data: bytes, *, permission: int = PRIVATE_FILE) -> None:
+        """Make a new file with that content, without a temporary name: sooner done than `write`,
+        and while it lasts a reader sees an empty file.
+
+        Raises:
+            AlreadyThere: it exists.
+        """
+        path = self.path(place)
+
+        def write(client: Any) -> None:
+            writer = client.create(path, _options(permission, False))
+            writer.write(data)
+            close(client, writer, path, len(data))
+
+        self._call("create", path, write)
+
     def put(
         self,
         local: Path | str,

@@ -1,0 +1,218 @@
+"""A job directory on HDFS and its local copies: the submitter's, the master's, anybody's.
+
+The truth is on HDFS; whoever works with the job reads local files. So the submitter's machine makes
+the directory there (`create`), a master or a client elsewhere fetches what it needs to begin
+(`fetch`), and what comes to be later is brought when it is asked for (`bring_…`) or pushed when it
+is made (`push`). The journal has ways of its own: `howdah.storage.replica`.
+
+All calls block, and use several connections' worth of calls at a time: a directory of a dozen
+small files takes some 20 ms. Errors are `OSError`s with words (`howdah.storage.hdfs_errors`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from howdah.core.events import Task
+from howdah.storage import layout
+from howdah.storage.files import PRIVATE_FOLDER, make_private_folder, write_atomically
+from howdah.storage.hdfs import Hdfs, Stat
+from howdah.storage.hdfs_errors import NotFound
+
+_AT_ONCE = 8
+"""Files under way at the same time."""
+
+_NEVER_SENT = frozenset({layout.COORDINATOR, layout.CONTAINERS, layout.LOGS, "node.json"})
+"""What of a fresh local directory is about this machine alone."""
+_NOT_AT_FIRST = ("events-", "metrics-")
+"""Beginnings of names that `fetch` leaves: the journal has its own way, the rest can wait."""
+_MADE = (layout.SECRETS, layout.SHARED, layout.TENSORBOARD)
+"""Folders there from the beginning."""
+
+_T = TypeVar("_T")
+
+
+def create(
+    url: str,
+    local: Path,
+    *,
+    hdfs: Hdfs | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Make the job directory at ``url`` from the fresh local one: documents and secrets.
+
+    Folders are 0700 and files 0600, the submitter's.
+
+    Args:
+        progress: told files done and in all.
+
+    Raises:
+        OSError: it could not be made; what there is of it has been removed.
+    """
+    there = hdfs or Hdfs(url)
+    files = [path for path in _fresh(local) if not path.is_symlink()]
+    done = 0
+
+    def send(path: Path) -> None:
+        nonlocal done
+        data = path.read_bytes()
+        # Nobody looks before the job is submitted: no need for a temporary name.
+        there.write_new(f"{url}/{path.relative_to(local)}", data)
+        done += 1
+        if progress is not None:
+            progress(done, len(files))
+
+    try:
+        _all([lambda name=name: there.mkdirs(f"{url}/{name}", PRIVATE_FOLDER) for name in _MADE])
+        _all([lambda path=path: send(path) for path in files])
+    except BaseException:
+        with contextlib.suppress(OSError):
+            there.remove(url, recursive=True)
+        raise
+
+
+def fetch(url: str, local: Path, *, hdfs: Hdfs | None = None) -> None:
+    """Copy what a master or a client needs to begin into ``local``: documents and secrets.
+
+    Raises:
+        NotFound: there is no such job directory.
+        OSError: it can't be read.
+    """
+    there = hdfs or Hdfs(url)
+    make_private_folder(local)
+    for name in (layout.SECRETS, layout.LOGS, layout.STACKS, layout.CONTAINERS):
+        make_private_folder(local / name)
+    names = [stat for stat in there.list(url) if _wanted_at_first(stat)]
+    with contextlib.suppress(NotFound):
+        names += there.list(f"{url}/{layout.SECRETS}")
+    root = there.path(url)
+    _all([lambda stat=stat: _copy(there, stat, root, local) for stat in names if not stat.is_dir])
+
+
+def exists(url: str, *, hdfs: Hdfs | None = None) -> bool:
+    """Whether there is a job directory."""
+    return (hdfs or Hdfs(url)).exists(f"{url}/{layout.META}")
+
+
+def bring_final(url: str, local: Path, *, hdfs: Hdfs | None = None) -> bool:
+    """Bring ``final.json``; False if the job has not ended.
+
+    Once it is there, journal, stacks, measurements and coordinator's log are complete there too.
+    """
+    return bring_file(url, local, layout.FINAL, hdfs=hdfs)
+
+
+def bring_coordinator(url: str, local: Path, *, hdfs: Hdfs | None = None) -> bool:
+    """Bring ``coordinator.json``, or remove the local one; False if none lives."""
+    if bring_file(url, local, layout.COORDINATOR, hdfs=hdfs):
+        return True
+    (local / layout.COORDINATOR).unlink(missing_ok=True)
+    return False
+
+
+def bring_file(url: str, local: Path, name: str, *, hdfs: Hdfs | None = None) -> bool:
+    """Bring one file of the directory; False if there is none."""
+    hdfs = hdfs or Hdfs(url)
+    try:
+        data = hdfs.read(f"{url}/{name}")
+    except NotFound:
+        return False
+    target = local / name
+    target.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    write_atomically(target, data)
+    return True
+
+
+def bring_logs(
+    url: str, local: Path, tasks: Sequence[Task] = (), *, hdfs: Hdfs | None = None
+) -> None:
+    """Bring the logs of these tasks' ended attempts; without tasks those of all, and the
+    coordinator's."""
+    if not tasks:
+        _bring(hdfs or Hdfs(url), url, local, layout.LOGS)
+    for task in tasks:
+        _bring(hdfs or Hdfs(url), url, local, f"{layout.LOGS}/{task.role}-{task.index}")
+
+
+def bring_stacks(url: str, local: Path, *, hdfs: Hdfs | None = None) -> None:
+    """Bring all stacks."""
+    _bring(hdfs or Hdfs(url), url, local, layout.STACKS)
+
+
+def bring_metrics(url: str, local: Path, *, hdfs: Hdfs | None = None) -> None:
+    """Bring all measurements; local ones of the same name are replaced."""
+    there = hdfs or Hdfs(url)
+    root = there.path(url)
+    found = [each for each in there.list(url) if each.name.startswith("metrics-")]
+    _all([lambda stat=stat: _copy_if_other(there, stat, root, local) for stat in found])
+
+
+def push(url: str, local: Path, names: Iterable[str], *, hdfs: Hdfs | None = None) -> None:
+    """Copy these files, relative to the directory, there; each appears whole. Those that are not
+    here are left out."""
+    hdfs = hdfs or Hdfs(url)
+
+    def send(name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            data = (local / name).read_bytes()
+            hdfs.write(f"{url}/{name}", data)
+
+    _all([lambda name=name: send(name) for name in names])
+
+
+# -- inside --------------------------------------------------------------------------------------
+
+
+def _fresh(local: Path) -> list[Path]:
+    return sorted(
+        path
+        for path in local.rglob("*")
+        if path.is_file() and path.relative_to(local).parts[0] not in _NEVER_SENT
+    )
+
+
+def _wanted_at_first(stat: Stat) -> bool:
+    return not (stat.is_dir or stat.name.startswith(_NOT_AT_FIRST) or stat.name.startswith("."))
+
+
+def _bring(hdfs: Hdfs, url: str, local: Path, folder: str) -> None:
+    try:
+        found = hdfs.list(f"{url}/{folder}", recursive=True)
+    except NotFound:
+        return
+    root = hdfs.path(url)
+    _all([lambda stat=stat: _copy_if_other(hdfs, stat, root, local) for stat in found])
+
+
+def _copy_if_other(hdfs: Hdfs, stat: Stat, root: str, local: Path) -> None:
+    if stat.is_dir or stat.name.startswith("."):
+        return
+    target = _target(stat, root, local)
+    if not target.exists() or target.stat().st_size != stat.size:
+        _copy(hdfs, stat, root, local)
+
+
+def _copy(hdfs: Hdfs, stat: Stat, root: str, local: Path) -> None:
+    target = _target(stat, root, local)
+    target.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    with contextlib.suppress(NotFound):  # removed since it was listed
+        hdfs.get(stat.path, target)
+
+
+def _target(stat: Stat, root: str, local: Path) -> Path:
+    return local / stat.path.removeprefix(root).lstrip("/")
+
+
+def _all(works: Sequence[Callable[[], object]]) -> None:
+    """Do them, several at a time; the first error is raised when all have ended."""
+    if len(works) < 2:
+        for work in works:
+            work()
+        return
+    with ThreadPoolExecutor(min(_AT_ONCE, len(works)), thread_name_prefix="mirror") as pool:
+        for future in [pool.submit(work) for work in works]:
+            future.result()
