@@ -6,13 +6,14 @@ Everything is real but the decisions: TLS, frames, processes, files.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -348,3 +349,19 @@ def order(*programs: ProcessSpec, attempt: int = 1, **more: Any) -> Start:
 def kill(pid: int) -> None:
     """kill -9."""
     os.kill(pid, signal.SIGKILL)
+
+
+@contextlib.asynccontextmanager
+async def listening(folder: Path, **changes: Any) -> AsyncIterator[tuple[Rig, Agent]]:
+    """An agent that listens, and has no file to find coordinators by."""
+    async with Rig(folder) as rig:
+        there = ((HOST, rig.port),)
+        agent = await rig.agent(coordinator_file=None, coordinators=there, listen=True, **changes)
+        yield rig, agent
+
+
+def door(rig: Rig) -> tuple[str, int]:
+    """Where the agent that connected last listens."""
+    where = rig.hellos[-1].listen
+    assert where is not None
+    return where

@@ -190,7 +190,11 @@ class Agents:
         self._sessions[container_id] = session
         channel.send(self._welcome())
         self._observer.connected(container_id, task)
-        self._emit(AgentRegistered(container_id=container_id, host=hello.host, held=hello.held))
+        self._emit(
+            AgentRegistered(
+                container_id=container_id, host=hello.host, held=hello.held, listen=hello.listen
+            )
+        )
         try:
             await self._listen(session)
         finally:

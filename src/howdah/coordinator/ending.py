@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from howdah.coordinator import memory
+from howdah.coordinator import calling, memory
 from howdah.core.view import JobView
 from howdah.storage import metrics
 from howdah.storage.jobdir import JobDirectory
@@ -31,7 +31,7 @@ WATCHERS_S = 10.0
 def meanwhile(coordinator: Coordinator) -> Sequence[Coroutine[Any, Any, None]]:
     """What goes on beside the driving until it is cancelled."""
     agents = sum(role.maximum for role in coordinator.plan.roles)
-    return keep_metrics(coordinator), memory.keep_low(agents)
+    return keep_metrics(coordinator), memory.keep_low(agents), calling.call_agents(coordinator)
 
 
 async def keep_metrics(coordinator: Coordinator) -> None:

@@ -326,6 +326,10 @@ class Coordinator:
         """See `howdah.coordinator.tunnels.target`."""
         return tunnels.target(self.live.pages(), self.page, task)
 
+    async def begun(self) -> None:
+        """Return once the first events are handled."""
+        await self._begun.wait()
+
     async def stop(self, by: str, reason: str, firm: bool) -> None:
         """Ask for the job's end; durable when it returns."""
         await self.driver.durably(StopRequested(by=by, reason=reason, firm=firm))

@@ -182,6 +182,8 @@ class ContainerData(msgspec.Struct, kw_only=True):
     registered: bool = False
     connected: bool = False
     preempting: bool = False
+    listen: tuple[str, int] | None = None
+    """Where its agent hears a new coordinator's call."""
 
 
 class Evidence(msgspec.Struct, kw_only=True):

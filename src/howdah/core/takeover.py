@@ -108,6 +108,7 @@ def on_registered(turn: Turn, event: AgentRegistered) -> None:
         turn.emit(ReleaseContainer(container_id=event.container_id))
         return
     container.connected = container.registered = True
+    container.listen = event.listen
     turn.clear_timer(f"registration:{event.container_id}", f"reconnect:{event.container_id}")
     data = state.tasks[str(container.task)]
     if data.state is S.LAUNCHING:

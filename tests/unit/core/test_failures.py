@@ -466,6 +466,19 @@ def test_a_new_coordinator_waits_longer_for_the_agents_of_a_large_gang() -> None
     assert bench.state.timers["reconnect:c1"] - bench.now == pytest.approx(20.4)
 
 
+def test_where_agents_listen_is_known_to_the_next_coordinator() -> None:
+    bench = Bench()
+    bench.run()
+    containers = bench.state.containers
+    assert containers["c1"].listen is None
+    for port in (25000, 25001):  # an agent that was replaced may have another one
+        bench.tell(AgentRegistered(container_id="c1", host="host", listen=("10.0.0.7", port)))
+        assert containers["c1"].listen == ("10.0.0.7", port)
+    bench.tell(CoordinatorStarted(incarnation=2, containers=("c1", "c2")))
+    assert containers["c1"].listen == ("10.0.0.7", 25001)
+    assert not containers["c1"].connected
+
+
 def test_what_ended_without_a_coordinator_is_nobodys_fault() -> None:
     bench = Bench()
     bench.run()

@@ -1,0 +1,7 @@
+"""Coroutines are run, as in the tests of the agent."""
+
+from __future__ import annotations
+
+from tests.agent.conftest import pytest_pyfunc_call
+
+__all__ = ["pytest_pyfunc_call"]

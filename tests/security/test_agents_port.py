@@ -1,0 +1,124 @@
+"""The port on which agents hear a new coordinator's call, tried by everybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+
+from howdah.agent import procfs
+from howdah.wire import authority
+from howdah.wire.channel import connect
+from howdah.wire.frames import encode
+from howdah.wire.messages import Beat, Moved, Shutdown, ToAgent
+from howdah.wire.tls import client_context
+from tests.agent.rig import HOST, JOB, Rig, door, listening, until
+
+OTHER_JOB = JOB[:-1] + ("0" if JOB[-1] != "0" else "1")
+
+
+def secrets_of_another_job(folder: Path, job_id: str) -> Path:
+    authority.create(job_id, folder / "other")
+    return folder / "other"
+
+
+def bare_context(secrets: Path | None = None, role: str = "coordinator") -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if secrets is not None:
+        context.load_cert_chain(secrets / f"{role}.pem", secrets / f"{role}.key")
+    return context
+
+
+async def nothing_comes(
+    where: tuple[str, int], context: ssl.SSLContext | None, data: bytes
+) -> None:
+    """Send that, and be cut off without an answer."""
+    try:
+        reader, writer = await asyncio.open_connection(*where, ssl=context)
+    except OSError:
+        return
+    with contextlib.suppress(OSError):
+        writer.write(data)
+        answer = await reader.read()
+        assert answer == b"" or (context is None and len(answer) < 16), "a TLS alert at most"
+    writer.close()
+
+
+NEWS = encode(Moved(incarnation=9, host=HOST, port=1))
+
+
+@pytest.mark.parametrize("role", [None, "agent", "client"])
+async def test_only_a_coordinator_is_heard(tmp_path: Path, role: str | None) -> None:
+    async with listening(tmp_path) as (rig, _):
+        secrets = rig.folder / "secrets" if role else None
+        await nothing_comes(door(rig), bare_context(secrets, role or ""), NEWS)
+        await unharmed(rig)
+
+
+@pytest.mark.parametrize("job_id", [JOB, OTHER_JOB])
+async def test_a_coordinator_of_another_authority_is_not_heard(tmp_path: Path, job_id: str) -> None:
+    async with listening(tmp_path) as (rig, _):
+        secrets = secrets_of_another_job(tmp_path, job_id)
+        await nothing_comes(door(rig), bare_context(secrets), NEWS)
+        with pytest.raises(OSError):
+            await connect(
+                *door(rig), client_context(secrets, "coordinator"), job_id=JOB, receives=ToAgent
+            )
+        await unharmed(rig)
+
+
+@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"\0" * 70_000, NEWS])
+async def test_what_is_no_tls_is_cut_off(tmp_path: Path, data: bytes) -> None:
+    async with listening(tmp_path) as (rig, _):
+        await nothing_comes(door(rig), None, data)
+        await unharmed(rig)
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xff" * 4096, encode(Shutdown()), b"\0\0\0\x05\xdd\xff\xff\xff\xff"]
+)
+async def test_what_is_no_call_costs_even_a_coordinator_its_connection(
+    tmp_path: Path, data: bytes
+) -> None:
+    async with listening(tmp_path) as (rig, _):
+        await nothing_comes(door(rig), bare_context(rig.folder / "secrets"), data)
+        await unharmed(rig)
+
+
+async def test_a_crowd_that_never_finishes_its_handshakes_is_bounded_and_ends(
+    tmp_path: Path,
+) -> None:
+    async with listening(tmp_path) as (rig, agent):
+        before = rss(agent.pid)
+        crowd = [await asyncio.open_connection(*door(rig)) for _ in range(200)]
+        ends = [asyncio.ensure_future(reader.read()) for reader, _ in crowd]
+        await until(lambda: sum(end.done() for end in ends) >= 184, 3.0)
+        assert rss(agent.pid) - before < 3.0
+        await until(lambda: all(end.done() for end in ends), 15.0)
+        for (_, writer), end in zip(crowd, ends, strict=True):
+            end.exception()
+            writer.close()
+        await unharmed(rig)
+
+
+def rss(pid: int) -> float:
+    """Resident megabytes."""
+    status = procfs.stat(pid)
+    assert status is not None
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGESIZE") / 2**20
+
+
+async def unharmed(rig: Rig) -> None:
+    """The agent beats on over the connection it had, and hears its own coordinator."""
+    assert len(rig.hellos) == 1
+    await rig.hear(Beat, after=len(rig.heard))
+    rig.incarnation += 1
+    await rig.call(door(rig))
+    await rig.connected(2)
