@@ -59,6 +59,18 @@ def java_home() -> Path:
     return java().parent.parent
 
 
+def java_version() -> str:
+    """Its exact version, as in the ``release`` file every JDK and JRE has."""
+    try:
+        release = (java_home() / "release").read_text()
+    except OSError:
+        release = ""
+    told = re.search(r'^JAVA_RUNTIME_VERSION="([^"]+)"', release, re.M) or re.search(
+        r'^JAVA_VERSION="([^"]+)"', release, re.M
+    )
+    return told[1] if told else java_home().name
+
+
 def jars(version: str) -> list[Path]:
     """The servers' jars of that Hadoop, fetched if need be. Raises ClusterError if they cannot be."""
     return fetch(f"hadoop-{version}/jars", [f"org.apache.hadoop:{a}:{version}" for a in SERVERS])

@@ -20,7 +20,7 @@ from tests.hadoop import artifacts, configuration, daemons, ports, rpc
 from tests.hadoop.errors import ClusterError
 from tests.hadoop.options import Options
 from tests.hadoop.rest import call
-from tests.hadoop.site import HOST, Daemon, Kind, Site
+from tests.hadoop.site import HOST, PROXY_HOST, Daemon, Kind, Site
 
 _START_S = 120.0
 _STOP_S = 20.0
@@ -86,6 +86,11 @@ class Cluster:
     def nn_web(self) -> str:
         """``http://127.0.0.1:<port>`` of the NameNode."""
         return f"http://{HOST}:{self.site.namenode_web_port}"
+
+    @property
+    def proxy_web(self) -> str:
+        """``http://127.0.0.2:<port>`` of the web proxy, if there is one of its own."""
+        return f"http://{PROXY_HOST}:{self.site.proxy_port}"
 
     def rm_web_of(self, number: int) -> str:
         """Web address of one of the ResourceManagers."""

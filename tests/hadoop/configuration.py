@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 from tests.hadoop import queues
-from tests.hadoop.options import Gpus, Placement
+from tests.hadoop.options import Gpus, LogFormat, Placement
 from tests.hadoop.site import HOST, MARKER, PROXY_HOST, Daemon, Kind, Site
 
 Files = dict[str, dict[str, str]]
@@ -69,14 +69,15 @@ def write(site: Site, classpath: str) -> None:
         site.data_dir(daemon).mkdir(parents=True, exist_ok=True)
     site.hosts_file.write_text(_hosts(site))
     _racks_file(site).write_text(_racks(site))
-    program = discovery_program(site)
+    program = _discovery_folder(site) / "nvidia-smi"
+    program.parent.mkdir(exist_ok=True)
     program.write_text(_DISCOVERY.format(count=site.options.gpus_per_node))
     program.chmod(0o755)
 
 
-def discovery_program(site: Site) -> Path:
-    """The stand-in for ``nvidia-smi``."""
-    return site.folder / "nvidia-smi"
+def _discovery_folder(site: Site) -> Path:
+    """Where the stand-in is. The folder is configured: 3.3 refuses the very name ``nvidia-smi``."""
+    return site.folder / "bin"
 
 
 def _racks_file(site: Site) -> Path:
@@ -312,8 +313,8 @@ def _yarn(site: Site, classpath: str) -> dict[str, str]:
         f"yarn.log-aggregation.file-controller.{options.log_format}.class": (
             "org.apache.hadoop.yarn.logaggregation.filecontroller."
             + {
-                "TFile": "tfile.LogAggregationTFileController",
-                "IndexedFile": "ifile.LogAggregationIndexedFileController",
+                LogFormat.TFILE: "tfile.LogAggregationTFileController",
+                LogFormat.INDEXED: "ifile.LogAggregationIndexedFileController",
             }[options.log_format]
         ),
         "yarn.application.classpath": f"$HADOOP_CONF_DIR,{classpath}",
@@ -355,7 +356,7 @@ def _node_manager(site: Site, daemon: Daemon) -> Files:
                     f"{_NM}.resource-plugins": GPU,
                     f"{_NM}.resource-plugins.gpu.allowed-gpu-devices": "auto",
                     f"{_NM}.resource-plugins.gpu.path-to-discovery-executables": str(
-                        discovery_program(site)
+                        _discovery_folder(site)
                     ),
                 }
             case Gpus.CUSTOM:

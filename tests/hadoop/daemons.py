@@ -218,7 +218,7 @@ def prepare_archives(site: Site) -> None:
 
 
 def _archive(site: Site, daemon: Daemon) -> Path:
-    made_with = artifacts.java_home().name
+    made_with = artifacts.java_version()
     place = artifacts.cache() / f"hadoop-{site.options.version}" / "archives"
     return place / f"{daemon.kind}-{made_with}.jsa"
 

@@ -24,7 +24,7 @@ class LogFormat(StrEnum):
     """File format of aggregated logs."""
 
     TFILE = "TFile"
-    INDEXED = "IndexedFile"
+    INDEXED = "IFile"
 
 
 class Placement(StrEnum):

@@ -1,0 +1,129 @@
+"""Clusters end with their last user, whatever happened to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.hadoop import daemons
+from tests.hadoop.guard import door, users
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("own-hadoop")]
+
+_USER = """\
+import sys, time
+from pathlib import Path
+from tests.hadoop.options import Options
+from tests.hadoop.shared import Use
+use = Use(Path(sys.argv[1]), Options(node_managers=1, labels=False, gpus="none"))
+print("up", use.cluster.pid("namenode"), flush=True)
+sys.stdin.read()
+use.end()
+"""
+
+
+def _user(folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _USER, str(folder)],
+        cwd=_ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _line(user: subprocess.Popen[str]) -> str:
+    assert user.stdout is not None
+    return user.stdout.readline().strip()
+
+
+def _wait(what: str, test: Callable[[], object], timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not test():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.05)
+
+
+def _nothing_left(folder: Path) -> bool:
+    places = (folder, users(folder), door(folder))
+    return not daemons.marked(folder) and not any(place.exists() for place in places)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "cluster"
+    yield place
+    daemons.kill_marked(place)
+
+
+def test_two_users_share_one_cluster_and_the_last_one_stops_it(folder: Path) -> None:
+    with _user(folder) as first, _user(folder) as second:
+        up = _line(first)
+        assert up.startswith("up ")
+        assert _line(second) == up
+        first.communicate()
+        assert len(daemons.marked(folder)) == 4
+        second.communicate()
+        assert (first.returncode, second.returncode) == (0, 0)
+    _wait("the end of everything", lambda: _nothing_left(folder))
+
+
+def test_a_cluster_outlives_a_killed_user_while_there_is_another_and_not_longer(
+    folder: Path,
+) -> None:
+    with _user(folder) as first:
+        assert _line(first).startswith("up ")
+        with _user(folder) as second:
+            assert _line(second).startswith("up ")
+            first.kill()
+            first.wait()
+            assert len(daemons.marked(folder)) == 4
+            second.send_signal(signal.SIGKILL)
+    _wait("the end of everything", lambda: _nothing_left(folder))
+
+
+def test_a_user_killed_while_the_cluster_starts_leaves_nothing(folder: Path) -> None:
+    with _user(folder) as user:
+        _wait("the first daemon", lambda: daemons.marked(folder))
+        user.kill()
+    _wait("the end of everything", lambda: _nothing_left(folder))
+
+
+_TESTS = """\
+import pathlib, time, pytest
+
+@pytest.mark.parametrize("number", range(2))
+def test_it(hadoop, number, tmp_path_factory):
+    base = pathlib.Path({base!r})
+    (base / f"folder{{number}}").write_text(f"{{hadoop.folder}} {{hadoop.pid('namenode')}}")
+    while len(list(base.glob("folder*"))) < 2:  # each waits for the other
+        time.sleep(0.05)
+"""
+
+
+def test_the_processes_of_a_test_run_share_a_cluster_that_ends_with_the_run(
+    tmp_path: Path,
+) -> None:
+    tests = tmp_path / "test_it.py"
+    tests.write_text(_TESTS.format(base=str(tmp_path)))
+    command = [sys.executable, "-m", "pytest", "-p", "tests.hadoop.plugin", "-c", "/dev/null"]
+    command += ["-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-n", "2", str(tests)]
+    environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
+    for name in [name for name in environment if name.startswith("PYTEST")]:
+        del environment[name]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second = [(tmp_path / f"folder{number}").read_text() for number in range(2)]
+    assert first == second
+    _wait("the end of everything", lambda: _nothing_left(Path(first.split()[0])))
