@@ -8,6 +8,7 @@ knows them, and a coordinator that takes over is told that all of them are still
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -98,6 +99,9 @@ class StandIn:
 
     async def release(self, container_id: str) -> None:
         self._emit(ContainerEnded(container_id=container_id, kind=ContainerEndKind.RELEASED))
+
+    async def superseded(self) -> str:
+        return await asyncio.Future()
 
     async def close(self) -> None:
         pass

@@ -295,6 +295,7 @@ class FakeBackend:
         self.launched: list[str] = []
         self.requested: set[int] = set()
         self.closed = 0
+        self.successor: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.announced: list[CoordinatorAddress] = []
         self.final: JobView | None = None
         self._emit: Callable[[Event], None] = lambda event: None
@@ -355,6 +356,9 @@ class FakeBackend:
         elif container_id in self.held:
             self.held.discard(container_id)
             self._emit(ContainerEnded(container_id=container_id, kind=ContainerEndKind.RELEASED))
+
+    async def superseded(self) -> str:
+        return await self.successor
 
     async def close(self) -> None:
         self.closed += 1

@@ -135,6 +135,11 @@ class Backend(Protocol):
         """End whatever runs in the container and give it back."""
         ...
 
+    async def superseded(self) -> str:
+        """Wait until this coordinator may no longer act for its job, because another has it;
+        returns why. Where that cannot be, it never returns."""
+        ...
+
     async def close(self) -> None:
         """The job is over, everything was released: let go of the backend."""
         ...

@@ -59,6 +59,10 @@ REFRESH_S = 1.0
 _RUNNING = UP | {TaskState.STOPPING}
 
 
+class Superseded(Exception):
+    """Another coordinator has the job; the text says how that is known."""
+
+
 class Coordinator:
     """Drives one job to its end; a later one takes over where a dead one left off."""
 
@@ -232,7 +236,12 @@ class Coordinator:
         driving = asyncio.create_task(self.driver.run())
         beside = [
             asyncio.create_task(each)
-            for each in (self.vitals.run(), self._refresh(), *ending.meanwhile(self))
+            for each in (
+                self.vitals.run(),
+                self._refresh(),
+                self._heed_successor(),
+                *ending.meanwhile(self),
+            )
         ]
         try:
             done, _ = await asyncio.wait(
@@ -242,6 +251,10 @@ class Coordinator:
                 task.result()
         finally:
             await _end([driving, *beside])
+
+    async def _heed_successor(self) -> None:
+        """End here, and leave the job as it is, when another coordinator has it."""
+        raise Superseded(await self.backend.superseded())
 
     async def _refresh(self) -> None:
         """While somebody watches, show measurements anew each second."""

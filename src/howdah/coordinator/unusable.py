@@ -54,5 +54,8 @@ class Unusable:
     async def release(self, container_id: str) -> None:
         pass
 
+    async def superseded(self) -> str:
+        return await self._backend.superseded()
+
     async def close(self) -> None:
         pass

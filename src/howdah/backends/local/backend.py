@@ -206,6 +206,10 @@ class LocalBackend:
         else:
             self._connection.send(Release(container_id=container_id, grace_s=RELEASE_GRACE_S))
 
+    async def superseded(self) -> str:
+        """The node daemon keeps its one coordinator, and the journal its one writer."""
+        return await asyncio.Future()
+
     async def close(self) -> None:
         """See `howdah.backends.base.Backend.close`."""
         self._connection.send(Finished())

@@ -1,0 +1,463 @@
+"""The YARN backend, in the application's master: containers of a Hadoop cluster.
+
+Not guaranteed beyond `howdah.backends.base`: a container that was granted and not launched when its
+master died is gone (YARN takes it back), and its request, asked for again, is granted anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from howdah.agent.launch import AgentLaunch, LogNames
+from howdah.backends.base import BackendError, Places, RoleResources
+from howdah.backends.yarn import context, ends, inside, records, secretfile
+from howdah.backends.yarn.asks import Asks
+from howdah.backends.yarn.heart import Heart
+from howdah.backends.yarn.held import Container, Phase
+from howdah.backends.yarn.nodes import LaunchFailed, Nodes
+from howdah.backends.yarn.order import Order
+from howdah.backends.yarn.shipment import FILE, Shipment
+from howdah.core.commands import ContainerRequest
+from howdah.core.events import (
+    ContainerEnded,
+    ContainerEndKind,
+    ContainerGranted,
+    Event,
+    PreemptionNoticed,
+    RequestRefused,
+)
+from howdah.core.states import Outcome
+from howdah.core.view import JobView
+from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.credentials import AMRM_TOKEN, Credentials
+from howdah.hadoop.errors import HadoopError
+from howdah.hadoop.ids import ContainerId, NodeId, Resource
+from howdah.hadoop.protos import common, yarn
+from howdah.hadoop.resourcemanager import ResourceManager
+from howdah.hadoop.scheduler import FAILED, KILLED, SUCCEEDED, Scheduler
+from howdah.spec.model import Job
+from howdah.storage.jobdir import JobDirectory
+from howdah.storage.layout import CoordinatorAddress
+
+log = logging.getLogger(__name__)
+
+LEASE_MARGIN_S = 90.0
+"""Over the time after which YARN gives a silent master up: for the next one to be started."""
+ENDING_S = 10.0
+"""For a node to end a container, then the ResourceManager is given it."""
+RETURNED_S = 30.0
+"""For the ResourceManager to confirm that: after its restart it may not know the container."""
+CLOSE_S = 15.0
+_EXPIRY = "yarn.am.liveness-monitor.expiry-interval-ms"
+_HANDLER = "yarn.resourcemanager.placement-constraints.handler"
+_WITH_PORT = "yarn.scheduler.include-port-in-node-name"
+_PREEMPTION = "yarn.resourcemanager.monitor.capacity.preemption.max_wait_before_kill"
+_DECOMMISSIONING = 7  # NodeStateProto
+_STATUS = {Outcome.SUCCEEDED.value: SUCCEEDED, Outcome.STOPPED.value: KILLED}
+_DIAGNOSTICS_CHARS = 4000
+
+
+class YarnBackend:
+    """Implements `howdah.backends.base.Backend` for one job, in its application's master."""
+
+    name = "yarn"
+
+    def __init__(self, directory: JobDirectory, *, env: Mapping[str, str] = os.environ) -> None:
+        """Everything comes from the container's environment and the job directory.
+
+        Raises:
+            BackendError: this is no container of a master, or the cluster's configuration cannot
+                be used.
+        """
+        self._directory = directory
+        try:
+            self._configuration = Configuration.load(env=env)
+            self._credentials = Credentials.from_environment(env)
+            self.shipment = msgspec.json.decode((directory.path / FILE).read_bytes(), type=Shipment)
+        except (HadoopError, OSError, msgspec.DecodeError) as error:
+            raise BackendError(f"This master cannot work: {error}") from error
+        tokens = self._credentials.of_kind(AMRM_TOKEN)
+        if not tokens:
+            raise BackendError(
+                "There is no AMRM token in the credential file: a job's coordinator on YARN is"
+                " started by YARN, not by hand"
+            )
+        self._acl = directory.job().acl
+        expiry_s = self._configuration.duration_s(_EXPIRY, 600.0)
+        self.lease_s = expiry_s + LEASE_MARGIN_S
+        self.host = env.get("NM_HOST") or "127.0.0.1"
+        self.bind = "0.0.0.0"
+        self._with_port = self._configuration.boolean(_WITH_PORT)
+        self._scheduler = Scheduler(self._configuration, self.shipment.user, tokens[0])
+        self._nodes = Nodes(self._configuration, self.shipment.user)
+        self._longest_s = expiry_s / 3
+        self._notice_s = self._configuration.duration_s(_PREEMPTION, 15.0)
+        self._roles: Mapping[str, RoleResources] = {}
+        self._asks = Asks({})
+        self._heart: Heart | None = None
+        self._emit: Callable[[Event], None] = lambda event: None
+        self._containers: dict[str, Container] = {}
+        self._address: CoordinatorAddress | None = None
+        self._final: JobView | None = None
+        self._agent_tokens: bytes | None = None
+        self._changed = asyncio.Event()
+        self._gone = ""
+        self._registered = False
+        self._superseded = asyncio.Event()
+
+    # -- the contract --------------------------------------------------------------------------
+
+    def places(self, job: Job, directory: JobDirectory) -> Places:
+        """See `howdah.backends.base.Backend.places`."""
+        return inside.places(job, self.shipment, directory.meta().url or str(directory.path))
+
+    async def announce(self, address: CoordinatorAddress) -> None:
+        """See `howdah.backends.base.Backend.announce`."""
+        self._address = address
+        if self._heart is not None and address.http_port:
+            self._heart.track(f"http://{address.host}:{address.http_port}/")
+
+    async def start(
+        self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]
+    ) -> Sequence[str]:
+        """See `howdah.backends.base.Backend.start`."""
+        self._emit = emit
+        self._roles = roles
+        answer = await self._register()
+        self._refuse_impossible(Resource.from_proto(answer.maximumCapability))
+        handler = self._configuration.get(_HANDLER, "disabled")
+        self._asks = Asks(
+            roles, constraints=handler not in ("", "disabled"), racks=await self._racks()
+        )
+        self._take_over(answer)
+        self._heart = Heart(
+            self._scheduler,
+            self._asks,
+            roles,
+            self,
+            longest_s=self._longest_s,
+            superseded=self._end_superseded,
+        )
+        self._heart.start()
+        return sorted(self._containers)
+
+    async def request(
+        self, requests: Sequence[ContainerRequest], avoid_nodes: Sequence[str]
+    ) -> None:
+        """See `howdah.backends.base.Backend.request`."""
+        self._asks.avoid(avoid_nodes)
+        roles = {request.request_id: request.role for request in requests}
+        for request_id in self._asks.request(requests):
+            reason = f"the job has no role {roles[request_id]!r}"
+            self._later(RequestRefused(request_id=request_id, reason=reason))
+        self._wake()
+
+    async def cancel(self, request_ids: Sequence[int]) -> None:
+        """See `howdah.backends.base.Backend.cancel`."""
+        self._asks.cancel(request_ids)
+        self._wake()
+
+    async def launch(self, container_id: str, launch: AgentLaunch) -> None:
+        """See `howdah.backends.base.Backend.launch`."""
+        container = self._containers.get(container_id)
+        if container is None or container.phase is not Phase.GRANTED or container.token is None:
+            return
+        self._turn(container, Phase.LAUNCHED)
+        try:
+            request = self._start_request(container, launch)
+            await self._nodes.start(container.node, container.id, request)
+        except (LaunchFailed, BackendError, OSError) as error:
+            log.warning("%s could not be launched: %s", container_id, error)
+            self._asks.release(container_id)
+            self._ended(container, ContainerEndKind.LAUNCH_FAILED, str(error))
+            self._wake()
+
+    async def release(self, container_id: str) -> None:
+        """See `howdah.backends.base.Backend.release`."""
+        container = self._containers.get(container_id)
+        if container is None or container.releasing:
+            return
+        if container.phase is Phase.GRANTED:
+            self._return(container)
+            return
+        self._turn(container, Phase.ENDING)
+        if await self._nodes.stop(container.node, [container.id]):
+            self._return(container)
+        self._wake()
+
+    async def finished(self, view: JobView) -> None:
+        """See `howdah.backends.base.Backend.finished`."""
+        self._final = view
+
+    async def close(self) -> None:
+        """See `howdah.backends.base.Backend.close`."""
+        await asyncio.gather(*(self.release(each) for each in list(self._containers)))
+        await self._all_ended(CLOSE_S)
+        if self._heart is not None:
+            await self._heart.stop()
+        if not self._gone:
+            await self._unregister()
+        await self.disconnect()
+
+    async def superseded(self) -> str:
+        """See `howdah.backends.base.Backend.superseded`."""
+        await self._superseded.wait()
+        return self._gone
+
+    async def disconnect(self) -> None:
+        """Let go without an end: another master takes over."""
+        if self._heart is not None:
+            await self._heart.stop()
+        await self._nodes.close()
+        await self._scheduler.close()
+
+    # -- what the ResourceManager says (howdah.backends.yarn.heart.Listener) ----------------------
+
+    @property
+    def busy(self) -> bool:
+        return any(container.releasing for container in self._containers.values())
+
+    def beaten(self, answer: yarn.AllocateResponseProto) -> None:
+        for token in answer.nm_tokens:
+            self._nodes.use_token(token)
+        for proto in answer.containers_from_previous_attempts:
+            self._come_late(proto)
+        self._granted(list(answer.allocated_containers))
+        for status in answer.completed_container_statuses:
+            self._completed(status)
+        self._notice(answer)
+        self._look_after()
+
+    def registered_again(self, answer: yarn.RegisterApplicationMasterResponseProto) -> None:
+        for token in answer.nm_tokens_from_previous_attempts:
+            self._nodes.use_token(token)
+        for container in self._containers.values():
+            if container.phase is Phase.RETURNED:
+                self._asks.release(str(container.id))
+
+    def refused(self, role: str, reason: str) -> None:
+        wanted = records.resource(self._roles[role])
+        for request_id in self._asks.refuse(role):
+            text = f"YARN refuses containers of role {role} ({wanted}): {reason}"
+            self._emit(RequestRefused(request_id=request_id, reason=text))
+
+    # -- the beginning ---------------------------------------------------------------------------
+
+    async def _register(self) -> yarn.RegisterApplicationMasterResponseProto:
+        port = self._address.port if self._address is not None else -1
+        try:
+            answer = await self._scheduler.register(self.host, port, "")
+        except HadoopError as error:
+            raise BackendError(f"The ResourceManager does not take this master: {error}") from error
+        self._registered = True
+        for token in answer.nm_tokens_from_previous_attempts:
+            self._nodes.use_token(token)
+        return answer
+
+    def _refuse_impossible(self, largest: Resource) -> None:
+        problems = [
+            f"role {name} asks for {wanted} in a container"
+            for name, resources in self._roles.items()
+            if not (wanted := records.resource(resources)).fits(largest)
+        ]
+        if problems:
+            raise BackendError(
+                f"YARN never gives so large a container: {'; '.join(problems)}. The largest is"
+                f" {largest} (yarn.scheduler.maximum-allocation-*, yarn.io/gpu of any node)"
+            )
+
+    async def _racks(self) -> dict[str, str]:
+        """The rack of each node, where somebody wants to be near something."""
+        if not any(r.placement.near or r.placement.pack for r in self._roles.values()):
+            return {}
+        try:
+            async with ResourceManager(self._configuration, self.shipment.user) as manager:
+                nodes = await manager.nodes()
+        except HadoopError as error:
+            log.warning("near and pack are not heeded: the nodes are not told: %s", error)
+            return {}
+        return {
+            records.node_name(node.nodeId, with_port=self._with_port): node.rackName
+            for node in nodes
+        }
+
+    def _take_over(self, answer: yarn.RegisterApplicationMasterResponseProto) -> None:
+        for proto in answer.containers_from_previous_attempts:
+            given = records.given(proto, with_port=self._with_port)
+            self._asks.found(given)
+            container = self._container(proto, self._asks.role_of(given.key) or "")
+            container.token = None
+            self._turn(container, Phase.LAUNCHED)
+        if self._containers:
+            log.info("%d containers of earlier attempts are held", len(self._containers))
+
+    def _come_late(self, proto: yarn.ContainerProto) -> None:
+        """A container of an earlier attempt whose node was not back when this one registered:
+        the job has given it up by now."""
+        container_id = str(ContainerId.from_proto(proto.id))
+        if container_id not in self._containers:
+            log.warning("%s of an earlier attempt came too late and is given back", container_id)
+            self._asks.release(container_id)
+
+    # -- containers ------------------------------------------------------------------------------
+
+    def _granted(self, protos: Sequence[yarn.ContainerProto]) -> None:
+        by_id = {str(ContainerId.from_proto(proto.id)): proto for proto in protos}
+        given = [records.given(proto, with_port=self._with_port) for proto in protos]
+        matched, excess = self._asks.given(given)
+        if excess:
+            log.info("%d containers came that nobody wants any more", len(excess))
+            self._wake()
+        for request_id, one in matched:
+            role = self._asks.role_of(one.key) or ""
+            self._container(by_id[one.container_id], role)
+            self._emit(
+                ContainerGranted(
+                    request_id=request_id, container_id=one.container_id, node=one.node
+                )
+            )
+
+    def _container(self, proto: yarn.ContainerProto, role: str) -> Container:
+        container = Container(
+            id=ContainerId.from_proto(proto.id),
+            node=NodeId.from_proto(proto.nodeId),
+            node_name=records.node_name(proto.nodeId, with_port=self._with_port),
+            role=role,
+            token=proto.container_token.SerializeToString(),
+        )
+        self._containers[str(container.id)] = container
+        return container
+
+    def _start_request(
+        self, container: Container, launch: AgentLaunch
+    ) -> yarn.StartContainerRequestProto:
+        assert self._address is not None
+        assert container.token is not None
+        launch = msgspec.structs.replace(
+            launch,
+            coordinator_file=None,
+            coordinators=((self._address.host, self._address.port),),
+            log_names=LogNames.FLAT,
+            log_store=self._directory.meta().url,
+            last_lines=True,
+            listen=True,
+        )
+        if self._agent_tokens is None:
+            secrets = secretfile.of_folder(self._directory.secrets, secretfile.AGENT)
+            self._agent_tokens = context.for_agents(self._credentials, secrets)
+        request = yarn.StartContainerRequestProto(
+            container_launch_context=context.agent(
+                self.shipment,
+                container.role,
+                self._roles[container.role],
+                self.order(launch),
+                self._agent_tokens,
+                self._acl,
+            )
+        )
+        request.container_token.CopyFrom(common.TokenProto.FromString(container.token))
+        return request
+
+    def order(self, launch: AgentLaunch) -> Order:
+        """What the container's first process is told; tests have it start something else."""
+        return Order(launch=launch, python=self.shipment.python)
+
+    def _completed(self, status: yarn.ContainerStatusProto) -> None:
+        container_id = str(ContainerId.from_proto(status.container_id))
+        container = self._containers.get(container_id)
+        if container is None:
+            return  # excess, or its end was told already
+        kind = ends.kind(status.exit_status, status.diagnostics, releasing=container.releasing)
+        detail = ends.detail(status.exit_status, status.diagnostics)
+        log.info("%s ended (%d): %s", container_id, status.exit_status, detail)
+        self._ended(container, kind, detail)
+
+    def _ended(self, container: Container, kind: ContainerEndKind, detail: str) -> None:
+        container_id = str(container.id)
+        if self._containers.pop(container_id, None) is None:
+            return
+        self._asks.gone(container_id)
+        self._changed.set()
+        self._later(ContainerEnded(container_id=container_id, kind=kind, detail=detail))
+
+    def _notice(self, answer: yarn.AllocateResponseProto) -> None:
+        """Containers that will be taken back, and nodes that will be shut down."""
+        message = answer.preempt
+        taken = [*message.strictContract.container, *message.contract.container]
+        soon = {str(ContainerId.from_proto(each.id)): self._notice_s for each in taken}
+        for node in answer.updated_nodes:
+            if node.node_state == _DECOMMISSIONING:
+                name = records.node_name(node.nodeId, with_port=self._with_port)
+                limit_s = float(node.decommissioning_timeout) or None
+                soon |= {
+                    container_id: limit_s
+                    for container_id, container in self._containers.items()
+                    if container.node_name == name
+                }
+        for container_id, deadline_s in soon.items():
+            container = self._containers.get(container_id)
+            if container is not None and not container.noticed and not container.releasing:
+                container.noticed = True
+                self._emit(PreemptionNoticed(container_id=container_id, deadline_s=deadline_s))
+
+    def _look_after(self) -> None:
+        """Ends that do not come: a node that is silent, a container nobody knows any more."""
+        now = asyncio.get_running_loop().time()
+        for container in list(self._containers.values()):
+            if container.phase is Phase.ENDING and now - container.since > ENDING_S:
+                log.warning("%s does not end; it is given back", container.id)
+                self._return(container)
+            elif container.phase is Phase.RETURNED and now - container.since > RETURNED_S:
+                self._ended(container, ContainerEndKind.RELEASED, "YARN does not know it any more")
+
+    def _return(self, container: Container) -> None:
+        self._turn(container, Phase.RETURNED)
+        self._asks.release(str(container.id))
+        self._wake()
+
+    def _turn(self, container: Container, phase: Phase) -> None:
+        container.phase = phase
+        container.since = asyncio.get_running_loop().time()
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    async def _all_ended(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._containers:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            log.warning("%d containers have not ended: YARN will", len(self._containers))
+
+    async def _unregister(self) -> None:
+        view = self._final
+        status = FAILED if view is not None else SUCCEEDED
+        words = ""
+        if view is not None:
+            status = _STATUS.get(view.outcome or "", FAILED)
+            words = "\n".join(filter(None, (view.reason, view.advice)))[:_DIAGNOSTICS_CHARS]
+        try:
+            if not self._registered:
+                await self._register()
+            if not await self._scheduler.finish(status, diagnostics=words):
+                log.error("the ResourceManager did not confirm the end of the application")
+        except (HadoopError, BackendError) as error:
+            log.error("the end could not be told to the ResourceManager: %s", error)
+
+    def _end_superseded(self, reason: str) -> None:
+        self._gone = reason
+        self._superseded.set()
+
+    def _wake(self) -> None:
+        if self._heart is not None:
+            self._heart.wake()
+
+    def _later(self, event: Event) -> None:
+        """Not from within a call: who calls has not written down yet that it has called."""
+        asyncio.get_running_loop().call_soon(lambda: self._emit(event))

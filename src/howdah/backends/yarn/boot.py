@@ -1,0 +1,175 @@
+"""An agent's container: from YARN's launch script to `howdah.agent.main`.
+
+Run as a file by an isolated interpreter (``python3 -I howdah/…/boot.py``) in the container's folder,
+where YARN has linked what was shipped::
+
+    runtime/  howdah/  conf/            Howdah's own (`howdah.backends.yarn.shipment`)
+    source/  environment/  <files>      the job's
+    python/howdah/task.py               the programs' PYTHONPATH: `howdah.task` alone
+    bin/python                          where the programs' interpreter has another name
+    secrets/                            ca.pem, agent.pem, agent.key
+    task/                               the programs' working folder
+    launch.json                         what the agent is told
+
+Exit code `howdah.backends.yarn.ends.BOOT_FAILED` means that no agent was begun; the reason is the
+last thing on standard error, which the NodeManager puts into the container's diagnostics.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from howdah.agent.launch import AgentLaunch
+    from howdah.backends.yarn.order import Order
+
+BOOT_FAILED = 90
+"""As in `howdah.backends.yarn.ends`, which is not imported here."""
+LAUNCH = "launch.json"
+SECRETS = "secrets"
+PYTHON_PATH = "python"
+BIN = "bin"
+
+
+class CannotBegin(Exception):
+    """There will be no agent; the text is for the user."""
+
+
+def main(here: Path, env: Mapping[str, str]) -> int:
+    """Be the agent of the container in ``here``; returns the exit code."""
+    try:
+        entry, file, changes = prepare(here, env)
+    except (CannotBegin, OSError, ValueError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        return BOOT_FAILED
+    os.environ.update(changes)
+    for name in ("HOWDAH_LAUNCH", "PYTHONPATH", "PYTHONHOME"):
+        os.environ.pop(name, None)
+    return entry(str(file))
+
+
+def prepare(here: Path, env: Mapping[str, str]):
+    """Everything before the agent begins: its function, its launch file, changes of environment.
+
+    Raises:
+        CannotBegin: what was shipped or told is of no use.
+        OSError: the container's folder cannot be used.
+    """
+    import msgspec
+
+    from howdah.agent.processes import MARKER, marker
+    from howdah.backends.yarn import order as orders
+    from howdah.backends.yarn import secretfile
+
+    try:
+        order = orders.decode(env[orders.VARIABLE])
+    except KeyError:
+        raise CannotBegin(f"{orders.VARIABLE} is not set: this is started by a master") from None
+    tokens = env.get(secretfile.LOCATION)
+    if tokens is None:
+        raise CannotBegin(f"{secretfile.LOCATION} is not set: YARN gave no credential file")
+    secretfile.write(secretfile.read(Path(tokens)), here / SECRETS)
+    python_path(here)
+    name_python(here, order.python)
+    launch = complete(order, here, env)
+    changes = {**order.env, MARKER: marker(launch.job_id, launch.container_id)}
+    changes |= hadoop(order, here, env)
+    if order.gpus:
+        from howdah.backends.yarn import devices
+
+        uuids, locks = devices.take(order.gpus, env)
+        launch = msgspec.structs.replace(launch, gpus=uuids, gpu_locks=locks)
+    file = here / LAUNCH
+    write_private(file, msgspec.json.encode(launch))
+    return entry(order.agent), file, changes
+
+
+def complete(order: Order, here: Path, env: Mapping[str, str]) -> AgentLaunch:
+    """The launch with this container's folders."""
+    import msgspec
+
+    from howdah.backends.yarn.shipment import SOURCE
+
+    secrets = here / SECRETS
+    logs = env.get("LOG_DIRS", "").split(",")[0]
+    if not logs:
+        raise CannotBegin("LOG_DIRS is not set: YARN gave no folder for logs")
+    source = order.launch.source
+    return msgspec.structs.replace(
+        order.launch,
+        ca=str(secrets / "ca.pem"),
+        certificate=str(secrets / "agent.pem"),
+        key=str(secrets / "agent.key"),
+        work_dir=str(here),
+        log_dir=logs,
+        source=str(here / SOURCE) if (here / SOURCE).is_dir() else source,
+        python_path=str(here / PYTHON_PATH),
+    )
+
+
+def python_path(here: Path) -> None:
+    """A folder with `howdah.task` alone, for programs whose Python has no Howdah."""
+    package = here / PYTHON_PATH / "howdah"
+    package.mkdir(mode=0o700, parents=True, exist_ok=True)
+    link(package / "task.py", Path(__file__).resolve().parents[2] / "task.py")
+
+
+def name_python(here: Path, python: str) -> None:
+    """Make ``bin/python`` where the programs' interpreter is not one under its own name."""
+    import shutil
+
+    from howdah.agent.launch import HERE
+    from howdah.backends.interpreter import answers_to_its_names, name
+
+    found = python.replace(HERE, str(here))
+    if "/" not in found:
+        found = shutil.which(found) or ""
+    if found and os.access(found, os.X_OK) and not answers_to_its_names(found):
+        name(here / BIN, found)
+
+
+def hadoop(order: Order, here: Path, env: Mapping[str, str]) -> dict[str, str]:
+    """What programs need to find HDFS: the node's own configuration, else the shipped one."""
+    from howdah.backends.yarn.shipment import CONF
+
+    changes: dict[str, str] = {}
+    if not Path(env.get("HADOOP_CONF_DIR", ""), "core-site.xml").is_file():
+        changes["HADOOP_CONF_DIR"] = str(here / CONF)
+    if order.classpath:
+        from howdah.backends.yarn import classpath
+
+        changes |= classpath.variables({**env, **changes})
+    return changes
+
+
+def link(place: Path, target: Path) -> None:
+    """A symbolic link, new or as it was."""
+    place.unlink(missing_ok=True)
+    place.symlink_to(target)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """A file of its owner alone."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+
+
+def entry(name: str):
+    """The function ``module:function``."""
+    import importlib
+
+    module, _, function = name.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+if __name__ == "__main__":
+    os.umask(0o077)
+    root = os.path.abspath(__file__).split(os.sep + os.path.join("howdah", "backends"))[0]  # noqa: PTH100
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    sys.exit(main(Path.cwd(), os.environ))

@@ -1,0 +1,199 @@
+"""Launch contexts: what NodeManagers are told to bring, set and run for master and agents.
+
+A NodeManager writes ``exec /bin/bash -c "<command>"`` and ``export NAME="<value>"`` into a shell
+script without escaping (``ContainerLaunch``), so neither may hold ``" $ \\`` or a back-tick: what
+needs them travels in `howdah.backends.yarn.order`. ``<LOG_DIR>`` in a command becomes the
+container's folder of logs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import urlsplit
+
+import msgspec
+
+from howdah.agent.launch import HERE
+from howdah.backends.base import BackendError, RoleResources
+from howdah.backends.yarn import order as orders
+from howdah.backends.yarn.order import Order
+from howdah.backends.yarn.shipment import CONF, HOWDAH, Kind, Shipment, Shipped, Visibility
+from howdah.hadoop.credentials import AMRM_TOKEN, Credentials
+from howdah.hadoop.protos import yarn
+from howdah.spec.model import Acl
+
+AGENT_LOG = "agent.log"
+MASTER_LOG = "master.log"
+STANDARD_ERROR = "stderr"
+"""NodeManagers put the end of files of this name into diagnostics
+(``yarn.nodemanager.container.stderr.pattern``)."""
+
+_UNSAFE = re.compile(r"[\"$\\`\n]")
+_KINDS = {Kind.ARCHIVE: 1, Kind.FILE: 2}  # LocalResourceTypeProto
+_VISIBILITIES = {Visibility.PUBLIC: 1, Visibility.PRIVATE: 2, Visibility.APPLICATION: 3}
+_VIEW, _MODIFY = 1, 2  # ApplicationAccessTypeProto
+
+
+def master(
+    shipment: Shipment, job_url: str, credentials: Credentials, acl: Acl
+) -> yarn.ContainerLaunchContextProto:
+    """The first container's: the job's coordinator.
+
+    ``credentials`` are the tokens it needs and `secretfile.of_folder` of all the job's secrets.
+
+    Raises:
+        BackendError: something in it cannot be written into a launch script.
+    """
+    python = _inside(shipment.runtime_python)
+    command = (
+        f"exec {python} -m howdah.coordinator --job {job_url}"
+        f" 1><LOG_DIR>/{MASTER_LOG} 2><LOG_DIR>/{STANDARD_ERROR}"
+    )
+    env = {
+        **shipment.env,
+        "HADOOP_USER_NAME": shipment.user,
+        "HADOOP_CONF_DIR": CONF,
+        "PYTHONPATH": HOWDAH,
+        "PYTHONUNBUFFERED": "1",
+    }
+    return _context(command, env, shipment.runtime, credentials.to_bytes(), acl)
+
+
+def agent(
+    shipment: Shipment,
+    role: str,
+    resources: RoleResources,
+    order: Order,
+    credentials: bytes,
+    acl: Acl,
+) -> yarn.ContainerLaunchContextProto:
+    """An agent's container.
+
+    ``credentials`` are the bytes `for_agents` makes.
+
+    Raises:
+        BackendError: something in it cannot be written into a launch script.
+    """
+    python = _inside(shipment.runtime_python)
+    # As a file and isolated: nothing of the node's or the user's Python gets into the agent.
+    command = (
+        f"exec {python} -I ./{HOWDAH}/howdah/backends/yarn/boot.py"
+        f" 1><LOG_DIR>/{AGENT_LOG} 2><LOG_DIR>/{STANDARD_ERROR}"
+    )
+    order = msgspec.structs.replace(
+        order,
+        python=shipment.python,
+        gpus=resources.gpus,
+        classpath=shipment.classpath,
+        env=shipment.env,
+    )
+    env = {"HADOOP_USER_NAME": shipment.user, orders.VARIABLE: orders.encode(order)}
+    env |= docker(resources)
+    shipped = [
+        *shipment.runtime,
+        *(each for each in (shipment.source, shipment.environment) if each is not None),
+        *shipment.files.get("", ()),
+        *shipment.files.get(role, ()),
+    ]
+    return _context(command, env, shipped, credentials, acl)
+
+
+def for_agents(credentials: Credentials, secrets: Mapping[str, bytes]) -> bytes:
+    """An agent's credential file: the master's tokens but its own, and the agent's secrets.
+
+    Whoever has the AMRM token is the master.
+    """
+    tokens = {
+        alias: token for alias, token in credentials.tokens.items() if token.kind != AMRM_TOKEN
+    }
+    return Credentials(tokens, dict(secrets)).to_bytes()
+
+
+def docker(resources: RoleResources) -> dict[str, str]:
+    """What the NodeManager's Docker runtime wants to know (``DockerLinuxContainerRuntime``)."""
+    if resources.image is None:
+        return {}
+    env = {
+        "YARN_CONTAINER_RUNTIME_TYPE": "docker",
+        "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": resources.image,
+    }
+    if resources.mounts:
+        env["YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS"] = ",".join(resources.mounts)
+    return env
+
+
+def url(text: str) -> yarn.URLProto:
+    """A URL as YARN's records have it (``URL.fromPath``)."""
+    parts = urlsplit(text)
+    proto = yarn.URLProto(scheme=parts.scheme, file=parts.path, port=parts.port or -1)
+    user, _, place = parts.netloc.rpartition("@")
+    host = place.rpartition(":")[0] if parts.port is not None else place
+    if host:
+        proto.host = host  # as it is written: a name service's name has upper and lower case
+    if user:
+        proto.userInfo = user
+    return proto
+
+
+def local_resource(shipped: Shipped) -> yarn.LocalResourceProto:
+    """How a NodeManager is told to bring a file."""
+    return yarn.LocalResourceProto(
+        resource=url(shipped.url),
+        size=shipped.size,
+        timestamp=shipped.mtime_ms,
+        type=_KINDS[shipped.kind],
+        visibility=_VISIBILITIES[shipped.visibility],
+    )
+
+
+def access(acl: Acl) -> dict[int, str]:
+    """Access lists by kind, as YARN writes them: users with commas, a space, no groups."""
+    lists = {_VIEW: acl.view, _MODIFY: acl.modify}
+    return {
+        kind: "*" if "*" in users else ",".join(users) + " "
+        for kind, users in lists.items()
+        if users
+    }
+
+
+def _context(
+    command: str, env: Mapping[str, str], shipped: Iterable[Shipped], tokens: bytes, acl: Acl
+) -> yarn.ContainerLaunchContextProto:
+    _check_safe("the command of a container", command)
+    context = yarn.ContainerLaunchContextProto(command=[command], tokens=tokens)
+    for name, value in env.items():
+        _check_safe(f"the environment variable {name}", value)
+        context.environment.add(key=name, value=value)
+    for each in shipped:
+        context.localResources.add(key=each.name, value=local_resource(each))
+    for kind, text in access(acl).items():
+        context.application_ACLs.add(accessType=kind, acl=text)
+    return context
+
+
+def _inside(path: str) -> str:
+    return path.replace(HERE, ".")
+
+
+def _check_safe(what: str, text: str) -> None:
+    found = _UNSAFE.search(text)
+    if found is not None:
+        raise BackendError(
+            f"{what} holds {found[0]!r}, which YARN's launch scripts cannot carry: {text!r}."
+            ' Leave " $ \\ ` and new lines out of it'
+        )
+
+
+__all__: Sequence[str] = (
+    "AGENT_LOG",
+    "MASTER_LOG",
+    "STANDARD_ERROR",
+    "access",
+    "agent",
+    "docker",
+    "for_agents",
+    "local_resource",
+    "master",
+    "url",
+)

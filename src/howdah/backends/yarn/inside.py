@@ -1,0 +1,27 @@
+"""Where a job's programs find things in a container of the cluster. Pure."""
+
+from __future__ import annotations
+
+from howdah.agent.launch import HERE
+from howdah.backends.base import Places
+from howdah.backends.where import tensorboard_folder
+from howdah.backends.yarn.shipment import HOWDAH, SOURCE, Shipment
+from howdah.spec.model import Job
+from howdah.storage import layout
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def places(job: Job, shipment: Shipment, home: str) -> Places:
+    """See `howdah.backends.base.Backend.places`; ``home`` is the job directory's URL."""
+    return Places(
+        python=shipment.python,
+        bin=f"{HERE}/bin",
+        path=PATH,
+        python_path=f"{HERE}/python",
+        helpers=f"{HERE}/{HOWDAH}/howdah/frameworks/helpers",
+        source=f"{HERE}/{SOURCE}" if shipment.source is not None else None,
+        shared_dir=f"{home}/{layout.SHARED}",
+        home=home,
+        tensorboard_dir=tensorboard_folder(job, home),
+    )
