@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from howdah.agent import here
 from howdah.agent.attempt import Attempt
 from howdah.agent.children import Children
 from howdah.agent.connection import Connector, End, Link
@@ -239,6 +240,7 @@ class Agent:
             return
         if now is not None and now.exit is None:
             now.stop(0.0)
+        order = here.in_prepare(order, self._launch.work_dir)
         self._attempt = Attempt(self._container, order, before=now)
         # Objects of an attempt refer to each other: without this, those of dozens pile up.
         gc.collect()
@@ -246,7 +248,7 @@ class Agent:
     def _start(self, order: Start) -> None:
         attempt = self._find(order)
         if attempt is not None:
-            attempt.start(order)
+            attempt.start(here.in_start(order, self._launch.work_dir))
 
     def _stop(self, order: Stop) -> None:
         attempt = self._find(order)

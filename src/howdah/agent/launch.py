@@ -11,7 +11,8 @@ import msgspec
 
 HERE = "@howdah-container@"
 """Stands for the container's folder in what a coordinator writes that cannot know it: arguments and
-environment of programs. The agent replaces it."""
+environment of programs, places of checkpoints and outputs, and this file. The agent replaces it with
+`AgentLaunch.work_dir`."""
 
 
 class LogNames(enum.Enum):
@@ -41,7 +42,7 @@ class AgentLaunch(msgspec.Struct, frozen=True, kw_only=True):
     work_dir: str
     """The container's own folder; the programs' working folder is ``work_dir/task``."""
     log_dir: str
-    """Logs are spooled here as ``<role>-<index>/<attempt>.log``."""
+    """Logs are spooled here; see `LogNames`."""
     source: str | None = None
     """The user's code; its top-level entries are linked into the working folder."""
     shared_dir: str | None = None

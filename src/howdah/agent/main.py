@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.agent import here
 from howdah.agent.address import NoInterface
 from howdah.agent.agent import Agent
 from howdah.agent.guard import Guard
@@ -37,7 +38,7 @@ def main(launch_file: str) -> int:
     """
     _settle_in()
     try:
-        launch = _read_launch(Path(launch_file).read_bytes())
+        launch = here.in_launch(_read_launch(Path(launch_file).read_bytes()))
     except (OSError, msgspec.DecodeError) as error:
         log.error("The launch file %s can't be used: %s", launch_file, error)
         return BAD_LAUNCH
