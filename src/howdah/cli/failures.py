@@ -14,6 +14,7 @@ from howdah.backends.base import BackendError, SubmissionCancelled
 from howdah.cli.main import ReaderGone
 from howdah.client.errors import HowdahError
 from howdah.client.exits import ExitCode
+from howdah.packing.archives import PackingError
 from howdah.spec.problems import JobFileError
 from howdah.storage.jobdir import StorageError
 from howdah.storage.journal import JournalError
@@ -49,7 +50,7 @@ def report(error: BaseException) -> int:
         return ExitCode.BAD_INPUT
     if isinstance(error, HowdahError):
         return _say(str(error), error.exit_code)
-    if isinstance(error, (JobFileError, StorageError, JournalError)):
+    if isinstance(error, (JobFileError, PackingError, StorageError, JournalError)):
         return _say(str(error), ExitCode.BAD_INPUT)
     if isinstance(error, BackendError):
         return _say(str(error), ExitCode.BACKEND)

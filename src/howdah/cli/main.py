@@ -28,6 +28,7 @@ COMMANDS = {
     "tunnel": "Open a port of this machine that leads to a page of a job, until Ctrl-C.",
     "check": "Report every problem of a job file.",
     "init": "Write a commented job file to start from.",
+    "pack": "Pack what a job ships to a cluster, and explain it.",
     "doctor": "Check what this machine offers to jobs.",
 }
 """Name to first line of help; a test holds both against the commands themselves."""

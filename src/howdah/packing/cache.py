@@ -28,6 +28,7 @@ from howdah.packing.archives import Archive, Kind, PackingError, Row
 LIMIT = 10 * 10**9
 """Bytes of archives that are kept; what was used within the last hour is kept anyway."""
 _IN_USE_S = 3600.0
+_LEFT_BEHIND_S = 86400.0
 _FORGOTTEN_S = 90 * 86400.0
 _FORMAT = 1
 """Grows when archives of the same inputs become others."""
@@ -109,35 +110,42 @@ class Cache:
         if archive.path is not None:
             archive.path.unlink(missing_ok=True)
 
-    def sweep(self, limit: int = LIMIT) -> None:
-        """Remove what has not been used for longest, and what processes left that died."""
-        old = time.time() - _IN_USE_S
-        for folder in _entries(self.folder / "scratch"):
-            if folder.stat(follow_symlinks=False).st_mtime < old - 24 * _IN_USE_S:
-                _remove(Path(folder.path))
-        kept = [(entry.stat().st_mtime, entry) for entry in _entries(self._index)]
-        records = [(used, Path(entry.path), _read(Path(entry.path))) for used, entry in kept]
+    def sweep(self, limit: int = LIMIT, unused_s: float = _FORGOTTEN_S) -> list[tuple[Path, int]]:
+        """Remove what has not been used for so long, of the rest what has not been used for longest
+        if there is more than the limit, and what processes left that died. Returns the archives
+        that are gone, with their sizes."""
+        now = time.time()
+        for entry in _entries(self.folder / "scratch"):
+            if entry.stat(follow_symlinks=False).st_mtime < now - _LEFT_BEHIND_S:
+                _remove(Path(entry.path))
+        kept: set[str] = set()
         total = 0
-        seen: set[str] = set()
-        for used, path, record in sorted(records, key=lambda item: -item[0]):
-            if record is None or record.archive.path is None:
+        for used, path, record in self._records():
+            archive = record.archive if record is not None else None
+            unused = used < now - unused_s
+            if archive is None or archive.path is None:
+                unused = True
+            elif archive.path.parent == self.archives:  # what came ready is not ours
+                name = archive.path.name
+                size = 0 if name in kept else archive.size
+                unused = unused or (total + size > limit and used < now - _IN_USE_S)
+                if name in kept or not unused:
+                    kept.add(name)
+                    total += size
+            if unused:
                 path.unlink(missing_ok=True)
-                continue
-            if record.archive.path.parent != self.archives:  # what was ready is not ours
-                if used < old - _FORGOTTEN_S:
-                    path.unlink(missing_ok=True)
-                continue
-            name = record.archive.path.name
-            if name not in seen:
-                total += record.archive.size
-            if total > limit and used < old and name not in seen:
-                total -= record.archive.size
-                path.unlink(missing_ok=True)
-                continue
-            seen.add(name)
+        gone: list[tuple[Path, int]] = []
         for entry in _entries(self.archives):
-            if entry.name not in seen and entry.stat().st_mtime < old:
+            status = entry.stat()
+            if entry.name not in kept and status.st_mtime < now - _IN_USE_S:
                 Path(entry.path).unlink(missing_ok=True)
+                gone.append((Path(entry.path), status.st_size))
+        return gone
+
+    def _records(self) -> list[tuple[float, Path, _Record | None]]:
+        """What the index has, with the time of its last use, the latest first."""
+        found = [(entry.stat().st_mtime, Path(entry.path)) for entry in _entries(self._index)]
+        return [(used, path, _read(path)) for used, path in sorted(found, reverse=True)]
 
     def _find(self, key: str) -> Archive | None:
         path = self._index / f"{key}.json"

@@ -102,14 +102,10 @@ def _base_content(
     packages = [entry for some in by_name.values() for entry in some]
     modules = [entry.path for entry in packages if entry.path and ".so" in entry.path.suffixes]
     base = interpreter(python, modules, scratch / "elf")
-    placed = [
-        _without_symbols(
-            Entry(
-                entry.name.replace("@site", base.site, 1), entry.path, executable=entry.executable
-            )
-        )
-        for entry in packages
-    ]
+    by_name = {
+        name: [_placed(entry, base.site) for entry in some] for name, some in by_name.items()
+    }
+    placed = [entry for some in by_name.values() for entry in some]
     rows = [Row(f"Python {base.version}", sum(map(_size, base.entries)), len(base.entries))]
     rows += [Row(name, sum(map(_size, some)), len(some)) for name, some in by_name.items()]
     entries = with_byte_code((*base.entries, *placed), base.executable, scratch / "pyc", progress)
@@ -126,15 +122,16 @@ def _base_content(
     )
 
 
-def _without_symbols(entry: Entry) -> Entry:
-    """Our own processes are not debugged with gdb; a quarter of hdfs-native is symbols."""
+def _placed(entry: Entry, site: str) -> Entry:
+    """In the folder for packages, without symbols: our own processes are not debugged with gdb, and
+    a quarter of hdfs-native is symbols."""
+    name = entry.name.replace("@site", site, 1)
     assert entry.path is not None
     if ".so" not in entry.path.suffixes:
-        return entry
+        return Entry(name, entry.path, executable=entry.executable)
     from howdah.packing import elf
 
-    content = elf.without_symbols(entry.path.read_bytes())
-    return Entry(entry.name, content=content, executable=True)
+    return Entry(name, content=elf.without_symbols(entry.path.read_bytes()), executable=True)
 
 
 def _with_plugins() -> list[str]:

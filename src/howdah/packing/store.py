@@ -29,6 +29,15 @@ for as long as it starts containers, so not sooner."""
 _USED = ".used"
 
 
+def home() -> str:
+    """This user's home folder on the default file system: where archives are unless a caller has
+    another place."""
+    import getpass
+    import os
+
+    return f"hdfs:///user/{os.environ.get('HADOOP_USER_NAME') or getpass.getuser()}"
+
+
 class Uploaded(msgspec.Struct, frozen=True, kw_only=True):
     """An archive on the cluster, as YARN wants to know it."""
 
@@ -45,12 +54,12 @@ class Store:
 
     def __init__(self, hdfs: Hdfs, base_url: str) -> None:
         self.folder = f"{base_url.rstrip('/')}/{FOLDER}"
-        self._hdfs = hdfs
+        self.hdfs = hdfs
         self._seen: dict[str, Stat] | None = None
 
     def url(self, archive: Archive) -> str:
         """Where it is, or would be."""
-        return archive.url or self._hdfs.url(f"{self.folder}/{archive.name}")
+        return archive.url or self.hdfs.url(f"{self.folder}/{archive.name}")
 
     def find(self, archive: Archive) -> Uploaded | None:
         """The archive if it is there already.
@@ -96,8 +105,8 @@ class Store:
             used = files.get(name + _USED, status)
             hidden = name.startswith(".")  # an upload whose client died
             if now - max(used.mtime_ms, status.mtime_ms) / 1000 > (DAY_S if hidden else unused_s):
-                self._hdfs.remove(status.path)
-                self._hdfs.remove(status.path + _USED)
+                self.hdfs.remove(status.path)
+                self.hdfs.remove(status.path + _USED)
                 gone.append(status)
         self._seen = None
         return gone
@@ -108,7 +117,7 @@ class Store:
         if not is_hdfs(url):
             scheme = url.partition("://")[0]
             raise PackingError(f"{url}: of what lies on {scheme}:// nothing can be told to YARN")
-        status = (self._hdfs if url.startswith("hdfs:///") else Hdfs(url)).stat(url)
+        status = (self.hdfs if url.startswith("hdfs:///") else Hdfs(url)).stat(url)
         if status.is_dir:
             raise PackingError(f"{url} is a folder; YARN brings files to its nodes: archive it")
         return Uploaded(url=url, size=status.size, mtime_ms=status.mtime_ms, uploaded_bytes=0)
@@ -126,10 +135,10 @@ class Store:
             )
         what = f"uploading {archive.kind.value}, {quantity(archive.size)}"
         progress(what, 0, archive.size)
-        self._hdfs.mkdirs(self.folder)
+        self.hdfs.mkdirs(self.folder)
         uploaded = archive.size
         try:
-            status = self._hdfs.put(
+            status = self.hdfs.put(
                 path,
                 f"{self.folder}/{archive.name}",
                 lambda done, total: progress(what, done, total),
@@ -137,7 +146,7 @@ class Store:
             )
         except AlreadyThere:
             # Another client was faster: the bytes are the same, their time of change is not.
-            status = self._hdfs.stat(f"{self.folder}/{archive.name}")
+            status = self.hdfs.stat(f"{self.folder}/{archive.name}")
             uploaded = 0
         self._files()[archive.name] = status
         return Uploaded(
@@ -150,7 +159,7 @@ class Store:
     def _note_use(self, name: str) -> None:
         used = self._files().get(name + _USED)
         if used is None or time.time() - used.mtime_ms / 1000 > DAY_S:
-            self._hdfs.write(f"{self.folder}/{name}{_USED}", b"")
+            self.hdfs.write(f"{self.folder}/{name}{_USED}", b"")
 
     def _files(self) -> dict[str, Stat]:
         """What is there, looked at once: one call for all archives of a submission."""
@@ -158,7 +167,7 @@ class Store:
             from howdah.storage.hdfs_errors import NotFound
 
             try:
-                found: Sequence[Stat] = self._hdfs.list(self.folder)
+                found: Sequence[Stat] = self.hdfs.list(self.folder)
             except NotFound:
                 found = ()
             self._seen = {posixpath.basename(status.path): status for status in found}

@@ -1,0 +1,247 @@
+"""``howdah pack``: what a job ships to a cluster, and why it is that big."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from howdah.cli.jobs import DEFAULT_FILE, json_option
+
+if TYPE_CHECKING:
+    from howdah.cli.paint import Paint
+    from howdah.packing.archives import Archive
+    from howdah.packing.everything import Packs
+    from howdah.packing.store import Store
+    from howdah.spec.load import LoadedJob
+
+_ROWS = 8
+
+
+@click.command("pack")
+@click.argument("job", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Put a value over the job file's; repeatable.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Keep the archive of the environment, or of the source if there is no environment, here.",
+)
+@click.option("--fresh", is_flag=True, help="Build the environment anew, with what is newest.")
+@click.option(
+    "--clean",
+    is_flag=True,
+    help="Instead: remove what has not been used for 90 days, here and on the cluster.",
+)
+@json_option
+def command(
+    job: Path | None,
+    overrides: tuple[str, ...],
+    output: Path | None,
+    fresh: bool,
+    clean: bool,
+    as_json: bool,
+) -> int:
+    """Pack what a job ships to a cluster, and explain it.
+
+    JOB is job.toml unless given; without a job file there is only Howdah's own runtime. Each archive
+    is shown with its size, its biggest parts, its digest and where it will be on the cluster of
+    HADOOP_CONF_DIR, or that it is there already. Nothing is uploaded. What is packed is kept for the
+    submission, in ~/.cache/howdah.
+
+    With --json: {"archives": [{"kind", "digest", "path", "size", "files", "unpacked_size",
+    "python", "rows": [{"name", "size", "files"}, …], "notes", "url", "there"}, …], "seconds"}; with
+    --clean {"removed": [{"url", "size"}, …]}.
+    """
+    from howdah.client.exits import ExitCode
+    from howdah.client.loading import load_file
+
+    if job is None and Path(DEFAULT_FILE).is_file():
+        job = Path(DEFAULT_FILE)
+    loaded = load_file(job, overrides) if job is not None else None
+    if clean:
+        _clean(loaded, as_json)
+        return ExitCode.SUCCEEDED
+    began = time.perf_counter()
+    packs = _pack(loaded, fresh, quiet=as_json)
+    took_s = time.perf_counter() - began
+    if output is not None:
+        _keep(packs, output)
+    store = _store(loaded)
+    if as_json:
+        _print_json(packs, store, took_s)
+    else:
+        for line in _explained(packs, store):
+            click.echo(line)
+    return ExitCode.SUCCEEDED
+
+
+def _pack(loaded: LoadedJob | None, fresh: bool, *, quiet: bool) -> Packs:
+    from howdah.packing.archives import cache_folder
+    from howdah.packing.everything import Packs, pack
+    from howdah.packing.runtime import runtime
+
+    cache = cache_folder()
+    show = _Progress(enabled=not quiet and sys.stderr.isatty())
+    try:
+        if loaded is None:
+            return Packs(runtime=runtime(cache, show), environment=None, source=None, files={})
+        folder = loaded.path.parent if loaded.path else Path.cwd()
+        return pack(loaded.job, folder, loaded.source, cache, show, fresh=fresh)
+    finally:
+        show.done()
+
+
+class _Progress:
+    """One line on a terminal, rewritten a few times a second."""
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._shown = 0.0
+        self._what = ""
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        if not self._enabled or (what == self._what and now - self._shown < 0.1):
+            return
+        self._shown, self._what = now, what
+        share = f" {100 * done // total}%" if total else ""
+        click.echo(f"\r\033[K{what}{share}", nl=False, err=True)
+
+    def done(self) -> None:
+        if self._enabled and self._what:
+            click.echo("\r\033[K", nl=False, err=True)
+
+
+def _store(loaded: LoadedJob | None) -> Store | None:
+    """The cluster's, if one is configured."""
+    import os
+
+    from howdah.packing.store import Store, home
+
+    conf = loaded.job.hadoop.conf if loaded else None
+    conf = conf or os.environ.get("HADOOP_CONF_DIR")
+    if not conf:
+        return None
+    from howdah.storage.hdfs import Hdfs
+
+    return Store(Hdfs(conf_dir=str(Path(conf).expanduser())), home())
+
+
+def _places(packs: Packs, store: Store | None) -> Iterator[tuple[Archive, str, bool | None]]:
+    """Each archive, where it is or will be, and whether it is there (None: nobody knows)."""
+    problem = ""
+    for archive in packs.archives():
+        there: bool | None = None
+        if store is not None and not problem:
+            try:
+                there = store.find(archive) is not None
+            except OSError as error:
+                problem = str(error)
+                click.echo(f"what is on the cluster cannot be seen: {problem}", err=True)
+        url = archive.url or (store.url(archive) if store is not None else "")
+        yield archive, url, there
+
+
+def _explained(packs: Packs, store: Store | None) -> Iterator[str]:
+    from howdah.cli.paint import Paint, wants_colour
+    from howdah.packing.archives import quantity
+
+    paint = Paint(wants_colour(sys.stdout))
+    new = total = 0
+    for archive, url, there in _places(packs, store):
+        yield from _one(archive, paint)
+        if archive.url is None:
+            total += archive.size
+            new += 0 if there else archive.size
+            yield f"  here: {archive.path}"
+        if url:
+            told = {True: "there already", False: "will be uploaded", None: ""}[there]
+            yield f"  cluster: {url}{f', {told}' if told else ''}"
+        yield ""
+    if packs.environment is None:
+        yield "No environment is shipped: the programs use a Python of the nodes."
+    if store is None:
+        yield f"{quantity(total)} in all. HADOOP_CONF_DIR is not set: no cluster to compare with."
+    else:
+        yield f"{quantity(total)} in all, {quantity(new)} to upload."
+
+
+def _one(archive: Archive, paint: Paint) -> Iterator[str]:
+    from howdah.packing.archives import quantity
+
+    title = paint(archive.kind.value, bold=True)
+    if archive.url is not None:
+        yield f"{title}: {archive.url}, as it is"
+        return
+    yield (
+        f"{title}: {quantity(archive.size)}, unpacked {quantity(archive.unpacked_size)} in "
+        f"{archive.files} files, sha256 {archive.digest[:12]}"
+    )
+    width = max([len(row.name) for row in archive.rows[:_ROWS]], default=0)
+    for row in archive.rows[:_ROWS]:
+        many = f"{row.files} files" if row.files > 1 else ""
+        yield f"    {row.name.ljust(width)}  {quantity(row.size):>9}  {many}".rstrip()
+    if (rest := len(archive.rows) - _ROWS) > 0:
+        size = sum(row.size for row in archive.rows[_ROWS:])
+        yield f"    {f'{rest} more'.ljust(width)}  {quantity(size):>9}"
+    for note in archive.notes:
+        yield f"  {note}"
+
+
+def _keep(packs: Packs, output: Path) -> None:
+    archive = packs.environment or packs.source
+    if archive is None or archive.path is None:
+        raise click.UsageError("there is nothing to keep: the job ships no environment or source")
+    shutil.copyfile(archive.path, output)
+
+
+def _print_json(packs: Packs, store: Store | None, took_s: float) -> None:
+    import msgspec
+
+    def document(archive: Archive, url: str, there: bool | None) -> dict[str, Any]:
+        fields = msgspec.structs.asdict(archive)
+        return {**fields, "url": url or None, "there": there}
+
+    archives = [document(*place) for place in _places(packs, store)]
+    text = msgspec.json.encode({"archives": archives, "seconds": round(took_s, 3)}, enc_hook=str)
+    click.echo(text)
+
+
+def _clean(loaded: LoadedJob | None, as_json: bool) -> None:
+    from howdah.packing.archives import cache_folder, quantity
+    from howdah.packing.cache import Cache
+    from howdah.packing.store import UNUSED_S
+
+    removed = [
+        {"url": str(path), "size": size}
+        for path, size in Cache(cache_folder()).sweep(unused_s=UNUSED_S)
+    ]
+    store = _store(loaded)
+    if store is not None:
+        try:
+            removed += [
+                {"url": store.hdfs.url(gone.path), "size": gone.size} for gone in store.prune()
+            ]
+        except OSError as error:
+            raise click.ClickException(f"the cluster could not be cleaned: {error}") from error
+    if as_json:
+        import msgspec
+
+        click.echo(msgspec.json.encode({"removed": removed}))
+        return
+    for each in removed:
+        click.echo(f"removed {each['url']} ({quantity(int(str(each['size'])))})")
+    if not removed:
+        click.echo("there is nothing that has not been used for 90 days")

@@ -1,0 +1,63 @@
+"""All that a job ships to a cluster, but for its job file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from howdah.packing.archives import Archive, Progress, quiet
+from howdah.packing.environment import environment
+from howdah.packing.files import Extra, files
+from howdah.packing.runtime import runtime
+from howdah.packing.source import source
+from howdah.spec.model import Job
+
+
+class Packs(msgspec.Struct, frozen=True, kw_only=True):
+    """A job's archives, in the local cache."""
+
+    runtime: tuple[Archive, ...]
+    """Howdah's own: the interpreter with its packages, and Howdah's code."""
+    environment: Archive | None
+    """The programs' Python; None if they use one of the nodes'."""
+    source: Archive | None
+    files: dict[str, tuple[Extra, ...]]
+    """By role; ``""`` for all."""
+
+    def archives(self) -> Iterator[Archive]:
+        """All of them."""
+        yield from self.runtime
+        if self.environment is not None:
+            yield self.environment
+        if self.source is not None:
+            yield self.source
+        for extras in self.files.values():
+            yield from (extra.archive for extra in extras)
+
+
+def pack(
+    job: Job,
+    folder: Path,
+    source_folder: Path | None,
+    cache: Path,
+    progress: Progress = quiet,
+    *,
+    fresh: bool = False,
+) -> Packs:
+    """Pack what is not in the cache yet.
+
+    ``folder`` is the job file's, which places in it are relative to.
+
+    Raises:
+        PackingError: what is wrong, and what to do.
+    """
+    roles = ("", *job.roles)
+    extras = {role: tuple(files(job, role, folder, cache, progress)) for role in roles}
+    return Packs(
+        source=source(source_folder, cache, progress) if source_folder is not None else None,
+        files={role: found for role, found in extras.items() if found},
+        environment=environment(job, folder, cache, progress, fresh=fresh),
+        runtime=runtime(cache, progress),
+    )
