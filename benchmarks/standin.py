@@ -108,5 +108,7 @@ class StandIn:
 
 
 if __name__ == "__main__":
-    registry.BUILT_IN[NAME] = "benchmarks.standin:StandIn"
+    registry.BUILT_IN[NAME] = registry.Parts(
+        backend="benchmarks.standin:StandIn", submission="", site=""
+    )
     sys.exit(main(sys.argv[1]))

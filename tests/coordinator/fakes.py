@@ -295,7 +295,8 @@ class FakeBackend:
         self.launched: list[str] = []
         self.requested: set[int] = set()
         self.closed = 0
-        self.successor: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.succeeded = asyncio.Event()
+        """Set by a test: this backend's coordinator may no longer act for the job."""
         self.announced: list[CoordinatorAddress] = []
         self.final: JobView | None = None
         self._emit: Callable[[Event], None] = lambda event: None
@@ -358,7 +359,8 @@ class FakeBackend:
             self._emit(ContainerEnded(container_id=container_id, kind=ContainerEndKind.RELEASED))
 
     async def superseded(self) -> str:
-        return await self.successor
+        await self.succeeded.wait()
+        return "another one has the job"
 
     async def close(self) -> None:
         self.closed += 1

@@ -6,9 +6,11 @@ import asyncio
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from howdah.backends.base import BackendError
 from howdah.coordinator.replay import replay
+from howdah.coordinator.service import Superseded
 from howdah.core.events import Exit
 from howdah.core.machine import Machine
 from howdah.spec.model import Job, Role
@@ -228,6 +230,21 @@ async def test_a_backend_that_cannot_be_used_ends_the_job_in_its_words(tmp_path:
         final = await job.finished()
         assert final.outcome == "failed"
         assert "call the fire brigade" in final.reason
+
+
+@in_loop
+async def test_a_coordinator_whose_job_another_has_ends_and_leaves_it_as_it_is(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path) as job:
+        job.start()
+        await job.backend.running(2)
+        job.backend.succeeded.set()
+        with pytest.raises(Superseded, match="another one has the job"):
+            await job.finished()
+        assert job.directory.final() is None
+        assert len(job.backend.held) == 2
+        assert job.backend.closed == 0
 
 
 @in_loop
