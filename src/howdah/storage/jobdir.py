@@ -206,6 +206,10 @@ class JobDirectory:
         """
         return self._read(layout.META, JobMeta)
 
+    def write_meta(self, meta: JobMeta) -> None:
+        """Say more of a job that is being submitted: where on a cluster it is."""
+        self._write(layout.META, meta)
+
     def token(self) -> str:
         """The secret of the job's HTTP port.
 

@@ -1,0 +1,197 @@
+"""A cluster's services for callers without an event loop, and its errors in words.
+
+`howdah.hadoop` is asyncio; a client's threads are not. An `Access` has a loop in a thread of its
+own, in which one connection to the ResourceManager serves all callers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from howdah.backends.base import BackendError
+from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.errors import (
+    AccessControl,
+    AuthenticationError,
+    ConfigurationError,
+    ConnectFailed,
+    HadoopError,
+    TransportError,
+)
+from howdah.hadoop.resourcemanager import ResourceManager
+from howdah.hadoop.retry import RetryPolicy
+from howdah.storage.jobdir import user_name
+
+if TYPE_CHECKING:
+    from howdah.storage.hdfs import Hdfs
+
+ANSWER_S = 20.0
+"""A client does not wait longer for a cluster's answer. A fail-over of the ResourceManager takes
+some seconds."""
+
+T = TypeVar("T")
+
+
+class Access:
+    """One user's access to one cluster. To be closed; may be used from any thread."""
+
+    def __init__(self, configuration: Configuration, user: str) -> None:
+        self.configuration = configuration
+        self.user = user
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="howdah-hadoop", daemon=True
+        )
+        self._thread.start()
+        self._lock = threading.Lock()
+        self._manager: ResourceManager | None = None
+        self._hdfs: dict[str, Hdfs] = {}
+        self._closed = False
+
+    @classmethod
+    def open(cls, folder: str | Path | None = None, env: Mapping[str, str] = os.environ) -> Access:
+        """Access to the cluster of that configuration folder, else of the environment's.
+
+        Nothing is connected yet.
+
+        Raises:
+            BackendError: there is no usable configuration; says where was looked.
+        """
+        return cls(load(folder, env), hadoop_user(env))
+
+    @property
+    def folder(self) -> str:
+        """The configuration's folder."""
+        return str(self.configuration.folder)
+
+    @property
+    def manager(self) -> ResourceManager:
+        """The ResourceManager's client; its calls are for `call`."""
+        with self._lock:
+            if self._manager is None:
+                policy = RetryPolicy(max_wait_s=ANSWER_S, try_timeout_s=ANSWER_S, max_delay_s=1.0)
+                self._manager = ResourceManager(self.configuration, self.user, retry=policy)
+            return self._manager
+
+    def hdfs(self, url: str) -> Hdfs:
+        """The file system of that URL, as this user."""
+        from howdah.storage.hdfs import Hdfs, split
+
+        fs = split(url)[0] or self.configuration.default_fs
+        with self._lock:
+            if fs not in self._hdfs:
+                self._hdfs[fs] = Hdfs(fs, conf_dir=self.folder, user=self.user, patience_s=ANSWER_S)
+            return self._hdfs[fs]
+
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run it on the loop, now."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run it on the loop and wait for its result.
+
+        Raises:
+            BackendError: the cluster cannot be reached or refuses us, in words.
+            RemoteError: a service answered with an exception of another kind.
+        """
+        future = self.start(work)
+        try:
+            return future.result()
+        except (TransportError, AuthenticationError, ConfigurationError, AccessControl) as error:
+            raise self.in_words(error) from error
+        except BaseException:
+            future.cancel()
+            raise
+
+    def in_words(self, error: HadoopError) -> BackendError:
+        """An error of `howdah.hadoop` for the user."""
+        if isinstance(error, ConnectFailed):
+            return BackendError(
+                f"The cluster cannot be reached: {error}. Is it up, and is {self.folder} its "
+                "configuration (HADOOP_CONF_DIR)? 'howdah doctor --backend yarn' looks closer"
+            )
+        if isinstance(error, AuthenticationError):
+            return BackendError(
+                f"The cluster does not accept {self.user}: {error}. On a cluster with Kerberos a "
+                "ticket is needed (kinit), and the package gssapi"
+            )
+        return BackendError(f"The cluster: {error}")
+
+    def close(self) -> None:
+        """End all connections. May be called again."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            manager = self._manager
+
+        async def end() -> None:
+            if manager is not None:
+                await manager.close()
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        with contextlib.suppress(Exception):
+            self.start(end()).result(5.0)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5.0)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+
+_shared: dict[tuple[str, str, int], Access] = {}
+_sharing = threading.Lock()
+
+
+def shared(folder: str | Path | None = None, env: Mapping[str, str] = os.environ) -> Access:
+    """The process's one access to the cluster of that configuration folder (or the environment's),
+    for those who come and go. It is never closed: unused connections end by themselves.
+
+    Raises:
+        BackendError: there is no usable configuration.
+    """
+    configuration = load(folder, env)
+    # A child made by os.fork has none of its parent's threads.
+    key = (str(Path(str(configuration.folder)).resolve()), hadoop_user(env), os.getpid())
+    with _sharing:
+        if key not in _shared:
+            _shared[key] = Access(configuration, key[1])
+        return _shared[key]
+
+
+def load(folder: str | Path | None = None, env: Mapping[str, str] = os.environ) -> Configuration:
+    """The cluster's configuration.
+
+    Raises:
+        BackendError: there is none, or it cannot be read.
+    """
+    try:
+        return Configuration.load(folder, env)
+    except ConfigurationError as error:
+        raise BackendError(
+            f"The Hadoop cluster's configuration cannot be used: {error}. Looked for were "
+            f"{_looked(folder, env)}. Set HADOOP_CONF_DIR to a copy of the cluster's "
+            "configuration (core-site.xml, hdfs-site.xml, yarn-site.xml), or `conf` under "
+            "[hadoop] in the job file or the site file"
+        ) from error
+
+
+def hadoop_user(env: Mapping[str, str] = os.environ) -> str:
+    """Who we are on a cluster without Kerberos."""
+    return env.get("HADOOP_USER_NAME") or user_name()
+
+
+def _looked(folder: str | Path | None, env: Mapping[str, str]) -> str:
+    if folder is not None:
+        return f"the job's [hadoop] conf ({folder})"
+    names = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME")
+    return ", ".join(f"{name} ({env.get(name) or 'not set'})" for name in names)

@@ -1,0 +1,216 @@
+"""What a job needs on the cluster: where its directory is, and what is shipped to containers."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from howdah.agent.launch import HERE
+from howdah.backends.base import BackendError
+from howdah.backends.yarn import shipment as names
+from howdah.backends.yarn.shipment import Kind, Shipment, Shipped
+from howdah.hadoop.configuration import FILES as CONFIGURATION_FILES
+from howdah.hadoop.configuration import Configuration
+from howdah.packing import runtime, source
+from howdah.packing.archives import Archive, Progress, cache_folder
+from howdah.packing.archives import Kind as Packed
+from howdah.packing.cache import Cache, Content, tar_of
+from howdah.packing.environment import environment
+from howdah.packing.files import Extra, files
+from howdah.packing.store import Uploaded
+from howdah.packing.tarball import Entry
+from howdah.spec.load import LoadedJob
+from howdah.spec.model import Job
+
+SCHEME = "hdfs://"
+JOBS = ".howdah/jobs"
+_LINKS = (names.RUNTIME, names.HOWDAH, names.ENVIRONMENT, names.SOURCE, names.CONF)
+_FURTHER_FILES = ("mapred-site.xml", "log4j.properties")
+"""Of a configuration folder, for programs that use Hadoop's own tools."""
+_INCLUDE = b"XInclude"
+
+
+# -- where ---------------------------------------------------------------------------------------
+
+
+def home_url(configuration: Configuration, user: str) -> str:
+    """The user's home folder on the default file system.
+
+    Raises:
+        BackendError: the default file system is no HDFS.
+    """
+    fs = configuration.default_fs
+    if not fs.startswith(SCHEME):
+        raise BackendError(
+            f"fs.defaultFS is {fs!r} ({configuration.source('fs.defaultFS')}), which is no HDFS; "
+            "job directories on YARN are kept on HDFS: name a folder with `store` in the job file "
+            "or the site file"
+        )
+    return f"{fs}/user/{user}"
+
+
+def base_url(store: str | None, configuration: Configuration, user: str) -> str:
+    """The folder of the user's job directories: ``<store>/<user>``.
+
+    Raises:
+        BackendError: the store is none on HDFS.
+    """
+    if store is None:
+        return f"{home_url(configuration, user)}/{JOBS}/{user}"
+    if not store.startswith(SCHEME):
+        what = "another file system" if "://" in store else "a folder of this machine"
+        raise BackendError(
+            f"The store {store!r} is {what}; the yarn backend keeps job directories on HDFS: give "
+            "an hdfs:// URL, or leave store out"
+        )
+    return f"{whole(store, configuration)}/{user}"
+
+
+def whole(url: str, configuration: Configuration) -> str:
+    """The URL with its file system, where it is the default one (``hdfs:///a``)."""
+    if url.startswith(f"{SCHEME}/"):
+        return configuration.default_fs + url.removeprefix(SCHEME).rstrip("/")
+    return url.rstrip("/")
+
+
+# -- what is shipped -----------------------------------------------------------------------------
+
+
+class Packing:
+    """Archives of a job, being made in threads."""
+
+    def __init__(
+        self,
+        job: Job,
+        loaded: LoadedJob,
+        configuration: Configuration,
+        pool: ThreadPoolExecutor,
+        progress: Progress,
+        cache: Path | None = None,
+        without: tuple[Path, ...] = (),
+    ) -> None:
+        """Begin. ``without`` are paths that are left out of the source folder."""
+        cache = cache or cache_folder()
+        folder = loaded.path.parent if loaded.path else Path.cwd()
+        self._job = job
+        place = Path(loaded.source) if loaded.source else None
+        self._conf = pool.submit(conf_archive, configuration, cache)
+        self._own = pool.submit(runtime.own_code, cache, progress)
+        self._base = (
+            pool.submit(runtime.base, cache, progress) if job.hadoop.python is None else None
+        )
+        self._source = (
+            pool.submit(source.source, place, cache, progress, without) if place else None
+        )
+        self._environment = pool.submit(environment, job, folder, cache, progress)
+        self._files = {
+            role: pool.submit(files, job, role, folder, cache, progress)
+            for role in ("", *job.roles)
+            if (job.roles[role].files if role else job.files)
+        }
+
+    def ship(
+        self,
+        upload: Callable[[Archive], Uploaded],
+        result: Callable[[Future[Any]], Any],
+        application_id: str,
+        user: str,
+    ) -> Shipment:
+        """Wait for all by ``result``, bring each there by ``upload``; what a master needs to know.
+
+        Raises:
+            PackingError: something cannot be packed.
+            OSError: something cannot be uploaded.
+        """
+
+        def shipped(name: str, archive: Archive, kind: Kind = Kind.ARCHIVE) -> Shipped:
+            there = upload(archive)
+            return Shipped(
+                name=name, url=there.url, size=there.size, mtime_ms=there.mtime_ms, kind=kind
+            )
+
+        job = self._job
+        own = [(names.HOWDAH, self._own), (names.CONF, self._conf)]
+        if self._base is not None:
+            own.insert(0, (names.RUNTIME, self._base))
+        parts = [shipped(name, result(made)) for name, made in own]
+        source = result(self._source) if self._source else None
+        environment = result(self._environment)
+        more = {role: tuple(_extra(shipped, one) for one in result(made))
+                for role, made in self._files.items()}  # fmt: skip
+        return Shipment(
+            application_id=application_id,
+            user=user,
+            runtime=tuple(parts),
+            runtime_python=job.hadoop.python or f"{HERE}/{names.RUNTIME}/bin/python3",
+            source=shipped(names.SOURCE, source) if source else None,
+            environment=shipped(names.ENVIRONMENT, environment) if environment else None,
+            python=interpreter(job, environment),
+            files=more,
+            classpath=job.hadoop.classpath,
+        )
+
+
+def interpreter(job: Job, environment: Archive | None) -> str:
+    """The programs' interpreter in their containers: shipped, in the source, or the nodes'."""
+    if environment is not None:
+        return f"{HERE}/{names.ENVIRONMENT}/{environment.python or 'bin/python'}"
+    python = job.environment.python or "python3"
+    if "/" in python and not python.startswith("/"):
+        return f"{HERE}/{names.SOURCE}/{posixpath.normpath(python)}"
+    return python
+
+
+def _extra(shipped: Callable[[str, Archive, Kind], Shipped], extra: Extra) -> Shipped:
+    if extra.name in _LINKS:
+        raise BackendError(
+            f"files: {extra.name!r} is a name that Howdah uses in containers itself; call it "
+            "something else: 'place -> name'"
+        )
+    return shipped(extra.name, extra.archive, Kind.ARCHIVE if extra.unpack else Kind.FILE)
+
+
+def conf_archive(configuration: Configuration, cache: Path) -> Archive:
+    """The cluster's configuration, for master, agents and programs.
+
+    Files that include others are put into one, for their parts would not be found.
+
+    Raises:
+        PackingError: it cannot be written.
+        OSError: a file cannot be read.
+    """
+    folder = configuration.folder
+    assert folder is not None
+    contents: dict[str, bytes] = {}
+    for name in (*CONFIGURATION_FILES, *_FURTHER_FILES):
+        if (folder / name).is_file():
+            contents[name] = (folder / name).read_bytes()
+    if any(_INCLUDE in content for content in contents.values()):
+        contents = {"core-site.xml": _as_xml(configuration.as_dict())}
+
+    def make(scratch: Path) -> Archive:
+        entries = tuple(Entry(name, content=data) for name, data in sorted(contents.items()))
+        return tar_of(Packed.FILES, Content(entries=entries), scratch, lambda *_: None)
+
+    inputs = [(name, contents[name].hex()) for name in sorted(contents)]
+    return Cache(cache).get(Packed.FILES, ("conf", inputs), make)
+
+
+def _as_xml(properties: Mapping[str, str]) -> bytes:
+    from xml.sax.saxutils import escape
+
+    lines = [
+        f"<property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
+        for name, value in properties.items()
+    ]
+    return "\n".join(["<configuration>", *lines, "</configuration>", ""]).encode()
+
+
+def as_json(shipment: Shipment) -> bytes:
+    """``yarn.json``"""
+    return msgspec.json.format(msgspec.json.encode(shipment), indent=2) + b"\n"

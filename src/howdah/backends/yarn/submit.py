@@ -1,0 +1,275 @@
+"""Submitting a job to YARN: see `howdah.backends.base.Submission`.
+
+What can be done at the same time is: from the first moment a thread asks the ResourceManager for an
+application id and what the cluster is like; once the job is known and can run there, threads pack
+while others make the job directory on HDFS and get tokens. Until the application is handed over,
+a failure removes the directory again; only archives in the cache stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from howdah.backends.base import BackendError, Step, SubmissionCancelled
+from howdah.backends.resources import role_resources
+from howdah.backends.yarn import application, checks, context, looking, secretfile, staging
+from howdah.backends.yarn.access import Access, shared
+from howdah.backends.yarn.cluster import Cluster
+from howdah.backends.yarn.shipment import FILE, Shipment
+from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.credentials import Credentials, Token
+from howdah.hadoop.errors import HadoopError
+from howdah.hadoop.ids import ApplicationId
+from howdah.hadoop.namenode import NameNode
+from howdah.hadoop.protos import yarn
+from howdah.hadoop.resourcemanager import SubmissionFailed
+from howdah.packing.archives import Archive, PackingError
+from howdah.packing.store import Store, Uploaded
+from howdah.spec.load import LoadedJob
+from howdah.spec.model import Job
+from howdah.storage import mirror
+from howdah.storage.files import write_atomically
+from howdah.storage.jobdir import JobDirectory, base_folder
+
+ACCEPTED_S = 60.0
+"""The ResourceManager takes a job in within this, or has lost it."""
+LOOK_S = 0.1
+"""How soon a submission that waits sees that it was cancelled."""
+_THREADS = 12
+_ALWAYS_TOKENS = "dfs.namenode.delegation.token.always-use"
+
+T = TypeVar("T")
+
+
+class _Reached(NamedTuple):
+    """A cluster that answered."""
+
+    access: Access
+    application: ApplicationId
+    cluster: Cluster
+
+
+class YarnSubmission:
+    """One new job for a YARN cluster."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="howdah-submit")
+        self._cancelled = threading.Event()
+        self._telling = threading.Lock()
+        self._progress: Callable[[Step], None] = lambda step: None
+        self._packing: staging.Packing | None = None
+        self._job: Job | None = None
+        self._folder: str | None = None
+        self._reaching: Future[_Reached] = self._pool.submit(self._reach, None)
+
+    # -- the contract --------------------------------------------------------------------------
+
+    def base(self, job: Job) -> Path:
+        """The usual folder: what is made there is only a copy, wherever the store is."""
+        return base_folder(None)
+
+    def check(self, job: Job, loaded: LoadedJob) -> None:
+        """See `howdah.backends.base.Submission.check`. What it takes begins to be packed."""
+        self._job = job
+        if job.hadoop.conf is not None and job.hadoop.conf != self._folder:
+            self._folder = job.hadoop.conf
+            self._reaching = self._pool.submit(self._reach, job.hadoop.conf)
+        reached = self._result(self._reaching)
+        configuration = reached.access.configuration
+        staging.base_url(job.store, configuration, reached.access.user)
+        found = checks.problems(job, role_resources(job), reached.cluster)
+        if found:
+            lines = "\n".join(f"  {problem}" for problem in found)
+            raise BackendError(f"This cluster can never run the job:\n{lines}")
+        self._packing = staging.Packing(
+            job,
+            loaded,
+            configuration,
+            self._pool,
+            self._tell_packing,
+            without=(base_folder(None).parent,),
+        )
+
+    def go(self, directory: JobDirectory, progress: Callable[[Step], None]) -> None:
+        """See `howdah.backends.base.Submission.go`."""
+        self._progress = progress
+        reached = self._result(self._reaching)
+        access, job = reached.access, directory.job()
+        url = self._note_place(directory, reached, job)
+        hdfs = access.hdfs(url)
+        tokens: list[tuple[str, Token]] = []
+        handed_over = False
+        beside: list[Future[Any]] = []
+        try:
+            making = self._pool.submit(mirror.create, url, directory.path, hdfs=hdfs)
+            minting = self._pool.submit(self._tokens, access, url, job, tokens)
+            shipping = self._pool.submit(self._ship, access, url, reached.application)
+            beside += [making, minting, shipping]
+            shipment = self._result(shipping)
+            self._result(making)
+            document = staging.as_json(shipment)
+            write_atomically(directory.path / FILE, document)
+            hdfs.write_new(f"{url}/{FILE}", document)
+            credentials = Credentials(
+                dict(self._result(minting)), secretfile.of_folder(directory.secrets)
+            )
+            master = context.master(shipment, url, credentials, job.acl)
+            submission = application.submission(
+                job, directory.job_id, url, reached.application, master
+            )
+            self._stop_if_cancelled()
+            handed_over = True
+            self._hand_over(access, submission)
+        except BaseException as error:
+            self._cancelled.set()
+            wait(beside)  # what they made after the removal would stay
+            self._take_back(reached, url, [token for _, token in tokens], handed_over)
+            if isinstance(error, (PackingError, OSError)):
+                raise BackendError(f"The job was not submitted: {error}") from error
+            raise
+        finally:
+            self._progress = lambda step: None
+
+    def cancel(self) -> None:
+        """See `howdah.backends.base.Submission.cancel`."""
+        self._cancelled.set()
+
+    def close(self) -> None:
+        """See `howdah.backends.base.Submission.close`."""
+        self._cancelled.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    # -- the cluster ---------------------------------------------------------------------------
+
+    def _reach(self, folder: str | None) -> _Reached:
+        access = shared(folder)
+
+        async def look() -> tuple[ApplicationId, Cluster]:
+            new = await access.manager.new_application()
+            return new.id, await looking.cluster(access.manager, access.user, new.maximum)
+
+        try:
+            found = access.call(look())
+        except HadoopError as error:
+            raise access.in_words(error) from error
+        return _Reached(access, *found)
+
+    def _tokens(
+        self, access: Access, url: str, job: Job, minted: list[tuple[str, Token]]
+    ) -> list[tuple[str, Token]]:
+        """Delegation tokens of every file system the job's containers use; none where they are not
+        needed. ``minted`` has them also if a later one fails."""
+        configuration = access.configuration
+        if not (configuration.security_enabled or configuration.boolean(_ALWAYS_TOKENS)):
+            return []
+        renewer = _renewer(configuration, access.user)
+        for place in dict.fromkeys((url, *(staging.whole(u, configuration)
+                                           for u in job.hadoop.name_nodes))):  # fmt: skip
+            token = access.call(_mint(configuration, access.user, place, renewer))
+            minted.append((token.service, token))
+        return minted
+
+    def _hand_over(
+        self, access: Access, submission: yarn.ApplicationSubmissionContextProto
+    ) -> None:
+        self._tell(Step(what="submitting"))
+        try:
+            access.call(access.manager.submit_and_wait(submission, timeout_s=ACCEPTED_S))
+        except SubmissionFailed as error:
+            raise BackendError(f"YARN did not take the job: {error}") from error
+        except HadoopError as error:
+            raise BackendError(f"YARN refuses the job: {error}") from error
+
+    # -- what is shipped -----------------------------------------------------------------------
+
+    def _ship(self, access: Access, url: str, application_id: ApplicationId) -> Shipment:
+        assert self._packing is not None
+        home = staging.home_url(access.configuration, access.user)
+        if not url.startswith(f"{access.configuration.default_fs}/"):
+            home = url.rpartition("/")[0]
+        store = Store(access.hdfs(home), home)
+        uploads: dict[str, Uploaded] = {}
+
+        def upload(archive: Archive) -> Uploaded:
+            self._stop_if_cancelled()
+            if archive.name not in uploads or archive.url is not None:
+                uploads[archive.name] = store.ensure(archive, self._tell_packing)
+            return uploads[archive.name]
+
+        return self._packing.ship(upload, self._result, str(application_id), access.user)
+
+    def _note_place(self, directory: JobDirectory, reached: _Reached, job: Job) -> str:
+        """Write down where the job really is; the URL of its directory."""
+        access = reached.access
+        base = staging.base_url(job.store, access.configuration, access.user)
+        url = f"{base}/{directory.job_id}"
+        meta = msgspec.structs.replace(
+            directory.meta(),
+            user=access.user,
+            url=url,
+            application_id=str(reached.application),
+            hadoop_conf=access.folder,
+        )
+        directory.write_meta(meta)
+        return url
+
+    # -- taking back ---------------------------------------------------------------------------
+
+    def _take_back(
+        self, reached: _Reached, url: str, tokens: list[Token], handed_over: bool
+    ) -> None:
+        """Leave nothing of the job there."""
+        access = reached.access
+        if handed_over:
+            with contextlib.suppress(HadoopError, BackendError):
+                why = "its submission was taken back"
+                access.call(access.manager.kill_application(reached.application, why))
+        with contextlib.suppress(OSError):
+            access.hdfs(url).remove(url, recursive=True)
+        for token in tokens:
+            with contextlib.suppress(HadoopError, BackendError):
+                access.call(_cancel(access.configuration, access.user, url, token))
+
+    def _result(self, future: Future[T]) -> T:
+        """What it gives; a cancelled submission does not wait for it."""
+        while not future.done():
+            self._stop_if_cancelled()
+            wait((future,), timeout=LOOK_S)
+        return future.result()
+
+    def _stop_if_cancelled(self) -> None:
+        if self._cancelled.is_set():
+            raise SubmissionCancelled("nothing was submitted")
+
+    def _tell_packing(self, what: str, done: int, total: int | None) -> None:
+        self._stop_if_cancelled()
+        self._tell(Step(what=what, done=done, total=total))
+
+    def _tell(self, step: Step) -> None:
+        with self._telling:
+            self._progress(step)
+
+
+async def _mint(configuration: Configuration, user: str, url: str, renewer: str) -> Token:
+    async with NameNode(configuration, user, url=url) as name_node:
+        return await name_node.delegation_token(renewer)
+
+
+async def _cancel(configuration: Configuration, user: str, url: str, token: Token) -> None:
+    async with NameNode(configuration, user, url=url) as name_node:
+        await name_node.cancel_token(token)
+
+
+def _renewer(configuration: Configuration, user: str) -> str:
+    """With security the ResourceManager, which renews them and insists on it; else ourselves."""
+    principal = configuration.get("yarn.resourcemanager.principal")
+    if configuration.security_enabled and principal:
+        return principal.partition("/")[0].partition("@")[0]
+    return user
