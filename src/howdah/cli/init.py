@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
+from howdah.cli import tony
 from howdah.cli.jobs import DEFAULT_FILE, json_option
 
 
@@ -14,29 +18,46 @@ from howdah.cli.jobs import DEFAULT_FILE, json_option
 @click.option(
     "--framework", default="command", show_default=True, metavar="NAME", help="For which framework."
 )
+@click.option(
+    "--from-tony",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Make it of a job of TonY, such as tony.xml; TonY's own options are taken too.",
+)
+@tony.tony_options
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 @json_option
-def command(path: Path, framework: str, force: bool, as_json: bool) -> None:
+@click.pass_context
+def command(
+    ctx: click.Context,
+    path: Path,
+    framework: str,
+    from_tony: Path | None,
+    force: bool,
+    as_json: bool,
+    **of_tony: Any,
+) -> None:
     """Write a commented job file to start from.
 
     PATH is job.toml unless given; "-" is standard output.
 
     With --json: one JSON object, {"path": …, "framework": …}.
     """
-    import difflib
     import json
 
-    from howdah.frameworks import registry
-    from howdah.spec.templates import template
-
-    known = registry.names()
-    if framework not in known:
-        close = difflib.get_close_matches(framework, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-        raise click.BadParameter(
-            f"there is no framework {framework!r}; {hint}", param_hint="--framework"
+    options = tony.taken(of_tony)
+    if from_tony is None and (used := tony.used(options)):
+        raise click.UsageError(
+            f"-{used[0]} is an option of TonY: say --from-tony tony.xml too", ctx
         )
-    text = template(framework)
+    if from_tony is not None:
+        if ctx.get_parameter_source("framework") is not ParameterSource.DEFAULT:
+            raise click.UsageError("--framework does not go with --from-tony, which has one", ctx)
+        here = Path.cwd() if str(path) == "-" else path.parent
+        text = tony.job_file(from_tony, options, here)
+        framework = tomllib.loads(text)["framework"]
+    else:
+        text = _template(framework)
     if str(path) == "-":
         click.echo(text, nl=False)
         return
@@ -53,3 +74,19 @@ def command(path: Path, framework: str, force: bool, as_json: bool) -> None:
         click.echo(json.dumps({"path": str(path), "framework": framework}))
     else:
         click.echo(f"wrote {path}; 'howdah check {path}' checks it, 'howdah run {path}' runs it")
+
+
+def _template(framework: str) -> str:
+    import difflib
+
+    from howdah.frameworks import registry
+    from howdah.spec.templates import template
+
+    known = registry.names()
+    if framework not in known:
+        close = difflib.get_close_matches(framework, known, n=1)
+        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+        raise click.BadParameter(
+            f"there is no framework {framework!r}; {hint}", param_hint="--framework"
+        )
+    return template(framework)

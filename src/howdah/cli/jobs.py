@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from howdah.cli import tony
+
 if TYPE_CHECKING:
     from howdah.client.handle import AsyncJobHandle
     from howdah.spec.load import LoadedJob
@@ -42,6 +44,7 @@ def _backend(_ctx: click.Context, _param: click.Parameter, name: str | None) -> 
 
 def job_source(command: F) -> F:
     """The arguments and options that say what to run; `load_job` takes them."""
+    command = tony.tony_options(command)
     for option in reversed(_SOURCE_OPTIONS):
         command = option(command)
     return command
@@ -72,6 +75,13 @@ _SOURCE_OPTIONS = (
         help="Put a value over the job file's, such as roles.worker.instances=4; repeatable.",
     ),
     click.option(
+        "--tony",
+        "tony_file",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Run a job of TonY, such as tony.xml; its own options are taken too.",
+    ),
+    click.option(
         "--tensorboard", is_flag=True, help="Run TensorBoard beside the job, on its page."
     ),
     click.option(
@@ -93,6 +103,8 @@ def load_job(
     name: str | None,
     overrides: tuple[str, ...],
     tensorboard: bool,
+    tony_file: Path | None = None,
+    **of_tony: Any,
 ) -> LoadedJob:
     """The job that a command line describes.
 
@@ -113,6 +125,11 @@ def load_job(
         for flag, given in (("--framework", framework), ("--role", roles), ("--name", name))
         if given
     ]
+    options = tony.taken(of_tony)
+    if tony_file is not None or tony.used(options):
+        others = [*flags, *(["a command behind --"] if command else [])]
+        _only_tony(ctx, job, tony_file, options, others)
+        return tony.load(tony_file, options, overrides, tensorboard=tensorboard)
     if job is None and command is None and not flags and Path(DEFAULT_FILE).is_file():
         job = Path(DEFAULT_FILE)
     if job is None:
@@ -146,6 +163,25 @@ def load_job(
     if tensorboard and loaded.job.tensorboard is None:
         loaded = load((*overrides, "tensorboard={}"))
     return loaded
+
+
+def _only_tony(
+    ctx: click.Context,
+    job: Path | None,
+    file: Path | None,
+    options: dict[str, Any],
+    others: list[str],
+) -> None:
+    """Refuse what makes no sense beside a job of TonY."""
+    what = "--tony" if file is not None else f"-{tony.used(options)[0]}"
+    if job is not None:
+        raise click.UsageError(
+            f"{job} is a job file, and {what} is for jobs of TonY: give one of them", ctx
+        )
+    if others:
+        raise click.UsageError(f"{others[0]} does not go with {what}; use --set", ctx)
+    if file is not None and options.get("conf_file") is not None:
+        raise click.UsageError("--tony and -conf_file name the same: give one of them", ctx)
 
 
 _SETTING = {

@@ -41,6 +41,24 @@ def load_flags(
     return load.from_flags(framework, roles, command, overrides, name=name, **_rules())
 
 
+def load_document(
+    document: Mapping[str, Any],
+    overrides: Sequence[str] = (),
+    *,
+    label: str,
+    path: Path | None = None,
+) -> LoadedJob:
+    """A job made of something that is no job file; its paths are relative to the current folder.
+
+    ``label`` is what problems name instead of a file; ``path`` is the job's file all the same.
+
+    Raises:
+        JobFileError: all problems at once.
+    """
+    loaded = load.from_document(document, overrides, label=label, **_rules())
+    return msgspec.structs.replace(loaded, path=path)
+
+
 def load_object(job: Job, overrides: Sequence[str] = ()) -> LoadedJob:
     """A job made by a program; its source is relative to the current folder.
 

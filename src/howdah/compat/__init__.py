@@ -1,0 +1,1 @@
+"""For jobs written for others: what they have, and what it is here."""

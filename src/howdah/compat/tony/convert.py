@@ -1,0 +1,244 @@
+"""From TonY's settings and command line to the document of a job file. Pure.
+
+Keys that go where they belong as they are follow `howdah.compat.tony.table` alone. The others need
+several keys at once; each such part of a job is a function here, and the table names what it reads.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+
+from howdah.compat.tony import roles as role_parts
+from howdah.compat.tony import values
+from howdah.compat.tony.options import VENV, Arguments, command, interpreter
+from howdah.compat.tony.settings import Settings, Source
+from howdah.compat.tony.table import OPTIONS, ROWS, Kind, row_of
+from howdah.compat.tony.work import About, Conversion, Work
+from howdah.spec.problems import closest, shown
+from howdah.spec.values import Table
+
+DEFAULT_NAME = "TonyApplication"
+ALONE = "worker"
+"""The one role of a job without task types, which TonY runs in its application master."""
+SKIP_CLASSPATH = "SKIP_HADOOP_PATH"
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+_MARK = re.compile(r"\$\{(?=env[:.]|job\.)")
+
+
+def convert(settings: Settings, given: Arguments) -> Conversion:
+    """The job that TonY would run with these settings and this command line.
+
+    Paths stay as they were written: relative to the current folder.
+
+    Raises:
+        JobFileError: values that cannot be read, or a job past TonY's own limits; all at once.
+    """
+    work = Work(settings, given)
+    types = role_parts.types(work)
+    work.document = {"name": _name(work), "framework": _framework(work, types)}
+    _put_plain(work, types)
+    _command(work)
+    _source(work)
+    _environment(work)
+    _hadoop(work)
+    role_parts.put(work, types, ALONE)
+    role_parts.limits(work, types)
+    _tensorboard(work, types)
+    _say_what_is_not_needed(work)
+    work.raise_any()
+    return Conversion(document=_ordered(_escaped(work.document)), notes=tuple(work.notes))
+
+
+def _put_plain(work: Work, types: dict[str, int]) -> None:
+    """All keys that are a key of the job file as they are."""
+    for row in ROWS:
+        if row.read is None:
+            continue
+        for key in work.settings:
+            found = row_of(key)
+            if found is None or found[0] is not row:
+                continue
+            name = found[1].get("type")
+            if name is not None and name not in types:
+                continue
+            if (value := work.value(key, row.read)) != 0:
+                work.put(row.to.replace("<type>", name or ""), value)
+
+
+def _name(work: Work) -> str:
+    wanted = work.value("tony.application.name", values.text) or DEFAULT_NAME
+    name = _NOT_IN_NAMES.sub("-", wanted).strip("._-")[:100] or DEFAULT_NAME
+    if name != wanted:
+        work.note(About.CHANGED, "tony.application.name", f"{shown(wanted)} becomes {shown(name)}")
+    return name
+
+
+def _framework(work: Work, types: dict[str, int]) -> str:
+    wanted = work.value("tony.application.framework", values.text)
+    name = (wanted or "tensorflow").lower()
+    mode = work.value("tony.application.distributed-mode", values.text)
+    if mode is not None and mode.upper() not in ("GANG", "FCFS"):
+        work.problem("tony.application.distributed-mode", f"{shown(mode)} is neither GANG nor FCFS")
+    if name == "standalone" and sum(types.values()) > 1:
+        work.problem(
+            "tony.application.framework",
+            f"standalone is one task, and the job has {sum(types.values())}",
+            "write one instance, or another framework",
+        )
+    return "command" if name == "standalone" or not types else name
+
+
+def _command(work: Work) -> None:
+    work.put("command", command(work.given))
+    mode = work.value("tony.application.distributed-mode", values.text)
+    if mode is not None and mode.upper() == "FCFS":
+        work.put("mode", "each")
+    retries = work.value("tony.am.retry-count", values.count)
+    work.put("attempts", (retries or 0) + 1)
+    if not work.value("tony.application.enable-preprocess", values.flag):
+        return
+    if work.document.get("command") is None:
+        key = "tony.application.enable-preprocess"
+        work.problem(key, "there is no command to run first", "give --executes")
+        return
+    step: Table = {"command": work.document["command"], "env": {"PREPROCESSING_JOB": "true"}}
+    if (memory := work.value("tony.am.memory", values.memory)) is not None:
+        step["memory"] = memory
+    work.put("preprocess", step)
+
+
+def _source(work: Work) -> None:
+    work.document["source"] = work.given.src_dir or ""
+    files = role_parts.files(work, "tony.containers.resources")
+    if work.given.python_venv is not None:
+        files.append(f"{work.given.python_venv} -> {VENV}/")
+    work.put("files", files)
+
+
+def _environment(work: Work) -> None:
+    python = interpreter(work.given)
+    if python is None and work.given.python_binary_path is None:
+        python = work.value("tony.python-exec-path", values.text)
+    work.put("environment.python", python)
+    container = work.value("tony.containers.envs", values.environment) or {}
+    container |= values.variables(work.given.container_env)
+    shell = work.value("tony.execution.envs", values.environment) or {}
+    shell |= values.variables(work.given.shell_env)
+    skip = {**container, **shell}.get(SKIP_CLASSPATH)
+    work.put("env", {**container, **shell})
+    if skip is None:
+        work.put("hadoop.classpath", True)
+    # The NodeManager's shell expands what is in a container's environment; nobody does here.
+    for name, value in container.items():
+        if re.search(r"\$[A-Za-z_{(]|\{\{", value) and name not in shell:
+            work.note(
+                About.CHANGED,
+                "tony.containers.envs",
+                f"the $ in {name} is not expanded; say it in the command: {name}=… python train.py",
+            )
+
+
+def _hadoop(work: Work) -> None:
+    keys = ("tony.application.hdfs-conf-path", "tony.application.yarn-conf-path")
+    folders = {
+        key: os.path.dirname(path) or "."
+        for key in keys
+        if (path := work.value(key, values.text)) is not None
+    }
+    if len({*folders.values()}) > 1:
+        problem = "the configuration of HDFS and that of YARN are in different folders"
+        work.problem(keys[0], problem, "put both into one folder")
+    for folder in folders.values():
+        work.put("hadoop.conf", folder)
+        return
+
+
+def _tensorboard(work: Work, types: dict[str, int]) -> None:
+    option = work.given.sidecar_tensorboard_log_dir
+    folder = option or work.value("tony.application.tensorboard-log-dir", values.text)
+    if folder is None:
+        return
+    own = work.value("tony.tensorboard.command", values.text)
+    memory = work.value("tony.tensorboard.memory", values.memory)
+    if own is None:
+        work.put("tensorboard", {"folder": folder, **({"memory": memory} if memory else {})})
+        for key in ("tony.tensorboard.vcores", "tony.tensorboard.gpus"):
+            if key in work.settings:
+                work.note(About.NOT_NEEDED, key, "TensorBoard gets one core and no GPU")
+        return
+    role: Table = {"command": own, "memory": memory or "2g", "tracking": "sidecar"}
+    for key, name in (("vcores", "cores"), ("gpus", "gpus")):
+        if amount := work.value(f"tony.tensorboard.{key}", values.count):
+            role[name] = amount
+    role["env"] = {"TB_LOG_DIR": folder}
+    work.put("roles.tensorboard", role)
+
+
+def _say_what_is_not_needed(work: Work) -> None:
+    """Unknown keys, wherever they are; keys nothing needs, where the user wrote them."""
+    known = [row.key for row in ROWS if "<" not in row.key]
+    for key in work.settings:
+        found = row_of(key)
+        setting = work.settings[key]
+        if found is None:
+            if "." not in key:
+                continue  # a variable for other values, ${like_this}
+            near = closest(key, [*known, *_keys_of_types(work)])
+            hint = f"; did you mean {near}?" if near is not None else ""
+            what = "TonY has no such key" if key.startswith("tony.") else "this is no key of TonY"
+            work.note(About.UNKNOWN, key, f"{what}, so it is left out{hint}")
+        elif found[0].kind is Kind.NOT_NEEDED and setting.source is not Source.SITE:
+            work.note(About.NOT_NEEDED, key, f"not needed: {found[0].words}")
+    for option in OPTIONS:
+        if option.kind is Kind.NOT_NEEDED and option.name in work.given.given():
+            work.note(About.NOT_NEEDED, f"-{option.name}", f"not needed: {option.words}")
+
+
+def _keys_of_types(work: Work) -> list[str]:
+    """Keys of task types as they could be written for the types there are."""
+    return [
+        row.key.replace("<type>", name)
+        for name in role_parts.types(work)
+        for row in ROWS
+        if "<type>" in row.key and "<group>" not in row.key
+    ]
+
+
+def _escaped(value: Any) -> Any:
+    """The document with what looks like a substitution of ours made plain text."""
+    if isinstance(value, str):
+        return _MARK.sub("$${", value)
+    if isinstance(value, dict):
+        return {key: _escaped(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_escaped(item) for item in value]
+    return value
+
+
+_ORDER = (
+    "name",
+    "framework",
+    "mode",
+    "command",
+    "source",
+    "files",
+    "attempts",
+    "queue",
+    "tags",
+    "env",
+    "environment",
+    "roles",
+    "preprocess",
+    "tensorboard",
+    "timeouts",
+    "master",
+    "hadoop",
+)
+
+
+def _ordered(document: Table) -> Table:
+    """As a person would write it."""
+    return {key: document[key] for key in _ORDER if key in document}

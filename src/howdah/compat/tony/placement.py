@@ -1,0 +1,51 @@
+"""YARN's placement constraints as TonY takes them, as far as a role's ``placement`` can say them.
+
+Source: ``org.apache.hadoop.yarn.util.constraint.PlacementConstraintParser``: ``IN,NODE,tag`` and
+``NOTIN,NODE,tag``, several tags after one another, joined as ``AND(a:b)``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+_JOINED = re.compile(r"and\((.*)\)", re.IGNORECASE)
+
+
+def placement(spec: str, role: str, tags: Mapping[str, frozenset[str]]) -> dict[str, Any]:
+    """The ``placement`` table of a role.
+
+    ``tags`` are the allocation tags of every role.
+
+    Raises:
+        ValueError: it says what no placement can; in words.
+    """
+    found: dict[str, Any] = {}
+    joined = _JOINED.fullmatch(spec.strip())
+    for part in (joined[1] if joined else spec).split(":"):
+        _add(part.strip(), role, tags, found)
+    return found
+
+
+def _add(part: str, role: str, tags: Mapping[str, frozenset[str]], found: dict[str, Any]) -> None:
+    words = [word.strip() for word in part.split(",")]
+    kind = words[0].lower()
+    if kind not in ("in", "notin") or len(words) < 3:
+        raise ValueError(
+            f"{part!r} has no counterpart in `placement`; a node attribute or a cardinality is best "
+            "said with a node label"
+        )
+    if words[1].lower() != "node":
+        raise ValueError(f"{part!r} speaks of {words[1]}; only NODE can be said here")
+    for tag in words[2:]:
+        meant = sorted(name for name, own in tags.items() if tag in own)
+        if not meant:
+            raise ValueError(f"no role has the allocation tag {tag!r} that {part!r} names")
+        for other in meant:
+            if other == role:
+                found["pack" if kind == "in" else "spread"] = True
+            else:
+                others = found.setdefault("near" if kind == "in" else "apart", [])
+                if other not in others:
+                    others.append(other)

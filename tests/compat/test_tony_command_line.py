@@ -1,0 +1,189 @@
+"""``howdah run --tony`` and ``howdah init --from-tony``."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from howdah.cli import tony
+from howdah.cli.main import cli
+from howdah.client.loading import load_file
+from howdah.spec.load import LoadedJob
+from tests.cli.howdah import howdah, newest
+from tests.compat.given import xml
+
+RICH = {
+    "tony.application.name": "digits",
+    "tony.worker.instances": "2",
+    "tony.worker.memory": "1g",
+    "tony.worker.resources": "data/a.txt::b.txt,data",
+    "tony.chief.instances": "1",
+    "tony.evaluator.instances": "1",
+    "tony.ps.instances": "1",
+    "tony.ps.command": 'python ps.py --text "a\\b" # \x7f',
+    "tony.loader.instances": "1",
+    "tony.application.prepare-stage": "loader",
+    "tony.application.group.A": "worker,chief",
+    "tony.application.dependency.evaluator.timeout.after.A": "3600",
+    "tony.containers.envs": "A=${undefined},B=x,y",
+    "tony.worker.placement-spec": "NOTIN,NODE,worker",
+    "tony.yarn.queue": "ml",
+    "tony.application.tags": "a,b",
+    "tony.application.timeout": "60000",
+    "tony.am.retry-count": "2",
+    "tony.am.memory": "1g",
+    "tony.task.executor.jvm.opts": "-Xmx1g",
+    "tony.docker.enabled": "true",
+    "tony.docker.containers.image": "image",
+    "tony.other.namenodes": "hdfs://other:8020",
+    "tony.application.tensorboard-log-dir": "logs",
+}
+OPTIONS = ("-executes", "train.py", "-python_binary_path", "python", "-src_dir", "src")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a TonY job in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOWDAH_SITE", "")
+    monkeypatch.delenv("TONY_CONF_DIR", raising=False)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "train.py").write_text(
+        "import os\n"
+        "for name in ('JOB_NAME', 'TASK_INDEX', 'A', 'RANK'):\n"
+        "    print(name, os.environ.get(name))\n"
+    )
+    (tmp_path / "tony.xml").write_text(xml(RICH))
+    return tmp_path
+
+
+def invoked(*arguments: str) -> Result:
+    return CliRunner().invoke(cli, arguments, standalone_mode=False)
+
+
+def options(**given: Any) -> dict[str, Any]:
+    return {"executes": "train.py", "python_binary_path": "python", "src_dir": "src", **given}
+
+
+def run(folder: Path) -> LoadedJob:
+    """What ``run --tony`` runs."""
+    return tony.load(folder / "tony.xml", options())
+
+
+def test_a_job_of_tonys_runs_with_its_own_command_line(folder: Path) -> None:
+    small = {
+        "tony.worker.instances": "1",
+        "tony.worker.memory": "256m",
+        "tony.application.framework": "pytorch",
+        "tony.task.executor.jvm.opts": "-Xmx1g",
+        "tony.wroker.memory": "1g",
+    }
+    (folder / "tony.xml").write_text(xml(small))
+    ran = howdah(
+        *("run", "--tony", "tony.xml", *OPTIONS, "-conf", "tony.worker.instances=2"),
+        *("--shell_env", "A=1,2", "--backend", "local"),
+        cwd=folder,
+    )
+    for line in ("JOB_NAME worker", "TASK_INDEX 1", "A 1,2", "RANK 1"):
+        assert f"worker:1 | {line}" in ran.out
+    told = [line for line in ran.err if "tony.xml" in line]
+    assert told == [
+        "howdah: tony.xml: tony.wroker.memory: it has no effect: the job has no wroker "
+        "(tony.wroker.instances); did you mean tony.worker.memory?",
+        "howdah: tony.xml: tony.task.executor.jvm.opts: not needed: there is no JVM beside your "
+        "programs",
+    ]
+    assert newest().job().attempts == 1
+    assert newest().meta().job_file == str(folder / "tony.xml")
+
+
+def test_tonys_options_are_enough_without_a_file(folder: Path) -> None:
+    (folder / "tony.xml").unlink()
+    loaded = tony.load(None, options(conf=("tony.worker.instances=3",)))
+    assert loaded.job.roles["worker"].instances == 3
+    assert loaded.path is None
+
+
+def test_tony_xml_in_the_current_folder_is_found(folder: Path) -> None:
+    assert tony.load(None, options()).job.name == "digits"
+
+
+def test_settings_of_howdahs_are_put_over_tonys(folder: Path) -> None:
+    loaded = tony.load(folder / "tony.xml", options(), ("roles.worker.instances=7",))
+    assert loaded.job.roles["worker"].instances == 7
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("run", "job.toml", "--tony", "tony.xml"), "job.toml is a job file, and --tony is for"),
+        (("run", "job.toml", "-executes", "x"), "job.toml is a job file, and -executes is for"),
+        (
+            ("run", "--tony", "tony.xml", "--framework", "jax"),
+            "--framework does not go with --tony",
+        ),
+        (("run", "--tony", "tony.xml", "--", "x"), "a command behind -- does not go with --tony"),
+        (("run", "--tony", "a.xml", "-conf_file", "b.xml"), "name the same"),
+        (("init", "-", "-executes", "x"), "-executes is an option of TonY"),
+        (("init", "-", "--from-tony", "tony.xml", "--framework", "jax"), "--framework does not go"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_words(
+    arguments: tuple[str, ...], words: str
+) -> None:
+    result = invoked(*arguments)
+    assert words in str(result.exception)
+
+
+def test_the_job_file_that_init_writes_is_the_job_that_run_runs(folder: Path) -> None:
+    result = invoked("init", "--from-tony", "tony.xml", *OPTIONS)
+    assert result.exception is None, result.exception
+    written, ran = load_file("job.toml"), run(folder)
+    assert written.job == ran.job
+    assert written.source == ran.source
+    assert written.job.env == {"A": "${undefined}", "B": "x,y"}
+    assert written.job.roles["ps"].command == RICH["tony.ps.command"]
+
+
+def test_the_job_file_may_be_written_elsewhere(folder: Path) -> None:
+    (folder / "jobs" / "deep").mkdir(parents=True)
+    path = Path("jobs/deep/job.toml")
+    assert invoked("init", str(path), "--from-tony", "tony.xml", *OPTIONS).exception is None
+    written = load_file(path)
+    assert written.source == run(folder).source
+    entries = [entry.partition(" -> ")[0] for entry in written.job.roles["worker"].files]
+    places = [os.path.normpath(path.parent / entry) for entry in entries]
+    assert places == ["data/a.txt", "data"]
+
+
+def test_the_job_file_says_where_each_value_came_from_and_what_was_left_out(folder: Path) -> None:
+    text = invoked("init", "-", "--from-tony", "tony.xml", *OPTIONS).stdout
+    for line in (
+        "# Made of tony.xml by 'howdah init --from-tony'.",
+        'name = "digits"  # tony.application.name',
+        'queue = "ml"  # tony.yarn.queue',
+        "[roles.worker]",
+        'memory = "1g"  # tony.worker.memory',
+        "[roles.evaluator.linger]",
+        "# Left out:",
+        "# tony.task.executor.jvm.opts: not needed: there is no JVM beside your programs",
+    ):
+        assert line in text.splitlines()
+
+
+def test_init_tells_as_json_what_it_wrote(folder: Path) -> None:
+    result = invoked("init", "--from-tony", "tony.xml", "--json", *OPTIONS)
+    assert json.loads(result.stdout) == {"path": "job.toml", "framework": "tensorflow"}
+
+
+def test_problems_of_a_converted_job_name_tonys_file(folder: Path) -> None:
+    (folder / "tony.xml").write_text(
+        xml({"tony.trainer.instances": "1", "tony.application.framework": "pytorch"})
+    )
+    result = invoked("run", "--tony", "tony.xml", *OPTIONS)
+    assert "tony.xml: roles: pytorch needs a role named chief or worker" in str(result.exception)

@@ -1,0 +1,427 @@
+"""What TonY's settings become, where more than one of them, or more than a word, is needed."""
+
+from __future__ import annotations
+
+import pytest
+
+from howdah.compat.tony.work import About
+from howdah.frameworks import planning
+from howdah.spec.load import from_document
+from howdah.spec.problems import JobFileError
+from tests.compat.given import converted, document
+
+TWO = {"tony.worker.instances": "2"}
+
+
+def notes(values: dict[str, str], **given: object) -> list[tuple[About, str]]:
+    return [(note.about, str(note)) for note in converted(values, **given).notes]
+
+
+def problems(values: dict[str, str], **given: object) -> list[str]:
+    with pytest.raises(JobFileError) as caught:
+        converted(values, **given)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_the_example_of_tonys_guide_is_a_job() -> None:
+    made = document(
+        {
+            "tony.worker.instances": "4",
+            "tony.worker.memory": "4g",
+            "tony.worker.gpus": "1",
+            "tony.ps.memory": "3g",
+            "tony.ps.instances": "2",
+        },
+        executes="models/mnist_distributed.py",
+        task_params="--steps 2500 --batch_size 64",
+        python_venv="my-venv.zip",
+        python_binary_path="Python/bin/python",
+        src_dir="src",
+        shell_env=("LD_LIBRARY_PATH=/usr/java/latest/jre/lib/amd64/server",),
+    )
+    assert made == {
+        "name": "TonyApplication",
+        "framework": "tensorflow",
+        "command": "venv/Python/bin/python models/mnist_distributed.py "
+        "--steps 2500 --batch_size 64",
+        "source": "src",
+        "files": ["my-venv.zip -> venv/"],
+        "attempts": 1,
+        "env": {"LD_LIBRARY_PATH": "/usr/java/latest/jre/lib/amd64/server"},
+        "roles": {
+            "worker": {"instances": 4, "memory": "4g", "cores": 1, "gpus": 1},
+            "ps": {
+                "instances": 2,
+                "memory": "3g",
+                "cores": 1,
+                "tracking": "untracked",
+                "stop-on-failure": True,
+            },
+        },
+        "hadoop": {"classpath": True},
+    }
+    loaded = from_document({**made, "source": ""}, env={}, further=planning.problems)
+    assert loaded.job.roles["worker"].gpus == 1
+
+
+def test_without_instances_the_job_is_one_task_with_what_the_master_was_given() -> None:
+    made = document(
+        {"tony.am.memory": "4096", "tony.am.vcores": "3", "tony.am.gpus": "1"}, executes="./go"
+    )
+    assert made["framework"] == "command"
+    assert made["roles"] == {"worker": {"instances": 1, "memory": "4096m", "cores": 3, "gpus": 1}}
+    assert "master" not in made
+
+
+def test_zero_instances_are_no_role() -> None:
+    made = document({**TWO, "tony.ps.instances": "0"}, executes="x")
+    assert [*made["roles"]] == ["worker"]
+
+
+@pytest.mark.parametrize(
+    ("given", "command", "python"),
+    [
+        ({}, "train.py", None),
+        ({"python_binary_path": "python"}, "python train.py", None),
+        ({"python_binary_path": "python3.9"}, "python train.py", "python3.9"),
+        ({"python_binary_path": "/opt/py/bin/python"}, "python train.py", "/opt/py/bin/python"),
+        (
+            {"python_binary_path": "bin/python", "python_venv": "v.zip"},
+            "venv/bin/python train.py",
+            None,
+        ),
+        (
+            {"python_binary_path": "/opt/python", "python_venv": "v.zip"},
+            "python train.py",
+            "/opt/python",
+        ),
+        ({"python_binary_path": "env/bin/python"}, "python train.py", "env/bin/python"),
+    ],
+)
+def test_the_interpreter_is_the_one_tony_would_take(
+    given: dict[str, str], command: str, python: str | None
+) -> None:
+    made = document(TWO, executes="train.py", **given)
+    assert made["command"] == command
+    assert made.get("environment", {}).get("python") == python
+
+
+def test_a_roles_command_wins_over_the_one_of_all() -> None:
+    made = document(
+        {**TWO, "tony.worker.command": "a", "tony.containers.command": "b"}, executes="c"
+    )
+    assert (made["command"], made["roles"]["worker"]["command"]) == ("c", "a")
+
+
+def test_values_of_variables_keep_their_commas() -> None:
+    made = document(
+        {
+            **TWO,
+            "tony.containers.envs": "A=x,y,B=,C=-Da=1,-Db=2, D=3",
+            "tony.execution.envs": "B=b",
+        },
+        executes="x",
+        shell_env=("E=1,2",),
+        container_env=("E=container", "F=a=b"),
+    )
+    assert made["env"] == {
+        "A": "x,y",
+        "B": "b",
+        "C": "-Da=1,-Db=2",
+        "D": "3",
+        "E": "1,2",
+        "F": "a=b",
+    }
+
+
+def test_what_looks_like_our_substitution_stays_text() -> None:
+    made = document(TWO, executes="echo ${env:HOME} ${HOME}", shell_env=("A=${job.id}",))
+    assert made["command"] == "echo $${env:HOME} ${HOME}"
+    loaded = from_document({**made, "source": ""}, env={"HOME": "/h"})
+    assert loaded.job.command == "echo ${env:HOME} ${HOME}"
+
+
+def test_a_variable_the_node_would_have_expanded_is_spoken_of() -> None:
+    told = notes({**TWO, "tony.containers.envs": "P=$HADOOP_HOME/lib"}, executes="x")
+    assert told == [
+        (
+            About.CHANGED,
+            "tony.xml: tony.containers.envs: the $ in P is not expanded; say it in the command: "
+            "P=… python train.py",
+        )
+    ]
+
+
+def test_hadoops_class_path_is_left_out_where_it_was() -> None:
+    assert document(TWO, executes="x")["hadoop"] == {"classpath": True}
+    made = document(TWO, executes="x", container_env=("SKIP_HADOOP_PATH=true",))
+    assert "hadoop" not in made
+
+
+@pytest.mark.parametrize(
+    ("text", "entries"),
+    [
+        ("a.txt", ["a.txt"]),
+        ("dir/a.txt", ["dir/a.txt"]),
+        ("dir/a.zip::b.zip", ["dir/a.zip -> b.zip"]),
+        ("a.zip#archive", ["a.zip -> a.zip/"]),
+        ("hdfs:///x/a.zip::lib#archive", ["hdfs:///x/a.zip -> lib/"]),
+        ("folder/", ["folder/"]),
+        (" a ,, hdfs://nn:8020/b ,", ["a", "hdfs://nn:8020/b"]),
+    ],
+)
+def test_resources_become_files(text: str, entries: list[str]) -> None:
+    made = document({**TWO, "tony.worker.resources": text}, executes="x")
+    assert made["roles"]["worker"]["files"] == entries
+
+
+def test_a_resource_that_cannot_be_read_is_refused() -> None:
+    assert problems({**TWO, "tony.worker.resources": "a::b::c"}, executes="x") == [
+        'tony.xml: tony.worker.resources: "a::b::c" is no resource; TonY knows SOURCE, SOURCE::NAME '
+        "and SOURCE::NAME#archive"
+    ]
+
+
+def test_all_bad_values_are_told_at_once() -> None:
+    assert problems({"tony.worker.instances": "two", "tony.am.retry-count": "x"}, executes="x") == [
+        'tony.xml: tony.worker.instances: "two" is not a whole number',
+        'tony.xml: tony.am.retry-count: "x" is not a whole number',
+    ]
+
+
+def test_a_job_past_tonys_limits_is_refused() -> None:
+    limits = {"tony.task.max-total-memory": "3000", "tony.worker.max-instances": "1"}
+    assert problems({**TWO, **limits}, executes="x") == [
+        "tony.xml: tony.worker.max-instances: the job asks for 2 instances of worker, and may have 1",
+        "tony.xml: tony.task.max-total-memory: the job asks for 4096 memory, and may have 3000",
+    ]
+
+
+def test_standalone_is_one_task() -> None:
+    alone = {"tony.application.framework": "standalone", "tony.worker.instances": "1"}
+    assert document(alone, executes="x")["framework"] == "command"
+    assert problems({**alone, "tony.slave.instances": "1"}, executes="x") == [
+        "tony.xml: tony.application.framework: standalone is one task, and the job has 2; write one "
+        "instance, or another framework"
+    ]
+
+
+def test_roles_have_the_meaning_that_tonys_lists_give_them() -> None:
+    made = document(
+        {
+            **TWO,
+            "tony.ps.instances": "1",
+            "tony.evaluator.instances": "1",
+            "tony.helper.instances": "1",
+            "tony.application.untracked.jobtypes": "helper",
+            "tony.application.sidecar.jobtypes": "tensorboard",
+            "tony.application.stop-on-failure-jobtypes": "worker",
+        },
+        executes="x",
+    )["roles"]
+    assert {name: role.get("tracking") for name, role in made.items()} == {
+        "worker": None,
+        "ps": "tracked",
+        "evaluator": "tracked",
+        "helper": "untracked",
+    }
+    assert [name for name, role in made.items() if role.get("stop-on-failure")] == ["worker"]
+
+
+def test_the_prepare_stage_comes_first() -> None:
+    made = document(
+        {
+            **TWO,
+            "tony.db.instances": "1",
+            "tony.dbloader.instances": "1",
+            "tony.application.prepare-stage": "dbloader, db",
+            "tony.application.training-stage": "worker",
+        },
+        executes="x",
+    )["roles"]
+    assert [name for name, role in made.items() if role.get("prepare")] == ["db", "dbloader"]
+
+
+def test_a_group_time_out_makes_a_role_linger() -> None:
+    key = "tony.application.dependency.evaluator.timeout.after.A"
+    values = {
+        **TWO,
+        "tony.chief.instances": "1",
+        "tony.evaluator.instances": "1",
+        "tony.application.group.A": "worker,chief",
+        key: "3600",
+    }
+    made = document(values, executes="x")["roles"]["evaluator"]
+    assert made["linger"] == {"after": ["worker", "chief"], "limit": "1h"}
+    made = document({**values, f"{key}.ignored": "true"}, executes="x")["roles"]["evaluator"]
+    assert made["linger"]["then"] == "stop"
+
+
+def test_a_time_out_after_a_group_that_is_not_there_never_comes() -> None:
+    key = "tony.application.dependency.worker.timeout.after.B"
+    assert "linger" not in document({**TWO, key: "3600"}, executes="x")["roles"]["worker"]
+
+
+def test_labels_of_a_role_win_over_those_of_the_application() -> None:
+    made = document(
+        {
+            **TWO,
+            "tony.ps.instances": "1",
+            "tony.ps.node-label": "big",
+            "tony.application.node-label": "gpu",
+            "tony.am.node-label": "small",
+        },
+        executes="x",
+    )
+    assert {name: role["label"] for name, role in made["roles"].items()} == {
+        "worker": "gpu",
+        "ps": "big",
+    }
+    assert made["master"] == {"label": "small"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "placement"),
+    [
+        ("NOTIN,NODE,worker", {"spread": True}),
+        ("IN,NODE,worker", {"pack": True}),
+        ("notin,node,ps", {"apart": ["ps"]}),
+        ("IN,NODE,store", {"near": ["ps"]}),
+        ("AND(NOTIN,NODE,worker:IN,NODE,ps)", {"spread": True, "near": ["ps"]}),
+    ],
+)
+def test_placement_specs_say_what_placement_can(spec: str, placement: dict[str, object]) -> None:
+    made = document(
+        {
+            **TWO,
+            "tony.ps.instances": "1",
+            "tony.ps.allocation-tags": "store",
+            "tony.worker.placement-spec": spec,
+        },
+        executes="x",
+    )
+    assert made["roles"]["worker"]["placement"] == placement
+
+
+@pytest.mark.parametrize("spec", ["java=true", "IN,RACK,worker", "NOTIN,NODE,nobody"])
+def test_placement_specs_that_placement_cannot_say_are_spoken_of(spec: str) -> None:
+    values = {**TWO, "tony.containers.placement-spec": spec}
+    assert "placement" not in document(values, executes="x")["roles"]["worker"]
+    ((about, text),) = notes(values, executes="x")
+    assert about is About.CHANGED
+    assert spec in text
+
+
+def test_images_are_used_where_docker_is_enabled() -> None:
+    values = {
+        **TWO,
+        "tony.ps.instances": "1",
+        "tony.docker.containers.image": "common",
+        "tony.docker.ps.image": "special",
+        "tony.docker.containers.mount": "/data:/data,/x:/y:rw",
+    }
+    assert "image" not in document(values, executes="x")["roles"]["worker"]
+    made = document({**values, "tony.docker.enabled": "true"}, executes="x")["roles"]
+    assert {name: role["image"] for name, role in made.items()} == {
+        "worker": "common",
+        "ps": "special",
+    }
+    assert made["worker"]["mounts"] == ["/data:/data:ro", "/x:/y:rw"]
+
+
+def test_preprocessing_runs_the_command_of_all_first() -> None:
+    made = document(
+        {**TWO, "tony.application.enable-preprocess": "true", "tony.am.memory": "1g"},
+        executes="train.py",
+        python_binary_path="python",
+    )
+    assert made["preprocess"] == {
+        "command": "python train.py",
+        "env": {"PREPROCESSING_JOB": "true"},
+        "memory": "1g",
+    }
+
+
+def test_tensorboard_is_a_table_or_a_role_with_its_own_command() -> None:
+    made = document(
+        {**TWO, "tony.tensorboard.memory": "1g"},
+        executes="x",
+        sidecar_tensorboard_log_dir="hdfs:///l",
+    )
+    assert made["tensorboard"] == {"folder": "hdfs:///l", "memory": "1g"}
+    assert "tensorboard" not in made["roles"]
+    made = document(
+        {
+            **TWO,
+            "tony.tensorboard.command": "tensorboard --logdir $TB_LOG_DIR",
+            "tony.tensorboard.instances": "1",
+            "tony.application.tensorboard-log-dir": "/logs",
+        },
+        executes="x",
+    )
+    assert made["roles"]["tensorboard"]["env"] == {"TB_LOG_DIR": "/logs"}
+    assert made["roles"]["tensorboard"]["tracking"] == "sidecar"
+    assert "tensorboard" not in made
+
+
+def test_configurations_of_the_cluster_are_in_one_folder() -> None:
+    both = {
+        "tony.application.hdfs-conf-path": "/etc/hadoop/hdfs-site.xml",
+        "tony.application.yarn-conf-path": "/etc/hadoop/yarn-site.xml",
+    }
+    assert document({**TWO, **both}, executes="x")["hadoop"]["conf"] == "/etc/hadoop"
+    apart = {**both, "tony.application.yarn-conf-path": "/etc/yarn/yarn-site.xml"}
+    assert "different folders" in problems({**TWO, **apart}, executes="x")[0]
+
+
+def test_slips_of_the_keyboard_are_told_with_what_was_meant() -> None:
+    told = [
+        text
+        for _, text in notes(
+            {
+                **TWO,
+                "tony.workr.memory": "4g",
+                "tony.worker.memry": "4g",
+                "tony.aplication.name": "x",
+                "fs.defaultFS": "hdfs://x",
+            },
+            executes="x",
+        )
+    ]
+    assert told == [
+        "tony.xml: tony.workr.memory: it has no effect: the job has no workr "
+        "(tony.workr.instances); did you mean tony.worker.memory?",
+        "tony.xml: tony.worker.memry: TonY has no such key, so it is left out; did you mean "
+        "tony.worker.memory?",
+        "tony.xml: tony.aplication.name: TonY has no such key, so it is left out; did you mean "
+        "tony.application.name?",
+        "tony.xml: fs.defaultFS: this is no key of TonY, so it is left out",
+    ]
+
+
+def test_options_that_nothing_needs_are_told() -> None:
+    told = [text for _, text in notes(TWO, executes="x", hdfs_classpath="/lib", debug=True)]
+    assert [text.partition(":")[0] for text in told] == ["-hdfs_classpath", "-debug"]
+
+
+def test_a_name_that_no_job_may_have_is_mended() -> None:
+    values = {**TWO, "tony.application.name": "Ann's job (2)"}
+    assert document(values, executes="x")["name"] == "Ann-s-job-2"
+    assert notes(values, executes="x")[0][0] is About.CHANGED
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [("2g", "2g"), ("2048m", "2048m"), ("2048", "2048m"), ("4GB", "4g"), ("512M", "512m")],
+)
+def test_memory_is_read_as_tony_reads_it(text: str, written: str) -> None:
+    made = document({**TWO, "tony.worker.memory": text}, executes="x")
+    assert made["roles"]["worker"]["memory"] == written
+
+
+@pytest.mark.parametrize(
+    ("text", "written"), [("0", None), ("-1", None), ("1500", "1500ms"), ("7200000", "2h")]
+)
+def test_time_outs_are_read_as_tony_reads_them(text: str, written: str | None) -> None:
+    made = document({**TWO, "tony.application.timeout": text}, executes="x")
+    assert made.get("timeouts", {}).get("total") == written
