@@ -115,9 +115,9 @@ class Cache:
         if there is more than the limit, and what processes left that died. Returns the archives
         that are gone, with their sizes."""
         now = time.time()
-        for entry in _entries(self.folder / "scratch"):
-            if entry.stat(follow_symlinks=False).st_mtime < now - _LEFT_BEHIND_S:
-                _remove(Path(entry.path))
+        for path, status in _entries(self.folder / "scratch"):
+            if status.st_mtime < now - _LEFT_BEHIND_S:
+                _remove(path)
         kept: set[str] = set()
         total = 0
         for used, path, record in self._records():
@@ -135,16 +135,15 @@ class Cache:
             if unused:
                 path.unlink(missing_ok=True)
         gone: list[tuple[Path, int]] = []
-        for entry in _entries(self.archives):
-            status = entry.stat()
-            if entry.name not in kept and status.st_mtime < now - _IN_USE_S:
-                Path(entry.path).unlink(missing_ok=True)
-                gone.append((Path(entry.path), status.st_size))
+        for path, status in _entries(self.archives):
+            if path.name not in kept and status.st_mtime < now - _IN_USE_S:
+                path.unlink(missing_ok=True)
+                gone.append((path, status.st_size))
         return gone
 
     def _records(self) -> list[tuple[float, Path, _Record | None]]:
         """What the index has, with the time of its last use, the latest first."""
-        found = [(entry.stat().st_mtime, Path(entry.path)) for entry in _entries(self._index)]
+        found = [(status.st_mtime, path) for path, status in _entries(self._index)]
         return [(used, path, _read(path)) for used, path in sorted(found, reverse=True)]
 
     def _find(self, key: str) -> Archive | None:
@@ -164,11 +163,13 @@ class Cache:
         with self.scratch() as scratch:
             archive = make(scratch)
             assert archive.path is not None
-            final = self.archives / archive.name
-            # Others may be reading the one that is there; if it is the same, it stays.
-            if not (final.is_file() and tarball.sha256(final) == archive.digest):
-                archive.path.replace(final)
-            archive = msgspec.structs.replace(archive, path=final)
+            final = archive.path
+            if final.is_relative_to(scratch):
+                final = self.archives / archive.name
+                # Others may be reading the one that is there; if it is the same, it stays.
+                if not (final.is_file() and tarball.sha256(final) == archive.digest):
+                    archive.path.replace(final)
+                archive = msgspec.structs.replace(archive, path=final)
             record = scratch / "record"
             record.write_bytes(msgspec.json.encode(_Record(archive, _stamp(final)), enc_hook=str))
             record.replace(self._index / f"{key}.json")
@@ -216,11 +217,15 @@ def _stamp(path: Path) -> tuple[int, ...]:
     return (status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _entries(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
+    """What is in a folder others may be changing."""
     try:
-        return list(os.scandir(folder))
+        found = list(os.scandir(folder))
     except FileNotFoundError:
-        return []
+        return
+    for entry in found:
+        with contextlib.suppress(FileNotFoundError):
+            yield Path(entry.path), entry.stat(follow_symlinks=False)
 
 
 def _remove(folder: Path) -> None:

@@ -16,7 +16,7 @@ from howdah.packing.folders import Found
 from howdah.packing.folders import look as look_at
 from howdah.packing.interpreter import Interpreter, glibc_note, interpreter
 from howdah.packing.scripts import relative
-from howdah.packing.tarball import Entry
+from howdah.packing.tarball import Entry, is_executable
 
 _HOME = re.compile(r"^home\s*=\s*(.*?)\s*$", re.MULTILINE)
 _SYSTEM = re.compile(r"^include-system-site-packages\s*=\s*true\s*$", re.MULTILINE | re.IGNORECASE)
@@ -139,9 +139,11 @@ def _site(folder: Path) -> Path:
 def _commands(folder: Path) -> list[Entry]:
     found: list[Entry] = []
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if _NOT_SHIPPED.fullmatch(entry.name) or not entry.is_file() or entry.is_symlink():
-            continue
         path = Path(entry.path)
+        if _NOT_SHIPPED.fullmatch(entry.name) or not entry.is_file():
+            continue
+        if not is_executable(entry.stat().st_mode):
+            continue  # activation scripts of other shells, batch files
         script = relative(path.read_bytes(), folder) if entry.stat().st_size < 1 << 20 else None
         if script is None:
             found.append(Entry(f"bin/{entry.name}", path=path, executable=True))
