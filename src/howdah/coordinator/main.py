@@ -1,11 +1,13 @@
 """The coordinator process of one job.
 
 Started by the backend's supervisor in a process of its own, or by hand with
-``python -m howdah.coordinator <job directory>``. Exit code 0 means that the job is over and
+``python -m howdah.coordinator <job directory>``; in a cluster's container with ``--job <URL>``, where
+the job directory is elsewhere. Exit code 0 means that the job is over and
 ``final.json`` written; whatever else, and the job wants another coordinator.
 
 Importing this module imports what every coordinator needs, so that a supervisor can have that
-done before there is a job. The web app is left out: it is imported once the programs run.
+done before there is a job. The web app is left out: it is imported once the programs run; so are
+the backends, of which only one is needed.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ import sys
 import time
 from pathlib import Path
 
-import howdah.backends.local.backend  # noqa: F401 - imported early, see above
 from howdah.backends import registry
+from howdah.backends.base import Backend
 from howdah.coordinator.ending import tidy
 from howdah.coordinator.service import Coordinator
 from howdah.core.states import JobPhase, Outcome
@@ -40,25 +42,59 @@ TERMINATED = 128 + signal.SIGTERM
 
 def main(job_dir: str) -> int:
     """Coordinate the job in that directory to its end; returns the process's exit code."""
-    directory = JobDirectory(job_dir)
+    return _coordinate(JobDirectory(job_dir))
+
+
+def main_away(url: str, here: Path) -> int:
+    """Coordinate the job whose directory is at that URL, in a local copy below ``here``."""
+    from howdah.storage import mirror
+
+    directory = JobDirectory(here / url.rstrip("/").rpartition("/")[2])
+    try:
+        mirror.fetch(url, directory.path)
+    except OSError as error:
+        sys.stderr.write(f"The job directory {url} can't be read: {error}\n")
+        return RESTART_ME
+    return _coordinate(directory)
+
+
+def _coordinate(directory: JobDirectory) -> int:
     _log_to(directory.logs / LOG_FILE)
     try:
-        if directory.final() is not None:
-            tidy(directory)
-            return 0
-        meta = directory.meta()
-        try:
-            coordinator = Coordinator(directory, registry.create(meta.backend, directory))
-        except JournalError:
-            raise
-        except Exception as error:
-            log.exception("the job cannot be begun")
-            directory.write_final(_impossible(directory, meta, error))
-            return 0
-        return asyncio.run(_run(coordinator))
+        return asyncio.run(_live(directory))
     except Exception:
         log.exception("the coordinator ends; the job wants another")
         return RESTART_ME
+
+
+async def _live(directory: JobDirectory) -> int:
+    meta = directory.meta()
+    final = directory.final()
+    if final is not None:
+        # Its coordinator died on the last steps, or nobody told the backend.
+        if meta.backend != registry.LOCAL:
+            await _tell_the_end(registry.create(meta.backend, directory), final)
+        tidy(directory)
+        return 0
+    backend: Backend | None = None
+    try:
+        backend = registry.create(meta.backend, directory)
+        coordinator = Coordinator(directory, backend)
+    except JournalError:
+        raise
+    except Exception as error:
+        log.exception("the job cannot be begun")
+        final = _impossible(directory, meta, error)
+        directory.write_final(final)
+        if backend is not None and meta.backend != registry.LOCAL:
+            await _tell_the_end(backend, final)
+        return 0
+    return await _run(coordinator)
+
+
+async def _tell_the_end(backend: Backend, final: JobView) -> None:
+    await backend.finished(final)
+    await backend.close()
 
 
 async def _run(coordinator: Coordinator) -> int:
@@ -109,9 +145,14 @@ def _log_to(path: Path) -> None:
 
 
 def run_from_command_line() -> int:
-    """``python -m howdah.coordinator <job directory>``."""
-    if len(sys.argv) != 2:
-        sys.stderr.write("usage: python -m howdah.coordinator <job directory>\n")
-        return 2
-    os.umask(0o077)
-    return main(sys.argv[1])
+    """``python -m howdah.coordinator <job directory>``, or ``--job <URL of one>``."""
+    match sys.argv[1:]:
+        case ["--job", url]:
+            os.umask(0o077)
+            return main_away(url, Path.cwd())
+        case [job_dir] if not job_dir.startswith("-"):
+            os.umask(0o077)
+            return main(job_dir)
+        case _:
+            sys.stderr.write("usage: python -m howdah.coordinator <job directory> | --job <URL>\n")
+            return 2

@@ -27,6 +27,8 @@ from howdah.backends.local.messages import Go, Reply
 AGENT = "howdah.agent.main:main"
 COORDINATOR = "howdah.coordinator.main:main"
 """Named, not imported: the coordinator is a room above this one."""
+BACKEND = "howdah.backends.local.backend:LocalBackend"
+"""What a coordinator here will ask for."""
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
@@ -94,6 +96,7 @@ def _wait_and_coordinate(coordinator: str) -> int:
     problem = ""
     try:
         entry(coordinator)
+        entry(BACKEND)
     except Exception as error:
         problem = cannot_import(error)
     job_dir = os.fsdecode(os.read(3, 65536))

@@ -19,6 +19,7 @@ from howdah.backends.yarn import context, ends, inside, records, secretfile
 from howdah.backends.yarn.asks import Asks
 from howdah.backends.yarn.heart import Heart
 from howdah.backends.yarn.held import Container, Phase
+from howdah.backends.yarn.home import Home
 from howdah.backends.yarn.nodes import LaunchFailed, Nodes
 from howdah.backends.yarn.order import Order
 from howdah.backends.yarn.shipment import FILE, Shipment
@@ -106,6 +107,8 @@ class YarnBackend:
         self._final: JobView | None = None
         self._agent_tokens: bytes | None = None
         self._changed = asyncio.Event()
+        url = directory.meta().url
+        self._home = Home(url, directory.path) if url is not None else None
         self._gone = ""
         self._registered = False
         self._superseded = asyncio.Event()
@@ -119,6 +122,8 @@ class YarnBackend:
     async def announce(self, address: CoordinatorAddress) -> None:
         """See `howdah.backends.base.Backend.announce`."""
         self._address = address
+        if self._home is not None:
+            self._home.announce(address)
         if self._heart is not None and address.http_port:
             self._heart.track(f"http://{address.host}:{address.http_port}/")
 
@@ -193,6 +198,8 @@ class YarnBackend:
     async def finished(self, view: JobView) -> None:
         """See `howdah.backends.base.Backend.finished`."""
         self._final = view
+        if self._home is not None:
+            await self._home.finish()
 
     async def close(self) -> None:
         """See `howdah.backends.base.Backend.close`."""
