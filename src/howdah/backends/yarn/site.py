@@ -1,0 +1,287 @@
+"""A job on YARN as a client finds it: see `howdah.backends.base.Site`.
+
+The ResourceManager says where the master is and whether the application lives; HDFS has what is
+durable. Either may be away for a while: then the other one's word counts, and nothing is concluded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from howdah.backends.base import BackendError, Running
+from howdah.backends.yarn import aftermath, looking, waiting
+from howdah.backends.yarn.access import Access, shared
+from howdah.backends.yarn.amounts import of_master
+from howdah.backends.yarn.cluster import Cluster, Queue
+from howdah.core.events import Task
+from howdah.core.view import JobView
+from howdah.hadoop.errors import AccessControl, ApplicationNotFound, HadoopError
+from howdah.hadoop.ids import ApplicationId
+from howdah.hadoop.protos import yarn
+from howdah.storage import layout, mirror
+from howdah.storage.hdfs import Hdfs
+from howdah.storage.jobdir import JobDirectory
+from howdah.storage.layout import CoordinatorAddress
+
+FRESH_S = 0.04
+"""Questions asked together are answered from one report."""
+KILL_S = 30.0
+
+OVER = frozenset({"FINISHED", "FAILED", "KILLED"})
+_NOT_BEGUN = frozenset({"NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED"})
+
+
+class YarnSite:
+    """One job directory's application."""
+
+    at_hand = False
+
+    def __init__(self, directory: JobDirectory) -> None:
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._asked_at = 0.0
+        self._report: yarn.ApplicationReportProto | None = None
+        self._unknown = False
+        """The ResourceManager does not know the application."""
+        self._silent = ""
+        """Why the ResourceManager did not answer."""
+        self._page: tuple[int, int] | None = None
+        """Incarnation and port of the page, once it is known."""
+
+    # -- the contract --------------------------------------------------------------------------
+
+    def coordinator(self) -> CoordinatorAddress | None:
+        """The ResourceManager's word; HDFS's where that is silent, or knows no port."""
+        report = self._look()
+        if report is not None and _state(report) == "RUNNING" and report.rpc_port > 0:
+            return CoordinatorAddress(
+                incarnation=report.currentApplicationAttemptId.attemptId,
+                host=report.host,
+                port=report.rpc_port,
+                http_port=_port(report.originalTrackingUrl),
+                pid=0,
+            )
+        if report is not None and _state(report) != "RUNNING":
+            return None
+        with contextlib.suppress(OSError):
+            if mirror.bring_coordinator(self._url, self._path, hdfs=self._hdfs):
+                return self._directory.coordinator()
+        return None
+
+    def final(self) -> JobView | None:
+        """The job's last word; else, if the application is over, what YARN says of its end."""
+        final = self._directory.final() or self._brought()
+        if final is not None:
+            return final
+        report = self._look()
+        if report is None or _state(report) not in OVER:
+            return None
+        final = self._brought()  # it was written a moment before the application was over
+        return final or self._write_aftermath(report)
+
+    def running(self) -> Running:
+        report = self._look()
+        if report is None:
+            if self._unknown:
+                return Running.NO
+            return Running.YES if self._directory.coordinator() else Running.NOT_YET
+        state = _state(report)
+        if state in OVER:
+            return Running.NO
+        first = report.currentApplicationAttemptId.attemptId <= 1
+        return Running.NOT_YET if state in _NOT_BEGUN and first else Running.YES
+
+    def waiting(self) -> str:
+        report = self._look()
+        if report is None:
+            return "" if self._unknown else self._silent
+        queue: Queue | None = None
+        cluster: Cluster | None = None
+        with contextlib.suppress(HadoopError, BackendError):
+            access = self._access
+            cluster = access.call(looking.look(access.manager, access.user))
+            name = report.queue.rpartition(".")[2]
+            queue = cluster.queue(report.queue) or cluster.queue(name)
+        label = report.amNodeLabelExpression
+        return waiting.for_master(
+            waiting.Application(
+                state=_state(report),
+                queue=report.queue.rpartition(".")[2],
+                user=report.user,
+                diagnostics=report.diagnostics,
+                label="" if label.startswith("<") else label,
+                master=of_master(self._directory.job().master),
+            ),
+            queue,
+            cluster,
+        )
+
+    def bring_story(self) -> None:
+        self._bring(self._bring_journal, mirror.bring_stacks)
+
+    def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
+        def logs(url: str, local: Path, *, hdfs: Hdfs) -> None:
+            mirror.bring_logs(url, local, tasks, hdfs=hdfs)
+
+        self._bring(logs)
+
+    def lost(self) -> str:
+        meta = self._directory.meta()
+        return (
+            f"nobody runs {meta.job_id} any more: the ResourceManager does not know its application "
+            f"{meta.application_id}, and it did not write how it ended. Was the cluster set up anew? "
+            f"To begin anew: howdah rerun {meta.job_id}{self._resume()}. What it left is in {meta.url}"
+        )
+
+    def revive(self) -> None:
+        raise BackendError(
+            f"{self._directory.job_id} cannot be revived: an application on YARN that is over stays "
+            f"so. It goes on as a new job with: howdah rerun {self._directory.job_id}"
+            f"{self._resume()}"
+        )
+
+    def end(self, reason: str) -> None:
+        access = self._access
+        said = reason or "stopped by the submitter"
+        try:
+            kill = access.manager.kill_application(self._application, said, timeout_s=KILL_S)
+            done = access.call(kill)
+        except ApplicationNotFound:
+            return
+        except HadoopError as error:
+            raise BackendError(f"{self._directory.job_id} could not be ended: {error}") from error
+        except BackendError as error:
+            if isinstance(error.__cause__, AccessControl):
+                raise BackendError(
+                    f"{access.user} may not end {self._directory.job_id}: {error.__cause__}"
+                ) from error
+            raise
+        if not done:
+            raise BackendError(
+                f"YARN has not ended {self._application} within {KILL_S:g}s; look again with "
+                f"'howdah status {self._directory.job_id}'"
+            )
+        self._asked_at = 0.0
+        self.final()
+
+    # -- the ResourceManager -------------------------------------------------------------------
+
+    @cached_property
+    def _access(self) -> Access:
+        folder = self._directory.meta().hadoop_conf
+        return shared(folder if folder is not None and os.path.isdir(folder) else None)
+
+    @cached_property
+    def _application(self) -> ApplicationId:
+        meta = self._directory.meta()
+        try:
+            return ApplicationId.parse(meta.application_id or "")
+        except ValueError:
+            raise BackendError(
+                f"{self._directory.path} does not say which application {meta.job_id} is: its "
+                "submission did not come so far"
+            ) from None
+
+    def _look(self) -> yarn.ApplicationReportProto | None:
+        """The application's report; None if there is none, or nobody answers."""
+        with self._lock:
+            if time.monotonic() - self._asked_at < FRESH_S:
+                return self._report
+            self._report, self._unknown, self._silent = None, False, ""
+            try:
+                access = self._access
+                self._report = access.call(access.manager.application_report(self._application))
+            except ApplicationNotFound:
+                self._unknown = True
+            except (HadoopError, BackendError) as error:
+                self._silent = f"the ResourceManager does not answer: {error}"
+            self._asked_at = time.monotonic()
+            return self._report
+
+    def _write_aftermath(self, report: yarn.ApplicationReportProto) -> JobView:
+        """Write the end down for everybody, here and on HDFS."""
+        self.bring_story()
+        job, meta = self._directory.job(), self._directory.meta()
+        ended = aftermath.Ended(
+            application_id=str(self._application),
+            state=_state(report),
+            diagnostics=report.diagnostics,
+            finished=report.finishTime / 1000 or None,
+        )
+        final = aftermath.view(meta, job.name, job.framework, str(self._path), ended, tail=())
+        self._directory.write_final(final)
+        with contextlib.suppress(OSError):
+            mirror.push(self._url, self._path, [layout.FINAL], hdfs=self._hdfs)
+        return final
+
+    # -- HDFS ----------------------------------------------------------------------------------
+
+    @property
+    def _path(self) -> Path:
+        return self._directory.path
+
+    @cached_property
+    def _url(self) -> str:
+        url = self._directory.meta().url
+        if url is None:
+            raise BackendError(
+                f"{self._path} does not say where on HDFS the job is: its submission did not come "
+                "so far"
+            )
+        return url
+
+    @cached_property
+    def _hdfs(self) -> Hdfs:
+        return self._access.hdfs(self._url).patient(0.0)
+
+    def _brought(self) -> JobView | None:
+        """``final.json`` from HDFS, and before it is here all that belongs to it."""
+        try:
+            if not self._hdfs.exists(f"{self._url}/{layout.FINAL}"):
+                return None
+            self.bring_story()
+            mirror.bring_final(self._url, self._path, hdfs=self._hdfs)
+        except OSError:
+            return None
+        return self._directory.final()
+
+    def _bring_journal(self, url: str, local: Path, *, hdfs: Hdfs) -> None:
+        for stat in hdfs.list(url):
+            target = local / stat.name
+            wanted = stat.name.startswith("events-")
+            if wanted and not (target.exists() and target.stat().st_size == stat.size):
+                hdfs.get(stat.path, target)
+
+    def _bring(self, *ways: Callable[..., None]) -> None:
+        for way in ways:
+            try:
+                way(self._url, self._path, hdfs=self._hdfs)
+            except FileNotFoundError:
+                continue  # removed meanwhile, or never made
+            except OSError as error:
+                raise BackendError(
+                    f"What is kept of {self._directory.job_id} at {self._url} cannot be brought: "
+                    f"{error}"
+                ) from error
+
+    def _resume(self) -> str:
+        return " --resume" if self._directory.job().checkpoint is not None else ""
+
+
+def _state(report: yarn.ApplicationReportProto) -> str:
+    return yarn.YarnApplicationStateProto.Name(report.yarn_application_state)
+
+
+def _port(url: str) -> int:
+    """The port of a page's URL; 0 if there is none yet."""
+    try:
+        return urlsplit(url if "://" in url else f"http://{url}").port or 0
+    except ValueError:
+        return 0
