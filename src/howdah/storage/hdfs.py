@@ -11,15 +11,12 @@ URLs with host and port work. Of the defaults built into Hadoop it knows what it
 Kerberos ``HADOOP_USER_NAME``, else the account's name; tokens come from the file named by
 ``HADOOP_TOKEN_FILE_LOCATION``, Kerberos tickets from the usual cache.
 
-**Threads.** Calls block and release the interpreter's lock; an `Hdfs` may be used by many threads.
-
-Not guaranteed: that a call returns soon. `hdfs_native` has no time-out for a NameNode that takes
-connections and does not answer.
+**Threads.** Calls block and release the interpreter's lock; an `Hdfs` may be used by many threads,
+but not on both sides of a fork.
 """
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import errno
 import os
@@ -34,6 +31,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from howdah.storage.hdfs_calls import Appender, close, soon
 from howdah.storage.hdfs_errors import (
     BeingWritten,
     HdfsError,
@@ -54,10 +52,6 @@ _CONFIG = {
     "dfs.client.failover.sleep.base.millis": "20",
     "dfs.client.failover.sleep.max.millis": "100",
 }
-_CLOSE_RETRY_S = 0.5
-"""How long `hdfs_native` sleeps when it closes a file a moment before the NameNode knows that its
-last block is stored, which is most of the time."""
-
 _T = TypeVar("_T")
 
 
@@ -165,7 +159,7 @@ class Hdfs:
     def stat(self, place: str) -> Stat:
         """Raises: NotFound."""
         path = self.path(place)
-        return _stat(self._call("look at", path, lambda c: c.get_file_info(path)), path)
+        return self._call("look at", path, lambda c: soon(_look, c, path))
 
     def exists(self, place: str) -> bool:
         """Whether there is a file or folder."""
@@ -176,15 +170,16 @@ class Hdfs:
         return True
 
     def list(self, place: str, *, recursive: bool = False) -> list[Stat]:
-        """What is in a folder, by name; with ``recursive`` also in all folders below. Of a file,
+        """What is in a folder, by path; with ``recursive`` also in all folders below. Of a file,
         itself.
 
         Raises:
             NotFound: there is no such folder.
         """
         path = self.path(place)
-        found = self._call("list", path, lambda c: list(c.list_status(path, recursive)))
-        return sorted((_stat(each, each.path) for each in found), key=lambda stat: stat.path)
+
+        found = self._call("list", path, lambda c: soon(_found, c, path, recursive))
+        return sorted(found, key=lambda stat: stat.path)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -193,19 +188,13 @@ class Hdfs:
 
         Of a file that is still open nothing after its last full block is seen.
         """
-        path = self.path(place)
-        return self._call("read", path, lambda c: bytes(c.read(path).read()))
+        return self.read_range(place, 0, None)
 
-    def read_range(self, place: str, offset: int, length: int) -> bytes:
+    def read_range(self, place: str, offset: int, length: int | None) -> bytes:
         """At most ``length`` bytes from ``offset`` on; empty at the end and past it."""
         path = self.path(place)
 
-        def read(client: Any) -> bytes:
-            reader = client.read(path)
-            rest = min(length, len(reader) - offset)
-            return bytes(reader.read_range(offset, rest)) if rest > 0 else b""
-
-        return self._call("read", path, read)
+        return self._call("read", path, lambda c: soon(_read, c, path, offset, length))
 
     def get(
         self,
@@ -221,13 +210,15 @@ class Hdfs:
         path, target = self.path(place), Path(local)
 
         def get(client: Any) -> int:
-            reader = client.read(path)
+            reader = soon(client.read, path)
             size, done = len(reader), 0
             temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
             try:
                 with open(descriptor, "wb") as file:
-                    for chunk in reader.read_range_stream(0, size) if size else ():
+                    stream = iter(reader.read_range_stream(0, size)) if size else None
+                    while stream is not None and done < size:
+                        chunk: bytes = soon(_next, stream)
                         file.write(chunk)
                         done += len(chunk)
                         if progress is not None:
@@ -263,9 +254,7 @@ class Hdfs:
         path = self.path(place)
 
         def write(client: Any) -> None:
-            writer = client.create(path, _options(permission, False))
-            writer.write(data)
-            close(client, writer, path, len(data))
+            close(client, soon(_write_new, client, path, data, permission), path, len(data))
 
         self._call("create", path, write)
 
@@ -296,8 +285,12 @@ class Hdfs:
             AlreadyThere: it exists.
         """
         path = self.path(place)
-        writer = self._call("create", path, lambda c: c.create(path, _options(permission, False)))
-        return Appender(self, path, writer, 0)
+
+        def create(client: Any) -> Appender:
+            writer = soon(client.create, path, _options(permission))
+            return Appender(client, self.fs, path, writer, 0)
+
+        return self._call("create", path, create)
 
     def append(self, place: str) -> Appender:
         """Go on writing at the end of a closed file.
@@ -307,9 +300,12 @@ class Hdfs:
             BeingWritten: it is open; see `recover_lease`.
         """
         path = self.path(place)
-        size = self.stat(path).size
-        writer = self._call("append to", path, lambda c: c.append(path), wait_for_writer=False)
-        return Appender(self, path, writer, size)
+
+        def append(client: Any) -> Appender:
+            writer = soon(client.append, path)
+            return Appender(client, self.fs, path, writer, soon(_look, client, path).size)
+
+        return self._call("append to", path, append, wait_for_writer=False)
 
     def recover_lease(self, place: str, timeout_s: float = 0.0) -> bool:
         """Take the right to write a file away from whoever has it, and have it closed.
@@ -326,7 +322,7 @@ class Hdfs:
         pause_s = 0.01
         while True:
             closed = self._call(
-                "recover", path, lambda c: bool(c.recover_lease(path)), wait_for_writer=False
+                "recover", path, lambda c: bool(soon(c.recover_lease, path)), wait_for_writer=False
             )
             if closed or timeout_s <= 0:
                 return closed
@@ -349,7 +345,7 @@ class Hdfs:
             AlreadyThere, NotAFolder: there is a file of that name, or above.
         """
         path = self.path(place)
-        self._call("make the folder", path, lambda c: c.mkdirs(path, permission, True))
+        self._call("make the folder", path, lambda c: soon(c.mkdirs, path, permission, True))
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         """Move a file or folder; at no moment is there half of it.
@@ -365,11 +361,12 @@ class Hdfs:
             nonlocal tries
             tries += 1
             try:
-                client.rename(old, new, overwrite)
+                soon(client.rename, old, new, overwrite)
             except FileNotFoundError:
-                # The answer to an earlier try may have been lost with its connection.
-                if tries == 1 or not self.exists(new):
+                if tries == 1:
                     raise
+                # The answer to an earlier try may have been lost with its connection.
+                soon(client.get_file_info, new)
 
         self._call(f"rename to {new}", old, rename)
 
@@ -380,12 +377,14 @@ class Hdfs:
             NotEmpty: a folder with something in it, and ``recursive`` is false.
         """
         path = self.path(place)
-        return self._call("remove", path, lambda c: bool(c.delete(path, recursive)))
+        return self._call("remove", path, lambda c: bool(soon(c.delete, path, recursive)))
 
     def set_permission(self, place: str, permission: int) -> None:
         """Raises: NotFound."""
         path = self.path(place)
-        self._call("set the permission of", path, lambda c: c.set_permission(path, permission))
+        self._call(
+            "set the permission of", path, lambda c: soon(c.set_permission, path, permission)
+        )
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -409,7 +408,12 @@ class Hdfs:
             return self._made[0]
 
     def _call(
-        self, what: str, path: str, work: Callable[[Any], _T], *, wait_for_writer: bool = True
+        self,
+        what: str,
+        path: str,
+        work: Callable[[Any], _T],
+        *,
+        wait_for_writer: bool = True,
     ) -> _T:
         """Do it, again while it fails for a transient reason and there is patience left."""
         deadline = time.monotonic() + self.patience_s
@@ -440,127 +444,55 @@ class Hdfs:
         progress: Callable[[int, int], None] | None,
     ) -> None:
         folder, name = posixpath.split(path)
-        if not overwrite and self.exists(path):
-            self._call("create", path, lambda c: _raise(FileExistsError(path)))
 
         def put(client: Any) -> None:
+            if not overwrite and self.exists(path):
+                raise FileExistsError(path)
             temporary = f"{folder.rstrip('/')}/.{name}.{secrets.token_hex(4)}.tmp"
             try:
-                writer = client.create(temporary, _options(permission, False))
+                writer = soon(client.create, temporary, _options(permission))
                 done = 0
                 for chunk in chunks():
-                    writer.write(chunk)
+                    soon(writer.write, chunk)
                     done += len(chunk)
                     if progress is not None:
                         progress(done, size)
                 close(client, writer, temporary, done)
-                client.rename(temporary, path, overwrite)
+                soon(client.rename, temporary, path, overwrite)
             except BaseException:
                 with contextlib.suppress(Exception):
-                    client.delete(temporary, False)
+                    soon(client.delete, temporary, False)
                 raise
 
         self._call("write", path, put)
 
 
-class Appender:
-    """A file open for writing at its end, by one thread at a time."""
-
-    def __init__(self, hdfs: Hdfs, path: str, writer: Any, size: int) -> None:
-        self.path = path
-        self.size = size
-        """Bytes of the file with all that was written."""
-        self._hdfs = hdfs
-        self._writer = writer
-        self._closed = False
-
-    def write(self, data: bytes) -> None:
-        """Add the bytes. They are durable after `hsync`, visible to others after `close`.
-
-        Raises:
-            LeaseLost: another process has taken the file over.
-            NoDataNode: a DataNode died: recover the lease, then append anew.
-        """
-        self._do("write", lambda: self._writer.write(data))
-        self.size += len(data)
-
-    def hsync(self) -> None:
-        """Return once all that was written is on the DataNodes' disks.
-
-        It asks the NameNode too, so after somebody else's `Hdfs.recover_lease` it fails.
-
-        Raises:
-            HdfsError: as for `write`; what was written since the last one may be there or not.
-        """
-        self._do("synchronise", self._writer.hsync)
-
-    def close(self) -> None:
-        """End the file. Closing twice is harmless.
-
-        Raises:
-            HdfsError: what was written since the last `hsync` may be lost.
-        """
-        if not self._closed:
-            self._closed = True
-            self._do(
-                "close", lambda: close(self._hdfs._client(), self._writer, self.path, self.size)
-            )
-
-    def abandon(self) -> None:
-        """Let go without a word to HDFS; the file stays open until its lease is recovered."""
-        self._closed = True
-
-    def _do(self, what: str, work: Callable[[], Any]) -> None:
-        try:
-            work()
-        except Exception as error:
-            raise translate(error, what, self.path, self._hdfs.fs) from error
+# -- inside --------------------------------------------------------------------------------------
 
 
-def close(client: Any, writer: Any, path: str, size: int) -> None:
-    """Close a writer of `hdfs_native` without its half-second nap.
-
-    The NameNode hears of the last block from the DataNode about a millisecond after the client has
-    asked it to complete the file; `hdfs_native` then sleeps for half a second before it asks again.
-    The length a reader is told counts complete blocks only: when it is all of the file, the block
-    is committed and stored, and recovering the lease does nothing but close the file.
-    """
-    if size == 0:
-        writer.close()
-        return
-    done = threading.Event()
-    problem: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            writer.close()
-        except BaseException as error:
-            problem.append(error)
-        finally:
-            _closing.discard(done)
-            done.set()
-
-    _closing.add(done)
-    threading.Thread(target=run, name="hdfs-close", daemon=True).start()
-    pause_s = 0.0015
-    while not done.wait(pause_s):
-        with contextlib.suppress(Exception):
-            if len(client.read(path)) == size and client.recover_lease(path):
-                return
-        pause_s = min(pause_s * 1.5, 0.1)
-    if problem:
-        raise problem[0]
+def _found(client: Any, path: str, recursive: bool) -> list[Stat]:
+    return [_stat(each, each.path) for each in client.list_status(path, recursive)]
 
 
-_closing: set[threading.Event] = set()
+def _read(client: Any, path: str, offset: int, length: int | None) -> bytes:
+    reader = client.read(path)
+    rest = len(reader) - offset
+    rest = rest if length is None else min(length, rest)
+    return bytes(reader.read_range(offset, rest)) if rest > 0 else b""
 
 
-@atexit.register
-def _wait_for_closing() -> None:
-    # A thread that comes back from Rust while the interpreter goes down ends the process by abort.
-    deadline = time.monotonic() + 2 * _CLOSE_RETRY_S
-    for event in list(_closing):
-        event.wait(max(deadline - time.monotonic(), 0))
+def _write_new(client: Any, path: str, data: bytes, permission: int) -> Any:
+    writer = client.create(path, _options(permission))
+    writer.write(data)
+    return writer
+
+
+def _next(stream: Iterator[bytes]) -> bytes:
+    return next(stream)
+
+
+def _look(client: Any, path: str) -> Stat:
+    return _stat(client.get_file_info(path), path)
 
 
 def _be(user: str) -> None:
@@ -572,10 +504,10 @@ def _be(user: str) -> None:
     os.environ["HADOOP_USER_NAME"] = user
 
 
-def _options(permission: int, overwrite: bool) -> Any:
+def _options(permission: int) -> Any:
     from hdfs_native import WriteOptions
 
-    return WriteOptions(permission=permission, overwrite=overwrite)
+    return WriteOptions(permission=permission, overwrite=False)
 
 
 def _stat(status: Any, path: str) -> Stat:
@@ -598,7 +530,3 @@ def _chunks(path: Path, size: int) -> Iterator[bytes]:
                 raise OSError(errno.EIO, "became shorter while it was copied", str(path))
             left -= len(chunk)
             yield chunk
-
-
-def _raise(error: Exception) -> Any:
-    raise error
