@@ -54,6 +54,8 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of all files in it."""
     suffix: str = ".tar.gz"
     """How its name ends: YARN goes by that when it unpacks."""
+    cached: bool = False
+    """The file is the cache's own; else it is somebody's, and never touched."""
     python: str | None = None
     """The interpreter in it, relative to the unpacked archive."""
     url: str | None = None

@@ -66,7 +66,8 @@ class Cache:
         fresh: bool = False,
     ) -> Archive:
         """The archive of these inputs, made by ``make(scratch folder)`` if it is not there. One that
-        is made outside of the scratch folder stays where it is, and only its digest is kept. A ``fresh`` one is made though there is one.
+        is made outside of the scratch folder stays where it is, and only its digest is kept.
+        A ``fresh`` one is made though there is one.
 
         Raises:
             PackingError: it cannot be made, or the cache folder cannot be written.
@@ -76,7 +77,8 @@ class Cache:
         if not fresh and (found := self._find(key)) is not None:
             return found
         try:
-            with self.lock(key):
+            # A few hundred locks for ever, rather than one for each key there ever was.
+            with self._lock(f"{kind.value}-{key[-2:]}"):
                 found = None if fresh else self._find(key)  # another process may have made it
                 return found or self._make(key, make)
         except OSError as error:
@@ -87,7 +89,7 @@ class Cache:
             ) from error
 
     @contextlib.contextmanager
-    def lock(self, name: str) -> Iterator[None]:
+    def _lock(self, name: str) -> Iterator[None]:
         """Alone among all processes that use this cache."""
         self._locks.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (self._locks / name).open("w") as file:
@@ -105,11 +107,6 @@ class Cache:
         finally:
             _remove(folder)
 
-    def forget(self, archive: Archive) -> None:
-        """An archive has turned out to be damaged."""
-        if archive.path is not None:
-            archive.path.unlink(missing_ok=True)
-
     def sweep(self, limit: int = LIMIT, unused_s: float = _FORGOTTEN_S) -> list[tuple[Path, int]]:
         """Remove what has not been used for so long, of the rest what has not been used for longest
         if there is more than the limit, and what processes left that died. Returns the archives
@@ -125,7 +122,7 @@ class Cache:
             unused = used < now - unused_s
             if archive is None or archive.path is None:
                 unused = True
-            elif archive.path.parent == self.archives:  # what came ready is not ours
+            elif archive.cached:
                 name = archive.path.name
                 size = 0 if name in kept else archive.size
                 unused = unused or (total + size > limit and used < now - _IN_USE_S)
@@ -169,7 +166,7 @@ class Cache:
                 # Others may be reading the one that is there; if it is the same, it stays.
                 if not (final.is_file() and tarball.sha256(final) == archive.digest):
                     archive.path.replace(final)
-                archive = msgspec.structs.replace(archive, path=final)
+                archive = msgspec.structs.replace(archive, path=final, cached=True)
             record = scratch / "record"
             record.write_bytes(msgspec.json.encode(_Record(archive, _stamp(final)), enc_hook=str))
             record.replace(self._index / f"{key}.json")

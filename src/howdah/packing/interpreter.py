@@ -36,10 +36,12 @@ _MODULES_LEFT_OUT = re.compile(
 """Extension modules that are not shipped: tests, and those that bring terminals, X11 or NIS."""
 _GLIBC = re.compile(
     r"(ld-linux.*|linux-vdso|libc|libm|libmvec|libdl|libpthread|librt|libutil|libresolv|libnsl|"
-    r"libanl|libnss_.*|libBrokenLocale|libthread_db|libstdc\+\+)(\.so.*)?$"
+    r"libanl|libnss_.*|libBrokenLocale|libthread_db)(\.so.*)?$"
 )
-"""Libraries of the node: glibc must be the node's own, for its kernel and its name services;
-libstdc++ must be the newest there is, for the user's packages."""
+"""Must be the node's own, for its kernel and its name services."""
+_NEWEST = re.compile(r"(libstdc\+\+|libgcc_s)\.so.*")
+"""Of these a program must have the newest there is: the node's may be newer than ours, and what the
+user's packages want. So they are shipped only with packages that are known: Howdah's own."""
 
 # Runs in the interpreter that is to be packed, which may be of another version than ours.
 _PROBE = """
@@ -165,6 +167,8 @@ def interpreter(python: Path, packages: Sequence[Path], scratch: Path) -> Interp
         )
     for library in map(Path, places.libraries):
         if library.parent == dynload or library in packages or _GLIBC.match(library.name):
+            continue
+        if not packages and _NEWEST.match(library.name):
             continue
         if any(library.is_relative_to(package.parent.parent) for package in packages):
             continue  # a package's own, which it finds by itself

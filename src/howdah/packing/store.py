@@ -128,10 +128,12 @@ class Store:
         path = archive.path
         assert path is not None
         if tarball.sha256(path) != archive.digest:
+            if not archive.cached:
+                raise PackingError(f"{path} has changed since it was looked at; submit again")
             path.unlink(missing_ok=True)
             raise PackingError(
-                f"{path} is damaged: it is not what was packed. It has been removed; what is "
-                "submitted the next time is packed anew"
+                f"{path} is damaged: it is not what was packed. It has been removed; submit again, "
+                "and it is packed anew"
             )
         what = f"uploading {archive.kind.value}, {quantity(archive.size)}"
         progress(what, 0, archive.size)

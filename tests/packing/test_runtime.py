@@ -1,0 +1,157 @@
+"""Howdah's own runtime: it runs in any folder, on a node without Python."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from howdah.packing import runtime as runtimes
+from howdah.packing.archives import Archive, Kind, PackingError
+from howdah.packing.runtime import runtime
+from tests.packing.unpacking import names, run, unpack
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="runtimes are for Linux nodes"),
+    pytest.mark.timeout(180),
+]
+
+MODULES = (
+    "howdah.coordinator.main",
+    "howdah.coordinator.webapp",
+    "howdah.agent.main",
+    "howdah.storage.publishing",
+    "howdah.storage.restoring",
+    "howdah.frameworks.planning",
+    "howdah.frameworks.helpers.ray_main",
+    "howdah.hadoop",
+    "howdah.storage.hdfs",
+    "msgspec",
+    "google.protobuf.descriptor_pool",
+    "hdfs_native",
+    "fsspec.implementations.local",
+    "starlette.applications",
+    "uvicorn.protocols.http.h11_impl",
+    "jinja2",
+    "prometheus_client",
+)
+"""What coordinator, agents and helpers import, at once or when they need it."""
+
+
+class Ready:
+    """The runtime, packed into a cache and unpacked somewhere else."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cache = folder / "cache"
+        self.base, self.howdah = runtime(self.cache)
+        self.place = unpack(self.base, folder / "somewhere else")
+        self.code = unpack(self.howdah, folder / "code")
+        assert self.base.python is not None
+        self.python = self.place / self.base.python
+
+    def run(self, program: str) -> str:
+        return run(self.python, "-s", "-c", program, env={"PYTHONPATH": str(self.code)})
+
+
+@pytest.fixture(scope="module")
+def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ready]:
+    yield Ready(tmp_path_factory.mktemp("runtime"))
+
+
+def test_it_has_an_interpreter_of_its_own(ready: Ready) -> None:
+    told = ready.run("import sys; print(sys.executable); print(sys.prefix); print(sys.version)")
+    executable, prefix, version = told.split("\n", 2)
+    assert Path(executable).is_relative_to(ready.place)
+    assert Path(prefix) == ready.place
+    assert version == sys.version
+
+
+def test_all_that_coordinator_agents_and_helpers_import_is_in_it(ready: Ready) -> None:
+    ready.run("; ".join(f"import {module}" for module in MODULES))
+
+
+def test_nothing_outside_of_it_is_used_but_glibc(ready: Ready) -> None:
+    """Extension modules and all libraries they link."""
+    program = f"""
+import {", ".join(MODULES)}
+import ssl, sqlite3, ctypes, lzma, bz2, zlib, uuid, decimal, multiprocessing, asyncio, sys
+for path in sys.path + [getattr(m, "__file__", None) or "" for m in list(sys.modules.values())]:
+    assert not path or path.startswith(({str(ready.place)!r}, {str(ready.code)!r})), path
+for line in open("/proc/self/maps"):
+    path = line.split(None, 5)[5].strip() if len(line.split(None, 5)) == 6 else ""
+    if ".so" in path and not path.startswith({str(ready.place)!r}):
+        print(path.rpartition("/")[2])
+"""
+    outside = {name.partition(".so")[0] for name in ready.run(program).split()}
+    outside = {name for name in outside if not name.startswith(("ld-", "libnss"))}
+    assert outside <= {"libc", "libm", "libdl", "libpthread", "librt", "libutil", "libresolv"}
+
+
+def test_it_writes_nothing_and_compiles_nothing_on_a_node(ready: Ready) -> None:
+    program = f"""
+import sys, {", ".join(MODULES)}
+for name, module in list(sys.modules.items()):
+    cached = getattr(module, "__cached__", None)
+    if cached and module.__file__.endswith(".py"):
+        import os
+        assert os.path.exists(cached), cached
+"""
+    before = names(ready.place)
+    ready.run(program)
+    assert names(ready.place) == before
+
+
+def test_programs_among_its_packages_are_in_bin(ready: Ready) -> None:
+    assert run(ready.place / "bin" / "py-spy", "--version").startswith("py-spy")
+
+
+def test_a_node_is_told_what_it_must_have(ready: Ready) -> None:
+    (note,) = ready.base.notes
+    assert "needs glibc 2." in note and sys.version.split()[0] in note
+
+
+def test_the_parts_of_the_explanation_add_up(ready: Ready) -> None:
+    rows = ready.base.rows
+    assert sum(row.files for row in rows) == ready.base.files
+    assert list(rows) == sorted(rows, key=lambda row: -row.size)
+    assert 0.99 < sum(row.size for row in rows) / ready.base.unpacked_size < 1.01
+
+
+def test_it_is_small(ready: Ready) -> None:
+    assert ready.base.size < 40e6
+    assert ready.howdah.size < 5e6
+
+
+def test_the_second_time_it_costs_a_look(ready: Ready) -> None:
+    best = 9.0
+    for _ in range(5):
+        began = time.perf_counter()
+        archives = runtime(ready.cache)
+        best = min(best, time.perf_counter() - began)
+        assert archives == (ready.base, ready.howdah)
+    assert best < 0.2
+
+
+def test_two_machines_make_the_same_archives(ready: Ready, tmp_path: Path) -> None:
+    base, code = runtime(tmp_path / "other cache")
+    assert (base.digest, code.digest) == (ready.base.digest, ready.howdah.digest)
+    assert (base.kind, code.kind) == (Kind.RUNTIME, Kind.HOWDAH)
+
+
+def test_further_packages_come_along(tmp_path: Path) -> None:
+    archive = runtimes.base(tmp_path / "cache", further=["pyyaml"])
+    assert any(row.name.lower().startswith("pyyaml") for row in archive.rows)
+
+
+def test_a_package_that_is_missing_here_is_told(tmp_path: Path) -> None:
+    with pytest.raises(PackingError, match="the package no-such-package is not installed"):
+        runtimes.base(tmp_path / "cache", further=["no-such-package"])
+
+
+def test_archives_are_named_by_kind_and_digest(ready: Ready) -> None:
+    archive: Archive = ready.base
+    assert archive.path is not None
+    assert archive.path.name == archive.name == f"runtime-{archive.digest[:32]}.tar.gz"
