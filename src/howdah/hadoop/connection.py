@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import os
 import socket
 import time
 
@@ -100,8 +101,7 @@ class Connection:
                 f"{address} did not accept a connection within {limits.connect_timeout_s:g} s"
             ) from None
         except (OSError, UnicodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else None
-            raise ConnectFailed(f"{address} can't be reached: {reason or error}") from error
+            raise ConnectFailed(f"{address} can't be reached: {_reason(error)}") from error
         connection = cls(address, reader, writer, client_id, limits)
         try:
             with contextlib.suppress(OSError):
@@ -123,11 +123,6 @@ class Connection:
     def closed(self) -> bool:
         """No calls can be made any more."""
         return self._ended is not None
-
-    @property
-    def busy(self) -> bool:
-        """Calls wait for their answers."""
-        return bool(self._waiting)
 
     async def call(self, call: frames.Call, timeout_s: float) -> bytes:
         """The bytes of a call's answer.
@@ -351,3 +346,10 @@ class Connection:
             due = min(due, self._used_at + idle_s)
         loop = asyncio.get_running_loop()
         self._pulse = loop.call_later(max(0.01, due - now), self._beat)
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    """An error in the system's words; asyncio puts its own in their place."""
+    if isinstance(error, OSError) and error.errno and not isinstance(error, socket.gaierror):
+        return os.strerror(error.errno)
+    return str(error.strerror if isinstance(error, OSError) and error.strerror else error)

@@ -14,6 +14,8 @@ plain `RemoteError`.
 
 from __future__ import annotations
 
+import re
+
 
 class HadoopError(Exception):
     """Any error of this library."""
@@ -210,6 +212,16 @@ _CLASSES: dict[str, type[RemoteError]] = {
 }
 
 
+# Classes that say nothing themselves; their message often begins with the class of their cause.
+_WRAPPERS = (
+    _YARN + "YarnException",
+    _YARN + "YarnRuntimeException",
+    "java.io.IOException",
+    "org.apache.hadoop.ipc.RemoteException",
+)
+_CAUSE = re.compile(r"((?:[a-z0-9_]+\.){2,}[A-Z][\w$]*)(?:: |$)")
+
+
 def first_part(class_name: str, details: str) -> str:
     """The message in what the server sent: without ``class: `` before and the stack trace after."""
     text = details.split("\n\tat ", 1)[0].strip()
@@ -219,5 +231,13 @@ def first_part(class_name: str, details: str) -> str:
 
 
 def remote_error(class_name: str, details: str) -> RemoteError:
-    """The exception for what a server answered."""
-    return _CLASSES.get(class_name, RemoteError)(class_name, details)
+    """The exception for what a server answered.
+
+    Where that only wraps another one, the class is that of the inner one; the Java class and the
+    message stay as they came.
+    """
+    wanted = class_name
+    text = first_part(class_name, details)
+    while wanted in _WRAPPERS and (cause := _CAUSE.match(text)):
+        wanted, text = cause[1], text[cause.end() :]
+    return _CLASSES.get(wanted, RemoteError)(class_name, details)

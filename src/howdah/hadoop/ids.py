@@ -158,7 +158,7 @@ class NodeId:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Resource:
-    """What a container has: memory in MiB, cores, and amounts of any other type.
+    """What a container has: memory in MiB, cores, and amounts above 0 of any other type.
 
     Amounts of other types are whole numbers in the type's base unit (GPUs have none; a type with
     the unit ``Gi`` is counted in bytes here).
@@ -195,7 +195,7 @@ class Resource:
         others = {
             item.key: item.value * _UNITS.get(item.units, 1)
             for item in proto.resource_value_map
-            if item.key not in (MEMORY, VCORES)
+            if item.key not in (MEMORY, VCORES) and item.value
         }
         return cls(proto.memory, proto.virtual_cores, others)
 

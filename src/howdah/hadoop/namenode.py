@@ -47,7 +47,8 @@ class NameNode(Service):
 
         Raises:
             RemoteError: the cluster gives none (no security, unless
-                ``dfs.namenode.delegation.token.always-use``), or the caller came with a token.
+                ``dfs.namenode.delegation.token.always-use``), or on a secure one the caller did
+                not come with Kerberos itself.
         """
         answer = await self.rpc.call(
             "getDelegationToken",

@@ -291,12 +291,8 @@ class ResourceManager(Service):
 
     async def queue(
         self, name: str = "root", *, recursive: bool = False, applications: bool = False
-    ) -> yarn.QueueInfoProto:
-        """A queue's state, capacity and use, with its children if asked for.
-
-        Raises:
-            RemoteError: there is no such queue, or it may not be seen.
-        """
+    ) -> yarn.QueueInfoProto | None:
+        """A queue's state, capacity and use, with its children if asked for; None if none is there."""
         answer = await self.rpc.call(
             "getQueueInfo",
             yarn.GetQueueInfoRequestProto(
@@ -307,7 +303,7 @@ class ResourceManager(Service):
             ),
             yarn.GetQueueInfoResponseProto,
         )
-        return answer.queueInfo
+        return answer.queueInfo if answer.HasField("queueInfo") else None
 
     async def queue_user_acls(self) -> dict[str, tuple[str, ...]]:
         """By queue what the user may do there: ``SUBMIT_APPLICATIONS``, ``ADMINISTER_QUEUE``."""
@@ -369,7 +365,7 @@ class ResourceManager(Service):
         """A token with which the user's calls are made without Kerberos.
 
         Raises:
-            RemoteError: the cluster has no security, or the caller came with a token itself.
+            RemoteError: on a secure cluster, the caller did not come with Kerberos itself.
         """
         answer = await self.rpc.call(
             "getDelegationToken",

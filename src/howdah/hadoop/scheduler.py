@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Iterable
 
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.connection import Limits
 from howdah.hadoop.credentials import Token
-from howdah.hadoop.errors import (
-    ApplicationMasterNotRegistered,
-    CallTimeout,
-    ConnectFailed,
-    ConnectionLost,
-    HadoopError,
-)
+from howdah.hadoop.errors import ApplicationMasterNotRegistered, RemoteError
 from howdah.hadoop.identity import Identity
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.retry import RetryPolicy
@@ -55,7 +50,8 @@ class Scheduler(Service):
         super().__init__(addresses, identity, retry=retry, limits=limits or Limits(idle_s=None))
         self._registration: yarn.RegisterApplicationMasterRequestProto | None = None
         self._response_id = 0
-        self._unanswered: yarn.AllocateRequestProto | None = None
+        self._unanswered: deque[yarn.AllocateRequestProto] = deque()
+        self._arrived = yarn.AllocateResponseProto()
 
     async def register(
         self,
@@ -100,7 +96,7 @@ class Scheduler(Service):
             timeout_s=timeout_s,
         )
         self._response_id = 0
-        self._unanswered = None
+        self._unanswered.clear()
         return answer
 
     async def allocate(
@@ -123,9 +119,9 @@ class Scheduler(Service):
         was allocated. ``tracking_url``, if given, replaces the one registered. A new AMRM token
         in the answer has been taken over.
 
-        If the answer to a heartbeat was lost (time-out, cancelled), the next one sends it again
-        first, for the RM answers a repeated response id without looking at the request; both
-        answers come back as one.
+        A heartbeat whose answer was lost (time-out, connection, cancelled) is kept and sent
+        again with the next one, for the RM answers a repeated response id without looking at the
+        request: don't ask again for what it asked for. What the answers brought comes as one.
 
         Raises:
             ApplicationMasterNotRegistered: see the class.
@@ -145,26 +141,26 @@ class Scheduler(Service):
         if add or remove:
             request.blacklist_request.blacklist_additions.extend(add)
             request.blacklist_request.blacklist_removals.extend(remove)
-        if self._unanswered is None:
-            return await self._beat(request, timeout_s)
-        earlier = await self._beat(self._unanswered, timeout_s)
-        earlier.MergeFrom(await self._beat(request, timeout_s))
-        return earlier
+        if not self._unanswered or _asks_for_something(request):
+            self._unanswered.append(request)
+        while self._unanswered:
+            answer = await self._beat(self._unanswered[0], timeout_s)
+            self._unanswered.popleft()
+            self._arrived.MergeFrom(answer)
+        arrived, self._arrived = self._arrived, yarn.AllocateResponseProto()
+        return arrived
 
     async def _beat(
         self, request: yarn.AllocateRequestProto, timeout_s: float | None
     ) -> yarn.AllocateResponseProto:
         request.response_id = self._response_id
-        self._unanswered = request
         try:
             answer = await self.rpc.call(
                 "allocate", request, yarn.AllocateResponseProto, timeout_s=timeout_s
             )
-        except HadoopError as error:
-            if not _uncertain(error):
-                self._unanswered = None
+        except RemoteError:
+            self._unanswered.popleft()  # the RM has refused it
             raise
-        self._unanswered = None
         self._response_id = answer.response_id
         if answer.HasField("am_rm_token"):
             token = Token.from_proto(answer.am_rm_token)
@@ -208,6 +204,13 @@ class Scheduler(Service):
             await asyncio.sleep(0.1)
 
 
-def _uncertain(error: HadoopError) -> bool:
-    """The RM may have taken the request although no answer came."""
-    return isinstance(error, CallTimeout | ConnectionLost | ConnectFailed)
+def _asks_for_something(request: yarn.AllocateRequestProto) -> bool:
+    """It has more in it than a sign of life."""
+    return bool(
+        request.ask
+        or request.release
+        or request.scheduling_requests
+        or request.update_requests
+        or request.HasField("blacklist_request")
+        or request.HasField("tracking_url")
+    )
