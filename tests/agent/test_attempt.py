@@ -204,6 +204,7 @@ async def test_a_kill_that_came_before_the_stop_is_told_as_such(tmp_path: Path) 
         os.kill(agent.pid, signal.SIGSTOP)  # so that it learns of both at once
         try:
             os.kill(started.pids[0], signal.SIGKILL)
+            await until(lambda: not alive(started.pids[0]))
             rig.tell(Stop(task=TASK, attempt=1, grace_s=0))
             await rig.channels[-1].drain()
         finally:

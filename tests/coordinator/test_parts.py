@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
+from pathlib import Path
 
 import msgspec
 
 from howdah.coordinator.clock import Clock
 from howdah.coordinator.feeds import KEPT, Feed
+from howdah.coordinator.files import save_stacks
 from howdah.coordinator.live import LiveBoard
 from howdah.coordinator.metrics import Metrics
 from howdah.coordinator.status import Status, encoded
@@ -18,8 +21,9 @@ from howdah.core.events import AgentSilent, Event, Task
 from howdah.core.plan import Plan, RolePlan
 from howdah.core.states import JobState
 from howdah.core.view import JobView, TaskView
+from howdah.storage.jobdir import JobDirectory
 from howdah.storage.metrics import TaskSample
-from howdah.wire.messages import Beat, RecordUpdate, Sample, WebAddress
+from howdah.wire.messages import Beat, RecordUpdate, Sample, Stacks, WebAddress
 
 TASK = Task("worker", 0)
 
@@ -119,6 +123,49 @@ def test_a_new_attempt_shows_nothing_of_the_old_one() -> None:
     assert measured is not None and (measured.step, measured.log_size) == (None, 0)
     live.beat(TASK, Beat(attempt=1, step=10.0), 52.0)
     assert live.of(TASK, 2) is measured, "a late word of the old one changes nothing"
+
+
+class NoLogs:
+    """The coordinator cannot see the logs; who asks is counted."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def last_line(self, task: Task, attempt: int) -> str | None:
+        self.asked += 1
+        return None
+
+
+def test_a_line_an_agent_tells_is_shown_and_its_log_not_read() -> None:
+    board, logs = LiveBoard(), NoLogs()
+
+    def line() -> str | None:
+        asyncio.run(board.read_last_lines(logs))
+        live = board.of(TASK, 1)
+        assert live is not None
+        return live.last_line
+
+    board.beat(TASK, Beat(attempt=1, log_size=10, last_line="epoch 1"), 1.0)
+    assert line() == "epoch 1"
+    board.beat(TASK, Beat(attempt=1, log_size=20), 2.0)
+    assert line() == "epoch 1", "it has not changed"
+    board.beat(TASK, Beat(attempt=1, log_size=30, last_line="epoch 2"), 3.0)
+    assert line() == "epoch 2"
+    assert logs.asked == 0
+    board.beat(TASK, Beat(attempt=2, log_size=5), 4.0)
+    asyncio.run(board.read_last_lines(logs))
+    assert logs.asked == 1, "an agent that does not tell: its log is read"
+
+
+def test_stacks_an_agent_could_not_save_are_saved(tmp_path: Path) -> None:
+    directory = JobDirectory(tmp_path)
+    stacks = Stacks(task=TASK, attempt=2, text="Thread 1\n  train.py:3\n")
+    path = save_stacks(directory, stacks)
+    assert path == "stacks/worker-0-2.txt"
+    assert (tmp_path / path).read_text() == stacks.text
+    assert (tmp_path / path).stat().st_mode & 0o777 == 0o600
+    assert save_stacks(directory, Stacks(task=TASK, attempt=3, problem="no py-spy")) == ""
+    assert save_stacks(JobDirectory(tmp_path / "gone"), stacks) == ""
 
 
 def test_a_page_is_announced_once() -> None:

@@ -51,6 +51,8 @@ _SIGNAL_GRACE_S = 5.0
 """Somebody ends the agent by SIGTERM: so long for its programs."""
 _ORPHAN_GRACE_S = 1.0
 _GOODBYE_S = 2.0
+_COPYING_S = 25.0
+"""For copies of logs when the agent goes; a coordinator waits for it a little longer."""
 _DOUBT_S = 5.0
 """What was sent so shortly before a connection broke may not have arrived."""
 
@@ -323,6 +325,7 @@ class Agent:
             if self._attempt.exit is None:
                 self._attempt.stop(grace_s)
             await self._attempt.over()
+        await self._container.log_copies.done(_COPYING_S)
         if self._link is not None:
             channel = self._link.channel
             with contextlib.suppress(TimeoutError, ChannelClosed):

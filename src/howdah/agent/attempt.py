@@ -22,6 +22,7 @@ from howdah.agent.outputs import Outputs
 from howdah.agent.reports import Report, ReportSocket
 from howdah.agent.running import Ready, Run
 from howdah.agent.stacks import take
+from howdah.agent.tail import NewestLine
 from howdah.core.events import Exit, Held, HeldPhase
 from howdah.wire.messages import (
     AgentNote,
@@ -82,6 +83,7 @@ class Attempt:
         self.exit: Exit | None = None
         self._run: Run | None = None
         self._log_size = 0
+        self._newest_line = NewestLine() if container.launch.last_lines else None
         self._ready: Ready | None = None
         self._reports: ReportSocket | None = None
         self._reservation: ports.Reservation | None = None
@@ -130,14 +132,21 @@ class Attempt:
             return self._stacks(problem=f"the attempt is {self.phase.value}, nothing of it runs")
         folders = [str(f) for f in (self._container.source, self._container.work) if f]
         taken = await take(self._container.helpers, self._run.processes(), folders)
-        path = self._container.stacks_path(self.task, self.attempt)
-        file = self._container.job_folder / path
+        path = self._save_stacks(taken.text)
+        return self._stacks(taken.innermost, path, taken.text[:_STACKS_TEXT], taken.problem)
+
+    def _save_stacks(self, text: str) -> str:
+        """Their path relative to the job directory; empty if the coordinator has to save them."""
+        container = self._container
+        if container.launch.log_store is not None:
+            return ""
+        path = container.stacks_path(self.task, self.attempt)
         try:
-            _write_private(file, taken.text)
+            _write_private(container.job_folder / path, text)
         except OSError as error:
             log.warning("stacks can't be saved: %s", error)
-            path = ""
-        return self._stacks(taken.innermost, path, taken.text[:_STACKS_TEXT], taken.problem)
+            return ""
+        return path
 
     def tell_again(self) -> None:
         """What was said last may be lost: say where it is."""
@@ -155,6 +164,8 @@ class Attempt:
     def reconnected(self) -> None:
         """A coordinator is there (again): what happened since the hello, and what that can't say."""
         self.tell_again()
+        if self._newest_line is not None:
+            self._newest_line.forget()
         if self._run is not None and self.phase is Phase.RUNNING:
             for page in self._run.pages.values():
                 self._container.say(page)
@@ -182,12 +193,14 @@ class Attempt:
 
     def beat(self) -> Beat:
         """How it is doing."""
+        if self._run is not None and self._saving is None and self.phase is Phase.RUNNING:
+            return self._run.beat()
+        line = self._newest_line.news() if self._newest_line is not None else None
         if self._saving is not None and self._run is not None:
             # Saving a last checkpoint may take long and is no hang.
-            return Beat(attempt=self.attempt, progress_s=0.0, log_size=self._run.log_size)
-        if self._run is not None and self.phase is Phase.RUNNING:
-            return self._run.beat()
-        return Beat(attempt=self.attempt, log_size=self._log_size)
+            size = self._run.log_size
+            return Beat(attempt=self.attempt, progress_s=0.0, log_size=size, last_line=line)
+        return Beat(attempt=self.attempt, log_size=self._log_size, last_line=line)
 
     def log_end(self) -> int | None:
         """How long its log is while it is written."""
@@ -219,6 +232,7 @@ class Attempt:
             # What remains of it is a number; the rest would wait long for the garbage collector.
             self._log_size = self._run.log_size
             self._run = None
+        self._container.log_copies.begin(self.task, self.attempt)
         self._container.say(Exited(task=self.task, attempt=self.attempt, exit=exit))
 
     async def _through(self) -> Exit:
@@ -229,7 +243,7 @@ class Attempt:
         if self._stop.done():
             raise _Ended(_dropped())
         order = self._start.result()
-        self._run = Run(self._container, order, self._ready)
+        self._run = Run(self._container, order, self._ready, self._newest_line)
         self.phase = Phase.RUNNING
         async with self._checkpoints.watching(order):
             exit = await self._run.run()

@@ -11,7 +11,8 @@ from howdah.agent.children import Children
 from howdah.agent.follow import Followers
 from howdah.agent.guard import Guard
 from howdah.agent.helpers import Helpers
-from howdah.agent.launch import AgentLaunch
+from howdah.agent.launch import AgentLaunch, LogNames
+from howdah.agent.logcopies import LogCopies
 from howdah.agent.processes import marker
 from howdah.core.events import Task
 from howdah.storage import layout
@@ -40,6 +41,7 @@ class Container:
         self.marker = marker(launch.job_id, launch.container_id)
         self.followers = Followers()
         self.helpers = Helpers(children, self.marker)
+        self.log_copies = LogCopies(self)
         self.work = Path(launch.work_dir)
         self.logs = Path(launch.log_dir)
         self.source = Path(launch.source) if launch.source else None
@@ -73,6 +75,8 @@ class Container:
 
     def log_path(self, task: Task, attempt: int) -> Path:
         """Log of an attempt."""
+        if self.launch.log_names is LogNames.FLAT:
+            return self.logs / f"{task.role}-{task.index}.{attempt}.log"
         return self.logs / f"{task.role}-{task.index}" / f"{attempt}.log"
 
     def stacks_path(self, task: Task, attempt: int) -> str:

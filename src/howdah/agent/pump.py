@@ -19,7 +19,7 @@ import sys
 import termios
 from collections.abc import Callable
 
-from howdah.agent.tail import Tail
+from howdah.agent.tail import NewestLine, Tail
 from howdah.storage.logs import LogWriter
 
 PIPE_BYTES = 1024 * 1024
@@ -76,10 +76,13 @@ class Source:
 class Pump:
     """Moves bytes for one attempt."""
 
-    def __init__(self, writer: LogWriter, moved: Callable[[], None]) -> None:
-        """``moved`` is called whenever the log has grown."""
+    def __init__(
+        self, writer: LogWriter, moved: Callable[[], None], newest: NewestLine | None = None
+    ) -> None:
+        """``moved`` is called whenever the log has grown; ``newest`` gets its whole lines."""
         self._writer = writer
         self._moved = moved
+        self._newest = newest
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray(_BUFFER_BYTES)
         self._view = memoryview(self._buffer)
@@ -196,6 +199,8 @@ class Pump:
                 if stream.pending:
                     self._writer.write(stream.pending)
                 self._writer.write(self._view[:end])
+                if self._newest is not None:
+                    self._newest.put(self._view[:end], stream.pending)
             self._open_line = None
             stream.pending = b""
         if end < count:
@@ -208,7 +213,10 @@ class Pump:
     def _put_labelled(self, stream: Stream, end: int) -> None:
         text = stream.pending + bytes(self._view[:end])
         first = b"" if self._open_line is stream else stream.label
-        self._writer.write(first + text[:-1].replace(b"\n", b"\n" + stream.label) + b"\n")
+        text = first + text[:-1].replace(b"\n", b"\n" + stream.label) + b"\n"
+        self._writer.write(text)
+        if self._newest is not None:
+            self._newest.put(text)
 
     def _close_line(self, stream: Stream) -> None:
         """Another stream's line stands open: ours begins on a new one."""

@@ -27,6 +27,7 @@ from howdah.agent.progress import Progress
 from howdah.agent.pump import Pump
 from howdah.agent.reports import Report, Reported, Web
 from howdah.agent.stacks import group
+from howdah.agent.tail import NewestLine
 from howdah.agent.workfolder import TASK
 from howdah.core.events import Exit
 from howdah.core.plan import Join
@@ -71,7 +72,13 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 class Run:
     """One attempt's programs, while they run."""
 
-    def __init__(self, container: Container, order: Start, ready: Ready) -> None:
+    def __init__(
+        self,
+        container: Container,
+        order: Start,
+        ready: Ready,
+        newest_line: NewestLine | None = None,
+    ) -> None:
         self._container = container
         self._order = order
         self._ready = ready
@@ -79,7 +86,8 @@ class Run:
         launch = container.launch
         self._path = container.log_path(order.task, order.attempt)
         self._log = LogWriter(self._path, launch.log_max_bytes, launch.log_segments)
-        self._pump = Pump(self._log, self._log_has_grown)
+        self._newest_line = newest_line
+        self._pump = Pump(self._log, self._log_has_grown, newest_line)
         self._programs = Programs(container.children, self._pump, container.work / TASK)
         self._tree = Tree(container.children, container.marker, container.aside)
         self._ending = Ending(self._tree, container.children, self._programs.still_running)
@@ -123,6 +131,7 @@ class Run:
             progress_s=round(self._progress.idle_s(), 2),
             log_size=self._log.offset,
             step=self._reported.step,
+            last_line=self._news(),
         )
 
     def last_beat(self) -> Beat:
@@ -133,7 +142,12 @@ class Run:
             sample=Sample(time=time.time(), values=values) if values else None,
             log_size=self._log.offset,
             step=self._reported.step,
+            last_line=self._news(),
         )
+
+    def _news(self) -> str | None:
+        """The log's newest line, where it is told and was not yet."""
+        return self._newest_line.news() if self._newest_line is not None else None
 
     def stop(self, grace_s: float) -> None:
         """End it: SIGTERM, and SIGKILL after the grace. Again: the earlier SIGKILL counts."""

@@ -8,6 +8,7 @@ from collections import deque
 LINES = 40
 LINE_LENGTH = 400
 _KEPT_BYTES = 64 * 1024
+_NEWEST_BYTES = 4 * 1024
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -38,6 +39,35 @@ class Tail:
     def lines(self) -> tuple[str, ...]:
         """The last lines, oldest first, without empty ones at the end."""
         return last_lines(b"".join(self._pieces))
+
+
+class NewestLine:
+    """The newest line of a log, for who can't read the log; told once each."""
+
+    __slots__ = ("_lines", "_told")
+
+    def __init__(self) -> None:
+        self._lines = b""
+        self._told = ""
+
+    def put(self, lines: bytes | memoryview, before: bytes = b"") -> None:
+        """More whole lines; ``before`` is the beginning of the first."""
+        kept = bytes(lines[-_NEWEST_BYTES:])
+        if before and len(kept) < _NEWEST_BYTES:
+            kept = before[len(kept) - _NEWEST_BYTES :] + kept
+        self._lines = kept
+
+    def news(self) -> str | None:
+        """The newest line, unless it was told before or is empty."""
+        found = last_lines(self._lines, 1)
+        if not found or found[0] == self._told:
+            return None
+        self._told = found[0]
+        return self._told
+
+    def forget(self) -> None:
+        """Who was told is gone: the next one is to be told too."""
+        self._told = ""
 
 
 def last_lines(data: bytes, count: int = LINES, length: int = LINE_LENGTH) -> tuple[str, ...]:

@@ -58,7 +58,9 @@ class Observer(Protocol):
     def disconnected(self, container_id: str) -> None: ...
     def beat(self, container_id: str, task: Task, beat: Beat, now: float) -> None: ...
     def log_chunk(self, chunk: LogChunk) -> None: ...
-    def stacks_taken(self, stacks: Stacks) -> None: ...
+    def stacks_taken(self, stacks: Stacks) -> str:
+        """Returns where they are, relative to the job directory."""
+        ...
 
 
 class Session:
@@ -247,13 +249,13 @@ class Agents:
         self._emit(TaskExited(task=said.task, attempt=said.attempt, exit=said.exit))
 
     def _stacks(self, session: Session, said: Stacks) -> None:
-        self._observer.stacks_taken(said)
+        path = self._observer.stacks_taken(said)
         self._emit(
             StacksTaken(
                 task=said.task,
                 attempt=said.attempt,
                 innermost=said.innermost,
-                path=said.path,
+                path=path,
                 problem=said.problem,
             )
         )

@@ -46,8 +46,9 @@ log = logging.getLogger(__name__)
 
 SLICE_S = 0.02
 """The loop is given to others after so long of carrying out commands."""
-SHUTDOWN_S = 5.0
-"""An agent told to shut down that is still connected after this loses its container anyway."""
+SHUTDOWN_S = 30.0
+"""An agent told to shut down that is still connected after this loses its container anyway: it may
+have logs to copy. One that hangs is not waited for so long, it falls silent."""
 
 _REQUESTS = "requests"
 

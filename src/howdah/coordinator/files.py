@@ -3,11 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 
 from howdah.core.events import Task
 from howdah.storage import logs
+from howdah.storage.files import PRIVATE_FOLDER
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.logs import LogPart
+from howdah.wire.messages import Stacks
+
+log = logging.getLogger(__name__)
+
+
+def save_stacks(directory: JobDirectory, stacks: Stacks) -> str:
+    """Write what an agent could not write itself; returns the path relative to the job directory.
+
+    A few dozen kilobytes, and only when something hangs: no thread is needed.
+    """
+    if not stacks.text:
+        return ""
+    path = directory.stacks_path(stacks.task, stacks.attempt)
+    try:
+        path.parent.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(stacks.text.encode(errors="replace"))
+    except OSError as error:
+        log.warning("the stacks of %s can't be saved: %s", stacks.task, error)
+        return ""
+    return str(path.relative_to(directory.path))
 
 
 class JobLogs:

@@ -24,7 +24,16 @@ class LastLines(Protocol):
 class TaskLive:
     """The newest of one attempt. Changed in place: at 1,000 beats a second nothing is allocated."""
 
-    __slots__ = ("attempt", "last_line", "last_line_size", "log_size", "progress", "sample", "step")
+    __slots__ = (
+        "attempt",
+        "last_line",
+        "last_line_size",
+        "log_size",
+        "progress",
+        "sample",
+        "step",
+        "tells_lines",
+    )
 
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
@@ -36,6 +45,8 @@ class TaskLive:
         self.last_line: str | None = None
         self.last_line_size = 0
         """Size of the log when `last_line` was read."""
+        self.tells_lines = False
+        """Its agent says what is written: the log need not be read, and most likely can't be."""
 
 
 class LiveBoard:
@@ -63,6 +74,8 @@ class LiveBoard:
             live.progress = now - beat.progress_s
         if beat.step is not None:
             live.step = beat.step
+        if beat.last_line is not None:
+            live.last_line, live.tells_lines = beat.last_line, True
         live.log_size = beat.log_size
 
     async def read_last_lines(self, logs: LastLines) -> None:
@@ -70,11 +83,13 @@ class LiveBoard:
         grown = [
             (task, live)
             for task, live in self._tasks.items()
-            if live.log_size != live.last_line_size
+            if live.log_size != live.last_line_size and not live.tells_lines
         ]
         for task, live in grown[:LINES]:
             size = live.log_size
-            live.last_line = await logs.last_line(task, live.attempt)
+            line = await logs.last_line(task, live.attempt)
+            if not live.tells_lines:
+                live.last_line = line
             live.last_line_size = size
 
     def announce(self, address: WebAddress) -> bool:

@@ -17,7 +17,7 @@ from howdah.coordinator.clock import Clock
 from howdah.coordinator.document import document
 from howdah.coordinator.driver import Driver
 from howdah.coordinator.executor import Executor
-from howdah.coordinator.files import JobLogs
+from howdah.coordinator.files import JobLogs, save_stacks
 from howdah.coordinator.inspection import Inspection
 from howdah.coordinator.live import LiveBoard
 from howdah.coordinator.logs import LogHub
@@ -97,7 +97,7 @@ class Coordinator:
             framework=self.job.framework,
             user=self.meta.user,
             backend=self.meta.backend,
-            directory=str(directory.path),
+            directory=self.meta.url or str(directory.path),
         )
         self._with_page = with_page
         self._put_together()
@@ -320,8 +320,9 @@ class Coordinator:
     def log_chunk(self, chunk: LogChunk) -> None:
         self.logs.chunk(chunk)
 
-    def stacks_taken(self, stacks: Stacks) -> None:
+    def stacks_taken(self, stacks: Stacks) -> str:
         self.inspection.answered(stacks)
+        return stacks.path or save_stacks(self.directory, stacks)
 
     # -- for clients and the web app ------------------------------------------------------------
 

@@ -264,6 +264,17 @@ class _Segment(NamedTuple):
     path: Path
 
 
+def files(path: Path | str) -> list[Path]:
+    """All files of the log, its first segment first.
+
+    Raises:
+        FileNotFoundError: there is no such log.
+    """
+    found = [segment.path for segment in _existing(Path(path))]
+    index = index_path(Path(path))
+    return [*found, index] if index.exists() else found
+
+
 def segment_path(path: Path, start: int) -> Path:
     """File of the segment that begins at that offset; ``path`` itself is the head."""
     return path.with_name(f"{path.name}.{start:018}") if start else path

@@ -14,7 +14,7 @@ import posixpath
 import secrets
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ def copy(spec: OutputSpec) -> Copied:
     Raises:
         OSError: the store can't be written at all.
     """
-    put = _putter(spec.store)
+    put = putter(spec.store)
     base = Path(spec.base)
     count = size = 0
     problems: list[str] = []
@@ -78,7 +78,12 @@ def _files(base: Path, folder: str) -> list[str]:
     ]
 
 
-def _putter(store: str) -> Any:
+def putter(store: str) -> Callable[[Path, str], None]:
+    """How files are put into a place, a path or fsspec URL: ``put(file, name)``.
+
+    Raises:
+        OSError: there is no such place.
+    """
     if store.startswith("file://"):
         store = store.removeprefix("file://")
     if "://" in store or "::" in store:
@@ -100,7 +105,7 @@ def _putter(store: str) -> Any:
     return put
 
 
-def _url_putter(url: str) -> Any:
+def _url_putter(url: str) -> Callable[[Path, str], None]:
     from fsspec.core import url_to_fs
 
     fs: Any
