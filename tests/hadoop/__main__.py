@@ -73,7 +73,7 @@ def _up(folder: Path, options: Options) -> None:
         running.remove()
     cluster = Cluster.create(folder, options)
     begun = time.monotonic()
-    cluster.start()
+    cluster.up()
     print(f"Hadoop {options.version} is up after {time.monotonic() - begun:.1f} s")
     _status(cluster)
 

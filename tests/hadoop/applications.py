@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from tests.hadoop.cluster import Cluster
+from tests.hadoop.polling import wait
 
 FINAL = ("FINISHED", "FAILED", "KILLED")
 _POLL_S = 0.05
@@ -72,6 +73,15 @@ def wait_final(cluster: Cluster, application: str, timeout_s: float = 60.0) -> d
             return told
         assert time.monotonic() < deadline, f"{application} has not ended: {told}"
         time.sleep(_POLL_S)
+
+
+def wait_logs(cluster: Cluster, application: str) -> None:
+    """Wait until its logs are on HDFS."""
+
+    def aggregated() -> bool:
+        return cluster.rm(f"apps/{application}")["app"]["logAggregationStatus"] == "SUCCEEDED"
+
+    wait(f"the logs of {application}", aggregated)
 
 
 def kill(cluster: Cluster, application: str) -> None:

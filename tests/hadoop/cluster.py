@@ -106,7 +106,7 @@ class Cluster:
 
     # Life -------------------------------------------------------------------------------------
 
-    def start(self) -> None:
+    def up(self) -> None:
         """Start all daemons and wait until the cluster takes work. Raises ClusterError."""
         try:
             for daemon in self.site.daemons:
@@ -117,13 +117,13 @@ class Cluster:
             daemons.kill_marked(self.folder)
             raise
 
-    def stop(self) -> None:
+    def down(self) -> None:
         """End every process of it, containers included. The folder stays."""
         daemons.end(self.site)
 
     def remove(self) -> None:
         """Stop it and delete its folder."""
-        self.stop()
+        self.down()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def wait_ready(self, timeout_s: float = _START_S) -> None:
@@ -237,14 +237,14 @@ class Cluster:
         """SIGCONT."""
         daemons.send(self.site, self.daemon(name), signal.SIGCONT)
 
-    def start_daemon(self, name: str) -> None:
+    def start(self, name: str) -> None:
         """Start it again, with the ports and data it had; `wait_ready` waits until it serves."""
         daemons.start(self.site, self.daemon(name))
 
     def restart(self, name: str) -> None:
         """SIGKILL and start."""
         self.kill(name)
-        self.start_daemon(name)
+        self.start(name)
 
     def _signal(self, name: str, number: signal.Signals) -> None:
         daemon = self.daemon(name)

@@ -1,8 +1,8 @@
 """Fixtures: `hadoop`, the cluster of the whole run, and `hadoop_cluster`, for one's own.
 
 All processes of a run (pytest-xdist) share one cluster. Tests that break daemons, or need a cluster
-with other options, make their own; under ``--dist loadgroup`` these run one after the other, since
-a cluster takes about 1 GB.
+with other options, make their own: a cluster takes some 6 s (three times that on a busy machine) and
+1.1 GB, so a module's tests had better use one together.
 """
 
 from __future__ import annotations
@@ -24,20 +24,17 @@ from tests.hadoop.shared import Use
 MakeCluster = Callable[..., Cluster]
 """``make(**options)`` with the fields of `Options`: a running cluster of the caller's own."""
 
-_SHARED, _OWN = "hadoop", ("hadoop_cluster", "hadoop_module_cluster")
+_FIXTURES = {"hadoop", "hadoop_cluster", "hadoop_module_cluster"}
 _TIMEOUT_S = 300
 """For tests with a cluster: the first of them waits for its start, and once for the download."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests that use a cluster time for its start, and those with their own one group."""
+    """Give tests that use a cluster the time to start it."""
     for item in items:
-        names = getattr(item, "fixturenames", ())
-        own = any(name in names for name in _OWN)
-        if (own or _SHARED in names) and item.get_closest_marker("timeout") is None:
+        uses = _FIXTURES.intersection(getattr(item, "fixturenames", ()))
+        if uses and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
-        if own and item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group("own-hadoop"))
 
 
 @pytest.fixture(scope="session")

@@ -32,7 +32,7 @@ class Use:
             return Cluster.open(self._folder)
         guard.begin(self._folder)
         cluster = Cluster.create(self._folder, options)
-        cluster.start()
+        cluster.up()
         (self._folder / "up").touch()
         return cluster
 

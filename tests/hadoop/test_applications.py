@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from tests.hadoop import applications
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.leftovers import leftovers, processes, wait_same
+from tests.hadoop.polling import wait
 
 
 @pytest.fixture
@@ -42,10 +42,12 @@ def test_a_running_application_is_seen_in_all_it_has(hadoop: Cluster, submitted:
         f"of {container}: sleep 600",
         f"appcache/{application}",
     }
-    deadline = time.monotonic() + 20
-    while not all(any(part in each for each in leftovers(hadoop, application)) for part in wanted):
-        assert time.monotonic() < deadline, leftovers(hadoop, application)
-        time.sleep(0.1)
+
+    def all_seen() -> bool:
+        seen = leftovers(hadoop, application)
+        return all(any(part in each for each in seen) for part in wanted)
+
+    wait("all that the application has", all_seen)
     assert hadoop.containers_running() >= 1
     applications.kill(hadoop, application)
     assert wait_same(hadoop, frozenset(), application) == frozenset()
@@ -56,10 +58,7 @@ def test_logs_are_aggregated_on_hdfs(hadoop: Cluster) -> None:
     applications.wait_final(hadoop, application)
     number = int(application[-4:])
     folder = f"/app-logs/{hadoop.site.user}/bucket-logs-tfile/{number:04}/{application}"
-    deadline = time.monotonic() + 20
-    while hadoop.rm(f"apps/{application}")["app"]["logAggregationStatus"] != "SUCCEEDED":
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    applications.wait_logs(hadoop, application)
     files = hadoop.hdfs(folder, "LISTSTATUS", "GET")["FileStatuses"]["FileStatus"]
     assert [each["type"] for each in files] == ["FILE"]
 
@@ -80,10 +79,8 @@ def test_a_queue_that_is_full_makes_the_next_one_wait(
     applications.wait_running(hadoop, first)
     second = applications.submit(hadoop, "sleep 600", queue="small", memory_mib=1024)
     submitted.append(second)
-    deadline = time.monotonic() + 20
-    while "limit exceeded" not in (text := hadoop.rm(f"apps/{second}")["app"]["diagnostics"]):
-        assert time.monotonic() < deadline, text
-        time.sleep(0.1)
+    reason = "limit exceeded"
+    wait(reason, lambda: reason in hadoop.rm(f"apps/{second}")["app"]["diagnostics"])
     assert applications.state(hadoop, second) == "ACCEPTED"
 
 
@@ -99,10 +96,7 @@ def test_containers_carry_the_cluster_they_belong_to(
 ) -> None:
     application = applications.submit(hadoop, f"touch {tmp_path}/up; setsid sleep 600")
     submitted.append(application)
-    deadline = time.monotonic() + 20
-    while not (tmp_path / "up").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait("the container", (tmp_path / "up").exists)
     number = application.removeprefix("application_")
     own = [each for each in processes(hadoop) if number in each.environ().get("CONTAINER_ID", "")]
     assert own

@@ -14,6 +14,8 @@ from tests.hadoop.errors import ClusterError
 
 _ROOT = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.timeout(300)  # Maven looks for things in a network
+
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -81,14 +83,15 @@ def test_tests_fail_in_words_where_a_tool_is_missing(cache: Path, tmp_path: Path
     tests.write_text("def test_it(hadoop): pass\n")
     programs = tmp_path / "bin"
     programs.mkdir()
-    environment = {**os.environ, "PATH": str(programs), "PYTHONPATH": str(_ROOT)}
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    environment = {**own, "PATH": str(programs), "PYTHONPATH": str(_ROOT)}
     environment.pop("JAVA_HOME", None)
 
     def run() -> str:
         command = [sys.executable, "-m", "pytest", "-p", "tests.hadoop.plugin", "-c", "/dev/null"]
         command += ["-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tests)]
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=140
         )
         assert done.returncode == 1, done.stdout + done.stderr
         assert "1 error" in done.stdout

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 import urllib.error
-from collections.abc import Callable
 
 import pytest
 
@@ -13,23 +11,14 @@ from tests.hadoop.cluster import Cluster
 from tests.hadoop.errors import ClusterError
 from tests.hadoop.leftovers import leftovers, processes
 from tests.hadoop.plugin import MakeCluster
+from tests.hadoop.polling import wait
 
 
 @pytest.fixture(scope="module")
 def cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
-    return hadoop_module_cluster(resource_managers=2, node_expiry_ms=4000, master_expiry_ms=600_000)
-
-
-def wait(what: str, test: Callable[[], object], timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            if test():
-                return
-        except OSError:
-            pass
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.1)
+    return hadoop_module_cluster(
+        resource_managers=2, node_expiry_ms=60_000, master_expiry_ms=600_000
+    )
 
 
 def _running(cluster: Cluster) -> tuple[str, int]:
@@ -76,7 +65,7 @@ def test_an_application_lives_through_the_death_of_the_active_resource_manager(
     assert cluster.active() is None
     other = 3 - (before or 1)
     cluster.make_active(other)
-    cluster.start_daemon(f"resourcemanager{before}")
+    cluster.start(f"resourcemanager{before}")
     cluster.wait_ready()
     assert cluster.active() == other
     assert applications.state(cluster, running) == "ACCEPTED"
@@ -91,16 +80,6 @@ def test_an_application_lives_through_a_restart_of_its_node_manager(
     cluster.wait_ready()
     wait("the container", lambda: running[12:] in str(cluster.containers()))
     assert applications.state(cluster, running) == "ACCEPTED"
-
-
-def test_a_silent_node_is_lost_and_comes_back(cluster: Cluster) -> None:
-    def states() -> list[str]:
-        return sorted(each["state"] for each in cluster.nodes())
-
-    cluster.pause("nodemanager1")
-    wait("the node to be lost", lambda: states() == ["LOST", "RUNNING", "RUNNING"])
-    cluster.resume("nodemanager1")
-    wait("the node to come back", lambda: states() == ["RUNNING"] * 3)
 
 
 def test_files_are_there_after_a_restart_of_the_namenode(cluster: Cluster) -> None:

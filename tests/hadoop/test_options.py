@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import urllib.request
 
 import pytest
@@ -12,6 +11,7 @@ from tests.hadoop.cluster import Cluster
 from tests.hadoop.configuration import GPU
 from tests.hadoop.options import Gpus, LogFormat
 from tests.hadoop.plugin import MakeCluster
+from tests.hadoop.polling import wait
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +23,8 @@ def cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
         gpus_per_node=3,
         node_managers=2,
         preemption_wait_ms=500,
+        node_expiry_ms=5000,
+        master_expiry_ms=600_000,
         properties={"yarn.resourcemanager.max-completed-applications": "77"},
     )
 
@@ -39,10 +41,7 @@ def test_pages_of_applications_are_behind_the_proxy_on_its_own_address(cluster: 
 def test_aggregated_logs_can_be_indexed_files(cluster: Cluster) -> None:
     application = applications.submit(cluster, "echo hello")
     applications.wait_final(cluster, application)
-    deadline = time.monotonic() + 20
-    while cluster.rm(f"apps/{application}")["app"]["logAggregationStatus"] != "SUCCEEDED":
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    applications.wait_logs(cluster, application)
     folders = cluster.hdfs(f"/app-logs/{cluster.site.user}", "LISTSTATUS", "GET")
     names = [each["pathSuffix"] for each in folders["FileStatuses"]["FileStatus"]]
     assert names == ["bucket-logs-ifile"]
@@ -72,6 +71,16 @@ def test_an_application_lives_through_a_restart_of_the_only_resource_manager(
     applications.kill(cluster, application)
 
 
+def test_a_silent_node_is_lost_and_comes_back(cluster: Cluster) -> None:
+    def states() -> list[str]:
+        return sorted(each["state"] for each in cluster.nodes())
+
+    cluster.pause("nodemanager1")
+    wait("the node to be lost", lambda: states() == ["LOST", "RUNNING"])
+    cluster.resume("nodemanager1")
+    wait("the node to come back", lambda: states() == ["RUNNING"] * 2)
+
+
 def test_a_queue_takes_back_from_its_neighbour_what_it_is_guaranteed(cluster: Cluster) -> None:
     taking = [
         applications.submit(cluster, "sleep 600", queue="a", memory_mib=512, attempts=10)
@@ -82,11 +91,11 @@ def test_a_queue_takes_back_from_its_neighbour_what_it_is_guaranteed(cluster: Cl
     # 40 % of a 6 GiB node is 2.4 GiB: what b is guaranteed is taken from a.
     claimed = applications.submit(cluster, "sleep 600", queue="b", memory_mib=1024)
     applications.wait_running(cluster, claimed)
-    deadline = time.monotonic() + 30
-    while not any(
-        cluster.rm(f"apps/{application}")["app"]["preemptedResourceMB"] for application in taking
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+
+    def taken_back() -> int:
+        told = [cluster.rm(f"apps/{application}")["app"] for application in taking]
+        return sum(each["preemptedResourceMB"] for each in told)
+
+    wait("preemption", taken_back)
     for application in [*taking, claimed]:
         applications.kill(cluster, application)

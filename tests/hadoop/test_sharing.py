@@ -6,18 +6,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.hadoop import daemons
 from tests.hadoop.guard import door, users
+from tests.hadoop.polling import wait
 
 _ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("own-hadoop")]
+pytestmark = pytest.mark.timeout(300)
 
 _USER = """\
 import sys, time
@@ -46,13 +46,6 @@ def _line(user: subprocess.Popen[str]) -> str:
     return user.stdout.readline().strip()
 
 
-def _wait(what: str, test: Callable[[], object], timeout_s: float = 60.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not test():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.05)
-
-
 def _nothing_left(folder: Path) -> bool:
     places = (folder, users(folder), door(folder))
     return not daemons.marked(folder) and not any(place.exists() for place in places)
@@ -74,7 +67,7 @@ def test_two_users_share_one_cluster_and_the_last_one_stops_it(folder: Path) -> 
         assert len(daemons.marked(folder)) == 4
         second.communicate()
         assert (first.returncode, second.returncode) == (0, 0)
-    _wait("the end of everything", lambda: _nothing_left(folder))
+    wait("the end of everything", lambda: _nothing_left(folder))
 
 
 def test_a_cluster_outlives_a_killed_user_while_there_is_another_and_not_longer(
@@ -88,14 +81,14 @@ def test_a_cluster_outlives_a_killed_user_while_there_is_another_and_not_longer(
             first.wait()
             assert len(daemons.marked(folder)) == 4
             second.send_signal(signal.SIGKILL)
-    _wait("the end of everything", lambda: _nothing_left(folder))
+    wait("the end of everything", lambda: _nothing_left(folder))
 
 
 def test_a_user_killed_while_the_cluster_starts_leaves_nothing(folder: Path) -> None:
     with _user(folder) as user:
-        _wait("the first daemon", lambda: daemons.marked(folder))
+        wait("the first daemon", lambda: daemons.marked(folder))
         user.kill()
-    _wait("the end of everything", lambda: _nothing_left(folder))
+    wait("the end of everything", lambda: _nothing_left(folder))
 
 
 _TESTS = """\
@@ -117,13 +110,12 @@ def test_the_processes_of_a_test_run_share_a_cluster_that_ends_with_the_run(
     tests.write_text(_TESTS.format(base=str(tmp_path)))
     command = [sys.executable, "-m", "pytest", "-p", "tests.hadoop.plugin", "-c", "/dev/null"]
     command += ["-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-n", "2", str(tests)]
-    environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
-    for name in [name for name in environment if name.startswith("PYTEST")]:
-        del environment[name]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    environment = {**own, "PYTHONPATH": str(_ROOT)}
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stdout + done.stderr
     first, second = [(tmp_path / f"folder{number}").read_text() for number in range(2)]
     assert first == second
-    _wait("the end of everything", lambda: _nothing_left(Path(first.split()[0])))
+    wait("the end of everything", lambda: _nothing_left(Path(first.split()[0])))

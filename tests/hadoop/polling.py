@@ -1,0 +1,21 @@
+"""Waiting for what a cluster does in its own time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+_POLL_S = 0.1
+
+
+def wait(what: str, test: Callable[[], object], timeout_s: float = 60.0) -> None:
+    """Wait until ``test`` is true; a daemon that does not answer has not said so yet."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            if test():
+                return
+        except OSError:
+            pass
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(_POLL_S)
