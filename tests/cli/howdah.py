@@ -115,7 +115,7 @@ def howdah(*arguments: str, cwd: Path | None = None, code: int = 0) -> Run:
 def job_file(folder: Path, script: str, **fields: Any) -> Path:
     """A job file in a folder of its own whose program is that Python script."""
     source = folder / "job"
-    source.mkdir(exist_ok=True)
+    source.mkdir(parents=True, exist_ok=True)
     (source / "train.py").write_text(script)
     job = {"name": "test", "command": [sys.executable, "train.py"], **fields}
     path = source / "job.json"

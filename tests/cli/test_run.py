@@ -258,3 +258,23 @@ def _example(example: str, real: str):
         return re.sub(r"\b2\d{4}\b", "PORT", re.sub(r"/c[-\w]*\d+\b", "/CONTAINER", text))
 
     return replace
+
+
+def test_a_submission_that_waits_ends_as_the_job_does(tmp_path: Path) -> None:
+    file = job_file(tmp_path, FAILS, roles={"worker": {"instances": 2}}, restart="never")
+    documents = howdah("submit", str(file), "--wait", "--json", code=1).documents()
+    assert documents[0]["job_id"] == newest().job_id
+    assert documents[-1]["status"]["outcome"] == "failed"
+    assert "log" not in {document["type"] for document in documents}
+
+
+def test_a_submission_that_waits_is_interrupted_and_the_job_goes_on(tmp_path: Path) -> None:
+    file = job_file(tmp_path, "import time; print('up', flush=True); time.sleep(600)")
+    run = start("submit", str(file), "--wait")
+    run.until_line("has started")
+    run.signal(signal.SIGTERM)
+    assert run.end() == 130
+    directory = newest()
+    assert directory.final() is None
+    howdah("stop", directory.job_id)
+    gone(directory)

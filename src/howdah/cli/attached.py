@@ -43,6 +43,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     tail: int | None = None
     """Begin with so many lines of each log and no earlier records; None is from the beginning."""
     open_page: bool = False
+    logs: bool = True
+    """What tasks print."""
 
 
 def follow(
@@ -96,7 +98,7 @@ class _Session:
             if not self._left:
                 raise
             writer.close(LAST_OUTPUT_S)
-            return ExitCode.STOPPED if self._tie is Tie.JOB else ExitCode.SUCCEEDED
+            return ExitCode.SUCCEEDED if self._tie is Tie.VIEW else ExitCode.STOPPED
         except Exception as error:
             if self._handle.ended() is None and not isinstance(error, (Abandoned, StorageError)):
                 self._say_left()
@@ -132,7 +134,7 @@ class _Session:
         assert handle is not None and screen is not None
         position = await asyncio.to_thread(self._beginning, handle)
         last: JobView | None = None
-        async for update in handle.follow(position):
+        async for update in handle.follow(position, logs=self._view.logs):
             self._show_pages(handle, screen, update)
             if isinstance(update, LogUpdate):
                 screen.log(Stream(update.task, update.attempt), update.offset, update.data)

@@ -13,6 +13,8 @@ class Tie(enum.Enum):
     """``run``: ending the client stops the job."""
     VIEW = "view"
     """``attach``: ending the client changes nothing."""
+    WAIT = "wait"
+    """``submit --wait``: ending the client changes nothing, but then it has not waited."""
 
 
 class Action(enum.Enum):
@@ -37,7 +39,7 @@ class Interrupts:
 
     def signal(self, number: int) -> Action:
         """A signal came: SIGINT, SIGTERM or SIGHUP."""
-        if self._tie is Tie.VIEW:
+        if self._tie is not Tie.JOB:
             return Action.LEAVE
         if number == signal.SIGHUP:
             return self.output_closed()
@@ -46,7 +48,7 @@ class Interrupts:
 
     def output_closed(self) -> Action:
         """Nobody reads our output any more: the terminal was closed, or ``| head`` has enough."""
-        if self._tie is Tie.VIEW or self._count:
+        if self._tie is not Tie.JOB or self._count:
             return Action.LEAVE
         self._count += 1
         return Action.STOP_AND_LEAVE

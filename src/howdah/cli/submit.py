@@ -18,17 +18,27 @@ if TYPE_CHECKING:
 
 @click.command("submit", cls=JobCommand)
 @job_source
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Wait until the job has ended and exit as 'howdah run' does; what its tasks print is not "
+    "shown.",
+)
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, job: Path | None, backend: str, as_json: bool, **source: Any
-) -> None:
+    ctx: click.Context, job: Path | None, backend: str, wait: bool, as_json: bool, **source: Any
+) -> int:
     """Start a job and leave it running.
 
     JOB and COMMAND are as for 'howdah run'. Prints the job's id; nothing that happens to this
     terminal changes the job.
 
-    With --json: one JSON object, {"type": "submitted", "job_id": …, "directory": …}.
+    With --wait this command lasts as long as the job. It exits with 130 if it is interrupted; the
+    job goes on all the same.
+
+    With --json: one JSON object, {"type": "submitted", "job_id": …, "directory": …}; with --wait
+    those of 'howdah run' follow, without "log", the last with type "summary".
     """
     from howdah.client.early import begin
 
@@ -43,6 +53,12 @@ def command(
     finally:
         submission.close()
     say_submitted(directory, as_json=as_json)
+    if not wait:
+        return 0
+    from howdah.cli.attached import View, follow
+    from howdah.cli.interrupts import Tie
+
+    return follow(lambda: directory, Tie.WAIT, View(as_json=as_json, logs=False))
 
 
 @contextlib.contextmanager

@@ -38,3 +38,4 @@ def test_a_broken_pipe_is_a_closed_terminal() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_attached_view_leaves_the_job_alone(number: int) -> None:
     assert Interrupts(Tie.VIEW).signal(number) is Action.LEAVE
+    assert Interrupts(Tie.WAIT).signal(number) is Action.LEAVE
