@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import howdah
 from howdah.packing import runtime as runtimes
 from howdah.packing.archives import Archive, Kind, PackingError
 from howdah.packing.runtime import runtime
@@ -58,7 +60,12 @@ class Ready:
 
 @pytest.fixture(scope="module")
 def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ready]:
-    yield Ready(tmp_path_factory.mktemp("runtime"))
+    folder = tmp_path_factory.mktemp("runtime")
+    # A copy: who works on Howdah while its tests run changes what is packed.
+    shutil.copytree(Path(howdah.__file__).parent, folder / "src" / "howdah")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(howdah, "__file__", str(folder / "src" / "howdah" / "__init__.py"))
+        yield Ready(folder)
 
 
 def test_it_has_an_interpreter_of_its_own(ready: Ready) -> None:

@@ -1,0 +1,298 @@
+"""The programs' environment: built, taken as it is, or refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from howdah.packing.archives import Archive, PackingError
+from howdah.packing.environment import environment
+from howdah.packing.scripts import relative
+from howdah.spec.model import Environment, Job
+from tests.packing import environments
+from tests.packing.unpacking import run, unpack
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="environments are for Linux nodes"),
+    pytest.mark.timeout(180),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def offline() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UV_OFFLINE", "1")
+        yield
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+def pack(folder: Path, cache: Path, *, fresh: bool = False, **wanted: str) -> Archive:
+    job = Job(environment=Environment(**wanted))
+    archive = environment(job, folder, cache, fresh=fresh)
+    assert archive is not None
+    return archive
+
+
+def refused(folder: Path, cache: Path, **wanted: str) -> str:
+    with pytest.raises(PackingError) as error:
+        pack(folder, cache, **wanted)
+    return str(error.value)
+
+
+def test_requirements_become_an_interpreter_with_packages_and_their_commands(
+    tmp_path: Path, cache: Path
+) -> None:
+    environments.program()
+    wheel = environments.wheel(tmp_path)
+    (tmp_path / "requirements.txt").write_text("-r more.txt\n")
+    (tmp_path / "more.txt").write_text(f"./{wheel.name}\n")
+    archive = pack(tmp_path, cache, requirements="requirements.txt")
+    assert archive.python == "bin/python"
+    place = unpack(archive, tmp_path / "elsewhere")
+    wheel.unlink()
+    told = run(place / "bin/python", "-c", "import tiny; tiny.main()")
+    assert told == f"tiny 1.0 {place}"
+    assert any((place / "lib").rglob("tiny/__pycache__/__init__.*.pyc"))
+    says = run("/bin/sh", place / "bin/tiny-says", env={"PATH": "/usr/bin:/bin"})
+    assert says == f"tiny 1.0 {place}"
+    assert "built from" in archive.notes[0]
+
+
+def test_the_same_requirements_are_built_once_and_other_ones_anew(
+    tmp_path: Path, cache: Path
+) -> None:
+    environments.program()
+    wheel = environments.wheel(tmp_path)
+    (tmp_path / "r.txt").write_text(f"./{wheel.name}\n")
+    first = pack(tmp_path, cache, requirements="r.txt")
+    assert pack(tmp_path, cache, requirements="r.txt") == first
+    environments.wheel(tmp_path, text="def main(): print('another')\n")
+    second = pack(tmp_path, cache, requirements="r.txt")
+    assert second.digest != first.digest
+    assert pack(tmp_path, cache, requirements="r.txt", fresh=True).digest == second.digest
+
+
+def test_what_uv_says_is_told(tmp_path: Path, cache: Path) -> None:
+    environments.program()
+    (tmp_path / "r.txt").write_text("no-such-package-anywhere==1\n")
+    text = refused(tmp_path, cache, requirements="r.txt")
+    assert text.startswith("uv could not build the environment. It said:")
+    assert "no-such-package-anywhere" in text
+
+
+def test_without_uv_it_is_said_what_to_do(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "r.txt").write_text("six\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    assert "pip install uv" in refused(tmp_path, cache, requirements="r.txt")
+
+
+def test_a_locked_project_is_built_by_its_lock_and_a_stale_lock_is_refused(
+    tmp_path: Path, cache: Path
+) -> None:
+    uv = environments.program()
+    wheel = environments.wheel(tmp_path)
+    project = (
+        '[project]\nname = "mine"\nversion = "1"\nrequires-python = ">=3.8"\n'
+        f'dependencies = ["tiny"]\n[tool.uv.sources]\ntiny = {{ path = "{wheel.name}" }}\n'
+    )
+    (tmp_path / "pyproject.toml").write_text(project)
+    subprocess.run([uv, "lock", "--quiet", "--offline"], cwd=tmp_path, check=True)
+    lock = (tmp_path / "uv.lock").read_bytes()
+    archive = pack(tmp_path, cache, project=".")
+    assert "by its lock file" in archive.notes[0]
+    place = unpack(archive, tmp_path / "elsewhere")
+    assert run(place / "bin/python", "-c", "import tiny; tiny.main()").startswith("tiny 1.0")
+    (tmp_path / "pyproject.toml").write_text(project.replace('["tiny"]', '["tiny", "other"]'))
+    assert "uv could not build the environment" in refused(tmp_path, cache, project=".")
+    assert (tmp_path / "uv.lock").read_bytes() == lock, "the user's files are left alone"
+
+
+def test_a_virtual_environment_becomes_one_that_needs_no_python(
+    tmp_path: Path, cache: Path
+) -> None:
+    made = environments.venv(tmp_path / "mine", environments.wheel(tmp_path))
+    archive = pack(tmp_path, cache, venv="mine")
+    shutil.rmtree(made)
+    place = unpack(archive, tmp_path / "elsewhere")
+    assert run(place / "bin/python", "-c", "import tiny; tiny.main()") == f"tiny 1.0 {place}"
+    says = run("/bin/sh", place / "bin/tiny-says", env={"PATH": "/usr/bin:/bin"})
+    assert says == f"tiny 1.0 {place}"
+    assert not (place / "bin" / "activate").exists() and not (place / "pyvenv.cfg").exists()
+
+
+def test_a_development_install_is_copied(tmp_path: Path, cache: Path) -> None:
+    environments.venv(tmp_path / "mine")
+    project = tmp_path / "project" / "src" / "dev_package"
+    project.mkdir(parents=True)
+    (project / "__init__.py").write_text("where = __file__\n")
+    (site,) = (tmp_path / "mine" / "lib").glob("python3*/site-packages")
+    (site / "_dev_package.pth").write_text(f"{project.parent}\n")
+    archive = pack(tmp_path, cache, venv="mine")
+    shutil.rmtree(tmp_path / "project")
+    place = unpack(archive, tmp_path / "elsewhere")
+    told = run(place / "bin/python", "-c", "import dev_package; print(dev_package.where)")
+    assert Path(told).is_relative_to(place)
+    assert any("development install, copied" in note for note in archive.notes)
+
+
+def test_a_development_install_by_an_import_hook_is_refused(tmp_path: Path, cache: Path) -> None:
+    environments.venv(tmp_path / "mine")
+    (site,) = (tmp_path / "mine" / "lib").glob("python3*/site-packages")
+    (site / "__editable___mine_1_finder.py").write_text("MAPPING = {}\n")
+    assert "install that package without -e" in refused(tmp_path, cache, venv="mine")
+
+
+def test_a_conda_environment_is_shipped_with_commands_made_relative(
+    tmp_path: Path, cache: Path
+) -> None:
+    made = environments.venv(tmp_path / "mine", environments.wheel(tmp_path))
+    conda = unpack(pack(tmp_path, cache, venv=str(made)), tmp_path / "conda")
+    (conda / "conda-meta").mkdir()
+    (conda / "conda-meta" / "history").touch()
+    (conda / "bin" / "tiny-says").write_text(f"#!{conda}/bin/python3\nimport tiny\ntiny.main()\n")
+    archive = pack(tmp_path, cache, venv="conda")
+    shutil.rmtree(conda)
+    place = unpack(archive, tmp_path / "elsewhere")
+    says = run("/bin/sh", place / "bin/tiny-says", env={"PATH": "/usr/bin:/bin"})
+    assert says == f"tiny 1.0 {place}"
+
+
+def test_a_macos_environment_is_refused_with_the_reason(tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "mine" / "bin").mkdir(parents=True)
+    (tmp_path / "mine" / "pyvenv.cfg").write_text("home = /opt/homebrew/bin\n")
+    (tmp_path / "mine" / "bin" / "python").write_bytes(b"\xcf\xfa\xed\xfe" + bytes(100))
+    text = refused(tmp_path, cache, venv="mine")
+    assert "is a macOS environment" in text and "requirements or project" in text
+
+
+def test_broken_environments_are_refused(tmp_path: Path, cache: Path) -> None:
+    made = tmp_path / "mine"
+    made.mkdir()
+    assert "neither a virtual environment" in refused(tmp_path, cache, venv="mine")
+    (made / "bin").mkdir()
+    (made / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (made / "bin" / "python").symlink_to("/gone/bin/python3.11")
+    text = refused(tmp_path, cache, venv="mine")
+    assert "leads to /gone/bin/python3.11, which is not there; make it anew" in text
+    (made / "pyvenv.cfg").write_text("include-system-site-packages = true\n")
+    assert "include-system-site-packages" in refused(tmp_path, cache, venv="mine")
+
+
+@pytest.mark.parametrize("key", ["requirements", "project", "venv", "archive"])
+def test_what_is_not_there_is_told_with_its_key(tmp_path: Path, cache: Path, key: str) -> None:
+    assert refused(tmp_path, cache, **{key: "gone.tar.gz"}).startswith(f"[environment] {key}:")
+
+
+@pytest.mark.parametrize(
+    ("inside", "python"),
+    [
+        ("bin/python", "bin/python"),
+        ("./bin/python3", "bin/python3"),
+        ("env/bin/python", "env/bin/python"),
+    ],
+)
+@pytest.mark.parametrize("ending", ["tar.gz", "zip"])
+def test_a_ready_archive_is_taken_as_it_is(
+    tmp_path: Path, cache: Path, ending: str, inside: str, python: str
+) -> None:
+    (tmp_path / "python").write_text("#!/bin/sh\n")
+    file = tmp_path / f"ready.{ending}"
+    if ending == "zip":
+        with zipfile.ZipFile(file, "w") as zipped:
+            zipped.write(tmp_path / "python", inside)
+    else:
+        with tarfile.open(file, "w:gz") as tar:
+            tar.add(tmp_path / "python", inside)
+    for _ in range(2):
+        archive = pack(tmp_path, cache, archive=file.name)
+        assert (archive.path, archive.python, archive.suffix) == (file, python, f".{ending}")
+        assert file.exists() and not archive.cached
+
+
+def test_archives_that_nodes_cannot_use_are_refused(tmp_path: Path, cache: Path) -> None:
+    (tmp_path / "a.tar.zst").touch()
+    assert "is none that the nodes unpack" in refused(tmp_path, cache, archive="a.tar.zst")
+    (tmp_path / "b.tar.gz").write_text("no archive")
+    assert "cannot be read as an archive" in refused(tmp_path, cache, archive="b.tar.gz")
+    with zipfile.ZipFile(tmp_path / "c.zip", "w") as zipped:
+        zipped.writestr("data", "x")
+    assert "there is no bin/python in" in refused(tmp_path, cache, archive="c.zip")
+
+
+def test_an_archive_on_the_cluster_is_not_touched(tmp_path: Path, cache: Path) -> None:
+    archive = pack(tmp_path, cache, archive="hdfs://nn:8020/envs/a.tar.gz")
+    assert (archive.url, archive.path) == ("hdfs://nn:8020/envs/a.tar.gz", None)
+    assert archive.python == "bin/python" and archive.suffix == ".tar.gz"
+
+
+def test_a_python_of_the_nodes_is_no_archive(tmp_path: Path, cache: Path) -> None:
+    assert environment(Job(), tmp_path, cache) is None
+    job = Job(environment=Environment(python="/usr/bin/python3.9"))
+    assert environment(job, tmp_path, cache) is None
+
+
+BIN = Path("/envs/mine/bin")
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        b"#!/envs/mine/bin/python\nprint(1)\n",
+        b"#!/envs/mine/bin/python3.11\nprint(1)\n",
+        b"#!/bin/sh\n'''exec' \"/envs/mine/bin/python3\" \"$0\" \"$@\"\n' '''\nprint(1)\n",
+    ],
+)
+def test_commands_find_the_python_beside_them(script: bytes) -> None:
+    made = relative(script, BIN)
+    assert made is not None
+    assert made.startswith(b"#!/bin/sh\n'''exec' \"$(dirname --")
+    assert made.endswith(b"' '''\nprint(1)\n")
+    compile(made, "script", "exec")
+    assert relative(made, BIN) is None, "it is as it should be"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        b"",
+        b"\x7fELF...",
+        b"#!/bin/bash\necho\n",
+        b"#!/usr/bin/python3\n",
+        b"#!/usr/bin/env python\n",
+    ],
+)
+def test_other_commands_are_left_alone(script: bytes) -> None:
+    assert relative(script, BIN) is None
+
+
+def test_options_of_a_command_s_interpreter_are_kept() -> None:
+    made = relative(b"#!/envs/mine/bin/python -sE\nprint(1)\n", BIN)
+    assert made is not None and b"/python -sE " in made
+
+
+def test_the_user_s_shell_environment_does_not_get_in(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environments.program()
+    monkeypatch.setenv("VIRTUAL_ENV", "/gone")
+    monkeypatch.setenv("PYTHONPATH", "/gone")
+    monkeypatch.setenv("PYTHONHOME", "")
+    wheel = environments.wheel(tmp_path, name="third")
+    (tmp_path / "r.txt").write_text(f"./{wheel.name}\n")
+    archive = pack(tmp_path, cache, requirements="r.txt")
+    assert os.path.exists(archive.path or "")

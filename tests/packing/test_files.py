@@ -1,0 +1,128 @@
+"""What a job puts beside its source."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from howdah.packing.archives import PackingError
+from howdah.packing.files import Extra, Wanted, files, understand
+from howdah.packing.tarball import sha256
+from howdah.spec.model import Job, Role
+from tests.packing.unpacking import names, unpack
+
+
+def pack(folder: Path, *lines: str) -> list[Extra]:
+    return files(Job(files=lines), "", folder, folder / "cache")
+
+
+def refused(folder: Path, *lines: str) -> str:
+    with pytest.raises(PackingError) as error:
+        pack(folder, *lines)
+    return str(error.value)
+
+
+def test_places_may_have_other_names_beside_the_source() -> None:
+    assert understand(
+        ["data/a.csv", "b.csv -> c.csv", "m.zip -> model/", "s3://b/x.tgz -> x/"]
+    ) == [
+        Wanted("data/a.csv", "a.csv", False),
+        Wanted("b.csv", "c.csv", False),
+        Wanted("m.zip", "model", True),
+        Wanted("s3://b/x.tgz", "x", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("a ->", "lacks a place or a name"),
+        ("-> b", "lacks a place or a name"),
+        ("a -> b/c", "'b/c' in 'a -> b/c' is not one name"),
+        ("a -> ..", "is not one name"),
+        ("s3://b/x.txt -> x/", "cannot be unpacked"),
+        ("gone.txt", "there is no file or folder"),
+    ],
+)
+def test_lines_that_mean_nothing_are_told(tmp_path: Path, line: str, problem: str) -> None:
+    assert problem in refused(tmp_path, line)
+
+
+def test_two_things_of_one_name_are_told(tmp_path: Path) -> None:
+    assert "a/x and b/x are both to be called 'x'" in refused(tmp_path, "a/x", "b/x")
+
+
+def test_a_file_is_shipped_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("hello")
+    (extra,) = pack(tmp_path, "words.txt -> dictionary")
+    assert (extra.name, extra.unpack) == ("dictionary", False)
+    assert extra.archive.path == tmp_path / "words.txt"
+    assert extra.archive.digest == sha256(tmp_path / "words.txt")
+    (tmp_path / "words.txt").write_text("other")
+    assert pack(tmp_path, "words.txt")[0].archive.digest != extra.archive.digest
+
+
+def test_an_archive_is_unpacked_where_its_name_says_so(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "m.tar.gz", "w:gz"):
+        pass
+    as_folder, as_file = pack(tmp_path, "m.tar.gz -> model/", "m.tar.gz")
+    assert as_folder.unpack and not as_file.unpack
+    assert as_folder.archive.suffix == ".tar.gz"
+    (tmp_path / "m.txt").touch()
+    assert "it is one of .tar.gz, .tgz, .tar, .zip, .jar that can" in refused(
+        tmp_path, "m.txt -> model/"
+    )
+
+
+def test_a_folder_is_shipped_whole_but_for_byte_code(tmp_path: Path) -> None:
+    for name in ("data/a", "data/deep/b.log", "data/.gitignore", "data/__pycache__/x.pyc"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("*")
+    (extra,) = pack(tmp_path, "data -> set")
+    assert (extra.name, extra.unpack) == ("set", True)
+    assert names(unpack(extra.archive, tmp_path / "out")) == {"a", "deep/b.log", ".gitignore"}
+
+
+def test_what_is_on_hdfs_stays_there(tmp_path: Path) -> None:
+    (extra,) = pack(tmp_path, "hdfs://nn:8020/data/words.zip -> words/")
+    assert extra.archive.url == "hdfs://nn:8020/data/words.zip" and extra.unpack
+
+
+def test_other_urls_are_fetched_once(tmp_path: Path) -> None:
+    """The memory of a process is a store as good as another, for one process."""
+    import fsspec
+
+    fsspec.filesystem("memory").pipe_file("/models/m.zip", b"first")
+    (first,) = pack(tmp_path, "memory://models/m.zip")
+    assert first.archive.path is not None and first.archive.path.read_bytes() == b"first"
+    assert first.archive.suffix == ".zip" and first.archive.cached
+    assert pack(tmp_path, "memory://models/m.zip") == [first]
+    assert "there is nothing at memory://models/none" in refused(tmp_path, "memory://models/none")
+    assert "cannot be fetched" in refused(tmp_path, "nonsense://x/y")
+
+
+def test_roles_have_their_own(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "b").touch()
+    job = Job(files=("a",), roles={"worker": Role(files=("b",)), "ps": Role()})
+    packed = {
+        role: [extra.name for extra in files(job, role, tmp_path, tmp_path / "cache")]
+        for role in ("", "worker", "ps")
+    }
+    assert packed == {"": ["a"], "worker": ["b"], "ps": []}
+
+
+def test_fsspec_is_not_imported_for_local_files(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from howdah.packing.files import files; from howdah.spec.model import Job\n"
+        f"here = Path({str(tmp_path)!r})\n"
+        "files(Job(files=('a',)), '', here, here / 'cache')\n"
+        "assert 'fsspec' not in sys.modules and 'hdfs_native' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
