@@ -1,0 +1,137 @@
+"""Tokens, protected connections and all calls of a job, on the servers of three Hadoop versions.
+
+What ``hadoop.rpc.protection`` demands is demanded of connections with tokens also where there is
+no Kerberos.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+import pytest
+
+from howdah.hadoop import connection, errors
+from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.credentials import Token
+from howdah.hadoop.digest import DigestLayer
+from howdah.hadoop.identity import Identity
+from howdah.hadoop.namenode import NameNode
+from howdah.hadoop.protos import yarn
+from howdah.hadoop.resourcemanager import ResourceManager
+from howdah.hadoop.rpc import RpcClient
+from howdah.hadoop.scheduler import SUCCEEDED
+from tests.hadoop.cluster import Cluster
+from tests.hadoop.plugin import MakeCluster
+from tests.hadoop_client.masters import master
+
+USER = "alice"
+
+
+@pytest.fixture(
+    scope="module",
+    params=[("3.3.6", "integrity"), ("3.5.0", "privacy"), ("3.4.3", "authentication,privacy")],
+    ids=lambda pair: "-".join(pair),
+)
+def protected(request: pytest.FixtureRequest, hadoop_module_cluster: MakeCluster) -> Cluster:
+    version, protection = request.param
+    return hadoop_module_cluster(
+        version=version,
+        node_managers=1,
+        gpus="none",
+        labels=False,
+        properties={"hadoop.rpc.protection": protection},
+    )
+
+
+@pytest.fixture
+def configuration(protected: Cluster) -> Configuration:
+    return Configuration.load(protected.conf_dir, env={})
+
+
+def expected(protected: Cluster) -> tuple[bool, bool]:
+    """Whether connections are signed, and whether they are encrypted."""
+    # Of several kinds the client's configuration, which is the same, prefers the first.
+    wanted = protected.site.options.properties["hadoop.rpc.protection"].split(",")[0]
+    return wanted != "authentication", wanted == "privacy"
+
+
+def layer_of(rpc: RpcClient) -> object:
+    (open,) = rpc._connections.values()  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(open, connection.Connection)
+    return open._layer  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_a_job_runs_from_registration_to_its_end(
+    protected: Cluster, configuration: Configuration
+) -> None:
+    signed, encrypted = expected(protected)
+    async with master(configuration, USER) as mine:
+        layer = layer_of(mine.scheduler.rpc)
+        assert isinstance(layer, DigestLayer) == signed
+        assert bool(getattr(layer, "_encrypt", None)) == encrypted
+        first, second = await mine.obtain(2)
+        await mine.run(first, "exit 3")
+        async with mine.node_manager(mine.node_of(second)) as nm:
+            request = mine.start_request(second, "exit 0")
+            # More than one protected piece of 64 KiB.
+            request.container_launch_context.environment.add(key="LARGE", value="x" * 200_000)
+            outcome = await nm.start_containers({second: request})
+            assert outcome.done == (second,), outcome.failed
+            assert isinstance(layer_of(nm.rpc), DigestLayer) == signed
+        await mine.beat_until("both ends", lambda: len(mine.completed) == 2)
+        assert mine.completed[first].exit_status == 3
+        for _ in range(20):
+            await mine.beat()
+        assert await mine.scheduler.finish(SUCCEEDED)
+
+
+async def test_large_answers_arrive_on_a_connection_with_a_token(
+    protected: Cluster, configuration: Configuration
+) -> None:
+    async with ResourceManager(configuration, USER) as rm:
+        token = await rm.delegation_token(USER)
+        new = await rm.new_application()
+        context = yarn.ApplicationSubmissionContextProto(
+            application_id=new.id.to_proto(),
+            application_name="n" * 300_000,
+            unmanaged_am=True,
+            am_container_spec=yarn.ContainerLaunchContextProto(),
+            resource=yarn.ResourceProto(memory=64, virtual_cores=1),
+        )
+        await rm.submit_and_wait(context)
+        try:
+            async with ResourceManager(configuration, "x", token=token) as other:
+                report = await other.application_report(new.id)
+                assert report.name == "n" * 300_000
+                assert isinstance(layer_of(other.rpc), DigestLayer) == expected(protected)[0]
+        finally:
+            await rm.kill_application(new.id)
+
+
+async def test_files_are_reached_with_a_token(configuration: Configuration) -> None:
+    async with NameNode(configuration, USER) as nn:
+        token = await nn.delegation_token(USER)
+        path = f"/tmp/protected-{secrets.token_hex(4)}"
+        async with NameNode(configuration, "x", token=token) as other:
+            assert await other.mkdirs(path)
+            info = await other.file_info(path)
+            assert info is not None and info.owner == USER
+            assert await other.delete(path)
+        forged = Token(token.identifier, b"wrong" * 4, token.kind, token.service)
+        async with NameNode(configuration, "x", token=forged) as other:
+            with pytest.raises(errors.HadoopError):
+                await other.file_info("/")
+
+
+async def test_less_protection_than_demanded_is_refused_in_words(
+    protected: Cluster, configuration: Configuration
+) -> None:
+    async with NameNode(configuration, USER) as nn:
+        token = await nn.delegation_token(USER)
+    offered = protected.site.options.properties["hadoop.rpc.protection"]
+    qop = "auth-int" if "privacy" in offered else "auth"
+    identity = Identity(USER, token=token, qops=(qop,))
+    addresses = configuration.name_nodes()
+    async with RpcClient(addresses, NameNode.PROTOCOL, identity) as rpc:
+        with pytest.raises(errors.AuthenticationError, match="hadoop.rpc.protection"):
+            await rpc.call("getFsStats", yarn.ResourceProto(), yarn.ResourceProto)
