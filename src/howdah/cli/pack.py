@@ -125,31 +125,36 @@ class _Progress:
 
 
 def _store(loaded: LoadedJob | None) -> Store | None:
-    """The cluster's, if one is configured."""
-    import os
+    """The cluster's, where one is configured; what is wrong with it is told."""
+    from howdah.backends.base import BackendError
+    from howdah.backends.yarn import access, staging
+    from howdah.packing.store import Store
 
-    from howdah.packing.store import Store, home
-
-    conf = loaded.job.hadoop.conf if loaded else None
-    conf = conf or os.environ.get("HADOOP_CONF_DIR")
-    if not conf:
+    job = loaded.job if loaded else None
+    try:
+        cluster = access.shared(job.hadoop.conf if job else None)
+        base = staging.base_url(job.store if job else None, cluster.configuration, cluster.user)
+        if base.startswith(f"{cluster.configuration.default_fs}/"):
+            base = staging.home_url(cluster.configuration, cluster.user)
+    except BackendError as error:
+        click.echo(f"There is no cluster to compare with. {error}", err=True)
         return None
-    from howdah.storage.hdfs import Hdfs
-
-    return Store(Hdfs(conf_dir=str(Path(conf).expanduser())), home())
+    return Store(cluster.hdfs(base), base)
 
 
 def _places(packs: Packs, store: Store | None) -> Iterator[tuple[Archive, str, bool | None]]:
     """Each archive, where it is or will be, and whether it is there (None: nobody knows)."""
+    from howdah.packing.archives import PackingError
+
     problem = ""
     for archive in packs.archives():
         there: bool | None = None
         if store is not None and not problem:
             try:
                 there = store.find(archive) is not None
-            except OSError as error:
+            except (OSError, PackingError) as error:
                 problem = str(error)
-                click.echo(f"what is on the cluster cannot be seen: {problem}", err=True)
+                click.echo(f"What is on the cluster cannot be seen: {problem}", err=True)
         url = archive.url or (store.url(archive) if store is not None else "")
         yield archive, url, there
 
@@ -173,7 +178,7 @@ def _explained(packs: Packs, store: Store | None) -> Iterator[str]:
     if packs.environment is None:
         yield "No environment is shipped: the programs use a Python of the nodes."
     if store is None:
-        yield f"{quantity(total)} in all. HADOOP_CONF_DIR is not set: no cluster to compare with."
+        yield f"{quantity(total)} in all."
     else:
         yield f"{quantity(total)} in all, {quantity(new)} to upload."
 

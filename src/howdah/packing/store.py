@@ -29,15 +29,6 @@ for as long as it starts containers, so not sooner."""
 _USED = ".used"
 
 
-def home() -> str:
-    """This user's home folder on the default file system: where archives are unless a caller has
-    another place."""
-    import getpass
-    import os
-
-    return f"hdfs:///user/{os.environ.get('HADOOP_USER_NAME') or getpass.getuser()}"
-
-
 class Uploaded(msgspec.Struct, frozen=True, kw_only=True):
     """An archive on the cluster, as YARN wants to know it."""
 

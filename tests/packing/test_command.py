@@ -1,0 +1,122 @@
+"""``howdah pack``: what is shown of what a job ships."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hadoop.cluster import Cluster
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="runtimes are for Linux nodes"),
+    pytest.mark.timeout(180),
+]
+
+JOB = """
+name = "digits"
+command = "python train.py"
+files = ["words.txt"]
+[roles.worker]
+instances = 1
+"""
+HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME")
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    (tmp_path / "job.toml").write_text(JOB)
+    (tmp_path / "train.py").write_text("print('hello')\n")
+    (tmp_path / "words.txt").write_text("hello\n")
+    return tmp_path
+
+
+def howdah(
+    folder: Path, cache: Path, *arguments: str, code: int = 0, **env: str
+) -> tuple[str, str]:
+    inherited = {name: value for name, value in os.environ.items() if name not in HADOOP}
+    done = subprocess.run(
+        [sys.executable, "-m", "howdah", "pack", *arguments],
+        cwd=folder,
+        env={**inherited, "XDG_CACHE_HOME": str(cache), **env},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == code, done.stderr
+    return done.stdout, done.stderr
+
+
+def document(folder: Path, cache: Path, *arguments: str, **env: str) -> Any:
+    return json.loads(howdah(folder, cache, "--json", *arguments, **env)[0])
+
+
+def test_it_shows_what_goes_in_and_how_big_it_is(job: Path, cache: Path) -> None:
+    out, err = howdah(job, cache)
+    for words in ("runtime: ", "howdah: ", "source: ", "files: ", "    train.py", "byte code"):
+        assert words in out
+    assert "No environment is shipped: the programs use a Python of the nodes." in out
+    assert "There is no cluster to compare with" in err and "HADOOP_CONF_DIR (not set)" in err
+
+
+def test_in_json_it_is_all_there(job: Path, cache: Path) -> None:
+    told = document(job, cache)
+    kinds = [archive["kind"] for archive in told["archives"]]
+    assert kinds == ["runtime", "howdah", "source", "files"]
+    for archive in told["archives"]:
+        assert Path(archive["path"]).stat().st_size == archive["size"]
+        assert archive["there"] is None and archive["url"] is None
+        assert len(archive["digest"]) == 64
+    assert told["archives"][0]["python"] == "bin/python3"
+    assert told["seconds"] >= 0
+
+
+def test_without_a_job_file_it_is_about_howdah_itself(tmp_path: Path, cache: Path) -> None:
+    told = document(tmp_path, cache)
+    assert [archive["kind"] for archive in told["archives"]] == ["runtime", "howdah"]
+
+
+def test_an_archive_can_be_kept(job: Path, cache: Path) -> None:
+    howdah(job, cache, "-o", "kept.tar.gz")
+    names = subprocess.run(["tar", "-tzf", job / "kept.tar.gz"], capture_output=True, text=True)
+    assert set(names.stdout.split()) == {"job.toml", "train.py", "words.txt"}
+
+
+def test_what_cannot_be_packed_is_told_without_a_traceback(job: Path, cache: Path) -> None:
+    _, err = howdah(job, cache, "--set", 'environment.venv="gone"', code=2)
+    assert "[environment] venv: there is no folder" in err
+    assert "Traceback" not in err
+
+
+def test_what_is_on_the_cluster_is_told(job: Path, cache: Path, hadoop: Cluster) -> None:
+    store = f"{hadoop.default_fs}/pack-{job.name}"
+    env = {"HADOOP_CONF_DIR": str(hadoop.conf_dir)}
+    out, _ = howdah(job, cache, **env)
+    assert f"cluster: {hadoop.default_fs}/user/" in out
+    assert "to upload." in out
+    told = document(job, cache, "--set", f"store={store!r}", **env)
+    assert all(archive["url"].startswith(hadoop.default_fs) for archive in told["archives"])
+    source = next(each for each in told["archives"] if each["kind"] == "source")
+    assert source["there"] is False
+
+
+def test_cleaning_says_what_it_removed(job: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "another cache"
+    old = cache / "howdah" / "archives" / "source-0123.tar.gz"
+    old.parent.mkdir(parents=True)
+    old.write_text("x")
+    os.utime(old, (1, 1))
+    told = document(job, cache, "--clean")
+    assert told == {"removed": [{"url": str(old), "size": 1}]}
+    assert not old.exists()
+    out, _ = howdah(job, cache, "--clean")
+    assert out == "there is nothing that has not been used for 90 days\n"
