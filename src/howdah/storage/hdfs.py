@@ -33,6 +33,7 @@ import msgspec
 
 from howdah.storage.hdfs_calls import Appender, close, soon
 from howdah.storage.hdfs_errors import (
+    AlreadyThere,
     BeingWritten,
     HdfsError,
     NotClosedInTime,
@@ -256,7 +257,7 @@ class Hdfs:
         def write(client: Any) -> None:
             close(client, soon(_write_new, client, path, data, permission), path, len(data))
 
-        self._call("create", path, write)
+        self._create(path, write)
 
     def put(
         self,
@@ -290,7 +291,7 @@ class Hdfs:
             writer = soon(client.create, path, _options(permission))
             return Appender(client, self.fs, path, writer, 0)
 
-        return self._call("create", path, create)
+        return self._create(path, create)
 
     def append(self, place: str) -> Appender:
         """Go on writing at the end of a closed file.
@@ -406,6 +407,12 @@ class Hdfs:
                         " port"
                     ) from error
             return self._made[0]
+
+    def _create(self, path: str, work: Callable[[Any], _T]) -> _T:
+        try:
+            return self._call("create", path, work, wait_for_writer=False)
+        except BeingWritten as error:
+            raise AlreadyThere(f"Can't create {self.fs}{path}: it exists already") from error
 
     def _call(
         self,

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -27,6 +27,8 @@ from howdah.core.events import AnyEvent
 from howdah.storage.files import sync_folder
 
 SEGMENT_BYTES = 64 * 1024 * 1024
+CLOSE_S = 10.0
+"""A replica that can't be written gets so long when the journal is closed."""
 
 _SEGMENT = re.compile(r"events-(\d{4,})\.jsonl")
 
@@ -56,6 +58,33 @@ class JournalError(Exception):
     """The journal is damaged, held by somebody else, or can't be written."""
 
 
+class Replica(Protocol):
+    """A copy elsewhere that makes entries durable; `howdah.storage.replica` has it on HDFS.
+
+    With one, the files here are only for reading. All but `hurry` are called in one thread.
+    """
+
+    def take_over(self, folder: Path) -> None:
+        """Become the one writer, and put what was written before into the folder."""
+        ...
+
+    def store(self, data: bytes) -> None:
+        """Return once the data is durable; may wait for as long as that takes.
+
+        Raises:
+            JournalError: it never will be.
+        """
+        ...
+
+    def hurry(self, timeout_s: float) -> None:
+        """Wait no longer than that from now on."""
+        ...
+
+    def close(self) -> None:
+        """Let go; what was stored is there for readers."""
+        ...
+
+
 class _Position(NamedTuple):
     """Where the sound part of the journal ends."""
 
@@ -74,8 +103,16 @@ class Journal:
     with any meaning.
     """
 
-    def __init__(self, folder: Path, lock: int, position: _Position, segment_bytes: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        lock: int,
+        position: _Position,
+        segment_bytes: int,
+        replica: Replica | None = None,
+    ) -> None:
         self._folder = folder
+        self._replica = replica
         self._lock = lock
         self._segment_bytes = segment_bytes
         self._segment = position.segment
@@ -92,18 +129,23 @@ class Journal:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
 
     @classmethod
-    def open(cls, folder: Path, *, segment_bytes: int = SEGMENT_BYTES) -> Journal:
+    def open(
+        cls, folder: Path, *, segment_bytes: int = SEGMENT_BYTES, replica: Replica | None = None
+    ) -> Journal:
         """Open the journal in the job directory for writing, new or after a predecessor.
 
-        The end that a crash left torn is cut off.
+        The end that a crash left torn is cut off. With a replica the truth is there: it is taken
+        over and copied here first.
 
         Raises:
             JournalError: another process writes it, or it is damaged.
         """
         lock = _lock(folder)
         try:
+            if replica is not None:
+                replica.take_over(folder)
             position = _recover(folder)
-            return cls(folder, lock, position, segment_bytes)
+            return cls(folder, lock, position, segment_bytes, replica)
         except BaseException:
             os.close(lock)
             raise
@@ -164,11 +206,16 @@ class Journal:
         """Commit what is pending, and let go of the journal. Closing twice is harmless."""
         if self._closed:
             return
+        if self._replica is not None:
+            self._replica.hurry(CLOSE_S)
         try:
             if self._failure is None:
                 await self.commit()
         finally:
             self._closed = True
+            if self._replica is not None:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(self._thread, self._replica.close)
             self._thread.shutdown(wait=True)
             os.close(self._file)
             os.close(self._lock)
@@ -222,7 +269,10 @@ class Journal:
         view = memoryview(data)
         while view:  # a write may take a part only
             view = view[os.write(self._file, view) :]
-        _sync_data(self._file)
+        if self._replica is None:
+            _sync_data(self._file)
+        elif data:
+            self._replica.store(data)
 
     def _rotate(self) -> None:
         file = _open_segment(self._folder, self._segment + 1)
