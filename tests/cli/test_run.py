@@ -247,7 +247,7 @@ def test_a_dry_run_shows_what_a_real_one_gets(tmp_path: Path, home: Path) -> Non
             assert replace(expected[name]) == replace(environment[name]), name
 
 
-BY_CHANCE = {"HOWDAH_TASK_SOCKET", "_", "COLUMNS", "LINES"}
+BY_CHANCE = {"AM_PORT", "HOWDAH_TASK_SOCKET", "_", "COLUMNS", "LINES"}
 
 
 def _example(example: str, real: str):

@@ -187,3 +187,20 @@ def test_problems_of_a_converted_job_name_tonys_file(folder: Path) -> None:
     )
     result = invoked("run", "--tony", "tony.xml", *OPTIONS)
     assert "tony.xml: roles: pytorch needs a role named chief or worker" in str(result.exception)
+
+
+def test_what_the_preprocess_step_prints_is_every_programs_model_params(folder: Path) -> None:
+    (folder / "tony.xml").write_text(
+        xml({"tony.worker.instances": "2", "tony.application.enable-preprocess": "true"})
+    )
+    (folder / "src" / "train.py").write_text(
+        "import os\n"
+        "if os.environ.get('PREPROCESSING_JOB'):\n"
+        "    print('found: Model parameters: --lr 0.1 ')\n"
+        "else:\n"
+        "    print('got', os.environ['MODEL_PARAMS'], os.environ['AM_HOST'])\n"
+    )
+    arguments = ("-conf", "tony.application.framework=pytorch", "--backend", "local")
+    ran = howdah("run", "--tony", "tony.xml", *OPTIONS, *arguments, cwd=folder)
+    got = [line for line in ran.out if line.endswith("| got --lr 0.1 127.0.0.1")]
+    assert sorted(line.split()[0] for line in got) == ["worker:0", "worker:1"]

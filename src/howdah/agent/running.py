@@ -31,7 +31,7 @@ from howdah.agent.tail import NewestLine
 from howdah.agent.workfolder import TASK
 from howdah.core.events import Exit
 from howdah.core.plan import Join
-from howdah.storage.logs import LogWriter
+from howdah.storage.logs import LogWriter, lines
 from howdah.wire.messages import (
     AgentNote,
     Beat,
@@ -57,6 +57,8 @@ _LONGEST_LOOK_S = 0.5
 _MEMORY_LOOK_S = (1.0, 0.2)
 """Between two looks at memory: far from the limit, and above half of it."""
 _GPU_LOOK_S = 2.0
+_LONGEST_ANSWER = 100_000
+"""Characters: Linux takes no longer variable than 128 KiB."""
 
 
 class Ready(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,7 +197,7 @@ class Run:
         ends = self._programs.ends()
         if not ends:
             return Exit(detail="its processes could not be killed", stopped=self._told)
-        return outcome.exit_of(
+        found = outcome.exit_of(
             ends,
             ports=self._ready.ports.ports,
             over_memory=self._over_memory,
@@ -204,6 +206,20 @@ class Run:
             run_s=self._order.run_s,
             told=self._told,
         )
+        if self._order.answer_mark and found.code == 0:
+            found = msgspec.structs.replace(found, answer=await self._answer())
+        return found
+
+    async def _answer(self) -> str | None:
+        """What stands behind the mark in the first line of the log that has it."""
+        mark = self._order.answer_mark.encode()
+        for number, (_, line) in enumerate(lines(self._path)):
+            _, found, answer = line.partition(mark)
+            if found and len(answer) <= _LONGEST_ANSWER:
+                return answer.decode(errors="replace").strip()
+            if number % 1000 == 999:
+                await asyncio.sleep(0)
+        return None
 
     def _start(self) -> StartProblem | None:
         order = self._order
@@ -322,6 +338,8 @@ class Run:
     async def _limit_memory(self, limit_mb: int) -> None:
         while True:
             found = self._tree.look()
+            if self._container.launch.counts_itself:
+                found |= self._container.own_processes()
             used = usage(found.values()).rss_bytes
             self._over_memory = over_limit(used, limit_mb, found)
             if self._over_memory:

@@ -21,6 +21,7 @@ from howdah.agent.environment import Additions, complete
 from howdah.agent.launch import AgentLaunch
 from howdah.agent.processes import marker
 from howdah.agent.workfolder import TASK, place
+from howdah.backends.local import inside
 from howdah.cli.paint import Paint, wants_colour
 from howdah.client.errors import BadInput
 from howdah.client.exits import ExitCode
@@ -36,6 +37,9 @@ from howdah.spec.model import Job
 from howdah.spec.units import instance_range, port_range
 from howdah.storage.jobdir import JobDirectory, base_folder, new_job_id, user_name
 from howdah.storage.layout import JobMeta
+
+EXAMPLE_PORT = 40000
+"""The coordinator's: it gets any that is free."""
 
 
 class DryProgram(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,7 +123,9 @@ def dry_run(loaded: LoadedJob) -> DryRun:
         source=str(loaded.source) if loaded.source else None,
         howdah=__version__,
     )
-    orders = Orders(job, plan, meta, directory, lease_s=0.0)
+    places = inside.places_with(job, directory, meta.source)
+    orders = Orders(job, plan, directory, 0.0, places)
+    orders.master = ("127.0.0.1", EXAMPLE_PORT)
     members = _example_tasks(job, plan)
     formed = topology(plan, 1, members)
     tasks = [_dry_task(orders, job, formed, data) for data in members]

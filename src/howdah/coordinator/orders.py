@@ -13,7 +13,7 @@ from howdah.core.commands import LaunchAgent, PrepareTask, StartTask, Topology
 from howdah.core.events import Task
 from howdah.core.plan import Join, Plan
 from howdah.frameworks import programs
-from howdah.frameworks.sidecars import PREPROCESS
+from howdah.frameworks.sidecars import ANSWER, PREPROCESS, is_preprocess
 from howdah.spec.model import Job, Tracking
 from howdah.spec.units import mebibytes, port_range, seconds
 from howdah.storage import layout
@@ -48,6 +48,8 @@ class Orders:
             helpers=places.helpers or programs.HELPERS,
         )
         self._peers = _Peers()
+        self.master: tuple[str, int] | None = None
+        """Where agents reach this coordinator, once it is known."""
 
     def launch(self, command: LaunchAgent) -> AgentLaunch:
         """The launch file of a container's agent; the backend adds what it alone knows."""
@@ -101,13 +103,21 @@ class Orders:
             attempt=command.attempt,
             generation=topology.generation,
             processes=programs.programs(
-                self._job, self._plan, topology, task, command.attempt, self._places
+                self._job,
+                self._plan,
+                topology,
+                task,
+                command.attempt,
+                self._places,
+                answer=command.answer,
+                master=self.master,
             ),
             probe=role.join.value,
             peers=self._peers.of(topology, task) if role.join is Join.NETWORK else (),
             run_s=role.run_s,
             memory_mb=mebibytes(memory) if memory is not None else None,
             web=programs.web(self._job, topology, task),
+            answer_mark=ANSWER if is_preprocess(self._job, task.role) else "",
         )
 
 

@@ -196,6 +196,7 @@ class Coordinator:
             tls.server_context(self.directory.secrets),
             receives={"agent": FromAgent, "client": FromClient},
         )
+        self.orders.master = (self.backend.host, self.port)
         await self.backend.announce(self.publisher.address(self.port, http_port=0))
         held = await self._start_backend()
         self.publisher.publish(self.port, http_port=0)

@@ -104,6 +104,8 @@ class StartTask(Command, frozen=True, kw_only=True):
     task: Task
     attempt: int
     topology: Topology
+    answer: str | None = None
+    """What the preprocess step printed for all programs."""
 
 
 class StopTask(Command, frozen=True, kw_only=True):

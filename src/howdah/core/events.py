@@ -120,6 +120,8 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     """One line more, such as memory used against its limit."""
     tail: tuple[str, ...] = ()
     """Its last lines: standard error where there is any, else output."""
+    answer: str | None = None
+    """What the preprocess step printed for all programs (`howdah.frameworks.sidecars.ANSWER`)."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

@@ -308,6 +308,7 @@ def start(turn: Turn, data: TaskData) -> None:
             task=data.task,
             attempt=data.attempt,
             topology=place_of(turn, data),
+            answer=turn.state.answer,
         )
     )
 

@@ -158,6 +158,7 @@ def _reconcile(turn: Turn, data: TaskData, held: Held | None) -> None:
                     task=data.task,
                     attempt=data.attempt,
                     topology=gang.place_of(turn, data),
+                    answer=turn.state.answer,
                 )
             )
         case S.STARTING if held is not None:

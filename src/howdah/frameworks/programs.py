@@ -46,11 +46,20 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def programs(
-    job: Job, plan: Plan, topology: Topology, task: Task, attempt: int, places: Places
+    job: Job,
+    plan: Plan,
+    topology: Topology,
+    task: Task,
+    attempt: int,
+    places: Places,
+    *,
+    answer: str | None = None,
+    master: tuple[str, int] | None = None,
 ) -> tuple[ProcessSpec, ...]:
     """The programs of one attempt, one for each of the task's processes.
 
-    ``job`` is the expanded job.
+    ``job`` is the expanded job; ``answer`` is what its preprocess step printed for all programs;
+    ``master`` is where the coordinator is at the moment.
 
     Raises:
         KeyError: the task is not part of the topology.
@@ -76,6 +85,10 @@ def programs(
         env |= job.roles[task.role].env
         env |= _howdah(job, plan, topology, member, process, attempt, places)
         env |= _tony(job, plan, topology, member, process, attempt)
+        if answer is not None:
+            env["MODEL_PARAMS"] = answer
+        if master is not None:
+            env |= {"AM_HOST": master[0], "AM_PORT": str(master[1])}
         env |= shared
         env |= framework.environment(job, topology, member, process)
         label = str(process) if member.processes > 1 else ""

@@ -11,6 +11,12 @@ from howdah.spec.model import Job, Restart, Role, RoleTimeouts, Tracking
 PREPROCESS = "preprocess"
 TENSORBOARD = "tensorboard"
 
+ANSWER = "Model parameters: "
+"""What a line of the preprocess step's output begins with, or has in it, whose rest all programs get.
+
+Source: TonY's ``ApplicationMaster.doPreprocessingJob``.
+"""
+
 PREPROCESS_DEFAULTS = RoleDefaults(
     restart=Restart.TASK, ranked=False, join=Join.NOW, watched=False, ports=0
 )
@@ -58,11 +64,16 @@ def defaults(job: Job, role: str) -> RoleDefaults | None:
 
     A role that the job file calls ``tensorboard`` is a sidecar, as in TonY.
     """
-    if role == PREPROCESS and job.preprocess is not None:
+    if is_preprocess(job, role):
         return PREPROCESS_DEFAULTS
     if is_tensorboard(job, role):
         return SIDECAR
     return None
+
+
+def is_preprocess(job: Job, role: str) -> bool:
+    """Whether the role is the step of the ``[preprocess]`` table."""
+    return role == PREPROCESS and job.preprocess is not None
 
 
 def is_tensorboard(job: Job, role: str) -> bool:

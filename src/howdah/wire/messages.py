@@ -204,6 +204,8 @@ class Start(Message, frozen=True, kw_only=True):
     topology: Topology | None = None
     web: dict[str, Any] | None = None
     """``{name, port, keeps_prefix}``: announce as `WebAddress` once the port listens."""
+    answer_mark: str = ""
+    """What stands before the answer in a line of its log: see `Exit.answer`."""
 
 
 class Stop(Message, frozen=True, kw_only=True):

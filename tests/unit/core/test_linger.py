@@ -120,3 +120,15 @@ def test_a_server_of_an_earlier_stage_serves_the_next_and_its_address_is_known()
     bench.exit(WORKER[0], code=0)
     assert bench.state.outcome is Outcome.SUCCEEDED
     assert [stop.task for stop in bench.of(StopTask)] == [Task("db", 0)]
+
+
+def test_what_a_step_printed_for_all_reaches_the_next_stage() -> None:
+    step = RolePlan(name="preprocess", minimum=1, maximum=1, ranked=False, join=Join.NOW)
+    bench = Bench(step, workers(1, stage=1))
+    bench.run()
+    bench.exit(Task("preprocess", 0), code=0, answer="lr=1")
+    bench.grant_all()
+    bench.register_all()
+    bench.prepare_all()
+    (start,) = [c for c in bench.of(StartTask) if c.task == WORKER[0]]
+    assert start.answer == "lr=1"

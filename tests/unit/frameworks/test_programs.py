@@ -226,3 +226,14 @@ def test_a_sidecar_may_start_before_the_others_have_ports(framework: str, given:
     )
     assert env(made, place, "tensorboard:0")["HOWDAH_CLUSTER"] == "{}"
     assert programs.web(made, place, Task("tensorboard", 0)) is not None
+
+
+def test_what_the_preprocess_step_printed_and_where_the_master_is_are_tonys_variables():
+    made = job("command", {"worker": 2})
+    plan = planning.plan(made, "job-1")
+    (program,) = programs.programs(
+        *(made, plan, TWO, Task("worker", 1), 1, PLACES), answer='{"lr": 1}', master=("h9", 4711)
+    )
+    assert program.env["MODEL_PARAMS"] == '{"lr": 1}'
+    assert (program.env["AM_HOST"], program.env["AM_PORT"]) == ("h9", "4711")
+    assert not {"MODEL_PARAMS", "AM_HOST"} & set(env(made, TWO, "worker:1"))

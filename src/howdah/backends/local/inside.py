@@ -17,7 +17,11 @@ from howdah.storage.jobdir import JobDirectory
 
 def places(job: Job, directory: JobDirectory) -> Places:
     """See `howdah.backends.base.Backend.places`."""
-    source = directory.meta().source
+    return places_with(job, directory, directory.meta().source)
+
+
+def places_with(job: Job, directory: JobDirectory, source: str | None) -> Places:
+    """The same for a job directory that need not be there; ``source`` is the source folder."""
     python = interpreter(job, source, default=sys.executable)
     home = str(directory.path)
     return Places(
