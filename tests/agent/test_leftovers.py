@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -143,6 +144,49 @@ async def test_a_killed_guard_is_replaced(tmp_path: Path) -> None:
         assert second != first
         agent.kill()
         await until(lambda: not alive(started.pids[0]) and not alive(second), 5)
+
+
+STUBBORN = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+
+
+@pytest.mark.parametrize(
+    "without_guard", [False, True], ids=["with its guard", "guard killed first"]
+)
+async def test_nothing_outlives_a_container_ended_as_a_nodemanager_does_it(
+    tmp_path: Path, without_guard: bool
+) -> None:
+    """SIGTERM to the session of what the NodeManager started, SIGKILL 250 ms later."""
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        code = STUBBORN + DAEMON.format(folder=str(tmp_path)) + "\nwhile True: time.sleep(60)"
+        started = await rig.start(python(code), python(STUBBORN + "time.sleep(1000)"))
+        await until(lambda: alive(note(tmp_path, "daemon")) if agent.log() else False)
+        if without_guard:
+            kill(agent.guard())
+        os.killpg(agent.pid, signal.SIGTERM)
+        await asyncio.sleep(0.25)
+        assert alive(agent.pid), "the programs ignore the signal, and it waits for them"
+        os.killpg(agent.pid, signal.SIGKILL)
+        pids = [*started.pids, note(tmp_path, "daemon")]
+        await until(lambda: not any(map(alive, pids)) and not agent.marked(), 5)
+
+
+async def test_a_program_has_the_moments_between_both_signals_to_save(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        code = (
+            "import signal, sys, time\n"
+            "def bye(*_):\n print('saved', flush=True); sys.exit(0)\n"
+            "signal.signal(signal.SIGTERM, bye)\nprint('up')\nwhile True: time.sleep(60)"
+        )
+        await rig.start(python(code))
+        await until(lambda: agent.log())
+        os.killpg(agent.pid, signal.SIGTERM)
+        exit = await rig.exit()
+        assert (exit.code, exit.stopped) == (0, True), "no success: the agent ended it"
+        assert agent.log() == b"up\nsaved\n"
 
 
 def guard_or_none(agent: object) -> int | None:

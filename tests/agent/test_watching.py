@@ -237,6 +237,17 @@ async def test_an_attempt_over_its_memory_is_ended_and_the_figures_are_told(
         assert not agent.marked()
 
 
+async def test_an_agent_counts_itself_where_the_limit_is_the_container_s(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent(counts_itself=True)
+        await rig.prepare()
+        # Less than the agent alone has: a program of any size is over it.
+        rig.tell(order(python(FOREVER), memory_mb=15))
+        exit = await rig.exit()
+        assert exit.out_of_memory
+        assert "MB of 15 MB" in exit.detail
+
+
 async def test_an_attempt_within_its_memory_is_left_alone(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()

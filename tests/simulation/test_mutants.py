@@ -133,6 +133,12 @@ MUTANTS = [
         "False",
     ),
     Mutant(
+        "a program whose container is taken back counts as having succeeded",
+        "failure.py",
+        "if done.stopped and before is not S.STOPPING",
+        "if False",
+    ),
+    Mutant(
         "the restart budget is never spent",
         "settling.py",
         "state.gang_charged += 1",

@@ -574,6 +574,8 @@ class World:
             self.later(5.0, lambda: self._report_hang(agent, program))
         if self._chance(faults.agent) and self.agents:
             self._end_container(self.random.choice(list(self.agents)), ContainerEndKind.EXITED)
+        if self._chance(faults.agent) and (victim := self._some_running()):
+            self._take_back(*victim)
         if self._chance(faults.node):
             self._lose_node(self.random.choice(self.nodes))
         if self._chance(faults.partition) and self.agents:
@@ -591,6 +593,17 @@ class World:
             self._say(victim[0], Progressed(task=task, attempt=attempt, what=f"{self.steps:06d}"))
         if self._chance(faults.stop):
             self._tell(StopRequested(by="a user", firm=self.random.random() < 0.3))
+
+    def _take_back(self, agent: Agent, program: Program) -> None:
+        """The agent is told to end by who runs containers, ends its program, and goes. A program may
+        well take that as a reason to end with exit code 0."""
+        program.told_to_stop = True
+        self._exit(agent, program, Exit(code=0) if self.random.random() < 0.5 else Exit(signal=15))
+        kind = self.random.choice(
+            [ContainerEndKind.EXITED, ContainerEndKind.PREEMPTED, ContainerEndKind.OUT_OF_MEMORY]
+        )
+        late_s = self.random.uniform(0, 2)
+        self.later(self.lag(), lambda: self._end_container(agent.container_id, kind, late_s=late_s))
 
     def _fail(self, agent: Agent, program: Program, exit: Exit) -> None:
         """A program fails by itself; a peer may fail of that, and be heard of first."""
@@ -646,7 +659,11 @@ class World:
                     continue
                 ends = [self.truth.get(Task(role.name, i)) for i in range(role.maximum)]
                 clean = sum(
-                    end is not None and end[1] is not None and end[1].code == 0 for end in ends
+                    end is not None
+                    and end[1] is not None
+                    and end[1].code == 0
+                    and not end[1].stopped
+                    for end in ends
                 )
                 if clean < role.minimum:
                     raise Truth(f"succeeded, but the tasks of {role.name} ended with {ends}")

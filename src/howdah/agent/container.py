@@ -13,7 +13,7 @@ from howdah.agent.guard import Guard
 from howdah.agent.helpers import Helpers
 from howdah.agent.launch import AgentLaunch, LogNames
 from howdah.agent.logcopies import LogCopies
-from howdah.agent.processes import marker
+from howdah.agent.processes import Stat, marker, stat
 from howdah.core.events import Task
 from howdah.storage import layout
 
@@ -72,6 +72,11 @@ class Container:
     def aside(self) -> Collection[int]:
         """Processes of the agent's own."""
         return {self.guard.pid, *self.helpers.pids}
+
+    def own_processes(self) -> dict[int, Stat]:
+        """The agent, its guard and its helpers, by pid."""
+        found = {pid: stat(pid) for pid in (os.getpid(), *self.aside())}
+        return {pid: process for pid, process in found.items() if process is not None}
 
     def log_path(self, task: Task, attempt: int) -> Path:
         """Log of an attempt."""

@@ -57,6 +57,9 @@ class AgentLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """UUIDs of the container's devices."""
     gpu_locks: tuple[int, ...] = ()
     """Inherited file descriptors that hold the devices' locks."""
+    counts_itself: bool = False
+    """`howdah.wire.messages.Start.memory_mb` is the whole container's: what the agent and its helpers
+    use counts too, as the backend itself counts it (YARN)."""
     beat_s: float = 1.0
     lease_s: float = 30.0
     log_max_bytes: int = 256 * 1024 * 1024

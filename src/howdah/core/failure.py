@@ -47,10 +47,11 @@ def on_exited(turn: Turn, event: TaskExited) -> None:
         return
     before, done = data.state, event.exit
     data.exit, data.pids = done, ()
+    if done.stopped and before is not S.STOPPING and not done.out_of_memory:
+        _agent_ended(turn, data)
+        return
     clean = done.code == 0 and not done.failed_to_start and before in UP
     if clean:
-        if done.answer is not None:
-            turn.state.answer = done.answer
         turn.move(data, S.SUCCEEDED, "it ended with exit code 0")
         gang.joined(turn, data)
         turn.record("task-succeeded", f"{data.task} succeeded", data=data, exit_code=0)
@@ -88,6 +89,20 @@ def _by_itself(turn: Turn, data: TaskData, done: Exit) -> bool:
     return failed and done.stopped is False and judged
 
 
+def _agent_ended(turn: Turn, data: TaskData) -> None:
+    """Its agent ended it although nobody here wanted that: somebody ends the agent.
+
+    A resource manager that takes a container back does it so; its own word on why comes later, and
+    is waited for. Until then the container is not given back: that would become the reason.
+    """
+    container = turn.container(data)
+    assert container is not None
+    container.task = None
+    turn.set_timer(f"reconnect:{container.container_id}", turn.plan.reconnect_s)
+    blame = Blame.PREEMPTED if container.preempting else Blame.AGENT_LOST
+    lose(turn, data, container, blame, "its agent was told to end from outside", at_fault=False)
+
+
 def on_forgotten(turn: Turn, data: TaskData) -> None:
     """Its agent came back without the attempt."""
     what = f"{data.task}'s agent no longer knows of attempt {data.attempt}"
@@ -114,7 +129,8 @@ def _strengthen(turn: Turn, container: ContainerData, event: ContainerEnded) -> 
     """The backend's own word on a container that was already given up may be the better one."""
     blame = of_container(event.kind, container.preempting)
     for sign in turn.state.evidence:
-        if sign.blame is Blame.AGENT_LOST and sign.node == container.node:
+        own = sign.container_id == container.container_id
+        if sign.blame is Blame.AGENT_LOST and (own or sign.node == container.node):
             if RULES[blame].strength > RULES[sign.blame].strength:
                 sign.blame = blame
                 sign.what += f" ({event.detail or blame.value})"
@@ -161,14 +177,23 @@ def give_up(turn: Turn, container: ContainerData, why: str) -> None:
         lose(turn, turn.state.tasks[str(task)], container, blame, why)
 
 
-def lose(turn: Turn, data: TaskData, container: ContainerData, blame: Blame, detail: str) -> None:
-    """A task has lost its container, with whatever ran in it."""
+def lose(
+    turn: Turn,
+    data: TaskData,
+    container: ContainerData,
+    blame: Blame,
+    detail: str,
+    *,
+    at_fault: bool = True,
+) -> None:
+    """A task has lost its container, with whatever ran in it; ``at_fault``: as its node's fault,
+    where such a loss is one."""
     before = data.state
     what = f"{data.task} lost its container on {container.node} ({blame.value})"
     what += f": {detail}" if detail else ""
     data.container_id, data.pids = None, ()
     turn.record("container-lost", what, level=Level.WARNING, data=data, node=container.node)
-    if RULES[blame].node_fault:
+    if RULES[blame].node_fault and at_fault:
         faults = turn.state.node_faults
         faults[container.node] = faults.get(container.node, 0) + 1
     if before in OVER or before is S.WAITING:
@@ -176,7 +201,7 @@ def lose(turn: Turn, data: TaskData, container: ContainerData, blame: Blame, det
     if before in LIVE:
         turn.move(data, S.ENDED, what)
         if before is not S.STOPPING or RULES[blame].strength > RULES[Blame.AGENT_LOST].strength:
-            accuse(turn, data, blame, what, node=container.node)
+            accuse(turn, data, blame, what, container=container)
         return
     # No program ran in it yet: another container will do, unless that goes on for ever.
     turn.move(data, S.WAITING, what)

@@ -56,6 +56,9 @@ def begin(
         level=_LEVELS[outcome],
         outcome=outcome.value,
     )
+    for container in state.containers.values():
+        if container.task is None and f"reconnect:{container.container_id}" in state.timers:
+            turn.emit(ReleaseContainer(container_id=container.container_id))
     state.timers.clear()
     state.hang = None
     containers.cancel_requests(turn)

@@ -16,6 +16,7 @@ from howdah.core.plan import RolePlan
 from howdah.core.states import (
     LIVE,
     OVER,
+    ContainerData,
     Evidence,
     Failure,
     JobPhase,
@@ -39,11 +40,12 @@ def accuse(
     what: str,
     *,
     exit: Exit | None = None,
-    node: str | None = None,
+    container: ContainerData | None = None,
 ) -> None:
-    """Keep a sign, and begin to settle: alone, or with the whole gang."""
+    """Keep a sign, and begin to settle: alone, or with the whole gang. ``container`` is where it
+    was, if it is not there any more."""
     state = turn.state
-    container = turn.container(data)
+    container = container or turn.container(data)
     sign = Evidence(
         task=data.task,
         attempt=data.attempt,
@@ -51,7 +53,8 @@ def accuse(
         blame=blame,
         time=turn.now,
         what=what,
-        node=node or (container.node if container else None),
+        node=container.node if container else None,
+        container_id=container.container_id if container else None,
         exit=exit,
     )
     if state.phase is JobPhase.FINISHING:
@@ -229,6 +232,9 @@ def on_settle_task_due(turn: Turn, name: str) -> None:
     signs = [sign for sign in state.evidence if sign.task == data.task]
     if not signs:
         return
+    if any(_unexplained(turn, sign) for sign in signs):
+        turn.set_timer(f"settle:{name}", turn.plan.settle_s)
+        return
     if not _alone(turn, data, role) and not sidecar:
         break_gang(turn, signs[0].what)  # meanwhile its container was lost, and its address with it
         return
@@ -256,6 +262,12 @@ def on_settle_task_due(turn: Turn, name: str) -> None:
         charged=failure.charged,
     )
     turn.set_timer(f"again:{name}", delay)
+
+
+def _unexplained(turn: Turn, sign: Evidence) -> bool:
+    """An agent was lost, and the backend's word on its container may still come."""
+    lost = sign.blame is Blame.AGENT_LOST and sign.container_id in turn.state.containers
+    return lost and turn.now - sign.time < SETTLE_MAX_S
 
 
 def _judge_sidecar(turn: Turn, data: TaskData, sign: Evidence, verdict: str) -> None:

@@ -196,6 +196,7 @@ class Evidence(msgspec.Struct, kw_only=True):
     time: float
     what: str
     node: str | None = None
+    container_id: str | None = None
     exit: Exit | None = None
 
 
@@ -277,8 +278,6 @@ class JobState(msgspec.Struct, kw_only=True):
     """The settling gang was ended on purpose, to grow."""
     firm: bool = False
     """Stop without grace."""
-    answer: str | None = None
-    """What the preprocess step printed for all programs."""
     released: list[str] = []
     """Roles of the present generation that were waited for long enough: they no longer decide."""
 

@@ -202,6 +202,78 @@ def test_a_preempted_container_is_blamed_on_preemption_and_programs_are_asked_to
     assert bench.state.failures[0].evidence.blame is Blame.PREEMPTED
 
 
+@pytest.mark.parametrize(
+    ("kind", "blame", "charged"),
+    [
+        (ContainerEndKind.PREEMPTED, Blame.PREEMPTED, False),
+        (ContainerEndKind.OUT_OF_MEMORY, Blame.OUT_OF_MEMORY, True),
+        (ContainerEndKind.NODE_LOST, Blame.NODE_LOST, False),
+        (ContainerEndKind.EXITED, Blame.AGENT_LOST, False),
+    ],
+)
+@pytest.mark.parametrize("how", [{"code": 0}, {"signal": 15}, {"code": 1}])
+def test_a_program_ended_by_its_agent_is_put_down_to_what_the_backend_says(
+    kind: ContainerEndKind, blame: Blame, charged: bool, how: dict[str, int]
+) -> None:
+    bench = Bench()
+    bench.run()
+    bench.exit(WORKER[1], **how, stopped=True)
+    assert bench.told("task-succeeded") == []
+    assert bench.of(ReleaseContainer) == [], "that would become the reason"
+    assert [s.task for s in bench.of(StopTask)] == [WORKER[0]]
+    bench.end_stopping()
+    bench.due("settle")
+    assert bench.phase is JobPhase.SETTLING, "the backend's word is awaited"
+    bench.tell(ContainerEnded(container_id="c2", kind=kind))
+    (failure,) = bench.state.failures
+    assert (failure.evidence.blame, failure.charged) == (blame, charged)
+    assert failure.evidence.task == WORKER[1]
+    bench.due("restart")
+    assert list(bench.state.requests.values()) == [WORKER[1]]
+
+
+def test_a_container_whose_agent_was_ended_is_given_back_if_the_backend_says_nothing() -> None:
+    bench = Bench()
+    bench.run()
+    bench.exit(WORKER[1], signal=15, stopped=True)
+    bench.end_stopping()
+    bench.tell(AgentDisconnected(container_id="c2"))
+    bench.due("reconnect:c2")
+    assert [r.container_id for r in bench.of(ReleaseContainer)] == ["c2"]
+    bench.tell(ContainerEnded(container_id="c2", kind=ContainerEndKind.RELEASED))
+    bench.due("settle")
+    (failure,) = bench.state.failures
+    assert failure.evidence.blame is Blame.AGENT_LOST
+
+
+def test_a_container_whose_agent_was_ended_is_given_back_at_once_when_the_job_ends() -> None:
+    bench = Bench()
+    bench.run()
+    bench.exit(WORKER[1], signal=15, stopped=True)
+    bench.tell(StopRequested(by="a user"))
+    assert "c2" in [r.container_id for r in bench.of(ReleaseContainer)]
+
+
+def test_a_node_is_not_at_fault_for_what_was_taken_back() -> None:
+    bench = Bench()
+    bench.run()
+    bench.exit(WORKER[1], signal=15, stopped=True)
+    assert bench.state.node_faults == {}
+
+
+def test_a_lone_task_waits_for_the_backends_word_too() -> None:
+    bench = Bench(workers(restart=Restart.TASK))
+    bench.run()
+    bench.exit(WORKER[1], signal=15, stopped=True)
+    bench.due("settle:worker:1")
+    assert bench.state.failures == []
+    bench.tell(ContainerEnded(container_id="c2", kind=ContainerEndKind.OUT_OF_MEMORY))
+    bench.due("settle:worker:1")
+    (failure,) = bench.state.failures
+    assert (failure.evidence.blame, failure.charged) == (Blame.OUT_OF_MEMORY, True)
+    assert bench.task(WORKER[0]).state.value == "running"
+
+
 def test_a_lost_connection_has_a_grace_and_then_costs_the_container() -> None:
     bench = Bench()
     bench.run()
