@@ -52,6 +52,8 @@ def on_exited(turn: Turn, event: TaskExited) -> None:
         return
     clean = done.code == 0 and not done.failed_to_start and before in UP
     if clean:
+        if done.answer is not None:
+            turn.state.answer = done.answer
         turn.move(data, S.SUCCEEDED, "it ended with exit code 0")
         gang.joined(turn, data)
         turn.record("task-succeeded", f"{data.task} succeeded", data=data, exit_code=0)

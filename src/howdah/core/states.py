@@ -278,6 +278,8 @@ class JobState(msgspec.Struct, kw_only=True):
     """The settling gang was ended on purpose, to grow."""
     firm: bool = False
     """Stop without grace."""
+    answer: str | None = None
+    """What the preprocess step printed for all programs."""
     released: list[str] = []
     """Roles of the present generation that were waited for long enough: they no longer decide."""
 
