@@ -338,6 +338,8 @@ class Run:
     async def _limit_memory(self, limit_mb: int) -> None:
         while True:
             found = self._tree.look()
+            if self._container.launch.counts_itself:
+                found |= self._container.own_processes()
             used = usage(found.values()).rss_bytes
             self._over_memory = over_limit(used, limit_mb, found)
             if self._over_memory:
