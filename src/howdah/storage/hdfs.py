@@ -27,7 +27,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -40,8 +39,9 @@ from howdah.storage.hdfs_errors import (
     NotFound,
     translate,
 )
+from howdah.storage.hdfs_names import is_hdfs, split
 
-SCHEMES = ("hdfs", "viewfs")
+__all__ = ["Hdfs", "Stat", "is_hdfs", "split"]
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -71,30 +71,6 @@ class Stat(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return posixpath.basename(self.path)
-
-
-def is_hdfs(place: str) -> bool:
-    """Whether a path or URL is for this module."""
-    return place.startswith("hdfs://")
-
-
-def split(url: str) -> tuple[str, str]:
-    """File system and path of a URL: ``("hdfs://nn:8020", "/a/b")``; the first is empty for a path
-    or for ``hdfs:///a/b``, which stand for the default file system.
-
-    Raises:
-        ValueError: it is a URL of something else, or a relative path.
-    """
-    if "://" not in url:
-        if not url.startswith("/"):
-            raise ValueError(f"{url!r} is neither an absolute path nor an hdfs:// URL")
-        return "", posixpath.normpath(url)
-    parts = urlsplit(url)
-    if parts.scheme not in SCHEMES:
-        raise ValueError(f"{url!r} is no URL of HDFS: it begins with {parts.scheme}://")
-    fs = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
-    path = unquote(parts.path) if "%" in parts.path else parts.path
-    return fs, posixpath.normpath(path or "/")
 
 
 class Hdfs:

@@ -22,6 +22,8 @@ import msgspec
 
 from howdah.storage.files import make_private_folder
 from howdah.storage.folders import scan
+from howdah.storage.hdfs_names import is_hdfs
+from howdah.storage.stores import HDFS_PATIENCE_S
 from howdah.storage.versions import Problem
 
 
@@ -86,6 +88,8 @@ def putter(store: str) -> Callable[[Path, str], None]:
     """
     if store.startswith("file://"):
         store = store.removeprefix("file://")
+    if is_hdfs(store):
+        return _hdfs_putter(store)
     if "://" in store or "::" in store:
         return _url_putter(store)
     root = Path(store).expanduser()
@@ -103,6 +107,14 @@ def putter(store: str) -> Callable[[Path, str], None]:
             temporary.unlink(missing_ok=True)
 
     return put
+
+
+def _hdfs_putter(url: str) -> Any:
+    from howdah.storage.hdfs import Hdfs
+
+    hdfs = Hdfs(url, patience_s=HDFS_PATIENCE_S)
+    hdfs.mkdirs(url)
+    return lambda source, name: hdfs.put(source, f"{url.rstrip('/')}/{name}")
 
 
 def _url_putter(url: str) -> Callable[[Path, str], None]:

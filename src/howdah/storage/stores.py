@@ -1,4 +1,4 @@
-"""Places for checkpoints: a local folder, or any fsspec URL.
+"""Places for checkpoints: a local folder, a folder on HDFS, or any fsspec URL.
 
 A place holds one folder a version, named by a number. A version exists once its manifest can be
 read; it is written last. Nothing in a version ever changes afterwards, so its files may be shared
@@ -20,8 +20,12 @@ from typing import Any, Protocol
 
 from howdah.storage.files import make_private_folder, sync_folder
 from howdah.storage.folders import FolderChanged, copy_proven, sha256
+from howdah.storage.hdfs_names import is_hdfs
 
 MANIFEST = "manifest.json"
+
+HDFS_PATIENCE_S = 60.0
+"""Each call waits so long for a NameNode that restarts."""
 
 _VERSION = re.compile(r"(\d{6,})(?:-[0-9a-f]+)?")
 _UNFINISHED = re.compile(r"\.\d{6,}[-0-9a-f]*\.tmp")
@@ -77,6 +81,8 @@ def open_store(place: str) -> Store:
     """The store at a path or URL."""
     if place.startswith("file://"):
         place = place.removeprefix("file://")
+    if is_hdfs(place):
+        return HdfsStore(place)
     if "://" in place or "::" in place:
         return UrlStore(place)
     return LocalStore(Path(place).expanduser())
@@ -177,6 +183,88 @@ class _LocalDraft:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+class HdfsStore:
+    """A folder on HDFS. Versions appear by a rename, as in a local one; HDFS has no links, so that
+    every version has all its files."""
+
+    def __init__(self, url: str) -> None:
+        from howdah.storage.hdfs import Hdfs
+
+        self.hdfs = Hdfs(url, patience_s=HDFS_PATIENCE_S)
+        self.root = self.hdfs.path(url)
+
+    def versions(self) -> list[str]:
+        return self._names()
+
+    def manifest(self, version: str) -> bytes:
+        return self.hdfs.read(f"{self.root}/{version}/{MANIFEST}")
+
+    def fetch(self, version: str, name: str, target: Path) -> None:
+        self.hdfs.get(f"{self.root}/{version}/{name}", target)
+
+    def draft(self) -> Draft:
+        self.hdfs.mkdirs(self.root)
+        return _HdfsDraft(self)
+
+    def next_name(self) -> str:
+        return _next_name(self._names())
+
+    def remove(self, version: str) -> None:
+        # By its name it is gone at once: nobody takes a half-removed version for a whole one.
+        hidden = f"{self.root}/{_hidden_name(version)}"
+        with contextlib.suppress(FileNotFoundError):
+            self.hdfs.rename(f"{self.root}/{version}", hidden)
+            self.hdfs.remove(hidden, recursive=True)
+
+    def clean(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            for stat in self.hdfs.list(self.root):
+                if _UNFINISHED.fullmatch(stat.name):
+                    self.hdfs.remove(stat.path, recursive=True)
+
+    def _names(self) -> list[str]:
+        try:
+            return _sorted(stat.name for stat in self.hdfs.list(self.root) if stat.is_dir)
+        except FileNotFoundError:
+            return []
+
+
+class _HdfsDraft:
+    def __init__(self, store: HdfsStore) -> None:
+        self._store = store
+        self._folder = f"{store.root}/{_hidden_name(store.next_name())}"
+        store.hdfs.mkdirs(self._folder)
+
+    def add(self, source: Path, name: str) -> str:
+        try:
+            digest = sha256(source)
+            self._store.hdfs.put(source, f"{self._folder}/{name}")
+            if sha256(source) != digest:
+                raise FolderChanged(f"{source} changed while it was copied")
+        except FileNotFoundError as error:
+            if os.path.exists(source):
+                raise
+            raise FolderChanged(f"{source} went away while it was copied") from error
+        return digest
+
+    def reuse(self, version: str, name: str) -> bool:
+        return False
+
+    def publish(self, manifest: bytes) -> str:
+        self._store.hdfs.write(f"{self._folder}/{MANIFEST}", manifest)
+        while True:
+            name = self._store.next_name()
+            try:
+                self._store.hdfs.rename(self._folder, f"{self._store.root}/{name}")
+            except FileExistsError:
+                continue  # somebody else was faster: the next number
+            return name
+
+    def discard(self) -> None:
+        with contextlib.suppress(OSError):
+            self._store.hdfs.remove(self._folder, recursive=True)
+
+
 class UrlStore:
     """Anything fsspec knows. Versions appear with their manifest."""
 
@@ -269,7 +357,11 @@ class _UrlDraft:
 
 
 def _hidden(path: Path, version: str) -> Path:
-    return path / f".{version}-{secrets.token_hex(4)}.tmp"
+    return path / _hidden_name(version)
+
+
+def _hidden_name(version: str) -> str:
+    return f".{version}-{secrets.token_hex(4)}.tmp"
 
 
 def _next_name(names: Iterable[str]) -> str:

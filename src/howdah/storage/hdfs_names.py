@@ -1,0 +1,32 @@
+"""Places on HDFS by name. Nothing is imported here that takes time."""
+
+from __future__ import annotations
+
+import posixpath
+from urllib.parse import unquote, urlsplit
+
+_SCHEMES = ("hdfs", "viewfs")
+
+
+def is_hdfs(place: str) -> bool:
+    """Whether a path or URL is for this module."""
+    return place.startswith("hdfs://")
+
+
+def split(url: str) -> tuple[str, str]:
+    """File system and path of a URL: ``("hdfs://nn:8020", "/a/b")``; the first is empty for a path
+    or for ``hdfs:///a/b``, which stand for the default file system.
+
+    Raises:
+        ValueError: it is a URL of something else, or a relative path.
+    """
+    if "://" not in url:
+        if not url.startswith("/"):
+            raise ValueError(f"{url!r} is neither an absolute path nor an hdfs:// URL")
+        return "", posixpath.normpath(url)
+    parts = urlsplit(url)
+    if parts.scheme not in _SCHEMES:
+        raise ValueError(f"{url!r} is no URL of HDFS: it begins with {parts.scheme}://")
+    fs = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
+    path = unquote(parts.path) if "%" in parts.path else parts.path
+    return fs, posixpath.normpath(path or "/")

@@ -1,0 +1,116 @@
+"""The tests of checkpoints, with their store on HDFS; and what only HDFS can get wrong."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from howdah.core.events import Task
+from howdah.storage import checkpoints
+from howdah.storage.checkpoints import CheckpointSpec
+from howdah.storage.hdfs import Hdfs
+from howdah.storage.outputs import Copied, OutputSpec, copy
+from howdah.storage.stores import HdfsStore, open_store
+from tests.unit.storage import test_checkpoint_choice, test_checkpoints
+from tests.unit.storage.saving import content, fill, saved
+
+
+@pytest.fixture
+def place(url: str) -> str:
+    return f"{url}/store"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    path = tmp_path / "work" / "checkpoints"
+    path.mkdir(parents=True)
+    return path
+
+
+@pytest.fixture
+def spec(folder: Path, place: str) -> CheckpointSpec:
+    return CheckpointSpec(folder=str(folder), store=place, task=Task("worker", 0))
+
+
+def _of_any_store(module: ModuleType) -> dict[str, Any]:
+    """The module's tests that take the fixture ``spec``, and so run on any store."""
+    return {
+        name: test
+        for name, test in vars(module).items()
+        if name.startswith("test_") and "spec" in inspect.signature(test).parameters
+    }
+
+
+globals().update(_of_any_store(test_checkpoints))
+globals().update(_of_any_store(test_checkpoint_choice))
+
+
+def test_an_hdfs_url_is_a_store_of_its_own(place: str) -> None:
+    assert isinstance(open_store(place), HdfsStore)
+
+
+def test_a_version_is_there_whole_or_not_at_all(
+    spec: CheckpointSpec, folder: Path, hdfs: Hdfs, place: str
+) -> None:
+    fill(folder, one="1", two="2")
+    draft = open_store(place).draft()
+    draft.add(folder / "one", "one")
+    assert open_store(place).versions() == []
+    draft.discard()
+    assert hdfs.list(place) == []
+    version = saved(checkpoints.publish(spec)).version
+    assert {stat.name for stat in hdfs.list(f"{place}/{version}")} == {
+        "manifest.json",
+        "one",
+        "two",
+    }
+
+
+def test_versions_are_the_owners_alone(
+    spec: CheckpointSpec, folder: Path, hdfs: Hdfs, place: str
+) -> None:
+    fill(folder, **{"deep/er/file": "x"})
+    checkpoints.publish(spec)
+    for stat in hdfs.list(place, recursive=True):
+        assert stat.permission == (0o700 if stat.is_dir else 0o600), stat
+
+
+def test_a_checkpoint_of_many_blocks_comes_back(
+    spec: CheckpointSpec, folder: Path, tmp_path: Path
+) -> None:
+    data = bytes(range(256)) * 4096 * 40  # 40 MiB: three blocks of the test cluster
+    (folder / "big").write_bytes(data)
+    checkpoints.publish(spec)
+    (folder / "big").unlink()
+    checkpoints.restore(spec)
+    assert (folder / "big").read_bytes() == data
+
+
+def test_outputs_go_to_hdfs_and_later_ones_replace_them(
+    url: str, hdfs: Hdfs, tmp_path: Path
+) -> None:
+    base = tmp_path / "task"
+    fill(base, **{"results/a.csv": "1", "results/deep/b.csv": "2"})
+    spec = OutputSpec(base=str(base), folders=("results",), store=f"{url}/out/worker-0")
+    assert copy(spec) == Copied(files=2, bytes=2)
+    fill(base, **{"results/a.csv": "new"})
+    copy(spec)
+    assert hdfs.read(f"{url}/out/worker-0/results/a.csv") == b"new"
+    names = {stat.name for stat in hdfs.list(f"{url}/out", recursive=True)}
+    assert names == {"worker-0", "results", "a.csv", "deep", "b.csv"}
+
+
+def test_checkpoints_go_from_a_folder_to_hdfs(
+    spec: CheckpointSpec, folder: Path, tmp_path: Path, place: str
+) -> None:
+    """A run on the cluster may resume one that ran on this machine."""
+    fill(folder, weights="w")
+    checkpoints.publish(CheckpointSpec(folder=str(folder), store=str(tmp_path / "local")))
+    assert checkpoints.adopt(str(tmp_path / "local"), place) is not None
+    fill(folder, weights="other")
+    checkpoints.restore(spec)
+    assert content(folder) == {"weights": "w"}
