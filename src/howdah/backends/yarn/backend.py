@@ -352,6 +352,7 @@ class YarnBackend:
             log_names=LogNames.FLAT,
             log_store=self._directory.meta().url,
             last_lines=True,
+            counts_itself=True,
             listen=True,
         )
         if self._agent_tokens is None:
