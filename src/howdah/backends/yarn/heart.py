@@ -185,9 +185,10 @@ class Heart:
         )
         if self._tracking_url == url:
             self._tracking_url = None
-        if answer.a_m_command == _SHUTDOWN:
+        command = answer.a_m_command if answer.HasField("a_m_command") else None
+        if command == _SHUTDOWN:
             raise Superseded("the ResourceManager told this master to end")
-        if answer.a_m_command == _RESYNC:
+        if command == _RESYNC:
             await self._register_again(Changes(), None)
             return
         for rejected in answer.rejected_scheduling_requests:
