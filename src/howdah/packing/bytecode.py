@@ -23,18 +23,34 @@ _GROUP = 200
 # Runs in the interpreter whose byte code is wanted: Python 3.8 or newer, whatever Howdah runs in.
 _COMPILE = """
 import importlib.util, json, marshal, os, sys
-source_hash = importlib.util.source_hash
-done = []
-for path, name, target in json.load(sys.stdin):
+magic = importlib.util.MAGIC_NUMBER
+
+def compiled(path, source):
+    "Code that is there already and of this very source."
     try:
-        with open(path, "rb") as file:
-            source = file.read()
-        code = compile(source, name, "exec", dont_inherit=True, optimize=0)
-    except (SyntaxError, ValueError, RecursionError):
-        continue  # templates and code of other versions lie about in packages
-    head = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + source_hash(source)
+        status = os.stat(path)
+        with open(importlib.util.cache_from_source(path), "rb") as file:
+            data = file.read()
+    except (OSError, NotImplementedError):
+        return None
+    numbers = [0, int(status.st_mtime) & 0xFFFFFFFF, status.st_size & 0xFFFFFFFF]
+    head = magic + b"".join(number.to_bytes(4, "little") for number in numbers)
+    return data[16:] if data[:16] == head and len(source) == status.st_size else None
+
+done = []
+wanted = json.load(sys.stdin)
+for path, name, target in wanted["files"]:
+    with open(path, "rb") as file:
+        source = file.read()
+    code = compiled(path, source) if wanted["reuse"] else None
+    if code is None:
+        try:
+            made = compile(source, name, "exec", dont_inherit=True, optimize=0)
+        except (SyntaxError, ValueError, RecursionError):
+            continue  # templates and code of other versions lie about in packages
+        code = marshal.dumps(made)
     with open(target, "wb") as file:
-        file.write(head + marshal.dumps(code))
+        file.write(magic + (1).to_bytes(4, "little") + importlib.util.source_hash(source) + code)
     done.append(target)
 json.dump([sys.implementation.cache_tag, done], sys.stdout)
 """
@@ -45,9 +61,13 @@ def with_byte_code(
     python: Path,
     scratch: Path,
     progress: Progress = quiet,
-    env: dict[str, str] | None = None,
+    *,
+    reuse: bool = False,
 ) -> tuple[Entry, ...]:
     """The entries and, for each Python file among them, its byte code in ``__pycache__``.
+
+    With ``reuse`` what is there beside the sources is taken where it is of them: quicker by far,
+    and not the same bytes on each machine.
 
     Raises:
         PackingError: the interpreter cannot be run.
@@ -62,7 +82,7 @@ def with_byte_code(
     done = 0
     with ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1))) as pool:
         jobs = [
-            pool.submit(_compile, group, python, scratch / str(number), env)
+            pool.submit(_compile, group, python, scratch / str(number), reuse)
             for number, group in enumerate(groups)
         ]
         for group, job in zip(groups, jobs):
@@ -72,9 +92,7 @@ def with_byte_code(
     return (*entries, *found)
 
 
-def _compile(
-    group: Sequence[Entry], python: Path, scratch: Path, env: dict[str, str] | None
-) -> list[Entry]:
+def _compile(group: Sequence[Entry], python: Path, scratch: Path, reuse: bool) -> list[Entry]:
     scratch.mkdir()
     wanted = [
         (str(entry.path), entry.name, str(scratch / f"{number}.pyc"))
@@ -83,11 +101,11 @@ def _compile(
     try:
         run = subprocess.run(
             [str(python), "-S", "-s", "-c", _COMPILE],
-            input=json.dumps(wanted),
+            input=json.dumps({"files": wanted, "reuse": reuse}),
             capture_output=True,
             text=True,
             check=True,
-            env={"PATH": "/usr/bin:/bin", **(env or {}), "PYTHONHASHSEED": "0"},
+            env={"PATH": "/usr/bin:/bin", "PYTHONHASHSEED": "0"},
         )
     except OSError as error:
         raise PackingError(f"{python} cannot be run: {error.strerror or error}") from error

@@ -58,7 +58,7 @@ class Looked(msgspec.Struct, frozen=True):
         """
         bin_ = self.folder / "bin"
         entries = [_relative(entry, bin_) for entry in self.found.entries]
-        compiled = with_byte_code(entries, bin_ / "python", scratch / "pyc", progress)
+        compiled = with_byte_code(entries, bin_ / "python", scratch / "pyc", progress, reuse=True)
         rows = [*self.found.by_top(), Row("byte code", _total(compiled[len(entries) :]))]
         return Content(
             entries=compiled,
