@@ -7,6 +7,7 @@ a file that names the cluster's folder, and holds as long as that folder exists.
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import tempfile
@@ -21,7 +22,7 @@ _BLOCK = 50
 
 def claim(folder: Path) -> range:
     """A block of free ports for the cluster in that (existing) folder."""
-    claims = Path(tempfile.gettempdir()) / "hwt-hadoop-ports"
+    claims = Path(tempfile.gettempdir()) / f"hwt-hadoop-ports-{os.getuid()}"
     with locked(claims / "lock"):
         blocks = list(range(_FIRST, _LAST, _BLOCK))
         random.shuffle(blocks)
