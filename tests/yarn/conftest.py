@@ -1,0 +1,22 @@
+"""Jobs on the cluster all tests share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.hadoop.cluster import Cluster
+from tests.yarn.runner import Yarn
+
+
+@pytest.fixture
+def yarn(hadoop: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yarn]:
+    """Submits jobs; ends them afterwards, and checks that no process is left."""
+    for name, value in hadoop.env().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
+    yarn = Yarn(hadoop, tmp_path)
+    yield yarn
+    yarn.close()

@@ -1,0 +1,249 @@
+"""Jobs on the test cluster, from submission to their end, and what can be done to them meanwhile.
+
+    def test_something(yarn: Yarn) -> None:
+        job = yarn.submit('command = "true"\\n[roles.worker]\\ninstances = 2')
+        assert job.wait().outcome == "succeeded"
+
+`yarn` is a fixture on the cluster all tests share; `Yarn` works with any cluster.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+
+from howdah.client.api import submit
+from howdah.client.sync import JobHandle
+from howdah.core.view import JobView, TaskView
+from howdah.storage.hdfs import Hdfs
+from howdah.storage.jobdir import JobDirectory
+from tests.hadoop.cluster import Cluster
+
+T = TypeVar("T")
+
+WAIT_S = 60.0
+SMALL = """
+[master]
+memory = "256m"
+[timeouts]
+stop-grace = "1s"
+"""
+
+
+def until(condition: Callable[[], T | None], what: str, within_s: float = WAIT_S) -> T:
+    """Wait for a condition to give something; fail in words."""
+    deadline = time.monotonic() + within_s
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"did not happen within {within_s:g}s: {what}")
+        time.sleep(0.05)
+
+
+class Yarn:
+    """Submits jobs to one cluster, with folders of its own. ``HADOOP_CONF_DIR`` and
+    ``HOWDAH_HOME`` are set by the fixture."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.jobs: list[YarnJob] = []
+
+    def submit(
+        self, text: str, *, files: dict[str, str] | None = None, small: bool = True
+    ) -> YarnJob:
+        """Submit the job file with that text; ``files`` lie beside it (its source folder).
+
+        ``small``: with a master and graces for tests, unless the text has such tables itself.
+        """
+        source = self.folder / f"source-{len(self.jobs)}"
+        source.mkdir()
+        for name, content in (files or {}).items():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            (source / name).write_text(content)
+        if small:
+            text = with_defaults(text)
+        (source / "job.toml").write_text(text)
+        return self.submit_file(source / "job.toml")
+
+    def submit_file(self, path: Path, overrides: tuple[str, ...] = ()) -> YarnJob:
+        """Submit a job file."""
+        job = YarnJob(self.cluster, submit(path, backend="yarn", overrides=overrides))
+        self.jobs.append(job)
+        return job
+
+    def close(self) -> None:
+        """End what still runs, and check that nothing is left of any job."""
+        for job in self.jobs:
+            job.end()
+        for job in self.jobs:
+            until(lambda job=job: not job.processes(), f"{job.job_id} leaves no process", 20.0)
+
+
+def with_defaults(text: str) -> str:
+    """The job file with `SMALL`'s tables it does not have itself."""
+    for table in SMALL.split("\n["):
+        name, _, rest = table.strip().lstrip("[").partition("]")
+        if name and f"[{name}]" not in text:
+            text += f"\n[{name}]{rest}\n"
+    return text
+
+
+class YarnJob:
+    """One submitted job."""
+
+    def __init__(self, cluster: Cluster, handle: JobHandle) -> None:
+        self.cluster = cluster
+        self.handle = handle
+        self.job_id = handle.job_id
+        self.directory = JobDirectory(handle.directory)
+        meta = self.directory.meta()
+        assert meta.url is not None
+        assert meta.application_id is not None
+        self.url = meta.url
+        self.application_id = meta.application_id
+
+    def view(self) -> JobView:
+        """The job as it is now."""
+        return self.handle.status()
+
+    def wait(self, within_s: float = WAIT_S) -> JobView:
+        """Its end."""
+        return self.handle.wait(within_s)
+
+    def until(
+        self, condition: Callable[[JobView], T | None], what: str, within_s: float = WAIT_S
+    ) -> T:
+        """Wait for something of its status document."""
+        last: list[JobView] = []
+
+        def look() -> T | None:
+            last[:] = [self.view()]
+            return condition(last[0])
+
+        try:
+            return until(look, what, within_s)
+        except AssertionError as error:
+            story = [(t.task, t.state, t.attempt) for t in last[0].tasks] if last else []
+            raise AssertionError(f"{error}: {story} {last[0].reason if last else ''}") from None
+
+    def running(self, within_s: float = WAIT_S) -> list[TaskView]:
+        """All tasks, once all of them run."""
+
+        def all_run(view: JobView) -> list[TaskView] | None:
+            tasks = list(view.tasks)
+            return tasks if tasks and all(t.state == "running" for t in tasks) else None
+
+        return self.until(all_run, "all tasks run", within_s)
+
+    def task(self, name: str) -> TaskView:
+        """One task as it is now."""
+        return next(task for task in self.view().tasks if task.task == name)
+
+    def log(self, task: str) -> str:
+        """What a task has printed, as far as it is told."""
+        return "\n".join(line.text for line in self.handle.logs(task, follow=False))
+
+    def until_logged(self, task: str, text: str, within_s: float = WAIT_S) -> str:
+        """Wait until the task has printed that text; all of its log then."""
+
+        def look() -> str | None:
+            log = self.log(task)
+            return log if text in log else None
+
+        return until(look, f"{task} prints {text!r}", within_s)
+
+    # -- on the cluster --------------------------------------------------------------------------
+
+    def application(self) -> dict[str, Any]:
+        """What the ResourceManager says of it."""
+        return self.cluster.rm(f"apps/{self.application_id}")["app"]
+
+    def until_application(self, state: str, within_s: float = WAIT_S) -> dict[str, Any]:
+        """Wait until YARN has it in that state."""
+
+        def look() -> dict[str, Any] | None:
+            told = self.application()
+            return told if told["state"] == state else None
+
+        return until(look, f"{self.application_id} is {state}", within_s)
+
+    def read(self, name: str) -> bytes:
+        """A file of the job directory on HDFS."""
+        return Hdfs(self.url, conf_dir=str(self.cluster.conf_dir)).read(f"{self.url}/{name}")
+
+    def containers(self) -> list[str]:
+        """Its containers on the nodes, the master's included."""
+        application = self.application_id.removeprefix("application_")
+        return [each["id"] for each in self.cluster.containers() if application in each["id"]]
+
+    # -- its processes ---------------------------------------------------------------------------
+
+    def master(self) -> psutil.Process:
+        """The coordinator's process, once there is one."""
+        return until(self._master, f"the master of {self.job_id} runs")
+
+    def _master(self) -> psutil.Process | None:
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                words = process.cmdline()
+                if "howdah.coordinator" in words and self.url in words and "-m" in words:
+                    if Path(words[0]).name.startswith("python"):
+                        return process
+        return None
+
+    def processes(self) -> list[psutil.Process]:
+        """Agents, programs and everything they have started: what has the job's marker."""
+        found: list[psutil.Process] = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.environ().get("HOWDAH_CONTAINER", "").startswith(f"{self.job_id}/"):
+                    found.append(process)
+        return [process for process in found if _runs(process)]
+
+    def agent(self, task: str) -> psutil.Process:
+        """The agent's process of a task: the oldest in its container."""
+        container = self.task(task).container
+        mine = [
+            process
+            for process in self.processes()
+            if process.environ().get("HOWDAH_CONTAINER") == f"{self.job_id}/{container}"
+            and process.name() == "howdah-agent"
+        ]
+        return min(mine, key=lambda process: process.create_time())
+
+    def kill_master(self) -> int:
+        """kill -9; its process id."""
+        master = self.master()
+        os.kill(master.pid, signal.SIGKILL)
+        with contextlib.suppress(psutil.Error):
+            master.wait(10)
+        return master.pid
+
+    def end(self) -> None:
+        """Kill the application if it still runs."""
+        with contextlib.suppress(Exception):
+            if self.application()["state"] not in ("FINISHED", "FAILED", "KILLED"):
+                self.cluster.rm(f"apps/{self.application_id}/state", "PUT", {"state": "KILLED"})
+
+    def story(self) -> str:
+        """For a failure's message: what the coordinator wrote."""
+        with contextlib.suppress(OSError):
+            return self.read("logs/coordinator.log").decode()
+        return ""
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False

@@ -1,0 +1,87 @@
+"""Whole jobs on a real cluster: what their programs find, how they end, what is left."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from howdah.backends.base import BackendError
+from tests.yarn.runner import Yarn
+
+TWO = """
+name = "two"
+command = "python3 program.py"
+[roles.worker]
+instances = 2
+memory = "256m"
+"""
+
+
+def test_two_tasks_run_in_containers_of_their_own_and_know_each_other(yarn: Yarn) -> None:
+    program = """
+import json, os, sys
+print(json.dumps({
+    "cwd": os.getcwd(), "files": sorted(os.listdir()), "env": dict(os.environ),
+    "task": __import__("howdah.task").task.__file__,
+}))
+"""
+    job = yarn.submit(TWO, files={"program.py": program})
+    final = job.wait()
+    assert (final.outcome, final.exit_code) == ("succeeded", 0), final.reason
+    assert {task.rank for task in final.tasks} == {0, 1}
+    for index in range(2):
+        told = json.loads(job.log(f"worker:{index}"))
+        env = told["env"]
+        folder, _, last = told["cwd"].rpartition("/")
+        assert last == "task"
+        assert job.application_id.removeprefix("application_") in folder.rpartition("/")[2]
+        assert "program.py" in told["files"]
+        assert told["task"] == f"{folder}/python/howdah/task.py"
+        assert env["RANK" if "RANK" in env else "HOWDAH_RANK"] == str(index)
+        assert len(json.loads(env["HOWDAH_CLUSTER"])["worker"]) == 2
+        assert env["HOWDAH_TENSORBOARD_DIR"] == f"{job.url}/tensorboard"
+        assert (env["HADOOP_CONF_DIR"], env["HADOOP_USER_NAME"]) != ("", "")
+        assert "HOWDAH_LAUNCH" not in env
+    told = job.until_application("FINISHED")
+    assert told["finalStatus"] == "SUCCEEDED"
+    assert json.loads(job.read("final.json"))["outcome"] == "succeeded"
+    assert job.read("events-0001.jsonl")
+
+
+def test_a_failing_task_fails_the_application_with_its_reason(yarn: Yarn) -> None:
+    job = yarn.submit(
+        'command = "echo ouch >&2; exit 3"\nattempts = 1\n[roles.worker]\nmemory = "256m"\n'
+    )
+    final = job.wait()
+    assert final.outcome == "failed"
+    assert final.failures[0].exit_code == 3
+    assert "ouch" in final.failures[0].tail
+    told = job.until_application("FINISHED")
+    assert told["finalStatus"] == "FAILED"
+    assert "worker:0" in told["diagnostics"]
+
+
+def test_a_stopped_job_is_a_killed_application_and_leaves_nothing(yarn: Yarn) -> None:
+    job = yarn.submit('command = "sleep 300"\n[roles.worker]\ninstances = 2\nmemory = "256m"\n')
+    job.running()
+    job.handle.stop("enough")
+    assert job.wait().outcome == "stopped"
+    assert job.until_application("FINISHED")["finalStatus"] == "KILLED"
+    assert job.processes() == []
+
+
+def test_a_task_over_its_containers_memory_is_told_so(yarn: Yarn) -> None:
+    program = "x = bytearray(700 << 20)\nimport time\ntime.sleep(60)\n"
+    job = yarn.submit(
+        'command = "python3 program.py"\nattempts = 1\n[roles.worker]\nmemory = "256m"\n',
+        files={"program.py": program},
+    )
+    final = job.wait()
+    assert final.outcome == "failed"
+    assert final.failures[0].blame == "out-of-memory", final.failures
+
+
+def test_a_job_larger_than_any_container_is_refused_in_words(yarn: Yarn) -> None:
+    with pytest.raises(BackendError, match="memory"):
+        yarn.submit('command = "true"\n[roles.worker]\nmemory = "900g"\n')
