@@ -23,3 +23,17 @@ def test_hdfs_has_the_folders_a_site_has(hadoop: Cluster) -> None:
     told = hadoop.hdfs("/", "LISTSTATUS", "GET")["FileStatuses"]["FileStatus"]
     modes = {each["pathSuffix"]: each["permission"] for each in told}
     assert modes == {"tmp": "1777", "user": "755", "app-logs": "1777"}
+
+
+def _may(cluster: Cluster, user: str, queue: str, what: str) -> bool:
+    query = f"user={user}&queue-acl-type={what}"
+    return cluster.rm(f"queues/{queue}/access?{query}")["allowed"] in (True, "true")
+
+
+def test_a_queue_is_closed_to_all_but_the_administrator(hadoop: Cluster) -> None:
+    submit = "SUBMIT_APPLICATIONS"
+    assert _may(hadoop, "eve", "default", submit)
+    assert _may(hadoop, "eve", "a", submit)
+    assert not _may(hadoop, "eve", "closed", submit)
+    assert _may(hadoop, hadoop.site.user, "closed", submit)
+    assert not _may(hadoop, "eve", "default", "ADMINISTER_QUEUE")
