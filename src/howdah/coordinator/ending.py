@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from howdah.coordinator import calling, memory
+from howdah.coordinator import away, calling, memory
 from howdah.core.view import JobView
 from howdah.storage import metrics
 from howdah.storage.jobdir import JobDirectory
@@ -31,7 +31,12 @@ WATCHERS_S = 10.0
 def meanwhile(coordinator: Coordinator) -> Sequence[Coroutine[Any, Any, None]]:
     """What goes on beside the driving until it is cancelled."""
     agents = sum(role.maximum for role in coordinator.plan.roles)
-    return keep_metrics(coordinator), memory.keep_low(agents), calling.call_agents(coordinator)
+    return (
+        keep_metrics(coordinator),
+        memory.keep_low(agents),
+        calling.call_agents(coordinator),
+        *away.meanwhile(coordinator),
+    )
 
 
 async def keep_metrics(coordinator: Coordinator) -> None:
@@ -39,8 +44,10 @@ async def keep_metrics(coordinator: Coordinator) -> None:
     await asyncio.sleep(METRICS_S)
     if coordinator.incarnation > 1:
         # Not at once: taking the job over comes first.
+        folder = coordinator.directory.path
+        await asyncio.to_thread(away.bring_metrics, coordinator.meta, folder)
         since = coordinator.clock.now() - REMEMBERED_S
-        stored = await asyncio.to_thread(_stored, coordinator.directory.path, since)
+        stored = await asyncio.to_thread(_stored, folder, since)
         coordinator.metrics.remember(stored)
     while True:
         await store_metrics(coordinator)
@@ -66,6 +73,10 @@ async def end(coordinator: Coordinator) -> JobView:
     await store_metrics(coordinator)
     coordinator.status.touch()
     final = coordinator.status.view()
+    if coordinator.meta.url is not None:
+        # However long that takes. Who finds final.json there finds all of the journal, too.
+        await coordinator.journal.commit()
+        await coordinator.journal.close()
     await asyncio.to_thread(directory.write_final, final)
     coordinator.finished.set()
     coordinator.status.touch()  # wakes the watchers

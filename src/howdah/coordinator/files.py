@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 
+from howdah.coordinator.away import FarLogs
 from howdah.core.events import Task
 from howdah.storage import logs
 from howdah.storage.files import PRIVATE_FOLDER
@@ -36,10 +37,14 @@ def save_stacks(directory: JobDirectory, stacks: Stacks) -> str:
 
 
 class JobLogs:
-    """Logs as files of the job directory. Reading happens in threads, never on the event loop."""
+    """Logs as files of the job directory. Reading happens in threads, never on the event loop.
 
-    def __init__(self, directory: JobDirectory) -> None:
+    Where the directory is elsewhere, ``far`` brings those of ended attempts when they are read.
+    """
+
+    def __init__(self, directory: JobDirectory, far: FarLogs | None = None) -> None:
         self._directory = directory
+        self._far = far
 
     async def read(self, task: Task, attempt: int, offset: int, limit: int) -> LogPart | None:
         """At most ``limit`` bytes from logical offset ``offset``; None if there is no log."""
@@ -47,7 +52,9 @@ class JobLogs:
         try:
             return await asyncio.to_thread(logs.read, path, offset, limit)
         except FileNotFoundError:
-            return None
+            if self._far is None or not await self._far.bring(task, attempt):
+                return None
+            return await asyncio.to_thread(logs.read, path, offset, limit)
 
     async def last_line(self, task: Task, attempt: int) -> str | None:
         """The newest whole line, if there is any."""
@@ -67,4 +74,6 @@ class JobLogs:
 
     def attempts(self, task: Task) -> list[int]:
         """Attempts with a log, ascending."""
+        if self._far is not None:
+            return list(self._far.attempts(task))
         return self._directory.log_attempts(task)

@@ -10,7 +10,7 @@ from typing import Any
 
 from howdah.backends.base import Backend, BackendError
 from howdah.backends.resources import role_resources
-from howdah.coordinator import ending, tunnels, webapp
+from howdah.coordinator import away, ending, tunnels, webapp
 from howdah.coordinator.agents import Agents
 from howdah.coordinator.clients import Clients
 from howdah.coordinator.clock import Clock
@@ -86,7 +86,7 @@ class Coordinator:
         self.meta = directory.meta()
         self.job_id = self.meta.job_id
         self.job = planning.expand(directory.job())
-        self.journal = journal.Journal.open(directory.path)
+        self.journal = journal.Journal.open(directory.path, replica=away.journal_replica(self.meta))
         self.machine = Machine()
         self._past = replay(self.machine, journal.read(directory.path))
         self.clock.not_before(self._past.last_time)
@@ -123,7 +123,9 @@ class Coordinator:
             self.clock,
             welcome=self.welcome,
         )
-        self.files = JobLogs(self.directory)
+        url = self.meta.url
+        far = away.FarLogs(url, self.directory.path, self.newest_attempt) if url else None
+        self.files = JobLogs(self.directory, far)
         self.logs = LogHub(self.files, self.agents.send, self._holder)
         self.vitals = Vitals(
             self.plan,

@@ -15,7 +15,6 @@ import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
 
 from howdah.core.events import Task
 from howdah.storage import layout
@@ -33,7 +32,7 @@ _NOT_AT_FIRST = ("events-", "metrics-")
 _MADE = (layout.SECRETS, layout.SHARED, layout.TENSORBOARD)
 """Folders there from the beginning."""
 
-_T = TypeVar("_T")
+COORDINATOR_LOG = f"{layout.LOGS}/coordinator.log"
 
 
 def create(
@@ -76,7 +75,8 @@ def create(
 
 
 def fetch(url: str, local: Path, *, hdfs: Hdfs | None = None) -> None:
-    """Copy what a master or a client needs to begin into ``local``: documents and secrets.
+    """Copy what a master or a client needs to begin into ``local``: documents, secrets, and the
+    coordinators' log, which the next one continues.
 
     Raises:
         NotFound: there is no such job directory.
@@ -90,7 +90,8 @@ def fetch(url: str, local: Path, *, hdfs: Hdfs | None = None) -> None:
     with contextlib.suppress(NotFound):
         names += there.list(f"{url}/{layout.SECRETS}")
     root = there.path(url)
-    _all([lambda stat=stat: _copy(there, stat, root, local) for stat in names if not stat.is_dir])
+    works = [lambda stat=stat: _copy(there, stat, root, local) for stat in names if not stat.is_dir]
+    _all([*works, lambda: bring_file(url, local, COORDINATOR_LOG, hdfs=there)])
 
 
 def exists(url: str, *, hdfs: Hdfs | None = None) -> bool:
@@ -136,6 +137,24 @@ def bring_logs(
         _bring(hdfs or Hdfs(url), url, local, layout.LOGS)
     for task in tasks:
         _bring(hdfs or Hdfs(url), url, local, f"{layout.LOGS}/{task.role}-{task.index}")
+
+
+def bring_log(url: str, local: Path, task: Task, attempt: int, *, hdfs: Hdfs | None = None) -> bool:
+    """Bring the log of one ended attempt; False if it is not there (yet). It appears whole."""
+    hdfs = hdfs or Hdfs(url)
+    head = layout.task_log(task.role, task.index, attempt)
+    if not hdfs.exists(f"{url}/{head}"):  # agents copy it last
+        return False
+    folder, _, name = head.rpartition("/")
+    root = hdfs.path(url)
+    found = {stat.name: stat for stat in hdfs.list(f"{url}/{folder}")}
+    first = found.pop(name, None)
+    for stat in found.values():
+        if stat.name.startswith(f"{name}.") or stat.name == f"{attempt}.idx":
+            _copy(hdfs, stat, root, local)
+    if first is not None:
+        _copy(hdfs, first, root, local)
+    return first is not None
 
 
 def bring_stacks(url: str, local: Path, *, hdfs: Hdfs | None = None) -> None:

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 PATIENCE_S = 300.0
 """For a NameNode that restarts: at the job's end, nothing is lost meanwhile."""
-_DOCUMENTS = ("events-*", "metrics-*", f"{layout.STACKS}/*", f"{layout.LOGS}/coordinator.log")
+_DOCUMENTS = ("metrics-*", f"{layout.STACKS}/*", f"{layout.LOGS}/coordinator.log")
 
 
 class Home:
@@ -50,7 +50,7 @@ class Home:
         self._address = asyncio.create_task(work())
 
     async def finish(self) -> None:
-        """Bring everything there that the job leaves, ``final.json`` last.
+        """Bring everything there that the job leaves, ``final.json`` last. The journal is there.
 
         Raises:
             OSError: HDFS does not take it.

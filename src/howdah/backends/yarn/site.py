@@ -25,7 +25,7 @@ from howdah.core.view import JobView
 from howdah.hadoop.errors import AccessControl, ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
-from howdah.storage import layout, mirror
+from howdah.storage import layout, mirror, replica
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
@@ -253,11 +253,8 @@ class YarnSite:
         return self._directory.final()
 
     def _bring_journal(self, url: str, local: Path, *, hdfs: Hdfs) -> None:
-        for stat in hdfs.list(url):
-            target = local / stat.name
-            wanted = stat.name.startswith("events-")
-            if wanted and not (target.exists() and target.stat().st_size == stat.size):
-                hdfs.get(stat.path, target)
+        # Nobody writes it any more: what a dead master left open is closed and seen.
+        replica.bring_journal(url, local, nobody_writes=True, hdfs=hdfs)
 
     def _bring(self, *ways: Callable[..., None]) -> None:
         for way in ways:

@@ -1,0 +1,209 @@
+"""Keep a folder and a place elsewhere alike while files in it grow.
+
+For programs that can only write local files (or read them) where the job's folder is on HDFS:
+TensorBoard's event files, above all. Agents start it as a helper process::
+
+    python -m howdah.storage.follow push|pull <spec.json>
+
+with a `FollowSpec`. It looks every ``every_s`` until its standard input ends or SIGTERM comes,
+once more then, and exits 0. It prints a `Problem` as a JSON object when something does not work,
+and goes on trying.
+
+Files only grow or are replaced; one that is removed here stays there. Hidden files and ``*.tmp``
+are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+
+from howdah.storage.files import PRIVATE_FILE, PRIVATE_FOLDER
+from howdah.storage.places import Place, is_hidden, open_place
+from howdah.storage.versions import Problem
+
+_PIECE_BYTES = 4 << 20
+_COMPARED_BYTES = 4096
+
+
+class FollowSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What to keep like what."""
+
+    folder: str
+    """Local; it need not exist yet."""
+    place: str
+    """Path or URL."""
+    every_s: float = 3.0
+
+
+class Pusher:
+    """Takes what comes to a local folder to a place."""
+
+    def __init__(self, folder: Path, place: Place, patterns: Sequence[str] = ("**/*",)) -> None:
+        self._folder = folder
+        self._place = place
+        self._patterns = patterns
+        self._sent: dict[str, tuple[int, int]] = {}
+        """Inode and size of what is there."""
+        self._there: dict[str, int] | None = None
+        """What was there before us."""
+
+    def push(self) -> int:
+        """Do it once; returns how many bytes were sent.
+
+        Raises:
+            OSError: something was not sent; what could be was.
+        """
+        sent = 0
+        problem: OSError | None = None
+        for name, stat in self._files():
+            before = self._sent.get(name)
+            if before == (stat.st_ino, stat.st_size):
+                continue
+            try:
+                sent += self._send(name, stat, before)
+            except FileNotFoundError as error:
+                if (self._folder / name).exists():
+                    problem = error
+            except OSError as error:
+                problem = error
+        if problem is not None:
+            raise problem
+        return sent
+
+    def _send(self, name: str, stat: os.stat_result, before: tuple[int, int] | None) -> int:
+        source = self._folder / name
+        if before is None:
+            size = self._begun(name, stat.st_size)
+        else:
+            inode, size = before
+            if inode != stat.st_ino or size > stat.st_size:
+                size = 0
+        # What comes while it is sent is sent again, or behind: the size there is what counts.
+        self._sent.pop(name, None)
+        self._there = None
+        if size:
+            self._place.append(source, name, size)
+        else:
+            self._place.put(source, name)
+        self._sent[name] = stat.st_ino, stat.st_size
+        return stat.st_size - size
+
+    def _begun(self, name: str, size: int) -> int:
+        """Bytes of this very file that are there already."""
+        if self._there is None:
+            self._there = self._place.files()
+        there = self._there.get(name, 0)
+        if not 0 < there <= size:
+            return 0
+        start = max(0, there - _COMPARED_BYTES)
+        with (self._folder / name).open("rb") as file:
+            file.seek(start)
+            same = file.read(there - start) == self._place.read(name, start, there - start)
+        return there if same else 0
+
+    def _files(self) -> list[tuple[str, os.stat_result]]:
+        found: dict[str, os.stat_result] = {}
+        for pattern in self._patterns:
+            for path in self._folder.glob(pattern):
+                name = path.relative_to(self._folder).as_posix()
+                with contextlib.suppress(OSError):
+                    if not is_hidden(name) and path.is_file():
+                        found[name] = path.stat()
+        return sorted(found.items())
+
+
+class Puller:
+    """Brings what comes to a place into a local folder."""
+
+    def __init__(self, place: Place, folder: Path) -> None:
+        self._place = place
+        self._folder = folder
+
+    def pull(self) -> int:
+        """Do it once; returns how many bytes came.
+
+        Raises:
+            OSError: something could not be read or written.
+        """
+        came = 0
+        for name, size in sorted(self._place.files().items()):
+            if is_hidden(name):
+                continue
+            target = self._folder / name
+            have = target.stat().st_size if target.exists() else -1
+            if have > size:
+                target.unlink()  # another one now, as it seems: begin anew
+                have = -1
+            if have < size:
+                came += self._bring(name, target, max(have, 0), size)
+        return came
+
+    def _bring(self, name: str, target: Path, have: int, size: int) -> int:
+        target.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        with open(os.open(target, flags, PRIVATE_FILE), "wb") as file:
+            at = have
+            while at < size:
+                data = self._place.read(name, at, min(size - at, _PIECE_BYTES))
+                if not data:
+                    break
+                file.write(data)
+                at += len(data)
+        return at - have
+
+
+def follow(work: Callable[[], object], every_s: float, report: Callable[[Problem], None]) -> None:
+    """Do the work again and again until standard input ends or SIGTERM comes, then once more."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    told = ""
+    over = False
+    while True:
+        try:
+            work()
+            told = ""
+        except Exception as error:
+            # fsspec's stores raise what they like; whatever it is, the next time it may work.
+            text = str(error) or type(error).__name__
+            if text != told:
+                report(Problem(problem=text))
+            told = text
+        if over:
+            return
+        ready, _, _ = select.select([sys.stdin, reader], [], [], every_s)
+        over = reader in ready or (bool(ready) and not os.read(sys.stdin.fileno(), 4096))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run as a process; returns its exit status."""
+    if len(arguments) != 2 or arguments[0] not in ("push", "pull"):
+        sys.stderr.write("usage: python -m howdah.storage.follow push|pull <spec.json>\n")
+        return 2
+    with open(arguments[1], "rb") as file:
+        spec = msgspec.json.decode(file.read(), type=FollowSpec)
+    with contextlib.suppress(OSError):
+        os.nice(5)  # the program goes first
+    place, folder = open_place(spec.place), Path(spec.folder)
+    work = Pusher(folder, place).push if arguments[0] == "push" else Puller(place, folder).pull
+    follow(work, spec.every_s, _report)
+    return 0
+
+
+def _report(problem: Problem) -> None:
+    with contextlib.suppress(OSError):
+        sys.stdout.write(msgspec.json.encode(problem).decode() + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
