@@ -12,17 +12,17 @@ from collections.abc import Callable
 import click
 import msgspec
 
+from howdah.backends.base import BackendError
 from howdah.cli.interrupts import SAID, Action, Interrupts, Tie
 from howdah.cli.paint import Paint, wants_colour
 from howdah.cli.screen import JOB_PAGE, HumanScreen, JsonScreen, Screen
 from howdah.cli.tables import window_width
 from howdah.cli.writer import Writer
-from howdah.client import past
 from howdah.client.errors import Abandoned, HowdahError
 from howdah.client.exits import ExitCode, of_outcome
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.items import Submitted
-from howdah.client.merge import Position, Stream
+from howdah.client.merge import Stream
 from howdah.client.remote import Link, Waiting
 from howdah.core.view import JobView
 from howdah.spec.units import instance_range
@@ -132,7 +132,7 @@ class _Session:
     async def _follow(self, writer: Writer) -> JobView:
         handle, screen = self._handle, self._screen
         assert handle is not None and screen is not None
-        position = await asyncio.to_thread(self._beginning, handle)
+        position = await handle.position(self._view.tail)
         last: JobView | None = None
         async for update in handle.follow(position, logs=self._view.logs):
             self._show_pages(handle, screen, update)
@@ -153,16 +153,6 @@ class _Session:
         assert last is not None
         screen.end(last)
         return last
-
-    def _beginning(self, handle: AsyncJobHandle) -> Position:
-        position = Position()
-        if self._view.tail is not None:
-            directory = JobDirectory(handle.directory)
-            for update in past.records(directory):
-                position.seq = update.seq
-            for stream in past.streams(directory):
-                position.offsets[stream] = past.tail_offset(directory, stream, self._view.tail)
-        return position
 
     def _show_pages(self, handle: AsyncJobHandle, screen: Screen, update: object) -> None:
         """The job page's address once it is served, then those of pages behind it."""
@@ -211,7 +201,7 @@ class _Session:
         if action is not Action.LEAVE:
             try:
                 await self._handle.stop(why, firm=action is Action.STOP_AT_ONCE)
-            except HowdahError as error:
+            except (HowdahError, BackendError) as error:
                 self._screen.note(str(error))
         if action in (Action.LEAVE, Action.STOP_AND_LEAVE):
             self._left = True

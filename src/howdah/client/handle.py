@@ -14,8 +14,9 @@ import msgspec
 
 from howdah.backends.base import Running
 from howdah.client import past
-from howdah.client.errors import BadInput, JobFailed, Refused
+from howdah.client.errors import BadInput, JobFailed, Refused, Unreachable
 from howdah.client.exits import ExitCode, of_outcome
+from howdah.client.history import NO_RECORDS, History
 from howdah.client.items import JobEvent, LogLine, job_event, log_line
 from howdah.client.merge import Lines, Position, Stream
 from howdah.client.remote import Remote, Update
@@ -33,9 +34,6 @@ from howdah.wire.messages import (
     StacksReply,
     StatusUpdate,
 )
-
-NOTHING_NEW = 2**62
-"""A record number no job reaches: for followers that want no records."""
 
 
 class Callbacks(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +61,7 @@ class AsyncJobHandle:
     def __init__(self, directory: JobDirectory, callbacks: Callbacks | None = None) -> None:
         self._directory = directory
         self._remote = Remote(directory)
+        self._history = History(self._remote)
         self._callbacks = callbacks or Callbacks()
         self._calling: asyncio.Task[JobView] | None = None
 
@@ -154,8 +153,7 @@ class AsyncJobHandle:
     async def events(self, *, after: int = 0, follow: bool = True) -> AsyncIterator[JobEvent]:
         """The job's story after record ``after``; with ``follow`` until the job has ended."""
         if not follow:
-            await self._bring(self._remote.site.bring_story)
-            for update in past.records(self._directory, after):
+            for update in await self._history.records(after):
                 yield job_event(update)
             return
         async for update in self.follow(Position(after), logs=False):
@@ -201,29 +199,26 @@ class AsyncJobHandle:
     ) -> AsyncIterator[LogUpdate]:
         """As `logs`, in pieces as they come instead of lines."""
         tasks = (self.task(task),) if task is not None else ()
-        await self._bring(lambda: self._remote.site.bring_logs(tasks))
-        position = Position(NOTHING_NEW)
-        for stream in past.streams(self._directory, tasks):
-            if tail is not None:
-                position.offsets[stream] = past.tail_offset(self._directory, stream, tail)
+        position = Position(NO_RECORDS)
+        if tail is not None:
+            position.offsets |= await self._history.tails(tasks, tail)
         if not follow or await self._remote.final() is not None:
-            streams = past.streams(self._directory, tasks)
-            if attempt is not None and all(stream.attempt != attempt for stream in streams):
-                known = (
-                    ", ".join(map(str, sorted({stream.attempt for stream in streams}))) or "none"
-                )
-                raise BadInput(
-                    f"{task or self.job_id} has no log of attempt {attempt}; there is: {known}"
-                )
-            for stream in streams:
-                if attempt in (None, stream.attempt):
-                    start = position.offsets.get(stream, 0)
-                    for part in past.log_bytes(self._directory, stream, start):
-                        yield part
+            if attempt is not None:
+                await self._check_attempt(task, tasks, attempt)
+            async for update in self._history.log_bytes(tasks, attempt, position.offsets):
+                yield update
             return
         async for update in self.follow(position, tasks=tasks):
             if isinstance(update, LogUpdate) and attempt in (None, update.attempt):
                 yield update
+
+    async def _check_attempt(self, task: str | None, tasks: tuple[Task, ...], attempt: int) -> None:
+        streams = await self._history.streams(tasks)
+        if all(stream.attempt != attempt for stream in streams):
+            known = ", ".join(map(str, sorted({each.attempt for each in streams}))) or "none"
+            raise BadInput(
+                f"{task or self.job_id} has no log of attempt {attempt}; there is: {known}"
+            )
 
     def follow(
         self, position: Position, *, logs: bool = True, tasks: tuple[Task, ...] = ()
@@ -231,10 +226,15 @@ class AsyncJobHandle:
         """Records, log bytes and status documents together: see `howdah.client.remote`."""
         return self._remote.follow(position, logs=logs, tasks=tasks)
 
-    async def _bring(self, bring: Callable[[], None]) -> None:
-        """Let what is kept elsewhere come into the directory."""
-        if not self._remote.site.at_hand:
-            await asyncio.to_thread(bring)
+    async def position(self, tail: int | None) -> Position:
+        """Where to begin to follow: at the beginning, or with only the last ``tail`` lines of each
+        log and no earlier records."""
+        position = Position()
+        if tail is not None:
+            for update in await self._history.records(0):
+                position.seq = update.seq
+            position.offsets |= await self._history.tails((), tail)
+        return position
 
     def task(self, name: str) -> Task:
         """The job's task of that name.
@@ -270,12 +270,27 @@ class AsyncJobHandle:
         """Have the job stopped; returns once that is certain to happen.
 
         Tasks get SIGTERM and their grace, with ``firm`` none. A job that has ended stays as it is.
+        On a cluster a job whose coordinator has not begun is ended by the cluster, and with ``firm``
+        also one whose coordinator does not answer.
 
         Raises:
             Refused: the coordinator will not.
             Unreachable: it does not answer.
+            BackendError: the cluster does not end it.
         """
-        answer = await self._remote.ask(AskStop(firm=firm, reason=reason), Answer)
+        site = self._remote.site
+        if not site.at_hand and await self._remote.running() is Running.NOT_YET:
+            # Nobody is there to be asked, and it may wait in its queue for days.
+            if await self._remote.final() is None:
+                await asyncio.to_thread(site.end, reason)
+            return
+        try:
+            answer = await self._remote.ask(AskStop(firm=firm, reason=reason), Answer)
+        except Unreachable:
+            if site.at_hand or not firm:
+                raise
+            await asyncio.to_thread(site.end, reason)
+            return
         if answer is not None and answer.problem:
             raise Refused(f"{self.job_id} was not stopped: {answer.problem}")
 
@@ -309,7 +324,7 @@ class AsyncJobHandle:
         lines = Lines()
         shape: object = None
         wants = self._callbacks
-        position = Position(0 if wants.on_event else NOTHING_NEW)
+        position = Position(0 if wants.on_event else NO_RECORDS)
         async for update in self.follow(position, logs=wants.on_log is not None):
             if isinstance(update, LogUpdate):
                 stream = Stream(update.task, update.attempt)
@@ -333,7 +348,7 @@ class AsyncJobHandle:
                 await result
 
     async def _end(self) -> JobView:
-        async for _ in self.follow(Position(NOTHING_NEW), logs=False):
+        async for _ in self.follow(Position(NO_RECORDS), logs=False):
             pass
         return past.view(self._directory)
 

@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import cached_property
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -41,6 +42,8 @@ from howdah.wire.messages import (
 )
 from howdah.wire.tls import PeerRole, client_context
 
+ANSWER_S = 30.0
+"""For an answer of the coordinator, a fail-over included."""
 CONNECT_S = 5.0
 """For one connection: a coordinator that accepts and does not greet is as good as dead."""
 LOOK_S = (0.005, 0.25)
@@ -106,6 +109,12 @@ class Remote:
             self._seen = self.site.coordinator()
         return self._seen
 
+    def _note_page(self, view: JobView) -> None:
+        """The page comes up a little after the coordinator."""
+        if self._seen is not None and not self._seen.http_port and view.page:
+            port = urlsplit(view.page).port or 0
+            self._seen = msgspec.structs.replace(self._seen, http_port=port)
+
     async def final(self) -> JobView | None:
         """How the job ended; None while it has not."""
         final = self.directory.final()
@@ -157,6 +166,8 @@ class Remote:
                     yield Link(incarnation)
                 channel.send(_watch(position, logs, wanted))
                 async for update in _updates(channel, position):
+                    if isinstance(update, JobView):
+                        self._note_page(update)
                     yield update
             except OSError:
                 pass  # it died while we spoke: its successor is looked for
@@ -168,7 +179,28 @@ class Remote:
         assert final is not None
         yield final
 
-    async def ask(self, request: Message, reply: type[M], *, within_s: float = 30.0) -> M | None:
+    async def records_so_far(self, after: int) -> list[RecordUpdate]:
+        """The story of a job that runs elsewhere up to now, after that record.
+
+        Raises:
+            Unreachable: nobody runs the job any more, or it does not answer.
+            Refused: the coordinator does not speak to us.
+        """
+        found: dict[int, RecordUpdate] = {}
+
+        def take(message: ToClient) -> bool:
+            if isinstance(message, RecordUpdate):
+                found[message.seq] = message
+            return isinstance(message, StatusUpdate)
+
+        request = Watch(after_seq=after, until_now=True)
+        if await self._ask(request, take, within_s=ANSWER_S) is None:
+            return list(past.records(self.directory, after))
+        return [found[seq] for seq in sorted(found)]
+
+    async def ask(
+        self, request: Message, reply: type[M], *, within_s: float = ANSWER_S
+    ) -> M | None:
         """Send one request and wait for its answer; None if the job has ended instead.
 
         A coordinator that dies meanwhile is asked again in its successor: requests may be repeated.
@@ -177,6 +209,14 @@ class Remote:
             Unreachable: nobody answered within ``within_s``.
             Refused: the coordinator does not speak to us.
         """
+        answer = await self._ask(request, lambda told: isinstance(told, reply), within_s=within_s)
+        assert answer is None or isinstance(answer, reply)
+        return answer
+
+    async def _ask(
+        self, request: Message, is_answer: Callable[[ToClient], bool], *, within_s: float
+    ) -> ToClient | None:
+        """As `ask`; ``is_answer`` is shown every message until it takes one for the answer."""
         try:
             async with asyncio.timeout(within_s):
                 while (channel := await self._reach()) is not None:
@@ -184,7 +224,7 @@ class Remote:
                         await self._greet(channel)
                         channel.send(request)
                         while (message := await _receive(channel)) is not None:
-                            if isinstance(message, reply):
+                            if is_answer(message):
                                 return message
                     except OSError:
                         pass  # asked again

@@ -63,9 +63,11 @@ class Watcher:
                 more = await self._records()
                 if follower is not None:
                     more = await self._some_logs(follower) or more
-                if finished and not more:
+                if (finished or self._watch.until_now) and not more:
                     await self._send_status()
                     return
+                if self._watch.until_now:
+                    continue
                 due_s = await self._status_if_due()
                 if not more:
                     await self._sleep(due_s)

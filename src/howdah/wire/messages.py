@@ -269,6 +269,8 @@ class Watch(Message, frozen=True, kw_only=True):
     from_start: bool = True
     offsets: tuple[tuple[Task, int, int], ...] = ()
     """Task, attempt, offset: where to go on in logs the client has seen parts of already."""
+    until_now: bool = False
+    """Only what there is now: one `StatusUpdate` after it says that this was all."""
 
 
 class AskStatus(Message, frozen=True, kw_only=True):

@@ -1,0 +1,135 @@
+"""What a job has told so far, wherever that is: in its directory, or with its coordinator and agents.
+
+Of a job that runs elsewhere the newest journal is its coordinator's, the newest log bytes are its
+agents'; both come only by following. So it is followed until every log is as long as the status
+document said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from howdah.backends.base import Running
+from howdah.client import past
+from howdah.client.merge import Lines, Position, Stream
+from howdah.client.remote import Remote
+from howdah.core.events import Task
+from howdah.core.view import JobView
+from howdah.wire.messages import AskStatus, LogUpdate, RecordUpdate, StatusUpdate
+
+NO_RECORDS = 2**62
+"""A record number no job reaches: for followers that want no records."""
+QUIET_S = 1.5
+"""Logs that have not come as far as they were said to within this, after the last news, will not."""
+WINDOW = 256 * 1024
+"""Bytes of a log's end that are looked at for its last lines, where it is elsewhere."""
+
+
+class History:
+    """One job's past up to now."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+        self._directory = remote.directory
+
+    async def records(self, after: int) -> list[RecordUpdate]:
+        """The story after that record."""
+        site = self._remote.site
+        if not site.at_hand and await self._remote.final() is None:
+            if await self._remote.running() is Running.YES:
+                return await self._remote.records_so_far(after)
+            await asyncio.to_thread(site.bring_story)
+        return await asyncio.to_thread(lambda: list(past.records(self._directory, after)))
+
+    async def streams(self, tasks: tuple[Task, ...]) -> list[Stream]:
+        """Logs there are, of these tasks or of all."""
+        sizes = await self._live(tasks)
+        await self._bring_logs(tasks)
+        kept = await asyncio.to_thread(past.streams, self._directory, tasks)
+        return sorted({*kept, *sizes})
+
+    async def tails(self, tasks: tuple[Task, ...], count: int) -> dict[Stream, int]:
+        """Where the last ``count`` lines of each log begin."""
+        live = await self._live(tasks)
+        await self._bring_logs(tasks)
+
+        def look() -> dict[Stream, int]:
+            found = [each for each in past.streams(self._directory, tasks) if each not in live]
+            return {each: past.tail_offset(self._directory, each, count) for each in found}
+
+        kept = await asyncio.to_thread(look)
+        return kept | (await self._live_tails(live, count) if count > 0 else live)
+
+    async def log_bytes(
+        self, tasks: tuple[Task, ...], attempt: int | None, offsets: dict[Stream, int]
+    ) -> AsyncIterator[LogUpdate]:
+        """The logs of these tasks (none: all), from these offsets on, one after the other; those
+        that are being written elsewhere come last, as they come."""
+        live = await self._live(tasks)
+        await self._bring_logs(tasks)
+        for stream in past.streams(self._directory, tasks):
+            if stream not in live and attempt in (None, stream.attempt):
+                for part in past.log_bytes(self._directory, stream, offsets.get(stream, 0)):
+                    yield part
+        async for update in self._live_bytes(live, offsets):
+            if attempt in (None, update.attempt):
+                yield update
+
+    # -- what is elsewhere -----------------------------------------------------------------------
+
+    async def _bring_logs(self, tasks: tuple[Task, ...]) -> None:
+        if not self._remote.site.at_hand:
+            await asyncio.to_thread(self._remote.site.bring_logs, tasks)
+
+    async def _live(self, tasks: tuple[Task, ...]) -> dict[Stream, int]:
+        """How long each log is that an agent writes elsewhere, as it told last."""
+        if self._remote.site.at_hand or await self._remote.final() is not None:
+            return {}
+        if await self._remote.running() is not Running.YES:
+            return {}
+        reply = await self._remote.ask(AskStatus(), StatusUpdate)
+        if reply is None:
+            return {}
+        view = msgspec.json.decode(reply.status, type=JobView)
+        wanted = {str(task) for task in tasks}
+        return {
+            Stream(Task(each.role, each.index), each.attempt): each.log_size
+            for each in view.tasks
+            if each.log_size and (not wanted or each.task in wanted)
+        }
+
+    async def _live_bytes(
+        self, sizes: dict[Stream, int], offsets: dict[Stream, int]
+    ) -> AsyncIterator[LogUpdate]:
+        missing = {stream for stream, size in sizes.items() if offsets.get(stream, 0) < size}
+        position = Position(NO_RECORDS)
+        position.offsets |= offsets
+        updates = self._remote.follow(position, tasks=[stream.task for stream in missing])
+        while missing:
+            try:
+                async with asyncio.timeout(QUIET_S):
+                    update = await anext(updates)
+            except (TimeoutError, StopAsyncIteration):
+                return
+            if isinstance(update, LogUpdate):
+                stream = Stream(update.task, update.attempt)
+                if update.offset + len(update.data) >= sizes.get(stream, 0):
+                    missing.discard(stream)
+                if stream in sizes:  # earlier attempts are in the directory
+                    yield update
+
+    async def _live_tails(self, sizes: dict[Stream, int], count: int) -> dict[Stream, int]:
+        offsets = {stream: max(size - WINDOW, 0) for stream, size in sizes.items()}
+        found = {stream: deque[int](maxlen=count) for stream in sizes}
+        lines = Lines()
+        async for update in self._live_bytes(sizes, offsets):
+            stream = Stream(update.task, update.attempt)
+            starts = lines.feed(stream, update.offset, update.data)
+            found[stream].extend(offset for offset, _ in starts)
+        for stream, offset, _ in lines.finish_all():
+            found[stream].append(offset)
+        return {stream: starts[0] if starts else sizes[stream] for stream, starts in found.items()}
