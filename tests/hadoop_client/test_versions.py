@@ -1,4 +1,4 @@
-"""Tokens, protected connections and all calls of a job, on the servers of three Hadoop versions.
+"""All calls of a job, protected connections and formats of logs, on three versions of Hadoop.
 
 What ``hadoop.rpc.protection`` demands is demanded of connections with tokens also where there is
 no Kerberos.
@@ -11,6 +11,7 @@ import secrets
 import pytest
 
 from howdah.hadoop import connection, errors
+from howdah.hadoop.aggregated import AggregatedLogs
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import Token
 from howdah.hadoop.digest import DigestLayer
@@ -21,25 +22,36 @@ from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.rpc import RpcClient
 from howdah.hadoop.scheduler import SUCCEEDED
 from tests.hadoop.cluster import Cluster
+from tests.hadoop.options import LogFormat
 from tests.hadoop.plugin import MakeCluster
+from tests.hadoop_client.logfiles import aggregated, check
 from tests.hadoop_client.masters import master
+from tests.hadoop_client.webhdfs import WebHdfs
 
 USER = "alice"
 
 
 @pytest.fixture(
     scope="module",
-    params=[("3.3.6", "integrity"), ("3.5.0", "privacy"), ("3.4.3", "authentication,privacy")],
-    ids=lambda pair: "-".join(pair),
+    params=[
+        ("3.3.6", "integrity", LogFormat.INDEXED, "none"),
+        ("3.5.0", "privacy", LogFormat.TFILE, "gz"),
+        ("3.4.3", "authentication,privacy", LogFormat.INDEXED, "gz"),
+    ],
+    ids="-".join,
 )
 def protected(request: pytest.FixtureRequest, hadoop_module_cluster: MakeCluster) -> Cluster:
-    version, protection = request.param
+    version, protection, log_format, compression = request.param
     return hadoop_module_cluster(
         version=version,
         node_managers=1,
         gpus="none",
         labels=False,
-        properties={"hadoop.rpc.protection": protection},
+        log_format=log_format,
+        properties={
+            "hadoop.rpc.protection": protection,
+            "yarn.nodemanager.log-aggregation.compression-type": compression,
+        },
     )
 
 
@@ -135,3 +147,14 @@ async def test_less_protection_than_demanded_is_refused_in_words(
     async with RpcClient(addresses, NameNode.PROTOCOL, identity) as rpc:
         with pytest.raises(errors.AuthenticationError, match="hadoop.rpc.protection"):
             await rpc.call("getFsStats", yarn.ResourceProto(), yarn.ResourceProto)
+
+
+async def test_aggregated_logs_are_read_in_both_formats_compressed_or_not(
+    protected: Cluster, configuration: Configuration
+) -> None:
+    user = protected.site.user
+    app = await aggregated(configuration, user, attempts=1)
+    found = check(AggregatedLogs(configuration, WebHdfs(protected)), app, user, attempts=1)
+    modified = [log.modified for log in found]
+    assert all(modified) == (protected.site.options.log_format is LogFormat.INDEXED)
+    assert any(modified) == all(modified)

@@ -1,0 +1,174 @@
+"""Aggregated logs as real NodeManagers write them, and damaged ones."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from howdah.hadoop.aggregated import AggregatedLogs, LogFormatError, javaserial
+from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.ids import ApplicationId
+from tests.hadoop.cluster import Cluster
+from tests.hadoop_client.logfiles import OTHER, STDOUT, aggregated, check
+from tests.hadoop_client.webhdfs import WebHdfs
+
+
+async def test_logs_of_all_attempts_are_listed_and_read(
+    hadoop: Cluster, configuration: Configuration, user: str
+) -> None:
+    files = WebHdfs(hadoop)
+    logs = AggregatedLogs(configuration, files)
+    app = await aggregated(configuration, user, attempts=2)
+    found = check(logs, app, user, attempts=2)
+    # A small log costs one read, wherever it is.
+    files.reads = 0
+    assert b"".join(logs.read([log for log in found if log.name == "other.log"][-1])) == OTHER
+    assert files.reads == 1
+
+
+async def test_nothing_is_found_where_nothing_is(
+    hadoop: Cluster, configuration: Configuration, user: str
+) -> None:
+    logs = AggregatedLogs(configuration, WebHdfs(hadoop))
+    assert logs.of(ApplicationId(1, 1), user) == []
+
+
+def test_older_clusters_have_their_logs_in_other_folders() -> None:
+    configuration = Configuration(
+        {
+            "yarn.nodemanager.remote-app-log-dir": "/app-logs/",
+            "yarn.log-aggregation.file-formats": "IndexedFile,TFile",
+            "yarn.log-aggregation.IndexedFile.remote-app-log-dir": "/indexed",
+            "yarn.log-aggregation.IndexedFile.remote-app-log-dir-suffix": "ifile",
+        }
+    )
+    logs = AggregatedLogs(configuration, Memory({}))
+    assert logs.folders(ApplicationId(9, 12345), "alice") == [
+        "/indexed/alice/bucket-ifile/2345/application_9_12345",
+        "/indexed/alice/ifile/application_9_12345",
+        "/app-logs/alice/bucket-logs-tfile/2345/application_9_12345",
+        "/app-logs/alice/logs-tfile/application_9_12345",
+        "/app-logs/alice/bucket-logs-ifile/2345/application_9_12345",
+        "/app-logs/alice/logs-ifile/application_9_12345",
+        "/app-logs/alice/logs/application_9_12345",
+    ]
+
+
+class Memory:
+    """Files in memory."""
+
+    def __init__(self, content: Mapping[str, bytes]) -> None:
+        self._content = content
+
+    def files(self, folder: str) -> dict[str, int]:
+        return {
+            path.rpartition("/")[2]: len(data)
+            for path, data in self._content.items()
+            if path.rpartition("/")[0] == folder
+        }
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        return self._content[path][offset : offset + length]
+
+
+@pytest.fixture(scope="module")
+def samples(hadoop: Cluster) -> dict[str, bytes]:
+    """A real file of aggregated logs, by its path; the application's user and id are in it."""
+    import asyncio
+
+    configuration = Configuration.load(hadoop.conf_dir, env={})
+    user = hadoop.site.user
+    app = asyncio.run(aggregated(configuration, user, attempts=1))
+    files = WebHdfs(hadoop)
+    log = AggregatedLogs(configuration, files).of(app, user)[0]
+    folder, _, name = log.path.rpartition("/")
+    size = files.files(folder)[name]
+    return {log.path: files.read(log.path, 0, size)}
+
+
+def read_all(content: dict[str, bytes]) -> int:
+    """Bytes of all logs in the only file."""
+    ((path, _),) = content.items()
+    user, app = path.split("/")[2], ApplicationId.parse(path.split("/")[-2])
+    configuration = Configuration({"yarn.nodemanager.remote-app-log-dir": "/app-logs"})
+    logs = AggregatedLogs(configuration, Memory(content))
+    return sum(len(piece) for log in logs.of(app, user) for piece in logs.read(log))
+
+
+def test_a_truncated_file_is_an_error_that_names_it(samples: dict[str, bytes]) -> None:
+    ((path, data),) = samples.items()
+    assert read_all(samples) > len(STDOUT)
+    for size in (0, 10, 31, 1000, len(data) // 2, len(data) - 1):
+        with pytest.raises(LogFormatError, match=re.escape(path)):
+            read_all({path: data[:size]})
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32), tail=st.booleans(), count=st.integers(1, 5))
+def test_a_damaged_file_is_read_or_refused_in_our_words(
+    samples: dict[str, bytes], seed: int, tail: bool, count: int
+) -> None:
+    ((path, whole),) = samples.items()
+    chance = random.Random(seed)
+    data = bytearray(whole)
+    start = len(data) - 3000 if tail else 0
+    for _ in range(count):
+        data[chance.randrange(start, len(data) if tail else 5000)] = chance.randrange(256)
+    try:
+        read_all({path: bytes(data)})
+    except LogFormatError:
+        pass
+
+
+JAVA = bytes.fromhex("aced0005")
+# Written by Java's ObjectOutputStream: a HashMap with an ArrayList of an Integer, a null, a text
+# twice (the second time a reference), a long[] and an enum's value.
+SAMPLE = bytes.fromhex(
+    "aced0005737200116a6176612e7574696c2e486173684d61700507dac1c31660d103000246000a6c6f616446"
+    "6163746f724900097468726573686f6c6478703f4000000000000c7708000000100000000174000b6bc3a9c0"
+    "80eda0bdedb880737200136a6176612e7574696c2e41727261794c6973747881d21d99c7619d030001490004"
+    "73697a65787000000006770400000006737200116a6176612e6c616e672e496e746567657212e2a0a4f78187"
+    "3802000149000576616c7565787200106a6176612e6c616e672e4e756d62657286ac951d0b94e08b02000078"
+    "7000000007707400047465787471007e0008757200025b4a782004b512b17593020000787000000002000000"
+    "0000000001fffffffffffffffe7e72001d6a6176612e7574696c2e636f6e63757272656e742e54696d65556e"
+    "697400000000000000001200007872000e6a6176612e6c616e672e456e756d00000000000000001200007870"
+    "740004444159537878"
+)
+
+
+def test_javas_objects_are_read() -> None:
+    found = javaserial.loads(SAMPLE)
+    ((key, value),) = found.items()
+    assert (found.class_name, key) == ("java.util.HashMap", "ké\0\U0001f600")
+    number, nothing, text, again, array, constant = value.elements()
+    assert (number.class_name, number.fields) == ("java.lang.Integer", {"value": 7})
+    assert (nothing, text, again, array, constant) == (None, "text", "text", [1, -2], "DAYS")
+
+
+@given(st.integers(0, len(SAMPLE) - 1), st.integers(0, 255))
+def test_damaged_objects_are_read_or_refused_in_our_words(at: int, byte: int) -> None:
+    try:
+        javaserial.loads(SAMPLE[:at] + bytes([byte]) + SAMPLE[at + 1 :])
+    except LogFormatError:
+        pass
+
+
+@given(st.binary(max_size=200))
+def test_other_bytes_than_javas_are_refused_in_our_words(data: bytes) -> None:
+    for noise in (data, JAVA + data):
+        try:
+            javaserial.loads(noise)
+        except LogFormatError:
+            pass
+
+
+def test_nesting_without_end_is_refused() -> None:
+    array = b"\x75\x72\x00\x02[L" + bytes(8) + b"\x02\x00\x00\x78\x70\x00\x00\x00\x01"
+    again = b"\x75\x71\x00\x7e\x00\x00\x00\x00\x00\x01"
+    with pytest.raises(LogFormatError, match="deep"):
+        javaserial.loads(JAVA + array + again * 500)
