@@ -98,11 +98,11 @@ def _run(settings: Settings, agents: int) -> Seen:
         fleets.until(incarnation=1, running=True)
         started_s = time.monotonic() - begin
         time.sleep(settings.settle_s)
-        cpu = _share(coordinator.pid, settings.window_s)
+        cpu = share(coordinator.pid, settings.window_s)
         rss = processes.memory(coordinator.pid).rss
         with _watching(directory):
             time.sleep(settings.settle_s / 2)
-            watched_cpu = _share(coordinator.pid, settings.window_s)
+            watched_cpu = share(coordinator.pid, settings.window_s)
         killed = time.monotonic()
         coordinator.kill()
         successor = stack.enter_context(_coordinator(directory))
@@ -119,7 +119,8 @@ def _run(settings: Settings, agents: int) -> Seen:
         )
 
 
-def _share(pid: int, window_s: float) -> float:
+def share(pid: int, window_s: float) -> float:
+    """Processor time a process takes over that time, of one core."""
     before, begin = processes.cpu_s(pid), time.monotonic()
     time.sleep(window_s)
     return (processes.cpu_s(pid) - before) / (time.monotonic() - begin)
@@ -127,7 +128,7 @@ def _share(pid: int, window_s: float) -> float:
 
 @contextlib.contextmanager
 def _coordinator(directory: JobDirectory) -> Iterator[subprocess.Popen[bytes]]:
-    process = _python("benchmarks.standin", str(directory.path), stdout=subprocess.DEVNULL)
+    process = python("benchmarks.standin", str(directory.path), stdout=subprocess.DEVNULL)
     try:
         yield process
     finally:
@@ -139,29 +140,39 @@ def _coordinator(directory: JobDirectory) -> Iterator[subprocess.Popen[bytes]]:
 def _watching(directory: JobDirectory) -> Iterator[None]:
     """One attached client."""
     line = [str(directory.path)]
-    with ended(_python("benchmarks.watcher", *line, stdout=subprocess.DEVNULL)):
+    with ended(python("benchmarks.watcher", *line, stdout=subprocess.DEVNULL)) as watcher:
         yield
+        if watcher.poll() is not None:
+            raise Stuck("the watching client has ended")
 
 
-def _python(module: str, *arguments: str, stdout: int) -> subprocess.Popen[bytes]:
+def python(module: str, *arguments: str, stdout: int, **popen: Any) -> subprocess.Popen[bytes]:
+    """Run a module of ours; it ends with its standard input."""
     line = [sys.executable, "-m", module, *arguments]
-    return subprocess.Popen(line, cwd=ROOT, stdin=subprocess.PIPE, stdout=stdout)
+    return subprocess.Popen(line, cwd=ROOT, stdin=subprocess.PIPE, stdout=stdout, **popen)
 
 
 class Fleets:
     """The processes that agents live in."""
 
     def __init__(
-        self, stack: contextlib.ExitStack, directory: JobDirectory, agents: int, count: int
+        self,
+        stack: contextlib.ExitStack,
+        directory: JobDirectory,
+        agents: int,
+        count: int,
+        *,
+        first: int = 1,
+        pattern: str = standin.CONTAINER_ID,
     ) -> None:
+        """``pattern`` makes container ids of numbers from ``first`` on."""
         self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._count = min(count, agents)
-        first = 1
         for number in range(self._count):
             size = agents // self._count + (number < agents % self._count)
-            arguments = [str(directory.path), str(first), str(size)]
-            process = _python("benchmarks.fleet", *arguments, stdout=subprocess.PIPE)
-            stack.enter_context(_fleet(process))
+            arguments = [str(directory.path), str(first), str(size), pattern]
+            process = python("benchmarks.fleet", *arguments, stdout=subprocess.PIPE)
+            stack.enter_context(until_input_ends(process))
             threading.Thread(target=self._read, args=(process.stdout,), daemon=True).start()
             first += size
 
@@ -189,7 +200,8 @@ class Fleets:
 
 
 @contextlib.contextmanager
-def _fleet(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def until_input_ends(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Let it live for so long, then end it by its standard input."""
     try:
         yield
     finally:

@@ -1,6 +1,6 @@
 """Many light agents in one process: real connections and messages, no programs.
 
-usage: python -m benchmarks.fleet JOB_DIRECTORY FIRST COUNT
+usage: python -m benchmarks.fleet JOB_DIRECTORY FIRST COUNT [CONTAINER_ID_PATTERN]
 
 They find their coordinator as agents do (`howdah.agent.connection`), hold an attempt as agents do,
 and beat once a second, spread evenly over the second. Said on standard output, one JSON object a
@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.standin import container_id
+from benchmarks.standin import CONTAINER_ID
 from howdah.agent import connection
 from howdah.agent.connection import Connector, Link
 from howdah.agent.launch import AgentLaunch
@@ -44,13 +44,17 @@ TICKS = 50
 """A second: agents whose beats fall into the same tick beat together."""
 
 
+async def _nobody_calls(address: str) -> None:
+    """They find their coordinator's address in the job directory."""
+
+
 class Agent:
     """One of them."""
 
     def __init__(self, fleet: Fleet, launch: AgentLaunch) -> None:
         self._fleet = fleet
         self._launch = launch
-        self.connector = Connector(launch, self._hello)
+        self.connector = Connector(launch, self._hello, _nobody_calls)
         self.held: Held | None = None
         self.link: Link | None = None
 
@@ -118,7 +122,7 @@ class Agent:
 class Fleet:
     """All agents of this process."""
 
-    def __init__(self, job_dir: Path, first: int, count: int) -> None:
+    def __init__(self, job_dir: Path, first: int, count: int, pattern: str) -> None:
         # One context for all: a thousand of them are megabytes of certificates each.
         connection.client_context_from = functools.cache(tls.client_context_from)
         secrets = job_dir / SECRETS
@@ -129,7 +133,7 @@ class Fleet:
                 self,
                 AgentLaunch(
                     job_id=job_dir.name,
-                    container_id=container_id(number),
+                    container_id=pattern.format(number),
                     coordinator_file=str(job_dir / COORDINATOR),
                     ca=str(secrets / tls.CA_FILE),
                     certificate=str(secrets / "agent.pem"),
@@ -184,9 +188,9 @@ class Fleet:
             await asyncio.sleep(max(begin + tick / TICKS - loop.time(), 0))
 
 
-async def main(job_dir: str, first: str, count: str) -> None:
+async def main(job_dir: str, first: str, count: str, pattern: str = CONTAINER_ID) -> None:
     """One fleet's whole life."""
-    await Fleet(Path(job_dir), int(first), int(count)).run()
+    await Fleet(Path(job_dir), int(first), int(count), pattern).run()
 
 
 if __name__ == "__main__":

@@ -27,25 +27,26 @@ from howdah.wire import authority
 
 NAME = "standin"
 ROLE = "worker"
+CONTAINER_ID = "c{}"
 LAUNCHED = "launched"
 """File in the job directory, there once the agents of all containers may come. It holds their
 number, for a coordinator that takes over."""
 
 
-def make_job(directory: JobDirectory, agents: int) -> None:
+def make_job(directory: JobDirectory, agents: int, backend: str = NAME) -> None:
     """The job directory as a client makes it."""
     roles = {ROLE: Role(instances=agents)}
     # On a busy machine thousands of handshakes take their time; that is to be seen, not punished.
     times = Timeouts(registration="1h", startup="1h")
     job = Job(name="fleet", framework="command", command="true", roles=roles, timeouts=times)
-    meta = JobMeta(job_id=directory.job_id, user="nobody", backend=NAME, submitted=1.0)
+    meta = JobMeta(job_id=directory.job_id, user="nobody", backend=backend, submitted=1.0)
     directory.create(job, meta)
     authority.create(directory.job_id, directory.secrets)
 
 
 def container_id(number: int) -> str:
     """The container granted for that request, counted from 1."""
-    return f"c{number}"
+    return CONTAINER_ID.format(number)
 
 
 class StandIn:
@@ -107,8 +108,14 @@ class StandIn:
         pass
 
 
-if __name__ == "__main__":
+def register() -> None:
+    """Let this process know the backend; its jobs are looked at as jobs of this machine."""
+    site = registry.BUILT_IN[registry.LOCAL].site
     registry.BUILT_IN[NAME] = registry.Parts(
-        backend="benchmarks.standin:StandIn", submission="", site=""
+        backend="benchmarks.standin:StandIn", submission="", site=site
     )
+
+
+if __name__ == "__main__":
+    register()
     sys.exit(main(sys.argv[1]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
+from benchmarks import standin
 from howdah.client.merge import Position
 from howdah.client.remote import Remote
 from howdah.storage.jobdir import JobDirectory
@@ -16,4 +17,5 @@ async def _watch(path: str) -> None:
 
 
 if __name__ == "__main__":
+    standin.register()
     asyncio.run(_watch(sys.argv[1]))

@@ -5,6 +5,11 @@ grant what is asked for at once, round robin over their nodes, and hand every la
 whoever stands in for the containers; `SimulatedCluster.ended` reports a container's end. A node's
 address is 127.1.x.y at one common port. Connections are taken without proof (SIMPLE): what DIGEST-MD5
 costs is one exchange a connection.
+
+``python -m benchmarks.yarn.simulated NODES CONTAINERS`` is a process of it. It says, a JSON object a
+line, ``{"port": …, "first": …, "pattern": …}`` (the scheduler's port; container ids) and
+``{"launched": …}`` once so many containers were launched; a line on its standard input means that the
+master was lost, the input's end ends it.
 """
 
 from __future__ import annotations
@@ -14,7 +19,9 @@ import collections
 import collections.abc
 import dataclasses
 import itertools
+import json
 import struct
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -105,7 +112,7 @@ class SimulatedCluster:
         self.final_status = 0
         self._launched = launched
         self._nodes = nodes
-        self._numbers = itertools.count(2)
+        self._numbers = itertools.count(FIRST)
         self._grants: list[yarn.ContainerProto] = []
         self._ended: list[yarn.ContainerStatusProto] = []
         self._told: set[NodeId] = set()
@@ -262,3 +269,34 @@ class SimulatedCluster:
             if str(ContainerId.from_proto(each)) in self.held
         ]
         return yarn.GetContainerStatusesResponseProto(status=found)
+
+
+FIRST = 2
+"""Number of the first container that is not the master's."""
+
+
+async def main(nodes: int, containers: int) -> None:
+    """The process's whole life."""
+    launched: list[str] = []
+
+    def launch(container: str, context: yarn.ContainerLaunchContextProto) -> None:
+        launched.append(container)
+        if len(launched) == containers:
+            print(json.dumps({"launched": containers}), flush=True)
+
+    cluster = SimulatedCluster(nodes, launch)
+    await cluster.start()
+    a_container = str(ContainerId(AttemptId(cluster.application, 1), FIRST))
+    pattern = a_container.rpartition("_")[0] + "_{:06d}"
+    said = {"port": cluster.scheduler_port, "first": FIRST, "pattern": pattern}
+    print(json.dumps(said), flush=True)
+    reader = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin)
+    while await reader.readline():
+        cluster.master_lost()
+    cluster.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2])))
