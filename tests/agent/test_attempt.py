@@ -405,6 +405,26 @@ async def test_a_request_for_a_checkpoint_is_a_file_that_is_gone_in_the_next_att
         assert (await rig.exit(2)).code == 0
 
 
+async def test_a_request_for_a_checkpoint_is_a_signal_to_those_who_handle_it(
+    tmp_path: Path,
+) -> None:
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        spec = {"job_id": "j", "store": str(tmp_path / "store"), "folder": "checkpoints"}
+        handling = (
+            "import os, signal, sys\nsignal.signal(signal.SIGUSR1, lambda *_: os._exit(7))\n"
+            + FOREVER
+        )
+        (rig.source / "handling.py").write_text(handling)
+        await rig.prepare(checkpoint=spec | {"signal": "SIGUSR1"})
+        # Neither the shell nor `sleep` handles it: both would die of it.
+        await rig.start(shell(f"sleep 1000 & {sys.executable} -u handling.py; echo ended $?"))
+        await until(lambda: agent.log())
+        rig.tell(RequestCheckpoint(task=TASK, attempt=1, reason="preempted"))
+        assert (await rig.exit()).code == 0
+        assert agent.log() == b"up\nended 7\n"
+
+
 async def test_beats_come_with_and_without_an_attempt(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()

@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from howdah.agent.launch import AgentLaunch
 from howdah.core.events import AgentRegistered, ContainerEnded, ContainerEndKind
 from howdah.spec.model import Job, Role
 from howdah.storage import journal
 from howdah.storage.journal import EventEntry
-from tests.coordinator.fakes import FakeBackend, until
+from tests.coordinator.fakes import until
+from tests.coordinator.processes import Processes, all_here
 from tests.coordinator.world import World, in_loop, world
 
 COUNTING = (
@@ -32,70 +30,16 @@ JOB = Job(
 )
 
 
-class Processes(FakeBackend):
-    """Containers that are real agents, which are told no more than where their coordinator is."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-
-    async def launch(self, container_id: str, launch: AgentLaunch) -> None:
-        self.launched.append(container_id)
-        if container_id in self.processes:
-            return
-        there = self.announced[-1]
-        launch = msgspec.structs.replace(
-            launch,
-            coordinator_file=None,
-            coordinators=((there.host, there.port),),
-            listen=True,
-            host="127.0.0.1",
-        )
-        folder = Path(launch.work_dir)
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / "launch.json"
-        file.write_bytes(msgspec.json.encode(launch))
-        with (folder / "agent.log").open("wb") as out:
-            self.processes[container_id] = subprocess.Popen(
-                [sys.executable, "-m", "howdah.agent.main", str(file)], stdout=out, stderr=out
-            )
-
-    async def release(self, container_id: str) -> None:
-        process = self.processes.get(container_id)
-        if process is not None:
-            process.terminate()
-            await until(lambda: process.poll() is not None)
-        if container_id in self.held:
-            self.held.discard(container_id)
-            self._emit(ContainerEnded(container_id=container_id, kind=ContainerEndKind.RELEASED))
-
-    async def close(self) -> None:
-        await super().close()
-        for process in self.processes.values():
-            await until(lambda process=process: process.poll() is not None)
-
-    async def end(self) -> None:
-        """Whatever the test came to."""
-        for process in self.processes.values():
-            if process.poll() is None:
-                process.terminate()
-                await until(lambda process=process: process.poll() is not None)
-
-
 def pids(job: World) -> list[tuple[int, ...]]:
     return [data.pids for data in job.coordinator.machine.state.tasks.values()]
 
 
-async def all_here(job: World) -> None:
-    """All agents are connected, and everything runs."""
-
-    def there() -> bool:
-        state = job.coordinator.machine.state
-        present = all(container.connected for container in state.containers.values())
-        begun = state.incarnation == job.coordinator.incarnation
-        return begun and present and state.phase.value == "running"
-
-    await until(there, 20.0)
+def all_registered(job: World, count: int) -> list[AgentRegistered]:
+    """Registrations in the journal, once they are so many."""
+    entries = journal.read(job.directory.path)
+    events = [entry.event for entry in entries if isinstance(entry, EventEntry)]
+    found = [event for event in events if isinstance(event, AgentRegistered)]
+    return found if len(found) >= count else []
 
 
 @pytest.fixture
@@ -124,10 +68,7 @@ async def test_each_new_coordinator_calls_the_agents_and_takes_the_running_gang_
                 assert pids(job) == before, "the same programs"
             ports = [address.port for address in backend.announced]
             assert len(set(ports)) == 3
-            entries = journal.read(job.directory.path)
-            events = [entry.event for entry in entries if isinstance(entry, EventEntry)]
-            registered = [event for event in events if isinstance(event, AgentRegistered)]
-            assert len(registered) == 9
+            registered = await until(lambda: all_registered(job, 9))
             assert all(event.listen and event.listen[0] == "127.0.0.1" for event in registered)
             # The one that was taken over from others can end the job as any.
             await job.coordinator.stop("a test", "enough", firm=True)

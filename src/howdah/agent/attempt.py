@@ -119,12 +119,16 @@ class Attempt:
             self._saving.reschedule(self._loop.time())
 
     def request_checkpoint(self, reason: str) -> None:
-        """Ask the program to save: it sees a file that was not there, or has changed."""
+        """Ask the program to save: it sees a file that was not there, or has changed, and hears a
+        signal if the job file names one."""
         file = self._container.checkpoint_request
         with contextlib.suppress(OSError):
             temporary = file.with_suffix(".tmp")
             temporary.write_text(f"{reason}\n")
             temporary.replace(file)
+        name = (self._order.checkpoint or {}).get("signal")
+        if self._run is not None and name in signal.Signals.__members__:
+            self._run.notify(signal.Signals[name])
 
     async def take_stacks(self) -> Stacks:
         """Where its processes stand."""

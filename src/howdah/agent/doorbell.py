@@ -23,7 +23,7 @@ from howdah.wire.tls import PeerRole, server_context_from
 
 log = logging.getLogger(__name__)
 
-_HANDSHAKE_S = 5.0
+_HANDSHAKE_S = 10.0
 _FIRST_FRAME_S = 5.0
 _CALLERS = 16
 """Connections at once: strangers cannot make the agent large. A coordinator calls again."""

@@ -170,3 +170,8 @@ def connections(pids: Iterable[int]) -> list[tuple[int, str, int, bool]]:
                 peer = socket.raddr or ("", 0)
                 found.append((socket.laddr[1], peer[0], peer[1], listens))
     return found
+
+
+def handles(pid: int, number: int) -> bool:
+    """Nobody can tell here, and a wrong guess would end the program."""
+    return False

@@ -239,6 +239,18 @@ def io_bytes(pids: Iterable[int]) -> tuple[int, int] | None:
     return (read, written) if readable else None
 
 
+def handles(pid: int, number: int) -> bool:
+    """Whether the process has a handler for that signal, so that it does not die of it."""
+    try:
+        with open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+            for line in file.read(8192).split(b"\n"):
+                if line.startswith(b"SigCgt:"):
+                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    except (OSError, ValueError, IndexError):
+        pass
+    return False
+
+
 def command_line(pid: int) -> list[str]:
     """Its arguments; empty if it is gone or a zombie."""
     try:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import signal
 import time
 from collections.abc import Coroutine
 from typing import Any
@@ -21,7 +22,7 @@ from howdah.agent.memory import OomWatch, over_limit
 from howdah.agent.metrics import Sampler
 from howdah.agent.ports import Reservation
 from howdah.agent.probes import Address, joined, listens, packed
-from howdah.agent.processes import usage
+from howdah.agent.processes import handles, send_signal, usage
 from howdah.agent.programs import Programs, StartProblem
 from howdah.agent.progress import Progress
 from howdah.agent.pump import Pump
@@ -161,6 +162,14 @@ class Run:
         self._programs.asked_to_end()
         self._ending.begin(grace_s)
         self._programs.changed.set()
+
+    def notify(self, number: signal.Signals) -> None:
+        """Send a signal that ends nobody: to the processes that handle it."""
+        if self._ending.begun:
+            return
+        for process in self._tree.look().values():
+            if handles(process.pid, number):
+                send_signal(process, number)
 
     def reported(self, report: Report) -> None:
         """The program told something."""

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 AT_ONCE = 32
 """Calls side by side: each costs two handshakes, and an agent's answer comes in the next second."""
-_CALL_S = 5.0
+_CALL_S = 10.0
 _FIRST_PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 5.0
 

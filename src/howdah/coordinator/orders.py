@@ -171,6 +171,7 @@ def checkpoint(
         "keep": table.keep,
         "settle_s": seconds(table.settle) or 0.0,
         "ignore": list(table.ignore),
+        "signal": table.signal,
         "version": command.restore if table.source != "each" else None,
     }
 

@@ -47,6 +47,10 @@ Command = Annotated[
     Meta(description="A shell command line, or a list of arguments that no shell sees."),
 ]
 CheckpointSource = Annotated[str, Meta(extra_json_schema={"enum": ["chief", "each"]})]
+CheckpointSignal = Annotated[
+    str,
+    Meta(extra_json_schema={"enum": ["SIGTERM", "SIGUSR1", "SIGUSR2", "SIGHUP"]}),
+]
 
 
 class _Table(
@@ -269,6 +273,9 @@ class Checkpoint(_Table, frozen=True, kw_only=True):
     store: str | None = None
     """Where checkpoints go, a path (relative to the job file) or fsspec URL; by default inside the
     job directory."""
+    signal: CheckpointSignal | None = None
+    """Also sent when a checkpoint is asked for (a preemption, a gang that grows), to those of a
+    task's processes that handle it."""
 
 
 class Outputs(_Table, frozen=True, kw_only=True):
