@@ -126,7 +126,7 @@ class Attempt:
             temporary = file.with_suffix(".tmp")
             temporary.write_text(f"{reason}\n")
             temporary.replace(file)
-        name = (self._order.checkpoint or {}).get("signal")
+        name = str((self._order.checkpoint or {}).get("signal"))
         if self._run is not None and name in signal.Signals.__members__:
             self._run.notify(signal.Signals[name])
 
