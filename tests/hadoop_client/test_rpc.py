@@ -215,6 +215,26 @@ async def test_a_silent_connection_is_given_up_and_the_next_server_asked() -> No
             assert await ask(rpc) == "x"
 
 
+async def test_a_server_that_never_lets_in_leaves_time_for_the_next() -> None:
+    from howdah.hadoop.credentials import Token
+
+    def simple(request: Request) -> bytes:
+        return echo(request)
+
+    async with StandIn(echo, greeting=b"") as silent, StandIn(simple) as good:
+        identity = Identity("alice", token=Token(b"i", b"p", "kind"))
+        policy = RetryPolicy(max_wait_s=2.0, first_delay_s=0.01)
+        async with RpcClient(
+            [silent.address, good.address], PROTOCOL, identity, retry=policy
+        ) as rpc:
+            begun = time.monotonic()
+            # The second one is no real server either: it is enough that it was asked.
+            with pytest.raises(errors.HadoopError):
+                await ask(rpc)
+            assert good.connections
+            assert time.monotonic() - begun < 10.0
+
+
 async def test_a_late_answer_to_a_call_given_up_disturbs_nobody() -> None:
     async def handler(request: Request) -> bytes:
         if request.call_id == 0:

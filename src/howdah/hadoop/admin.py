@@ -31,7 +31,9 @@ class HaService(Service):
         retry: RetryPolicy | None = None,
         limits: Limits | None = None,
     ) -> None:
-        identity = Identity.from_configuration(configuration, user)
+        manager = address in configuration.rm_addresses("admin")
+        key = "yarn.resourcemanager.principal" if manager else "dfs.namenode.kerberos.principal"
+        identity = Identity.from_configuration(configuration, user, None, key)
         super().__init__([address], identity, retry=retry, limits=limits)
 
     async def state(self) -> HaState:
@@ -68,6 +70,7 @@ def _by_user() -> common.HAStateChangeRequestInfoProto:
 class ResourceManagerAdmin(Service):
     """Queues, nodes and labels (``ResourceManagerAdministrationProtocol``)."""
 
+    PRINCIPAL = "yarn.resourcemanager.principal"
     PROTOCOL = "org.apache.hadoop.yarn.server.api.ResourceManagerAdministrationProtocolPB"
 
     def __init__(
@@ -78,7 +81,7 @@ class ResourceManagerAdmin(Service):
         retry: RetryPolicy | None = None,
         limits: Limits | None = None,
     ) -> None:
-        identity = Identity.from_configuration(configuration, user)
+        identity = Identity.from_configuration(configuration, user, None, self.PRINCIPAL)
         addresses = configuration.rm_addresses("admin")
         super().__init__(addresses, identity, retry=retry, limits=limits)
 

@@ -163,7 +163,10 @@ class Connection:
             self._pulse.cancel()
         if self._reading is not None and self._reading is not asyncio.current_task():
             self._reading.cancel()
-        self._writer.transport.abort() if self._waiting else self._writer.close()
+        if self._waiting:
+            self._writer.transport.abort()  # nobody is there to take what is still to be sent
+        else:
+            self._writer.close()
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(self._ended)
@@ -209,17 +212,20 @@ class Connection:
                 method = chosen.method
                 if method == "SIMPLE":
                     return method
-                mechanism = sasl.mechanism(identity, chosen)
+                if method == "KERBEROS":
+                    mechanism = await asyncio.to_thread(self._kerberos, identity, chosen)
+                else:
+                    mechanism = sasl.mechanism(identity, chosen, self.address.host)
                 if chosen.HasField("challenge"):
                     token = mechanism.evaluate(chosen.challenge)
                     chosen.ClearField("challenge")
                 else:
-                    token = mechanism.initial()
+                    token = await asyncio.to_thread(mechanism.initial)
                 self._send_sasl(
                     common.RpcSaslProto(state=states.INITIATE, token=token, auths=[chosen])
                 )
             elif said.state == states.CHALLENGE and mechanism is not None:
-                token = mechanism.evaluate(said.token)
+                token = await asyncio.to_thread(mechanism.evaluate, said.token)
                 self._send_sasl(common.RpcSaslProto(state=states.RESPONSE, token=token))
             elif said.state == states.SUCCESS:
                 if mechanism is None:
@@ -234,6 +240,13 @@ class Connection:
             else:
                 name = common.RpcSaslProto.SaslState.Name(said.state)
                 raise AuthenticationError(f"{self.address} sent {name} out of order")
+
+    def _kerberos(self, identity: Identity, chosen: common.RpcSaslProto.SaslAuth) -> sasl.Mechanism:
+        """Kerberos to this server; asks the name service and the KDC."""
+        host = self.address.host
+        if host.replace(".", "").isdigit() or ":" in host:
+            host = socket.getfqdn(host)
+        return sasl.mechanism(identity, chosen, host)
 
     def _send_sasl(self, message: common.RpcSaslProto) -> None:
         self._writer.write(frames.special_frame(frames.CALL_SASL, b"", message))
@@ -304,9 +317,8 @@ class Connection:
         if self._layer is None or self._inner is None:
             self._answer(response)
             return
-        if response.error is not None:
-            self._answer(response)
-            return
+        if response.call_id == frames.CALL_SASL and response.error is not None:
+            raise response.error
         if response.call_id != frames.CALL_SASL:
             raise ProtocolError("an unprotected answer came on a protected connection")
         piece = common.RpcSaslProto.FromString(response.body)

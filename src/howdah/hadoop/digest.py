@@ -111,6 +111,7 @@ class DigestMd5:
         self._qops = qops
         self._random = random
         self._session: _Session | None = None
+        self._proved = False
 
     def initial(self) -> bytes:
         """Nothing: the server begins."""
@@ -174,10 +175,13 @@ class DigestMd5:
             AuthenticationError: it does not know the password.
         """
         said = parse_challenge(token).get("rspauth", "").encode()
+        if self._proved and not token:
+            return  # it came with a challenge before
         if self._session is None or not hmac.compare_digest(said, self._session.expected):
             raise AuthenticationError(
                 "the server did not prove that it knows the token's password; is the address right?"
             )
+        self._proved = True
 
     @property
     def layer(self) -> Layer | None:

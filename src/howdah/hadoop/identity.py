@@ -19,6 +19,8 @@ class Identity:
         real_user: who does so, if the user is impersonated (a proxy user of the cluster's).
         token: authenticates by itself, and names the user, where the server takes it.
         kerberos: the user's ticket may be used.
+        server_principal: the Kerberos principal that the server must have, as the configuration
+            names it: ``service/_HOST@REALM``, where ``_HOST`` is the server's host name.
         qops: protections that are accepted (`digest.QOPS`), the most wanted first.
         allow_simple: a server that asks for no proof at all is accepted. Where it is not, a token
             or Kerberos is needed, and a server without either is taken for a false one.
@@ -28,6 +30,7 @@ class Identity:
     real_user: str | None = None
     token: Token | None = None
     kerberos: bool = False
+    server_principal: str = ""
     qops: tuple[str, ...] = QOPS
     allow_simple: bool = True
 
@@ -38,9 +41,13 @@ class Identity:
 
     @classmethod
     def from_configuration(
-        cls, configuration: Configuration, user: str, token: Token | None = None
+        cls,
+        configuration: Configuration,
+        user: str,
+        token: Token | None = None,
+        principal_key: str = "",
     ) -> Identity:
-        """As the cluster's configuration wants it.
+        """As the cluster's configuration wants it; ``principal_key`` is where the server's is.
 
         Raises:
             ConfigurationError: ``hadoop.rpc.protection`` names what there is not.
@@ -62,6 +69,7 @@ class Identity:
             user=user,
             token=token,
             kerberos=secure,
+            server_principal=configuration.get(principal_key),
             qops=tuple(qops) if secure else (*qops, *(q for q in QOPS if q not in qops)),
             allow_simple=not secure or fallback,
         )

@@ -23,6 +23,7 @@ class NameNode(Service):
     """Delegation tokens, and what else is asked of the NameNode itself."""
 
     PROTOCOL = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
+    PRINCIPAL = "dfs.namenode.kerberos.principal"
 
     def __init__(
         self,
@@ -35,7 +36,7 @@ class NameNode(Service):
         limits: Limits | None = None,
     ) -> None:
         """``url`` is an ``hdfs://`` one; the default file system without it."""
-        identity = Identity.from_configuration(configuration, user, token)
+        identity = Identity.from_configuration(configuration, user, token, self.PRINCIPAL)
         super().__init__(configuration.name_nodes(url), identity, retry=retry, limits=limits)
         self.configuration = configuration
         self._authority = urlsplit(url or configuration.default_fs).netloc

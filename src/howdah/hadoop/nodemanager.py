@@ -42,6 +42,7 @@ class NodeManager(Service):
     """
 
     PROTOCOL = "org.apache.hadoop.yarn.api.ContainerManagementProtocolPB"
+    PRINCIPAL = "yarn.nodemanager.principal"
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class NodeManager(Service):
         retry: RetryPolicy | None = None,
         limits: Limits | None = None,
     ) -> None:
-        identity = Identity.from_configuration(configuration, user, token)
+        identity = Identity.from_configuration(configuration, user, token, self.PRINCIPAL)
         super().__init__([node.address], identity, retry=retry, limits=limits)
         self.node = node
 

@@ -55,6 +55,7 @@ class ResourceManager(Service):
     """
 
     PROTOCOL = "org.apache.hadoop.yarn.api.ApplicationClientProtocolPB"
+    PRINCIPAL = "yarn.resourcemanager.principal"
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class ResourceManager(Service):
         limits: Limits | None = None,
     ) -> None:
         """Acts for ``user``; ``token`` is a delegation token of the ResourceManager's."""
-        identity = Identity.from_configuration(configuration, user, token)
+        identity = Identity.from_configuration(configuration, user, token, self.PRINCIPAL)
         addresses = configuration.rm_addresses("client")
         super().__init__(addresses, identity, retry=retry, limits=limits)
         self.configuration = configuration

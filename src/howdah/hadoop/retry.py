@@ -25,13 +25,14 @@ class RetryPolicy:
     Attributes:
         max_wait_s: the call's deadline where the caller gives none: all tries, all addresses and
             all waiting between them. Every address is tried once at least.
-        try_timeout_s: one try; an answer that takes longer is taken for lost.
+        try_timeout_s: one try of a call that may be made again; an answer that takes longer is
+            taken for lost. Other calls wait until their deadline.
         first_delay_s, max_delay_s: between rounds over all addresses: doubled each round, the
             actual delay random between half of it and all of it.
     """
 
     max_wait_s: float = 60.0
-    try_timeout_s: float = 60.0
+    try_timeout_s: float = 20.0
     first_delay_s: float = 0.1
     max_delay_s: float = 5.0
 

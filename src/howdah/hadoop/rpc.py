@@ -133,7 +133,7 @@ class RpcClient:
                 raise ConnectionLost(f"the client was closed before {method} was done")
             asked = self._active
             try:
-                data = await self._try(call, deadline)
+                data = await self._try(call, deadline, idempotent)
             except EncodeError as error:
                 raise ProtocolError(f"{method}: the request is incomplete: {error}") from None
             except HadoopError as error:
@@ -149,7 +149,10 @@ class RpcClient:
                     rounds += 1
                     tried.clear()
                     if time.monotonic() + delay_s >= deadline:
-                        raise self._given_up(error, method, time.monotonic() - started) from error
+                        if not isinstance(error, ConnectFailed):
+                            raise
+                        waited_s = time.monotonic() - started
+                        raise self._unreachable(error, method, waited_s) from error
                 await asyncio.sleep(delay_s)
                 call = dataclasses.replace(call, retry=call.retry + 1)
                 continue
@@ -160,10 +163,12 @@ class RpcClient:
                     f"{self.address}: the answer to {method} is no {response_type.__name__}: {error}"
                 ) from None
 
-    async def _try(self, call: Call, deadline: float) -> bytes:
-        connection = await self._connected()
+    async def _try(self, call: Call, deadline: float, idempotent: bool) -> bytes:
+        connection = await self._reach(deadline)
         sent_at = time.monotonic()
-        timeout_s = min(self.retry.try_timeout_s, max(0.001, deadline - sent_at))
+        timeout_s = max(0.001, deadline - sent_at)
+        if idempotent:
+            timeout_s = min(timeout_s, self.retry.try_timeout_s)
         try:
             return await connection.call(call, timeout_s)
         except CallTimeout:
@@ -172,6 +177,19 @@ class RpcClient:
                 silent = f"{connection.address} was silent for {timeout_s:g} s"
                 connection.close(ConnectionLost(silent))
             raise
+
+    async def _reach(self, deadline: float) -> Connection:
+        """A connection, in time for the other addresses to be tried as well."""
+        address = self.address
+        left_s = max(0.1, deadline - time.monotonic())
+        share_s = max(min(1.0, left_s), left_s / len(self.addresses))
+        try:
+            async with asyncio.timeout(share_s):
+                return await self._connected()
+        except HadoopError:
+            raise
+        except TimeoutError:
+            raise ConnectFailed(f"{address} did not answer within {share_s:.1f} s") from None
 
     async def _connected(self) -> Connection:
         # After a fail-over, calls that still wait at the former server may yet be answered there:
@@ -192,9 +210,7 @@ class RpcClient:
                 self._connections[address] = connection
             return connection
 
-    def _given_up(self, error: HadoopError, method: str, waited_s: float) -> HadoopError:
-        if not isinstance(error, ConnectFailed):
-            return error
+    def _unreachable(self, error: HadoopError, method: str, waited_s: float) -> ConnectFailed:
         places = ", ".join(map(str, self.addresses))
         return ConnectFailed(
             f"{method}: no server at {places} could be reached for {waited_s:.1f} s; the last"

@@ -12,7 +12,7 @@ from howdah.hadoop.protos import common
 
 
 class Mechanism(Protocol):
-    """One authentication, client side."""
+    """One authentication, client side. Its calls may wait for other servers (a KDC)."""
 
     def initial(self) -> bytes:
         """The first token, where the server did not begin."""
@@ -63,18 +63,40 @@ def choose(
     )
 
 
-def mechanism(identity: Identity, auth: common.RpcSaslProto.SaslAuth) -> Mechanism:
-    """The mechanism of an offer that was chosen.
+def mechanism(identity: Identity, auth: common.RpcSaslProto.SaslAuth, host: str) -> Mechanism:
+    """The mechanism of an offer that was chosen; ``host`` is the server's name.
 
     Raises:
-        AuthenticationError: Kerberos was chosen, and is not usable here.
+        AuthenticationError: Kerberos was chosen, and is not usable here, or not for this server.
     """
     if auth.method == "TOKEN" and identity.token is not None:
         uri = f"{auth.protocol}/{auth.serverId}"
         return DigestMd5(identity.token.identifier, identity.token.password, uri, identity.qops)
+    check_principal(identity.server_principal, f"{auth.protocol}/{auth.serverId}", host)
     from howdah.hadoop.kerberos import Gssapi
 
     return Gssapi(auth.protocol, auth.serverId, identity.qops)
+
+
+def check_principal(configured: str, claimed: str, host: str) -> None:
+    """Compare what a server says it is with what the configuration says it must be.
+
+    Without this any service with a Kerberos key could pass for any other
+    (``SaslRpcClient.getServerPrincipal``).
+
+    Raises:
+        AuthenticationError: they differ, or the configuration says nothing.
+    """
+    wanted = configured.partition("@")[0].replace("_HOST", host.lower())
+    if not wanted:
+        raise AuthenticationError(
+            "the configuration does not name the server's Kerberos principal (a property such as"
+            " yarn.resourcemanager.principal or dfs.namenode.kerberos.principal)"
+        )
+    if claimed != wanted:
+        raise AuthenticationError(
+            f"the server says it is {claimed!r}, but the configuration wants {wanted!r}"
+        )
 
 
 def check_simple(identity: Identity) -> None:

@@ -33,6 +33,7 @@ class Scheduler(Service):
     """
 
     PROTOCOL = "org.apache.hadoop.yarn.api.ApplicationMasterProtocolPB"
+    PRINCIPAL = "yarn.resourcemanager.principal"
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class Scheduler(Service):
         limits: Limits | None = None,
     ) -> None:
         """``token`` is the container's AMRM token (`credentials.AMRM_TOKEN`)."""
-        identity = Identity.from_configuration(configuration, user, token)
+        identity = Identity.from_configuration(configuration, user, token, self.PRINCIPAL)
         addresses = configuration.rm_addresses("scheduler")
         # The heartbeat keeps the connection in use; a pause of it is no reason to begin anew.
         super().__init__(addresses, identity, retry=retry, limits=limits or Limits(idle_s=None))

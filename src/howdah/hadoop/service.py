@@ -27,6 +27,9 @@ class Service:
     """Calls of one protocol; `rpc` is the client that makes them. To be closed after use."""
 
     PROTOCOL = ""
+    """Java name of the protocol's interface."""
+    PRINCIPAL = ""
+    """Configuration property with the server's Kerberos principal."""
 
     def __init__(
         self,

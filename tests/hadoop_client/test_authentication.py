@@ -1,4 +1,4 @@
-"""DIGEST-MD5: the exchange, and what protects the connection afterwards."""
+"""Ways to authenticate: which is chosen, DIGEST-MD5, and what protects the connection then."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.credentials import Token
 from howdah.hadoop.digest import DigestLayer, DigestMd5, parse_challenge
-from howdah.hadoop.errors import AuthenticationError
+from howdah.hadoop.errors import AuthenticationError, ConfigurationError
+from howdah.hadoop.identity import Identity
+from howdah.hadoop.protos import common
+from howdah.hadoop.sasl import check_principal, check_simple, choose
 
 CHALLENGE = (
     b'realm="default",nonce="abc+/=",qop="auth,auth-int,auth-conf",charset=utf-8,'
@@ -77,6 +82,62 @@ def test_any_challenge_is_met_or_refused_in_our_words(challenge: bytes) -> None:
         exchange(challenge)
     except AuthenticationError:
         pass
+
+
+def test_a_server_with_kerberos_must_be_the_one_that_is_configured() -> None:
+    check_principal("rm/_HOST@EXAMPLE.COM", "rm/host.example", "HOST.example")
+    check_principal("rm/fixed@EXAMPLE.COM", "rm/fixed", "other")
+    with pytest.raises(AuthenticationError, match="rm/evil"):
+        check_principal("rm/_HOST@EXAMPLE.COM", "rm/evil", "host.example")
+    with pytest.raises(AuthenticationError, match="principal"):
+        check_principal("", "rm/evil", "evil")
+
+
+def offers(*methods: str) -> list[common.RpcSaslProto.SaslAuth]:
+    mechanisms = {"TOKEN": "DIGEST-MD5", "KERBEROS": "GSSAPI", "SIMPLE": ""}
+    auth = common.RpcSaslProto.SaslAuth
+    return [auth(method=m, mechanism=mechanisms[m], protocol="p", serverId="s") for m in methods]
+
+
+def test_the_first_way_to_authenticate_that_is_usable_is_chosen() -> None:
+    token = Token(b"i", b"p", "kind")
+    both = Identity("alice", token=token, kerberos=True, allow_simple=False)
+    assert choose(both, offers("TOKEN", "KERBEROS")).method == "TOKEN"
+    assert choose(both, offers("KERBEROS", "TOKEN")).method == "KERBEROS"
+    assert choose(Identity("alice"), offers("TOKEN", "SIMPLE")).method == "SIMPLE"
+    with pytest.raises(
+        AuthenticationError, match="takes SIMPLE; here there is a token and Kerberos"
+    ):
+        choose(both, offers("SIMPLE"))
+    with pytest.raises(AuthenticationError, match="takes nothing"):
+        choose(both, [])
+
+
+def test_a_server_without_security_is_accepted_only_where_that_is_meant() -> None:
+    check_simple(Identity("alice"))
+    with pytest.raises(AuthenticationError, match="fallback-to-simple"):
+        check_simple(Identity("alice", kerberos=True, allow_simple=False))
+
+
+def test_a_secure_configuration_wants_kerberos_and_its_protection() -> None:
+    secure = Configuration(
+        {
+            "hadoop.security.authentication": "kerberos",
+            "hadoop.rpc.protection": "privacy,integrity",
+            "yarn.resourcemanager.principal": "rm/_HOST@X",
+        }
+    )
+    found = Identity.from_configuration(secure, "alice", None, "yarn.resourcemanager.principal")
+    assert found.kerberos and found.negotiates and not found.allow_simple
+    assert found.qops == ("auth-conf", "auth-int")
+    assert found.server_principal == "rm/_HOST@X"
+    wrong = secure.with_values({"hadoop.rpc.protection": "secret"})
+    with pytest.raises(ConfigurationError, match="privacy"):
+        Identity.from_configuration(wrong, "alice")
+    # Without Kerberos only tokens are protected, as much as the server wants.
+    plain = Identity.from_configuration(Configuration({}), "alice")
+    assert plain.qops == ("auth", "auth-int", "auth-conf")
+    assert plain.allow_simple and not plain.negotiates
 
 
 def pair(cipher: str) -> tuple[DigestLayer, DigestLayer]:
