@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from howdah.client import api
+from howdah.client.finding import base, find
 from howdah.client.functions import FunctionJob, values
 from howdah.client.handle import AsyncJobHandle, Callbacks
 from howdah.client.items import JobEvent, LogLine
@@ -18,7 +19,6 @@ from howdah.client.listing import views
 from howdah.client.submit import submit as submit_loaded
 from howdah.core.view import JobView
 from howdah.spec.model import Job, Role
-from howdah.storage.jobdir import base_folder, find
 
 __all__ = ["connect", "jobs", "run", "submit"]
 
@@ -74,9 +74,9 @@ async def run(
 
 async def connect(job_id: str, *, store: str | None = None) -> AsyncJobHandle:
     """A handle of a job submitted earlier: see `howdah.connect`."""
-    return AsyncJobHandle(find(base_folder(store), job_id))
+    return AsyncJobHandle(await asyncio.to_thread(find, job_id, store))
 
 
 async def jobs(*, limit: int | None = None, store: str | None = None) -> list[JobView]:
     """Status documents of this user's jobs, newest first: see `howdah.jobs`."""
-    return await views(base_folder(store), limit=limit)
+    return await views(base(store), limit=limit)

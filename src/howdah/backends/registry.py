@@ -35,6 +35,8 @@ class Parts(NamedTuple):
     backend: str
     submission: str
     site: str
+    elsewhere: str | None = None
+    """Module with ``find`` and ``jobs``, for jobs that another machine has submitted."""
 
 
 BUILT_IN = {
@@ -47,6 +49,7 @@ BUILT_IN = {
         backend="howdah.backends.yarn.backend:YarnBackend",
         submission="howdah.backends.yarn.early:begin",
         site="howdah.backends.yarn.site:YarnSite",
+        elsewhere="howdah.backends.yarn.elsewhere",
     ),
 }
 
@@ -98,6 +101,35 @@ def site(name: str, directory: JobDirectory) -> Site:
         return own(directory)
 
     return _plug_in(name, make)
+
+
+def find(wanted: str, store: str | None) -> JobDirectory | None:
+    """A job that another machine has submitted, by its id, the beginning of that, or what a cluster
+    calls it; with a directory here from now on. None if no backend knows it.
+
+    Raises:
+        NoSuchJob: a backend knows that there is none, or several.
+        BackendError: its cluster cannot be asked.
+    """
+    for parts in BUILT_IN.values():
+        if parts.elsewhere is not None:
+            found = importlib.import_module(parts.elsewhere).find(wanted, store)
+            if found is not None:
+                return found
+    return None
+
+
+def jobs_elsewhere(name: str, store: str | None, limit: int) -> list[JobDirectory]:
+    """The user's newest jobs that the backend's cluster knows, whoever has submitted them; none for
+    a backend without a cluster.
+
+    Raises:
+        BackendError: the cluster cannot be asked.
+    """
+    parts = BUILT_IN.get(name)
+    if parts is None or parts.elsewhere is None:
+        return []
+    return importlib.import_module(parts.elsewhere).jobs(store, limit)
 
 
 def broken() -> dict[str, str]:

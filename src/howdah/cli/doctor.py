@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
 from howdah.cli.jobs import json_option, store_option
 
+if TYPE_CHECKING:
+    from howdah.client.doctor import Finding
+
 _MARKS = {"fine": ("ok", "green"), "warning": ("!!", "yellow"), "problem": ("NO", "red")}
 
 
 @click.command("doctor")
+@click.option(
+    "--backend",
+    metavar="NAME",
+    help="Look at this alone: 'local' (this machine) or 'yarn' (the Hadoop cluster). Default: this "
+    "machine, and the cluster where HADOOP_CONF_DIR is set.",
+)
 @store_option
 @json_option
-def command(store: str | None, as_json: bool) -> int:
+def command(backend: str | None, store: str | None, as_json: bool) -> int:
     """Check what this machine offers to jobs, and what would get in their way.
 
-    Changes nothing. Exits with 0, or with 3 if jobs cannot run here.
+    Changes nothing. Exits with 0, or with 3 if jobs cannot run here. A Hadoop cluster is looked at
+    too where there is one.
 
     With --json: {"ok": true or false, "findings": [{"what", "health", "text", "hint"}, …]} where
     health is "fine", "warning" or "problem".
     """
     from howdah.cli.paint import Paint, counted, wants_colour
-    from howdah.client.doctor import Finding, Health, examine
+    from howdah.client.doctor import Health
     from howdah.client.exits import ExitCode
 
     paint = Paint(wants_colour(sys.stdout))
     findings: list[Finding] = []
-    for finding in examine(store):
+    for finding in _looks(backend, store):
         findings.append(finding)
         if as_json:
             continue
@@ -50,3 +63,16 @@ def command(store: str | None, as_json: bool) -> int:
         more = f", {counted(warnings, 'warning')} above" if warnings else ""
         click.echo(f"\nJobs can run here{more}.")
     return ExitCode.BACKEND if problems else ExitCode.SUCCEEDED
+
+
+def _looks(backend: str | None, store: str | None) -> Iterator[Finding]:
+    from howdah.client.doctor import examine, examine_cluster
+
+    if backend not in (None, "local", "yarn"):
+        raise click.BadParameter(
+            f"{backend!r} is neither 'local' nor 'yarn'", param_hint="--backend"
+        )
+    if backend != "yarn":
+        yield from examine(store)
+    if backend == "yarn" or (backend is None and os.environ.get("HADOOP_CONF_DIR")):
+        yield from examine_cluster()

@@ -193,7 +193,8 @@ _SETTING = {
 store_option = click.option(
     "--store",
     metavar="FOLDER",
-    help="Base folder of job directories, where it is not $HOWDAH_HOME/jobs or ~/.howdah/jobs.",
+    help="Base folder (or hdfs:// URL) of job directories, where it is not $HOWDAH_HOME/jobs or "
+    "~/.howdah/jobs.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 job_id_argument = click.argument("job_id", metavar="ID")
@@ -226,16 +227,17 @@ def find_job(job_id: str | None, store: str | None) -> JobDirectory:
     Raises:
         NoSuchJob: there is none; the text says which there are.
     """
-    from howdah.storage.jobdir import NoSuchJob, base_folder, find
+    from howdah.client.finding import base, find
+    from howdah.storage.jobdir import NoSuchJob
 
-    base = base_folder(store)
     if job_id is not None:
-        return find(base, job_id)
+        return find(job_id, store)
     from howdah.client.listing import newest
 
-    directory = newest(base)
+    folder = base(store)
+    directory = newest(folder)
     if directory is None:
-        raise NoSuchJob(f"{base} has no jobs yet; 'howdah run' makes one")
+        raise NoSuchJob(f"{folder} has no jobs yet; 'howdah run' makes one")
     return directory
 
 

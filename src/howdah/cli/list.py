@@ -14,6 +14,8 @@ from howdah.cli.jobs import json_option, store_option
 if TYPE_CHECKING:
     from howdah.core.view import JobView
 
+MOST_ELSEWHERE = 100
+"""Jobs of other machines that are looked at when no limit is given."""
 STATES = ("waiting", "running", "succeeded", "failed", "stopped", "timed-out", "lost")
 
 
@@ -28,20 +30,34 @@ STATES = ("waiting", "running", "succeeded", "failed", "stopped", "timed-out", "
     type=click.Choice(STATES),
     help="Only jobs in this state; repeatable.",
 )
+@click.option(
+    "--backend",
+    metavar="NAME",
+    help="Only jobs of this backend; with 'yarn' also those you submitted from other machines.",
+)
 @store_option
 @json_option
-def command(limit: int | None, states: tuple[str, ...], store: str | None, as_json: bool) -> None:
+def command(
+    limit: int | None,
+    states: tuple[str, ...],
+    backend: str | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
     """List jobs, newest first.
 
     A job that has not ended and that nobody runs any more (the machine restarted) is "lost".
 
     With --json: a list of status documents.
     """
+    from howdah.backends import registry
+    from howdah.client.finding import base as base_of
     from howdah.client.listing import views
-    from howdah.storage.jobdir import base_folder
 
-    base = base_folder(store)
-    found = asyncio.run(views(base, limit=None if states else limit))
+    base = base_of(store)
+    if backend is not None:
+        registry.jobs_elsewhere(backend, store, limit or MOST_ELSEWHERE)
+    found = asyncio.run(views(base, limit=None if states else limit, backend=backend))
     found = [view for view in found if not states or state(view) in states][:limit]
     if as_json:
         import msgspec

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from howdah.client.background import Background
+from howdah.client.finding import base, find
 from howdah.client.functions import FunctionJob, values
 from howdah.client.handle import Callbacks
 from howdah.client.items import JobEvent, LogLine
@@ -17,7 +18,6 @@ from howdah.client.sync import JobHandle
 from howdah.core.view import JobView
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job, Role
-from howdah.storage.jobdir import base_folder, find
 
 
 def submit(
@@ -106,18 +106,18 @@ def connect(job_id: str, *, store: str | None = None) -> JobHandle:
     """A handle of a job submitted earlier, by any program of this user.
 
     Args:
-        job_id: its id, or enough of the beginning.
+        job_id: its id, or enough of the beginning; on YARN also the application's.
         store: base folder of job directories, where it is not the usual one.
 
     Raises:
         NoSuchJob: none or several have this id.
     """
-    return JobHandle(find(base_folder(store), job_id))
+    return JobHandle(find(job_id, store))
 
 
 def jobs(*, limit: int | None = None, store: str | None = None) -> list[JobView]:
     """Status documents of this user's jobs, newest first, at most ``limit``."""
-    return Background.call(views(base_folder(store), limit=limit))
+    return Background.call(views(base(store), limit=limit))
 
 
 def load(path: str | os.PathLike[str], *, overrides: Sequence[str] = ()) -> LoadedJob:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import importlib.metadata
 import os
 import platform
@@ -16,11 +15,10 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
-
 from howdah.agent.processes import command_line
 from howdah.backends import registry as backends
 from howdah.backends.base import BackendError
+from howdah.backends.findings import Finding, Health, fine, problem, warning
 from howdah.backends.gpus import GpuError, allowed, nvml_devices
 from howdah.backends.local import places, processes
 from howdah.client.liveness import Running, running
@@ -50,28 +48,18 @@ PACKAGES = (
 )
 
 
-class Health(enum.Enum):
-    """How a finding is meant."""
-
-    FINE = "fine"
-    WARNING = "warning"
-    """Jobs run, but something is missing or will trouble some."""
-    PROBLEM = "problem"
-    """Jobs cannot run on this machine."""
+__all__ = ["Finding", "Health", "examine", "examine_cluster"]
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that was looked at."""
+def examine_cluster() -> Iterator[Finding]:
+    """Look at the Hadoop cluster that the environment names; a look that fails is a finding."""
+    from howdah.backends.yarn.doctor import examine
 
-    what: str
-    health: Health
-    text: str
-    hint: str | None = None
-    """What to do about it."""
+    yield from examine()
 
 
 def examine(store: str | None = None) -> Iterator[Finding]:
-    """Look at everything; a look that fails by itself is a finding, not an end."""
+    """Look at this machine; a look that fails by itself is a finding, not an end."""
     looks: tuple[Callable[[], Iterator[Finding]], ...] = (
         _python,
         _machine,
@@ -91,27 +79,15 @@ def examine(store: str | None = None) -> Iterator[Finding]:
             yield from look()
         except Exception as error:
             name = getattr(look, "__name__", "look").strip("_<>")
-            yield _warning(name, f"could not be looked at: {type(error).__name__}: {error}")
-
-
-def _fine(what: str, text: str) -> Finding:
-    return Finding(what=what, health=Health.FINE, text=text)
-
-
-def _warning(what: str, text: str, hint: str | None = None) -> Finding:
-    return Finding(what=what, health=Health.WARNING, text=text, hint=hint)
-
-
-def _problem(what: str, text: str, hint: str | None = None) -> Finding:
-    return Finding(what=what, health=Health.PROBLEM, text=text, hint=hint)
+            yield warning(name, f"could not be looked at: {type(error).__name__}: {error}")
 
 
 def _python() -> Iterator[Finding]:
     text = f"{platform.python_version()} at {sys.executable}"
     if ssl.HAS_TLSv1_3:
-        yield _fine("Python", f"{text}, {ssl.OPENSSL_VERSION}")
+        yield fine("Python", f"{text}, {ssl.OPENSSL_VERSION}")
     else:
-        yield _problem(
+        yield problem(
             "Python",
             f"{text} has {ssl.OPENSSL_VERSION}, which has no TLS 1.3",
             "use a Python built with OpenSSL 1.1.1 or newer",
@@ -124,12 +100,12 @@ def _machine() -> Iterator[Finding]:
     memory = _memory()
     if memory is not None:
         text += f", {memory[1] / 1024**3:.1f} of {memory[0] / 1024**3:.1f} GiB memory available"
-    yield _fine("machine", text)
+    yield fine("machine", text)
     shared = Path("/dev/shm")
     if shared.is_dir():
         room = shutil.disk_usage(shared).total
         if room < LEAST_SHARED_MEMORY:
-            yield _warning(
+            yield warning(
                 "shared memory",
                 f"{shared} has {room >> 20} MiB; data loaders with worker processes need more",
                 "in a container: start it with --shm-size=2g, or with --ipc=host",
@@ -152,11 +128,11 @@ def _jobs_folder(store: str | None) -> Iterator[Finding]:
     try:
         base = base_folder(store)
     except StorageError as error:
-        yield _problem("job directories", str(error))
+        yield problem("job directories", str(error))
         return
     existing = next(folder for folder in (base, *base.parents) if folder.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        yield _problem(
+        yield problem(
             "job directories",
             f"{base} cannot be written",
             "set HOWDAH_HOME to a folder of your own",
@@ -165,20 +141,20 @@ def _jobs_folder(store: str | None) -> Iterator[Finding]:
     free = shutil.disk_usage(existing).free
     text = f"{base}, {free / 1024**3:.1f} GiB free"
     if free < LEAST_DISK:
-        yield _warning("job directories", text, "make room, or set HOWDAH_HOME to a larger disk")
+        yield warning("job directories", text, "make room, or set HOWDAH_HOME to a larger disk")
     else:
-        yield _fine("job directories", text)
+        yield fine("job directories", text)
 
 
 def _sockets() -> Iterator[Finding]:
     try:
         path = places.socket_path(Path("/job"))
     except BackendError as error:
-        yield _problem("sockets", str(error))
+        yield problem("sockets", str(error))
         return
     with contextlib.suppress(OSError):
         path.parent.rmdir()  # made by the look, unless it was there and in use
-    yield _fine("sockets", str(path.parent))
+    yield fine("sockets", str(path.parent))
 
 
 def _network() -> Iterator[Finding]:
@@ -186,7 +162,7 @@ def _network() -> Iterator[Finding]:
         with socket.create_server(("127.0.0.1", 0)) as server:
             socket.create_connection(server.getsockname(), timeout=2).close()
     except OSError as error:
-        yield _problem(
+        yield problem(
             "network",
             f"a program cannot connect to another one on 127.0.0.1: {error}",
             "look at the firewall's and the container's rules for the loopback interface",
@@ -196,13 +172,13 @@ def _network() -> Iterator[Finding]:
     try:
         address = socket.gethostbyname(name)
     except OSError:
-        yield _warning(
+        yield warning(
             "network",
             f"the host's own name {name} has no address; some frameworks look it up",
             f"add a line '127.0.0.1 {name}' to /etc/hosts",
         )
         return
-    yield _fine("network", f"127.0.0.1 works, {name} is {address}")
+    yield fine("network", f"127.0.0.1 works, {name} is {address}")
 
 
 def _ports() -> Iterator[Finding]:
@@ -213,7 +189,7 @@ def _ports() -> Iterator[Finding]:
     except OSError:
         low, high = 0, -1
     if low <= last and first <= high:
-        yield _warning(
+        yield warning(
             "ports",
             f"the range {text} overlaps the kernel's own {low}-{high}, from which any connection "
             "may take a port",
@@ -224,9 +200,9 @@ def _ports() -> Iterator[Finding]:
     used = _listening(first, last)
     share = used / (last - first + 1)
     if share > FULL_PORTS:
-        yield _warning("ports", f"{share:.0%} of {text} are in use", "see 'howdah list'")
+        yield warning("ports", f"{share:.0%} of {text} are in use", "see 'howdah list'")
     else:
-        yield _fine("ports", f"{text}, {used} in use")
+        yield fine("ports", f"{text}, {used} in use")
 
 
 def _listening(first: int, last: int) -> int:
@@ -247,20 +223,20 @@ def _listening(first: int, last: int) -> int:
 def _limits() -> Iterator[Finding]:
     files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files != resource.RLIM_INFINITY and files < LEAST_FILES:
-        yield _warning(
+        yield warning(
             "open files",
             f"a process may open {files}; many tasks need more",
             f"ulimit -n {most if most != resource.RLIM_INFINITY else 65536}",
         )
     else:
-        yield _fine("open files", "no limit" if files == resource.RLIM_INFINITY else str(files))
+        yield fine("open files", "no limit" if files == resource.RLIM_INFINITY else str(files))
 
 
 def _py_spy() -> Iterator[Finding]:
     beside = Path(sys.executable).with_name("py-spy")
     tool = str(beside) if beside.exists() else shutil.which("py-spy")
     if tool is None:
-        yield _warning(
+        yield warning(
             "py-spy",
             "not found: a hung task's stacks cannot be shown",
             f"{sys.executable} -m pip install py-spy",
@@ -276,10 +252,10 @@ def _py_spy() -> Iterator[Finding]:
         sleeper.kill()
         sleeper.communicate()
     if dump.returncode == 0:
-        yield _fine("py-spy", "can show the stacks of tasks")
+        yield fine("py-spy", "can show the stacks of tasks")
         return
     words = (dump.stderr.strip().splitlines() or ["it failed"])[0]
-    yield _warning(
+    yield warning(
         "py-spy",
         f"cannot look into other processes: {words}",
         "allow it with: sysctl -w kernel.yama.ptrace_scope=0, in a container --cap-add SYS_PTRACE",
@@ -290,15 +266,15 @@ def _gpus() -> Iterator[Finding]:
     try:
         devices = nvml_devices()
     except GpuError as error:
-        yield _warning("GPUs", str(error))
+        yield warning("GPUs", str(error))
         return
     visible = allowed(devices, os.environ.get("CUDA_VISIBLE_DEVICES"))
     if not visible:
         hidden = f"; CUDA_VISIBLE_DEVICES hides {len(devices)}" if devices else ""
-        yield _fine("GPUs", f"none{hidden}")
+        yield fine("GPUs", f"none{hidden}")
     for device in visible:
         use = ", in use by some program" if device.busy else ""
-        yield _fine("GPUs", f"{device.name}, {device.memory_mb >> 10} GiB, {device.uuid}{use}")
+        yield fine("GPUs", f"{device.name}, {device.memory_mb >> 10} GiB, {device.uuid}{use}")
 
 
 def _packages() -> Iterator[Finding]:
@@ -308,13 +284,13 @@ def _packages() -> Iterator[Finding]:
             found.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             continue
-    yield _fine("packages", ", ".join(found) or "no framework is installed beside Howdah")
+    yield fine("packages", ", ".join(found) or "no framework is installed beside Howdah")
 
 
 def _plugins() -> Iterator[Finding]:
     for kind, broken in (("framework", frameworks.broken()), ("backend", backends.broken())):
         for name, reason in broken.items():
-            yield _warning(f"{kind} {name}", reason, "repair or remove that package")
+            yield warning(f"{kind} {name}", reason, "repair or remove that package")
 
 
 def _leftovers(store: str | None) -> Iterator[Finding]:
@@ -323,7 +299,7 @@ def _leftovers(store: str | None) -> Iterator[Finding]:
     unfinished = [job for job in here if _final(job) is None]
     lost = [job.job_id for job in unfinished if running(job) is Running.NO]
     for job_id in lost:
-        yield _warning(
+        yield warning(
             f"job {job_id}",
             "has not ended, and nobody runs it any more",
             f"howdah rerun {job_id} --resume, or remove its directory",
@@ -331,7 +307,7 @@ def _leftovers(store: str | None) -> Iterator[Finding]:
     known = {job.job_id for job in unfinished} - set(lost)
     for job_id, pids in _strays(known).items():
         numbers = " ".join(map(str, pids))
-        yield _warning(
+        yield warning(
             f"job {job_id}",
             f"is over, but has processes that belong to no agent: {numbers}",
             f"end them: kill {numbers}",

@@ -22,15 +22,28 @@ SAME_SECOND = 50
 """More jobs than are submitted in one second."""
 
 
-async def views(base: Path, *, limit: int | None = None) -> list[JobView]:
-    """Status documents of the jobs below ``base``, newest first.
+async def views(
+    base: Path, *, limit: int | None = None, backend: str | None = None
+) -> list[JobView]:
+    """Status documents of the jobs below ``base``, newest first; of one backend, if it is named.
 
     One job that cannot be read never hides the others: its document says why.
     """
-    directories = list_jobs(base)[:limit]
+    directories = [
+        directory
+        for directory in list_jobs(base)
+        if backend is None or _backend(directory) in (backend, None)
+    ][:limit]
     found = await asyncio.gather(*(_view(directory) for directory in directories))
     # Ids tell the time to the second only.
     return sorted(found, key=lambda view: view.submitted or 0.0, reverse=True)
+
+
+def _backend(directory: JobDirectory) -> str | None:
+    try:
+        return directory.meta().backend
+    except StorageError:
+        return None
 
 
 def newest(base: Path) -> JobDirectory | None:

@@ -41,6 +41,9 @@ class StorageError(Exception):
 class NoSuchJob(StorageError, LookupError):
     """No job, or more than one, answers to what was asked for."""
 
+    several = False
+    """It was the beginning of more than one id."""
+
 
 def new_job_id(name: str, now: float | None = None) -> str:
     """A fresh id such as ``digits-20261121-143502-k3f9``: name, UTC time, four random letters.
@@ -278,7 +281,7 @@ def list_jobs(base: Path) -> list[JobDirectory]:
     except FileNotFoundError:
         return []
     jobs = [JobDirectory(e.path) for e in entries if os.path.exists(f"{e.path}/{layout.META}")]
-    return sorted(jobs, key=_submission_order, reverse=True)
+    return sorted(jobs, key=lambda job: order(job.job_id), reverse=True)
 
 
 def find(base: Path, wanted: str) -> JobDirectory:
@@ -294,10 +297,12 @@ def find(base: Path, wanted: str) -> JobDirectory:
     if len(matching) == 1:
         return matching[0]
     if matching:
-        raise NoSuchJob(
+        error = NoSuchJob(
             f"{wanted!r} is the beginning of {len(matching)} job ids"
             f" ({_some(matching)}); give more of the one you mean"
         )
+        error.several = True
+        raise error
     if not jobs:
         raise NoSuchJob(f"There is no job {wanted!r}: {base} has no jobs yet")
     raise NoSuchJob(
@@ -310,6 +315,7 @@ def _some(jobs: list[JobDirectory]) -> str:
     return ", ".join(job.job_id for job in jobs[:3]) + (", …" if len(jobs) > 3 else "")
 
 
-def _submission_order(job: JobDirectory) -> tuple[str, str]:
-    stamp = _STAMP.search(job.job_id)
-    return (stamp.group(1) if stamp else "", job.job_id)
+def order(job_id: str) -> tuple[str, str]:
+    """By what job ids are sorted in the order of their submission."""
+    stamp = _STAMP.search(job_id)
+    return (stamp.group(1) if stamp else "", job_id)

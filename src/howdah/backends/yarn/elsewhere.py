@@ -1,0 +1,137 @@
+"""Jobs on YARN that another machine has submitted: found by application or job id, and copied here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from howdah.backends.base import BackendError
+from howdah.backends.yarn import application, staging
+from howdah.backends.yarn.access import Access, shared
+from howdah.hadoop.errors import ApplicationNotFound, HadoopError
+from howdah.hadoop.ids import ApplicationId
+from howdah.storage import layout, mirror
+from howdah.storage.hdfs_errors import NoPermission, NotFound
+from howdah.storage.jobdir import JobDirectory, NoSuchJob, base_folder, list_jobs, order
+
+VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME")
+"""One of them is set where there is a cluster to look at."""
+_APPLICATION = re.compile(r"application_\d+_\d+")
+
+
+def find(
+    wanted: str, store: str | None, env: Mapping[str, str] = os.environ
+) -> JobDirectory | None:
+    """The job of that application id, job id or beginning of one; None if that is none of ours.
+
+    It gets a directory here, a copy of what is on HDFS, unless it has one.
+
+    Raises:
+        NoSuchJob: the cluster has none, or several.
+        BackendError: the cluster cannot be asked.
+    """
+    if _APPLICATION.fullmatch(wanted):
+        known = _known(wanted)
+        return known or _by_application(shared(None, env), wanted, store)
+    if not any(env.get(name) for name in VARIABLES):
+        return None
+    access = shared(None, env)
+    base = staging.base_url(store, access.configuration, access.user)
+    found = [job_id for job_id in _job_ids(access, base) if job_id.startswith(wanted)]
+    if wanted in found:
+        found = [wanted]
+    if len(found) > 1:
+        some = ", ".join(found[:3])
+        raise NoSuchJob(
+            f"{wanted!r} is the beginning of {len(found)} job ids in {base} ({some}, …); give more "
+            "of the one you mean"
+        )
+    return adopt(access, f"{base}/{found[0]}") if found else None
+
+
+def jobs(store: str | None, limit: int, env: Mapping[str, str] = os.environ) -> list[JobDirectory]:
+    """The user's jobs on the cluster, newest first, each with a directory here.
+
+    Raises:
+        BackendError: the cluster cannot be asked.
+    """
+    access = shared(None, env)
+    base = staging.base_url(store, access.configuration, access.user)
+    found: list[JobDirectory] = []
+    for job_id in sorted(_job_ids(access, base), key=order, reverse=True)[:limit]:
+        with contextlib.suppress(NoSuchJob, BackendError):  # being removed, or being made
+            found.append(adopt(access, f"{base}/{job_id}"))
+    return found
+
+
+def adopt(access: Access, url: str) -> JobDirectory:
+    """The local copy of the job directory at that URL; made if there is none.
+
+    Raises:
+        NoSuchJob: there is no such job directory.
+        BackendError: it cannot be read.
+    """
+    local = Path(base_folder(None)) / url.rstrip("/").rpartition("/")[2]
+    directory = JobDirectory(local)
+    if (local / layout.META).exists():
+        return directory
+    try:
+        mirror.fetch(url, local, hdfs=access.hdfs(url))
+        meta = directory.meta()
+    except NotFound as error:
+        raise NoSuchJob(f"There is no job directory at {url}") from error
+    except NoPermission as error:
+        raise BackendError(
+            f"{url} can only be read by its owner, and {access.user} is not: {error}. With a right "
+            "to see the job (acl.view) its page is open to you"
+        ) from error
+    except OSError as error:
+        raise BackendError(f"{url} cannot be read: {error}") from error
+    # Who asks for the end is given the whole story with it (`YarnSite.final`).
+    (local / layout.FINAL).unlink(missing_ok=True)
+    directory.write_meta(msgspec.structs.replace(meta, hadoop_conf=access.folder))
+    return directory
+
+
+def _known(wanted: str) -> JobDirectory | None:
+    """The job of that application among those that have a directory here."""
+    for directory in list_jobs(base_folder(None)):
+        with contextlib.suppress(Exception):  # a damaged one is not the one that is looked for
+            if directory.meta().application_id == wanted:
+                return directory
+    return None
+
+
+def _by_application(access: Access, wanted: str, store: str | None) -> JobDirectory:
+    try:
+        report = access.call(access.manager.application_report(ApplicationId.parse(wanted)))
+    except ApplicationNotFound as error:
+        raise NoSuchJob(
+            f"The ResourceManager does not know {wanted} (any more). A job's directory stays: give "
+            "its job id; 'howdah list --backend yarn' shows all"
+        ) from error
+    except HadoopError as error:
+        raise access.in_words(error) from error
+    job_id, url = application.job_of(report.applicationTags)
+    if job_id is None:
+        raise NoSuchJob(
+            f"{wanted} ({report.name!r} of {report.user}) is no job of Howdah's: its type is "
+            f"{report.applicationType}"
+        )
+    if url is None:
+        url = f"{staging.base_url(store, access.configuration, report.user)}/{job_id}"
+    return adopt(access, url)
+
+
+def _job_ids(access: Access, base: str) -> list[str]:
+    try:
+        return [stat.name for stat in access.hdfs(base).list(base) if stat.is_dir]
+    except NotFound:
+        return []
+    except OSError as error:
+        raise BackendError(f"The jobs at {base} cannot be listed: {error}") from error
