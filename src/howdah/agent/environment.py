@@ -52,7 +52,8 @@ class Additions(msgspec.Struct, frozen=True, kw_only=True):
     shared_dir: str | None = None
     restored: str | None = None
     python_path: str = ""
-    gpus: tuple[str, ...] = ()
+    gpus: tuple[str, ...] | None = ()
+    """As in `howdah.agent.launch.AgentLaunch`."""
 
 
 def complete(
@@ -83,7 +84,7 @@ def complete(
         env["PYTHONPATH"] = os.pathsep.join(part for part in parts if part)
     if additions.gpus:
         env["CUDA_VISIBLE_DEVICES"] = ",".join(additions.gpus)
-    else:
+    elif additions.gpus is not None:
         # A task that asked for no GPU must not use those another one was given.
         env["CUDA_VISIBLE_DEVICES"] = told.get("CUDA_VISIBLE_DEVICES", "")
     return env

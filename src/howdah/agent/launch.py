@@ -53,8 +53,9 @@ class AgentLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """Address to advertise, if set."""
     interface: str | None = None
     ports: tuple[int, int] = (20000, 29999)
-    gpus: tuple[str, ...] = ()
-    """UUIDs of the container's devices."""
+    gpus: tuple[str, ...] | None = ()
+    """UUIDs of the container's devices; None where it has some and nobody can tell which: programs see
+    what the container shows them."""
     gpu_locks: tuple[int, ...] = ()
     """Inherited file descriptors that hold the devices' locks."""
     counts_itself: bool = False

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -255,7 +255,7 @@ class Run:
         if order.run_s is not None:
             self._watch(self._limit_time(order.run_s))
         if self._container.launch.gpus:
-            self._watch(self._measure_gpus())
+            self._watch(self._measure_gpus(self._container.launch.gpus))
         return None
 
     async def _until_over(self) -> None:
@@ -363,8 +363,8 @@ class Run:
         self._timed_out = True
         self._end(_TIME_OUT_GRACE_S)
 
-    async def _measure_gpus(self) -> None:
-        arguments = [str(_GPU_LOOK_S), *self._container.launch.gpus]
+    async def _measure_gpus(self, uuids: Sequence[str]) -> None:
+        arguments = [str(_GPU_LOOK_S), *uuids]
         try:
             async with self._container.helpers.running(
                 module("howdah.agent.gpu", *arguments)
