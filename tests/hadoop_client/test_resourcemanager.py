@@ -142,6 +142,24 @@ async def test_what_the_cluster_refuses_comes_as_an_error_with_its_reason(
             await rm.submit_and_wait(huge)
 
 
+async def test_strangers_may_neither_touch_an_application_nor_use_a_closed_queue(
+    configuration: Configuration, user: str
+) -> None:
+    async with (
+        ResourceManager(configuration, user) as rm,
+        ResourceManager(configuration, "mallory") as stranger,
+    ):
+        app = await submit(rm)
+        try:
+            with pytest.raises(errors.AccessControl, match="mallory"):
+                await stranger.kill_application(app)
+        finally:
+            await rm.kill_application(app)
+        assert "SUBMIT_APPLICATIONS" not in (await stranger.queue_user_acls())["root.closed"]
+        with pytest.raises((errors.AccessControl, SubmissionFailed), match="closed"):
+            await submit(stranger, queue="closed")
+
+
 async def test_a_delegation_token_speaks_for_its_user_until_it_is_cancelled(
     configuration: Configuration,
 ) -> None:

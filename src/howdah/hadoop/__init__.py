@@ -1,1 +1,21 @@
-"""A Hadoop client without a JVM."""
+"""A Hadoop client without a JVM: configuration, RPC, tokens, YARN's protocols, NameNode calls.
+
+A library of its own: it imports nothing else of Howdah. It speaks Hadoop's RPC (version 9) over
+asyncio to servers of Hadoop 3.3 to 3.5.
+
+===================  ==============================================================================
+`configuration`      the cluster's own XML files, addresses of its servers
+`resourcemanager`    applications, nodes, queues, labels, as a client sees them
+`scheduler`          registering, heartbeat and end, as an application's master sees them
+`nodemanager`        starting, stopping and asking after containers
+`namenode`           delegation tokens, and what a file client such as hdfs-native does not offer
+`admin`              high availability of a server, queues' and labels' administration
+`aggregated`         YARN's aggregated logs, both formats
+`credentials`        credential files, tokens, secret keys
+`ids`, `placement`   application, container and node ids; resources; placement constraints
+`errors`             everything that is raised
+`protos`             the messages: ``protos.yarn``, ``protos.common``, ``protos.hdfs``
+`rpc`                calls of any protocol: retries, fail-over; below it `connection`, `sasl`,
+                     `digest`, `kerberos`, `frames`, `retry`, `identity`
+===================  ==============================================================================
+"""
