@@ -21,7 +21,8 @@ TAIL_LINES = 20
 
 _EXIT = re.compile(r"exited with\s+exitCode: (-?\d+)")
 _TIMES = re.compile(r"failed (\d+) times")
-_KILLED = re.compile(r"was killed by user (\S+)(?: at (\S+))?|killed by user (\S+)")
+_KILLED = re.compile(r"killed by user (\S+)(?: at (\S+))?")
+_SAID = re.compile(r"with diagnostic message: (.+)", re.DOTALL)  # ClientRMService
 _BROUGHT = re.compile(
     r"changed on src filesystem|File does not exist: (?P<gone>\S+)|FileNotFoundException"
     r"|Failed to download|Not in GZIP format|Unexpected end of ZLIB|ExitCodeException.*tar"
@@ -40,6 +41,8 @@ class Death(enum.Enum):
 
     KILLED = "killed"
     LIFETIME = "lifetime"
+    STARTUP = "startup"
+    """It was ended by ourselves: its master had not begun in time."""
     SILENT = "silent"
     NOT_BROUGHT = "not-brought"
     FAILED = "failed"
@@ -56,11 +59,21 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     finished: float | None = None
 
 
+TOO_LATE = "(master.startup)"
+
+
+def too_late(limit: str) -> str:
+    """What YARN is told of an application whose master has not begun within that time."""
+    return f"the master did not begin within {limit} {TOO_LATE}"
+
+
 def death(ended: Ended) -> Death:
     """Which of them it was."""
     text = ended.diagnostics
     if "exceeded the lifetime period" in text or ("lifetime" in text and ended.state == "KILLED"):
         return Death.LIFETIME
+    if ended.state == "KILLED" and TOO_LATE in text:
+        return Death.STARTUP
     if ended.state == "KILLED":
         return Death.KILLED
     if ended.state == "FINISHED":
@@ -79,9 +92,11 @@ def view(
     """The job's final document. ``tail`` are the last lines of the master's own output, if they
     could be had; else the diagnostics have the end of its standard error."""
     how = death(ended)
-    outcome = {Death.KILLED: Outcome.STOPPED, Death.LIFETIME: Outcome.TIMED_OUT}.get(
-        how, Outcome.FAILED
-    )
+    outcome = {
+        Death.KILLED: Outcome.STOPPED,
+        Death.LIFETIME: Outcome.TIMED_OUT,
+        Death.STARTUP: Outcome.TIMED_OUT,
+    }.get(how, Outcome.FAILED)
     reason = _reason(how, ended)
     lines = tail or tuple(_own_words(ended.diagnostics).splitlines()[-TAIL_LINES:])
     failures: tuple[FailureView, ...] = ()
@@ -123,6 +138,8 @@ def _reason(how: Death, ended: Ended) -> str:
             return _killed(text)
         case Death.LIFETIME:
             return "YARN ended the job: it was past its time limit, and its master had not ended it"
+        case Death.STARTUP:
+            return _said(text)
         case Death.LEFT:
             return "the master ended the application without writing how the job ended"
         case Death.SILENT:
@@ -142,18 +159,18 @@ def _reason(how: Death, ended: Ended) -> str:
 
 def _killed(text: str) -> str:
     match = _KILLED.search(text)
-    own = _after_kill(text)
+    said = _said(text)
+    own = f": {said}" if said else ""
     if match is None:
-        return f"the application was killed{': ' + own if own else ''}"
-    who = match[1] or match[3]
+        return f"the application was killed{own}"
     where = f" (from {match[2]})" if match[2] else ""
-    return f"the application was killed by {who}{where}{': ' + own if own else ''}"
+    return f"the application was killed by {match[1]}{where}{own}"
 
 
-def _after_kill(text: str) -> str:
+def _said(text: str) -> str:
     """What the killer said (``yarn application -kill`` says nothing)."""
-    rest = [line.strip() for line in ends.tidy(text).splitlines()]
-    return " ".join(line for line in rest if line and not _KILLED.search(line))
+    match = _SAID.search(text)
+    return match[1].strip() if match else ""
 
 
 def _times(text: str) -> str:
@@ -183,6 +200,8 @@ def _first_line(text: str) -> str:
 _ADVICE = {
     Death.KILLED: "Ask who killed it; 'howdah rerun' submits it again.",
     Death.LIFETIME: "Give it more time (timeouts.total), or a queue with less waiting.",
+    Death.STARTUP: "Ask for less, wait longer (master.startup), or use a queue with less waiting; "
+    "'howdah doctor --backend yarn' shows what there is.",
     Death.LEFT: "Look into the coordinator's log in the job directory.",
     Death.SILENT: "'howdah rerun --resume' goes on from the newest checkpoint. If it happens again, "
     "give the master more memory (master.memory).",

@@ -1,0 +1,329 @@
+"""The client's side on a real cluster: what is refused, why a job waits, how it is found again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from howdah.backends.base import BackendError, Step, SubmissionCancelled
+from howdah.client.api import as_loaded, connect, jobs
+from howdah.client.early import begin
+from howdah.client.submit import submit
+from howdah.storage.hdfs import Hdfs
+from howdah.storage.jobdir import NoSuchJob, base_folder, list_jobs
+from tests.cli.howdah import howdah, start
+from tests.yarn.runner import SMALL, Yarn, until
+
+ONE = """
+command = "echo begun; sleep {s}"
+source = ""
+[roles.worker]
+memory = "256m"
+"""
+SHORT = ONE.format(s=0)
+LONG = ONE.format(s=600)
+
+
+def refusal(yarn: Yarn, **overrides: object) -> str:
+    """What the cluster is said not to give; nothing of the job is left then."""
+    before = on_hdfs(yarn)
+    sets = tuple(f"{key.replace('__', '.')}={value}" for key, value in overrides.items())
+    path = yarn.folder / "job.toml"
+    path.write_text(SHORT + SMALL)
+    with pytest.raises(BackendError) as caught:
+        yarn.submit_file(path, sets)
+    assert on_hdfs(yarn) == before
+    assert list_jobs(base_folder()) == []
+    return str(caught.value)
+
+
+def on_hdfs(yarn: Yarn) -> set[str]:
+    """Job directories on HDFS."""
+    hdfs = Hdfs(yarn.cluster.default_fs, conf_dir=str(yarn.cluster.conf_dir))
+    with contextlib.suppress(FileNotFoundError):
+        return {stat.path for stat in hdfs.list("/user/root/.howdah/jobs/root")}
+    return set()
+
+
+# -- what can never be granted -------------------------------------------------------------------
+
+
+def test_what_the_cluster_can_never_grant_is_refused_with_what_it_can(yarn: Yarn) -> None:
+    assert 'at most: memory = "6144m"' in refusal(yarn, roles__worker__memory="64g")
+    assert "did you mean 'default'?" in refusal(yarn, queue="defualt")
+    assert "only holds other queues" in refusal(yarn, queue="pair")
+    text = refusal(yarn, roles__worker__gpus=1)
+    assert "ask for none, or for other nodes by their label" in text
+    text = refusal(yarn, queue="gpu", roles__worker__label="gpu", roles__worker__gpus=9)
+    assert re.search(r"9 GPUs is more than .*2 GPUs", text)
+    assert "did you mean 'gpu'?" in refusal(yarn, queue="gpu", roles__worker__label="gpus")
+    text = refusal(yarn, roles__worker__label="gpu")
+    assert "jobs of the queue 'default' may not use nodes labelled 'gpu'" in text
+    assert "no resource 'example.com/lizence'" in refusal(
+        yarn, roles__worker__resources='{"example.com/lizence" = 1}'
+    )
+    text = refusal(yarn, roles__worker__instances=30, roles__worker__memory="1g")
+    assert "all tasks that must run together need 30" in text
+    text = refusal(yarn, queue="small", roles__worker__instances=4, roles__worker__memory="1g")
+    assert "the queue 'small' may have at most" in text
+
+
+def test_a_queue_that_is_not_for_the_user_is_refused_with_others(
+    yarn: Yarn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = yarn.folder / "job.toml"
+    path.write_text(SHORT + SMALL)
+    environ = {**os.environ, "HADOOP_USER_NAME": "ada"}
+    run = start("run", str(path), "--backend", "yarn", "--set", "queue=closed", env=environ)
+    assert run.end() == 3
+    assert "ada may not submit to 'closed'" in run.told
+    assert "use default, gpu" in run.told
+
+
+# -- a submission that does not come to its end --------------------------------------------------
+
+
+def test_what_cannot_be_packed_leaves_nothing(yarn: Yarn) -> None:
+    before = on_hdfs(yarn)
+    with pytest.raises(BackendError, match="there is no file"):
+        yarn.submit(SHORT + '[environment]\narchive = "no-such.tar.gz"\n')
+    assert on_hdfs(yarn) == before
+
+
+@pytest.mark.parametrize("at", ["", "submitting"])
+def test_a_cancelled_submission_leaves_nothing(yarn: Yarn, at: str) -> None:
+    before = on_hdfs(yarn)
+    known = {each["id"] for each in yarn.cluster.applications()}
+    path = yarn.folder / "job.toml"
+    path.write_text(SHORT + SMALL)
+    submission = begin("yarn")
+    try:
+        loaded = as_loaded(path)
+        if not at:
+            submission.cancel()
+
+        def progress(step: Step) -> None:
+            if step.what == at:
+                raise KeyboardInterrupt
+
+        with pytest.raises((SubmissionCancelled, KeyboardInterrupt)):
+            submit(loaded, backend="yarn", submission=submission, progress=progress)
+    finally:
+        submission.close()
+    assert on_hdfs(yarn) == before
+    assert list_jobs(base_folder()) == []
+    assert {each["id"] for each in yarn.cluster.applications()} == known
+
+
+# -- a job that waits ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def full_queue(yarn: Yarn) -> Iterator[str]:
+    """The queue ``small``, with a job that leaves no room for another master."""
+    taken = yarn.submit('queue = "small"\n' + LONG.replace("256m", "896m"))
+    taken.until_logged("worker:0", "begun")
+    yield "small"
+    taken.handle.stop(firm=True)
+    taken.wait()
+
+
+def test_a_job_in_a_full_queue_says_why_it_waits_and_can_be_stopped(
+    yarn: Yarn, full_queue: str
+) -> None:
+    job = yarn.submit(f'queue = "{full_queue}"\n' + SHORT)
+    reason = until(lambda: job.view().reason, "it says why it waits")
+    assert "small" in reason, reason
+    assert job.view().phase == "submitted"
+    follow = start("attach", job.job_id)
+    try:
+        follow.until_line("waiting: ")
+    finally:
+        follow.signal(signal.SIGINT)
+        assert follow.end() == 0
+    job.handle.stop("no time")
+    final = job.wait()
+    assert (final.outcome, final.exit_code) == ("stopped", 130)
+    assert "no time" in final.reason
+    assert job.until_application("KILLED")
+
+
+# -- ends without a word of the master -----------------------------------------------------------
+
+
+def test_a_job_killed_from_outside_says_by_whom(yarn: Yarn) -> None:
+    job = yarn.submit(LONG)
+    job.running()
+    yarn.cluster.rm(f"apps/{job.application_id}/state", "PUT", {"state": "KILLED"})
+    final = job.wait()
+    assert final.outcome == "stopped"
+    assert "was killed by root" in final.reason
+    assert b'"stopped"' in job.read("final.json")
+
+
+def test_a_master_that_cannot_start_is_shown_with_its_last_words(yarn: Yarn) -> None:
+    job = yarn.submit(
+        SHORT + '[hadoop]\npython = "/no/such/python3"\n[master]\nmemory = "256m"\nattempts = 1\n'
+    )
+    final = job.wait()
+    assert final.outcome == "failed"
+    assert "the master failed" in final.reason
+    assert "/no/such/python3" in "\n".join([final.reason, *final.failures[0].tail])
+    run = howdah("status", job.job_id)
+    assert "/no/such/python3" in run.text
+
+
+def test_what_was_shipped_and_is_gone_is_named(yarn: Yarn) -> None:
+    from howdah.backends.yarn import aftermath
+
+    text = (
+        "Application application_1_0001 failed 1 times due to AM Container for "
+        "appattempt_1_0001_000001 exited with  exitCode: -1000\nFailing this attempt.Diagnostics: "
+        "[2026-11-21 16:12:05.098]File does not exist: hdfs://nn/cache/runtime.tar.gz\n"
+        "java.io.FileNotFoundException: File does not exist: hdfs://nn/cache/runtime.tar.gz\n"
+        "\tat org.apache.hadoop.hdfs.DistributedFileSystem.getFileStatus(X.java:1)\n"
+    )
+    ended = aftermath.Ended(application_id="application_1_0001", state="FAILED", diagnostics=text)
+    assert aftermath.death(ended) is aftermath.Death.NOT_BROUGHT
+
+
+# -- from elsewhere ------------------------------------------------------------------------------
+
+
+def test_a_job_is_found_from_another_machine_by_any_of_its_names(
+    yarn: Yarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = yarn.submit(LONG)
+    job.until_logged("worker:0", "begun")
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "elsewhere"))
+    assert "begun" in howdah("logs", job.application_id).text
+    assert "worker:0" in howdah("status", job.job_id).text
+    assert howdah("events", job.job_id[:-2]).text
+    assert job.job_id in howdah("list", "--backend", "yarn").text
+    follow = start("attach", job.application_id)
+    try:
+        follow.until_line("worker:0 | begun")
+        howdah("stop", "--now", job.job_id)
+    finally:
+        assert follow.end() == 130
+    assert connect(job.application_id).status().outcome == "stopped"
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "third"))
+    handle = connect(job.job_id)
+    assert [line.text for line in handle.logs(follow=False)] == ["begun"]
+    assert list(handle.events(follow=False))
+
+
+def test_an_application_that_is_no_job_is_called_so(yarn: Yarn) -> None:
+    with pytest.raises(NoSuchJob, match="does not know application_1_0001"):
+        connect("application_1_0001")
+
+
+def test_two_jobs_run_side_by_side(yarn: Yarn) -> None:
+    first, second = yarn.submit(LONG), yarn.submit(LONG)
+    first.until_logged("worker:0", "begun")
+    second.until_logged("worker:0", "begun")
+    assert {view.job_id for view in jobs()} == {first.job_id, second.job_id}
+    first.handle.stop(firm=True)
+    assert first.wait().outcome == "stopped"
+    assert second.view().phase == "running"
+    second.handle.stop(firm=True)
+    assert second.wait().outcome == "stopped"
+
+
+# -- the command line ----------------------------------------------------------------------------
+
+
+def test_run_shows_a_job_on_the_cluster_as_one_of_this_machine(yarn: Yarn) -> None:
+    path = yarn.folder / "job.toml"
+    path.write_text(SHORT + SMALL)
+    run = howdah("run", str(path), "--backend", "yarn")
+    assert "worker:0 | begun" in run.text
+    assert "succeeded" in run.text
+    again = start("rerun", list_jobs(base_folder())[0].job_id, "--json")
+    assert again.end() == 0
+    assert again.documents()[-1]["status"]["backend"] == "yarn"
+
+
+def test_ctrl_c_stops_the_job_on_the_cluster(yarn: Yarn) -> None:
+    path = yarn.folder / "job.toml"
+    path.write_text(LONG + SMALL)
+    run = start("run", str(path), "--backend", "yarn")
+    run.until_line("worker:0 | begun")
+    run.signal(signal.SIGINT)
+    assert run.end() == 130
+    (directory,) = list_jobs(base_folder())
+    final = directory.final()
+    assert final is not None and final.outcome == "stopped"
+
+
+# -- doctor --------------------------------------------------------------------------------------
+
+
+def test_doctor_finds_nothing_wrong_with_a_good_cluster(yarn: Yarn) -> None:
+    run = howdah("doctor", "--backend", "yarn")
+    assert "ok  ResourceManager" in run.text
+    assert "ok  HDFS" in run.text
+    assert "ok  GPUs: 2 on 1 nodes" in run.text
+    assert "NO" not in run.text
+
+
+def broken(yarn: Yarn, monkeypatch: pytest.MonkeyPatch, name: str, old: str, new: str) -> str:
+    """What doctor says of a copy of the configuration with one thing changed."""
+    folder = yarn.folder / "broken"
+    folder.mkdir()
+    for path in yarn.cluster.conf_dir.glob("*.xml"):
+        text = path.read_text()
+        (folder / path.name).write_text(re.sub(old, new, text) if path.name == name else text)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(folder))
+    return howdah("doctor", "--backend", "yarn", code=3).text
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "said"),
+    [
+        (
+            "yarn-site.xml",
+            r"(yarn\.resourcemanager\.address</name>\s*<value>)[^<]*",
+            r"\g<1>127.0.0.1:1",
+            "ResourceManager: 127.0.0.1:1 cannot be reached",
+        ),
+        (
+            "core-site.xml",
+            r"(fs\.defaultFS</name>\s*<value>)[^<]*",
+            r"\g<1>hdfs://127.0.0.1:1",
+            "the NameNode 127.0.0.1:1 cannot be reached",
+        ),
+        (
+            "core-site.xml",
+            r"(fs\.defaultFS</name>\s*<value>)[^<]*",
+            r"\g<1>file:///",
+            "which is no HDFS",
+        ),
+        ("core-site.xml", r"</configuration>", r"", "core-site.xml"),
+    ],
+)
+def test_doctor_says_what_is_wrong_with_a_broken_configuration(
+    yarn: Yarn, monkeypatch: pytest.MonkeyPatch, name: str, old: str, new: str, said: str
+) -> None:
+    assert said in broken(yarn, monkeypatch, name, old, new)
+
+
+def test_without_a_configuration_it_is_said_where_was_looked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    path = tmp_path / "job.toml"
+    path.write_text(SHORT)
+    run = howdah("run", str(path), "--backend", "yarn", code=3)
+    assert "HADOOP_CONF_DIR (not set)" in run.told
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "nowhere"))
+    run = howdah("run", str(path), "--backend", "yarn", code=3)
+    assert "nowhere is not a folder" in run.told
