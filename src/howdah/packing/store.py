@@ -102,13 +102,29 @@ class Store:
         self._seen = None
         return gone
 
-    def _elsewhere(self, url: str) -> Uploaded:
+    def inside(self, url: str) -> list[str] | None:
+        """The files of a folder at a URL; None if it is a file.
+
+        Raises:
+            PackingError: it is not on HDFS.
+            OSError: it is not there, or cannot be looked at.
+        """
+        hdfs = self._of(url)
+        if not hdfs.stat(url).is_dir:
+            return None
+        names = [each.path.rpartition("/")[2] for each in hdfs.list(url) if not each.is_dir]
+        return [f"{url.rstrip('/')}/{name}" for name in sorted(names)]
+
+    def _of(self, url: str) -> Hdfs:
         from howdah.storage.hdfs import Hdfs, is_hdfs
 
         if not is_hdfs(url):
             scheme = url.partition("://")[0]
             raise PackingError(f"{url}: of what lies on {scheme}:// nothing can be told to YARN")
-        status = (self.hdfs if url.startswith("hdfs:///") else Hdfs(url)).stat(url)
+        return self.hdfs if url.startswith("hdfs:///") else Hdfs(url)
+
+    def _elsewhere(self, url: str) -> Uploaded:
+        status = self._of(url).stat(url)
         if status.is_dir:
             raise PackingError(f"{url} is a folder; YARN brings files to its nodes: archive it")
         return Uploaded(url=url, size=status.size, mtime_ms=status.mtime_ms, uploaded_bytes=0)

@@ -25,6 +25,7 @@ from howdah.core.view import JobView
 from howdah.hadoop.errors import AccessControl, ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
+from howdah.spec.units import seconds
 from howdah.storage import layout, mirror, replica
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.jobdir import JobDirectory
@@ -99,9 +100,14 @@ class YarnSite:
         return Running.NOT_YET if state in _NOT_BEGUN and first else Running.YES
 
     def waiting(self) -> str:
+        """See `howdah.backends.base.Site.waiting`. A job that has waited for its master longer than
+        ``master.startup`` is ended: before there is a master, whoever looks is all it has."""
         report = self._look()
         if report is None:
             return "" if self._unknown else self._silent
+        if late := self._late(report):
+            self.end(late)
+            return late
         queue: Queue | None = None
         cluster: Cluster | None = None
         with contextlib.suppress(HadoopError, BackendError):
@@ -122,6 +128,16 @@ class YarnSite:
             queue,
             cluster,
         )
+
+    def _late(self, report: yarn.ApplicationReportProto) -> str:
+        """Why the application is to be ended before its master has begun, if it is."""
+        limit = self._directory.job().master.startup
+        limit_s = seconds(limit)
+        first = report.currentApplicationAttemptId.attemptId <= 1
+        if limit_s is None or not first or _state(report) not in _NOT_BEGUN:
+            return ""
+        waited_s = time.time() - self._directory.meta().submitted
+        return aftermath.too_late(limit) if waited_s > limit_s else ""
 
     def bring_story(self) -> None:
         self._bring(self._bring_journal, mirror.bring_stacks)

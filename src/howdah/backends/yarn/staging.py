@@ -21,7 +21,7 @@ from howdah.packing.archives import Archive, Progress, cache_folder
 from howdah.packing.archives import Kind as Packed
 from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.environment import environment
-from howdah.packing.files import Extra, files
+from howdah.packing.files import Extra, elsewhere, files
 from howdah.packing.store import Uploaded
 from howdah.packing.tarball import Entry
 from howdah.spec.load import LoadedJob
@@ -117,11 +117,14 @@ class Packing:
     def ship(
         self,
         upload: Callable[[Archive], Uploaded],
+        inside: Callable[[str], list[str] | None],
         result: Callable[[Future[Any]], Any],
         application_id: str,
         user: str,
     ) -> Shipment:
         """Wait for all by ``result``, bring each there by ``upload``; what a master needs to know.
+
+        ``inside`` tells the files of a folder on HDFS, and None of a file.
 
         Raises:
             PackingError: something cannot be packed.
@@ -141,8 +144,12 @@ class Packing:
         parts = [shipped(name, result(made)) for name, made in own]
         source = result(self._source) if self._source else None
         environment = result(self._environment)
-        more = {role: tuple(_extra(shipped, one) for one in result(made))
-                for role, made in self._files.items()}  # fmt: skip
+        more = {
+            role: tuple(
+                _extra(shipped, one) for extra in result(made) for one in _spread(extra, inside)
+            )
+            for role, made in self._files.items()
+        }
         return Shipment(
             application_id=application_id,
             user=user,
@@ -164,6 +171,22 @@ def interpreter(job: Job, environment: Archive | None) -> str:
     if "/" in python and not python.startswith("/"):
         return f"{HERE}/{names.SOURCE}/{posixpath.normpath(python)}"
     return python
+
+
+def _spread(extra: Extra, inside: Callable[[str], list[str] | None]) -> list[Extra]:
+    """A folder on HDFS as its files, each by its own name: YARN brings files to its nodes."""
+    url = extra.archive.url
+    found = inside(url) if url is not None and not extra.unpack else None
+    if found is None:
+        return [extra]
+    if extra.name != posixpath.basename(str(url).rstrip("/")):
+        raise BackendError(
+            f"files: {url} is a folder, whose files are put beside the source by their own names; "
+            f"leave {extra.name!r} out, or archive it"
+        )
+    return [
+        Extra(posixpath.basename(one), elsewhere(one, extra.archive.kind), False) for one in found
+    ]
 
 
 def _extra(shipped: Callable[[str, Archive, Kind], Shipped], extra: Extra) -> Shipped:

@@ -203,7 +203,9 @@ class YarnSubmission:
                 uploads[archive.name] = store.ensure(archive, self._tell_packing)
             return uploads[archive.name]
 
-        return self._packing.ship(upload, self._result, str(application_id), access.user)
+        return self._packing.ship(
+            upload, store.inside, self._result, str(application_id), access.user
+        )
 
     def _note_place(self, directory: JobDirectory, reached: _Reached, job: Job) -> str:
         """Write down where the job really is; the URL of its directory."""
