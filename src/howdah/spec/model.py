@@ -396,7 +396,7 @@ class Job(_Table, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()
     """Files and folders put beside the source, each ``place`` or ``place -> name``: a path (relative
     to the job file) or fsspec URL; archives (``.zip``, ``.tar.gz``, ``.tgz``, ``.tar``) are unpacked
-    when the name ends in ``/``."""
+    when the name ends in ``/``; of a folder on HDFS it is the files in it."""
     master: Master = Master()
     """The container of the job's coordinator on a cluster."""
     hadoop: Hadoop = Hadoop()
