@@ -272,7 +272,7 @@ def test_commands_find_the_python_beside_them(script: bytes) -> None:
         b"",
         b"\x7fELF...",
         b"#!/bin/bash\necho\n",
-        b"#!/usr/bin/python3\n",
+        f"#!{sys.executable}\n".encode(),
         b"#!/usr/bin/env python\n",
     ],
 )

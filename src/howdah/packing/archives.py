@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 Progress = Callable[[str, int, int | None], None]
-"""What is being done, how much of it is done (bytes or pieces), and of how many if that is known."""
+"""What is being done, how many bytes of it are done, and of how many if that is known."""
 
 
 class PackingError(Exception):

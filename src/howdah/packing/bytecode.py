@@ -79,16 +79,17 @@ def with_byte_code(
     scratch.mkdir(parents=True, exist_ok=True)
     groups = [sources[at : at + _GROUP] for at in range(0, len(sources), _GROUP)]
     found: list[Entry] = []
+    sizes = [sum(entry.path.stat().st_size for entry in group if entry.path) for group in groups]
     done = 0
     with ThreadPoolExecutor(max(1, min(8, os.cpu_count() or 1))) as pool:
         jobs = [
             pool.submit(_compile, group, python, scratch / str(number), reuse)
             for number, group in enumerate(groups)
         ]
-        for group, job in zip(groups, jobs):
+        for size, job in zip(sizes, jobs):
             found += job.result()
-            done += len(group)
-            progress("compiling", done, len(sources))
+            done += size
+            progress("compiling", done, sum(sizes))
     return (*entries, *found)
 
 

@@ -17,7 +17,7 @@ _RELATIVE = b"""#!/bin/sh
 
 def relative(script: bytes, folder: Path) -> bytes | None:
     """The script started by the ``python`` of its own folder; None if it is none of an interpreter
-    in ``folder``, or finds it by itself already."""
+    in ``folder`` (also before the folder was moved), or finds it by itself already."""
     first, newline, rest = script.partition(b"\n")
     match = _FIRST_LINE.match(first)
     if not match or not newline:
@@ -32,7 +32,9 @@ def relative(script: bytes, folder: Path) -> bytes | None:
     else:
         options = match[2].rstrip()
     path = Path(program)
-    if not (_PYTHON.fullmatch(path.name) and _same(path.parent, folder)):
+    # One that is not there is that of an environment which was moved.
+    ours = _same(path.parent, folder) or not path.exists()
+    if not (_PYTHON.fullmatch(path.name) and ours):
         return None
     return _RELATIVE % (options,) + rest
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,6 +75,7 @@ def prepare(here: Path, env: Mapping[str, str]):
     secretfile.write(secretfile.read(Path(tokens)), here / SECRETS)
     python_path(here)
     name_python(here, order.python)
+    put_beside(here, order.files)
     launch = complete(order, here, env)
     changes = {**order.env, MARKER: marker(launch.job_id, launch.container_id)}
     changes |= hadoop(order, here, env)
@@ -82,7 +83,7 @@ def prepare(here: Path, env: Mapping[str, str]):
         from howdah.backends.yarn import devices
 
         uuids, locks = devices.take(order.gpus, env)
-        launch = msgspec.structs.replace(launch, gpus=uuids, gpu_locks=locks)
+        launch = msgspec.structs.replace(launch, gpus=uuids or None, gpu_locks=locks)
     file = here / LAUNCH
     write_private(file, msgspec.json.encode(launch))
     return entry(order.agent), file, changes
@@ -116,6 +117,16 @@ def python_path(here: Path) -> None:
     package = here / PYTHON_PATH / "howdah"
     package.mkdir(mode=0o700, parents=True, exist_ok=True)
     link(package / "task.py", Path(__file__).resolve().parents[2] / "task.py")
+
+
+def put_beside(here: Path, names: Iterable[str]) -> None:
+    """Put the job's files into the working folder, before the source: of two of one name these
+    are meant, for they were named."""
+    from howdah.agent.workfolder import TASK
+
+    for name in names:
+        (here / TASK).mkdir(mode=0o700, exist_ok=True)
+        link(here / TASK / name, here / name)
 
 
 def name_python(here: Path, python: str) -> None:

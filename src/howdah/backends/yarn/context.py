@@ -81,20 +81,21 @@ def agent(
         f"exec {python} -I ./{HOWDAH}/howdah/backends/yarn/boot.py"
         f" 1><LOG_DIR>/{AGENT_LOG} 2><LOG_DIR>/{STANDARD_ERROR}"
     )
+    files = [*shipment.files.get("", ()), *shipment.files.get(role, ())]
     order = msgspec.structs.replace(
         order,
         python=shipment.python,
+        files=tuple(each.name for each in files),
         gpus=resources.gpus,
         classpath=shipment.classpath,
-        env=shipment.env,
+        env=shipment.env | order.env,
     )
     env = {"HADOOP_USER_NAME": shipment.user, orders.VARIABLE: orders.encode(order)}
     env |= docker(resources)
     shipped = [
         *shipment.runtime,
         *(each for each in (shipment.source, shipment.environment) if each is not None),
-        *shipment.files.get("", ()),
-        *shipment.files.get(role, ()),
+        *files,
     ]
     return _context(command, env, shipped, credentials, acl)
 

@@ -23,6 +23,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     folder."""
     python: str
     """The programs' interpreter, with `howdah.agent.launch.HERE` where it was shipped."""
+    files: tuple[str, ...] = ()
+    """Names in the container's folder that are put into the programs' working folder."""
     gpus: int = 0
     classpath: bool = False
     env: dict[str, str] = {}

@@ -1,0 +1,104 @@
+"""A whole job on a real YARN with all it ships: environment, source, files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.hadoop.cluster import Cluster
+from tests.packing import environments
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="environments are for Linux nodes"),
+    pytest.mark.timeout(300),
+]
+
+JOB = """
+name = "shipped"
+command = "python show.py && tiny-says"
+files = ["words.txt -> dictionary", "data -> set", "bundle.tar.gz -> bundle/"]
+[environment]
+venv = "env"
+[master]
+memory = "256m"
+[roles.worker]
+memory = "256m"
+cores = 1
+files = ["role.txt"]
+"""
+SHOW = """
+import os, sys, tiny, threedee
+print("python", sys.executable, sys.prefix)
+print("tiny", tiny.__file__)
+for name in ("dictionary", "role.txt", "set/inside", "bundle/packed", "link"):
+    print(name, "says", open(name).read().strip())
+print("executable", os.access("run.sh", os.X_OK))
+"""
+
+
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "job"
+    environments.venv(
+        tmp_path / "env",
+        environments.wheel(tmp_path),
+        environments.wheel(tmp_path, name="threedee"),
+    )
+    (made / "data").mkdir(parents=True)
+    (tmp_path / "env").rename(made / "env")
+    for name, text in {
+        "job.toml": JOB,
+        "show.py": SHOW,
+        "words.txt": "hello",
+        "role.txt": "worker",
+        "data/inside": "deep",
+        "run.sh": "#!/bin/sh\n",
+        "packed": "unpacked",
+    }.items():
+        (made / name).write_text(text)
+    (made / "run.sh").chmod(0o755)
+    (made / "link").symlink_to("words.txt")
+    subprocess.run(["tar", "-czf", "bundle.tar.gz", "packed"], cwd=made, check=True)
+    (made / ".howdahignore").write_text("words.txt.bak\n")
+    return made
+
+
+def run(job: Path, cache: Path, cluster: Cluster) -> tuple[str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "howdah", "run", "job.toml", "--backend", "yarn"],
+        cwd=job,
+        env={**os.environ, **cluster.env(), "XDG_CACHE_HOME": str(cache)},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout, done.stderr
+
+
+def test_a_job_finds_all_it_ships_and_the_second_one_uploads_none_of_it(
+    tmp_path: Path, hadoop: Cluster
+) -> None:
+    environments.program()
+    job = folder(tmp_path)
+    out, err = run(job, tmp_path / "cache", hadoop)
+    for text in (
+        "dictionary says hello",
+        "role.txt says worker",
+        "set/inside says deep",
+        "bundle/packed says unpacked",
+        "link says hello",
+        "executable True",
+        "tiny 1.0",
+    ):
+        assert text in out, out + err
+    prefix = next(line.split()[-1] for line in out.splitlines() if "python /" in line)
+    assert str(hadoop.folder) in prefix, "the shipped interpreter, on the node"
+    assert "uploading environment" in err and "uploading source" in err
+    out, err = run(job, tmp_path / "cache", hadoop)
+    assert "tiny 1.0" in out
+    for kind in ("runtime", "environment", "source", "files"):
+        assert f"uploading {kind}" not in err
