@@ -104,8 +104,10 @@ async def test_a_paused_server_is_left_for_the_other(
         other = 3 - before
         pair.pause(f"resourcemanager{before}")
         try:
+            # The signal takes a moment to stop all of its threads.
             pending = asyncio.create_task(rm.cluster_metrics())
-            await asyncio.sleep(0)
+            while (await asyncio.wait([pending], timeout=0.5))[0]:
+                pending = asyncio.create_task(rm.cluster_metrics())
             await in_thread(pair.make_active, other)
             assert (await pending).num_node_managers >= 0
             assert rm.rpc.address == configuration.rm_addresses()[other - 1]

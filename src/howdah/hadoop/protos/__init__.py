@@ -17,7 +17,7 @@ The modules `common`, `yarn` and `hdfs` have each package's messages and enums a
 from __future__ import annotations
 
 import functools
-from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ def pool() -> DescriptorPool:
     """The pool that holds all descriptors."""
     from google.protobuf import descriptor_pb2, descriptor_pool
 
-    data = resources.files(__name__).joinpath("descriptors.bin").read_bytes()
+    # Not importlib.resources: importing that costs more than all of this module.
+    data = Path(__file__).with_name("descriptors.bin").read_bytes()
     own = descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
         own.AddSerializedFile(file.SerializeToString())
