@@ -10,10 +10,24 @@ import pytest
 from tests.conformance.harness import Harness
 from tests.conformance.local import LocalHarness
 
-HARNESSES: dict[str, Callable[[Path], Harness]] = {"local": LocalHarness}
+
+def _local(request: pytest.FixtureRequest, folder: Path) -> Callable[[], Harness]:
+    return lambda: LocalHarness(folder)
 
 
-@pytest.fixture(params=sorted(HARNESSES))
+def _yarn(request: pytest.FixtureRequest, folder: Path) -> Callable[[], Harness]:
+    from tests.conformance.yarn import YarnHarness
+
+    cluster = request.getfixturevalue("hadoop")
+    return lambda: YarnHarness(folder, cluster)
+
+
+HARNESSES = {"local": _local, "yarn": _yarn}
+
+
+@pytest.fixture(
+    params=["local", pytest.param("yarn", marks=pytest.mark.timeout(300))], ids=lambda name: name
+)
 def make_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Harness]:
     """Makes a job on the backend under test. To be called on the test's event loop."""
-    return lambda: HARNESSES[request.param](tmp_path)
+    return HARNESSES[request.param](request, tmp_path)

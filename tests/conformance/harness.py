@@ -29,6 +29,13 @@ class Harness(Protocol):
     roles: Mapping[str, RoleResources]
     """``small``: a role of containers of which at least four fit; ``big``: one that never fits."""
 
+    asks_again: bool
+    """Requests granted to a dead coordinator are known to the next one."""
+    settling_s: float
+    """How long a container's processes may outlive the news of its end: guards are at work."""
+    sees_hidden: bool
+    """A process without a trace of its container is ended with it."""
+
     async def coordinator(self) -> Coordinator:
         """A new coordinator's view: a fresh backend for the same job, started."""
         ...

@@ -55,6 +55,10 @@ class LocalHarness:
         "big": RoleResources(memory_mb=1 << 30),
     }
 
+    asks_again = True
+    settling_s = 0.0
+    sees_hidden = True
+
     def __init__(self, folder: Path) -> None:
         self.directory = make_job(folder)
         self.coordinators: list[Coordinator] = []

@@ -9,7 +9,8 @@ The word is not a folder here but one of
 - ``hidden``: start one that also drops its environment
 - ``locks``: check that the descriptors of the locks are there, and wait
 
-It leaves its process id, and its children's, in ``pids`` in its working folder.
+It leaves its process id, and its children's, in ``pids`` in its working folder, or in a file of the
+container's name in the folder ``HOWDAH_STANDIN_PIDS``.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ time.sleep(300)
 def main(launch_file: str) -> int:
     """As `howdah.agent.main.main`."""
     launch = AgentLaunch(**json.loads(Path(launch_file).read_bytes()))
-    pids = Path(launch.work_dir) / "pids"
+    elsewhere = os.environ.get("HOWDAH_STANDIN_PIDS")
+    pids = Path(elsewhere, launch.container_id) if elsewhere else Path(launch.work_dir, "pids")
     word, _, argument = (launch.source or "wait").partition(":")
     if word == "exit":
         _say(pids)
