@@ -202,23 +202,28 @@ class YarnJob:
         return None
 
     def processes(self) -> list[psutil.Process]:
-        """Agents, programs and everything they have started: what has the job's marker."""
+        """Agents, programs and everything they have started: what has the job's marker, or is of
+        one of its containers. The master is none of them."""
         found: list[psutil.Process] = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
-                if process.environ().get("HOWDAH_CONTAINER", "").startswith(f"{self.job_id}/"):
+                env = process.environ()
+                mine = env.get("HOWDAH_CONTAINER", "").startswith(f"{self.job_id}/")
+                if (mine or self._number in env.get("CONTAINER_ID", "")) and (
+                    "howdah.coordinator" not in process.cmdline()
+                ):
                     found.append(process)
         return [process for process in found if _runs(process)]
 
+    @property
+    def _number(self) -> str:
+        """Part of the names of all its containers."""
+        return f"_{self.application_id.removeprefix('application_')}_"
+
     def agent(self, task: str) -> psutil.Process:
-        """The agent's process of a task: the oldest in its container."""
+        """The agent's process of a task, the oldest of its container's."""
         container = self.task(task).container
-        mine = [
-            process
-            for process in self.processes()
-            if process.environ().get("HOWDAH_CONTAINER") == f"{self.job_id}/{container}"
-            and process.name() == "howdah-agent"
-        ]
+        mine = [each for each in self.processes() if each.environ()["CONTAINER_ID"] == container]
         return min(mine, key=lambda process: process.create_time())
 
     def kill_master(self) -> int:
