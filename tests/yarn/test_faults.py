@@ -6,7 +6,9 @@ import os
 import signal
 
 import psutil
+import pytest
 
+from howdah.backends.base import BackendError
 from tests.yarn.runner import Yarn, YarnJob, until
 
 STEPS = """
@@ -19,7 +21,7 @@ while not os.path.exists(os.environ["STOP_FILE"]):
 """
 
 
-def steps(yarn: Yarn, more: str = "", instances: int = 2) -> YarnJob:
+def steps(yarn: Yarn, more: str = "", instances: int = 2, memory: str = "256m") -> YarnJob:
     """A job that counts until its stop file is there."""
     text = f"""
 command = "python3 steps.py"
@@ -27,7 +29,7 @@ env = {{ STOP_FILE = "{yarn.folder}/stop" }}
 {more}
 [roles.worker]
 instances = {instances}
-memory = "256m"
+memory = "{memory}"
 """
     return yarn.submit(text, files={"steps.py": STEPS})
 
@@ -96,3 +98,46 @@ def test_a_killed_program_is_charged_and_started_again_in_its_container(yarn: Ya
     assert [task.container for task in view.tasks] == [task.container for task in tasks]
     stop(yarn)
     assert job.wait().outcome == "succeeded"
+
+
+def test_two_gangs_on_a_cluster_for_one_both_finish(yarn: Yarn) -> None:
+    text = """
+command = "sleep 1"
+[timeouts]
+hold = "3s"
+[roles.worker]
+instances = 4
+memory = "2500m"
+"""
+    # Of the two plain nodes with 6 GiB each four such containers fit, beside both masters.
+    jobs = [yarn.submit(text), yarn.submit(text)]
+    assert [job.wait(150.0).outcome for job in jobs] == ["succeeded", "succeeded"]
+
+
+def test_what_is_larger_than_the_cluster_is_refused_with_what_fits(yarn: Yarn) -> None:
+    with pytest.raises(BackendError, match=r"at most: roles\.worker\.instances = \d+"):
+        yarn.submit('command = "true"\n[roles.worker]\ninstances = 40\nmemory = "1g"\n')
+
+
+def test_a_gang_that_others_leave_no_place_for_times_out_in_words(yarn: Yarn) -> None:
+    holder = steps(yarn, instances=4, memory="2500m")
+    holder.running()
+    job = yarn.submit(
+        'command = "true"\n[timeouts]\nallocation = "4s"\n'
+        '[roles.worker]\ninstances = 4\nmemory = "2500m"\n'
+    )
+    final = job.wait(90.0)
+    assert final.outcome == "timed-out"
+    assert "worker" in final.reason
+    assert job.until_application("FINISHED")["finalStatus"] == "FAILED"
+    stop(yarn)
+    assert holder.wait().outcome == "succeeded"
+
+
+def test_a_job_whose_agents_cannot_start_shows_the_containers_own_words(yarn: Yarn) -> None:
+    job = yarn.submit(
+        'command = "true"\nattempts = 1\n[hadoop]\npython = "/no/such/python"\n'
+        '[roles.worker]\nmemory = "256m"\n'
+    )
+    told = job.until_application("FAILED", 120.0)
+    assert "/no/such/python" in told["diagnostics"]
