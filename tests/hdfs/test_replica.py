@@ -132,7 +132,7 @@ def test_a_lease_taken_by_mistake_only_interrupts(url: str, hdfs: Hdfs, tmp_path
 
     asyncio.run(run())
     assert [entry.seq for entry in brought(url, tmp_path / "after")] == list(range(1, 7))
-    assert replica.segment_numbers(hdfs, url) == [1]
+    assert replica.segment_numbers(hdfs, url) == [1, 2]
 
 
 def test_segments_end_at_their_size(url: str, hdfs: Hdfs, tmp_path: Path) -> None:

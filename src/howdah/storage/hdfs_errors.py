@@ -90,6 +90,8 @@ _NO_DATA_NODE = (
     "Block writer is closed",
     "NotReplicatedYetException",
     "No live nodes",
+    "All DataNodes failed",
+    "DataTransferError",
 )
 _CONNECTION = (
     "connection refused",
@@ -158,7 +160,7 @@ def translate(error: BaseException, what: str, path: str, where: str) -> HdfsErr
         return NotAFolder(f"Can't {what} {place}: {first}")
     if has(*_NO_DATA_NODE):
         return NoDataNode(
-            f"Can't {what} {place}: no DataNode takes the data ({first}). HDFS is full, or its"
+            f"Can't {what} {place}: no DataNode takes or gives the data ({first}). HDFS is full, or its"
             " DataNodes are down or out of reach from this machine; see `hdfs dfsadmin -report`"
         )
     if has("StandbyException", "No NameNode hosts found", "RetriableException"):

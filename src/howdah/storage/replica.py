@@ -8,11 +8,11 @@ one writer, and who that is is decided by who *creates* a segment:
    succeeds: what that master has been promised is in the files, and nothing is added to them.
 3. It reads them, and writes to its own.
 
-A master whose writing fails (a DataNode or the NameNode restarts, HDFS is full) recovers its own
-segment, appends to it again, and looks *then* whether there is a claim after its own: if so it has
-lost the job. Otherwise whoever claims later also takes this lease, as in 2. Where its segment can't
-be closed it begins another, the same way as a new master does, and writes again what was not
-promised: so a reader skips entries it has had, and cuts torn ends of segments.
+A master whose writing fails (a DataNode or the NameNode restarts, HDFS is full) begins another
+segment, the same way as a new master does, and writes again what was not promised: so a reader skips
+entries it has had, and cuts torn ends of segments. If nothing was promised in its segment yet, it
+recovers that one, appends to it again, and looks *then* whether there is a claim after its own: if
+so it has lost the job. Otherwise whoever claims later also takes this lease, as in 2.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ RECOVER_S = 120.0
 """For the leases of a dead master. DataNodes take their heartbeat (3 s by default), those that have
 just started longer."""
 REOPEN_S = 20.0
-"""For one's own segment; then another is begun."""
+"""For one's own segment with nothing in it; then another is begun."""
+_CLOSE_AGAIN_S = 2.0
 _QUIET_S = 1.0
 """A shorter trouble is not worth a line."""
 _REMIND_S = 60.0
@@ -74,6 +75,7 @@ class HdfsJournal:
         """Bytes of the present segment that were promised."""
         self._appender: Appender | None = None
         self._left_open: list[int] = []
+        self._close_next = 0.0
         self._give_up_at: float | None = None
         self._hurried = threading.Event()
         self.trouble = ""
@@ -107,6 +109,7 @@ class HdfsJournal:
         if self._durable and self._durable + len(data) > self._segment_bytes:
             self._patiently(data, self._rotate)
         self._patiently(data, lambda: self._write(data))
+        self._close_left_open()
 
     def hurry(self, timeout_s: float) -> None:
         """Wait no longer than that from now on."""
@@ -163,7 +166,8 @@ class HdfsJournal:
                 self._appender = None
                 now = time.monotonic()
                 began = began or now
-                if self._give_up_at is not None and now > self._give_up_at:
+                over = self._give_up_at is not None and now > self._give_up_at
+                if over or not threading.main_thread().is_alive():
                     raise JournalError(f"The job's journal can't be written: {error}") from error
                 self.trouble = str(error)
                 if now >= max(reminder, began + _QUIET_S):
@@ -199,23 +203,21 @@ class HdfsJournal:
         self._number, self._durable = number, 0
 
     def _open_again(self, data: bytes) -> None:
-        """Go on in our segment after what of ``data`` is there already, or in another."""
+        """Go on in another segment; in ours if nothing is in it but what of ``data`` came there."""
+        if self._durable:
+            self._begin_another()
+            return
         self._check_claims()
         path = self._path(self._number)
         try:
             self._hdfs.recover_lease(path, REOPEN_S)
         except NotClosedInTime:
-            log.warning("%s can't be closed: the journal goes on in another segment", path)
-            former = self._number
-            self._begin(former + 1)
-            self._left_open.append(former)
+            self._begin_another()
             return
-        size = self._hdfs.stat(path).size
-        there = self._hdfs.read_range(path, self._durable, size - self._durable)
-        if size < self._durable or not data.startswith(there):
+        there = self._hdfs.read(path)
+        if not data.startswith(there):
             raise JournalError(
-                f"{path} is not as it was written: of {self._durable} bytes that were durable there"
-                f" are {size}, or others follow. HDFS has lost data; see `hdfs fsck {path}`"
+                f"{path} holds what this master did not write; see `hdfs fsck {path}`"
             )
         appender = self._hdfs.append(path)
         try:
@@ -226,6 +228,21 @@ class HdfsJournal:
                 appender.close()
             raise
         self._appender = appender
+
+    def _begin_another(self) -> None:
+        former = self._number
+        self._begin(former + 1)
+        self._left_open.append(former)
+        self._close_next = time.monotonic() + _CLOSE_AGAIN_S
+
+    def _close_left_open(self) -> None:
+        """Have former segments closed as soon as their DataNodes can, without waiting."""
+        if not self._left_open or time.monotonic() < self._close_next:
+            return
+        self._close_next = time.monotonic() + _CLOSE_AGAIN_S
+        with contextlib.suppress(HdfsError):
+            if self._hdfs.recover_lease(self._path(self._left_open[0])):
+                del self._left_open[0]
 
     def _check_claims(self) -> None:
         if self._hdfs.exists(self._path(self._number + 1)):

@@ -1,0 +1,206 @@
+"""HDFS's daemons die, restart, refuse: what was promised stays, what was not waits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from howdah.core.events import TimerDue
+from howdah.storage import hdfs_calls, journal
+from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs_errors import NoNameNode, QuotaExceeded, SafeMode
+from howdah.storage.journal import Journal
+from howdah.storage.replica import HdfsJournal
+from tests.hadoop.cluster import Cluster
+from tests.hadoop.plugin import MakeCluster
+from tests.hdfs.conftest import folder
+from tests.hdfs.test_replica import brought, write
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
+    return hadoop_module_cluster(node_managers=1)
+
+
+@pytest.fixture
+def own_url(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(cluster.conf_dir))
+    yield from folder(cluster)
+
+
+def waits(
+    url: str, local: Path, harm: Callable[[], None], repair: Callable[[], None], words: str
+) -> HdfsJournal:
+    """Entries written around a fault: the journal waits meanwhile, and loses nothing."""
+    copy = HdfsJournal(url)
+    local.mkdir()
+
+    async def run() -> None:
+        writer = Journal.open(local, replica=copy)
+        try:
+            await under(writer)
+        finally:
+            await writer.close()
+
+    async def under(writer: Journal) -> None:
+        await write(writer, 5)
+        await asyncio.to_thread(harm)
+        writer.append_event(1.0, TimerDue(timer="in the storm"))
+        commit = asyncio.create_task(writer.commit())
+        deadline = time.monotonic() + 60
+        while not copy.trouble:
+            assert not commit.done() and time.monotonic() < deadline, (commit, copy.trouble)
+            await asyncio.sleep(0.02)
+        assert words in copy.trouble
+        assert not commit.done()
+        await asyncio.to_thread(repair)
+        async with asyncio.timeout(90):
+            await commit
+        assert copy.trouble == ""
+        await write(writer, 5)
+
+    asyncio.run(run())
+    entries = brought(url, local.with_name("reader"), nobody_writes=True)
+    assert entries == list(journal.read(local))
+    assert [entry.seq for entry in entries] == list(range(1, 12))
+    return copy
+
+
+def test_the_journal_waits_for_a_namenode_that_restarts(
+    own_url: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    waits(
+        own_url,
+        tmp_path / "master",
+        lambda: cluster.kill("namenode"),
+        lambda: cluster.start("namenode"),
+        "no active NameNode",
+    )
+
+
+def test_the_journal_goes_on_when_a_datanode_restarts(
+    own_url: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    waits(
+        own_url,
+        tmp_path / "master",
+        lambda: cluster.kill("datanode"),
+        lambda: cluster.start("datanode"),
+        "",
+    )
+
+
+def test_the_journal_waits_while_hdfs_is_read_only(
+    own_url: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    waits(
+        own_url,
+        tmp_path / "master",
+        lambda: cluster.set_read_only(True),
+        lambda: cluster.set_read_only(False),
+        "safe mode",
+    )
+
+
+def test_the_journal_waits_for_room(own_url: str, cluster: Cluster, tmp_path: Path) -> None:
+    """A quota that is less than a block: the next segment gets no room."""
+    path = Hdfs(own_url).path(own_url)
+    copy = HdfsJournal(own_url, segment_bytes=200)
+    local = tmp_path / "master"
+    local.mkdir()
+
+    async def run() -> None:
+        writer = Journal.open(local, replica=copy)
+        await write(writer, 3)
+        cluster.set_quota(path, 4096)
+        writer.append_event(1.0, TimerDue(timer="no room " * 20))
+        commit = asyncio.create_task(writer.commit())
+        deadline = time.monotonic() + 30
+        while "quota" not in copy.trouble:
+            assert not commit.done() and time.monotonic() < deadline, copy.trouble
+            await asyncio.sleep(0.02)
+        cluster.set_quota(path, None)
+        async with asyncio.timeout(60):
+            await commit
+        await writer.close()
+
+    asyncio.run(run())
+    entries = brought(own_url, tmp_path / "reader", nobody_writes=True)
+    assert [entry.seq for entry in entries] == [1, 2, 3, 4]
+
+
+def test_a_new_master_takes_over_after_namenode_and_master_died_together(
+    own_url: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        old = Journal.open(_made(tmp_path / "old"), replica=HdfsJournal(own_url))
+        await write(old, 4)
+        cluster.kill("namenode")
+        opening = asyncio.create_task(
+            asyncio.to_thread(Journal.open, _made(tmp_path / "new"), replica=HdfsJournal(own_url))
+        )
+        cluster.start("namenode")
+        new = await opening
+        assert new.next_seq == 5
+        await write(new, 2)
+        await new.close()
+        await old.close()
+
+    asyncio.run(run())
+    assert len(brought(own_url, tmp_path / "reader")) == 6
+
+
+def test_calls_wait_for_a_namenode_as_long_as_they_are_told(own_url: str, cluster: Cluster) -> None:
+    hdfs = Hdfs(own_url)
+    hdfs.write(f"{own_url}/file", b"before")
+    cluster.kill("namenode")
+    began = time.monotonic()
+    with pytest.raises(NoNameNode, match="no active NameNode of hdfs://.* answers"):
+        hdfs.read(f"{own_url}/file")
+    assert time.monotonic() - began < 5
+    cluster.start("namenode")
+    assert hdfs.patient(60).read(f"{own_url}/file") == b"before"
+    hdfs.patient(60).write(f"{own_url}/file", b"after")
+    assert hdfs.read(f"{own_url}/file") == b"after"
+
+
+def test_a_namenode_that_does_not_answer_is_given_up(
+    own_url: str, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hdfs_calls, "ANSWER_S", 1.0)
+    hdfs = Hdfs(own_url)
+    hdfs.exists(own_url)
+    cluster.pause("namenode")
+    try:
+        with pytest.raises(NoNameNode, match="has not answered within 1 s"):
+            hdfs.exists(own_url)
+    finally:
+        cluster.resume("namenode")
+    assert hdfs.patient(30).exists(own_url)
+
+
+def test_a_full_and_a_read_only_hdfs_are_told_apart(own_url: str, cluster: Cluster) -> None:
+    hdfs = Hdfs(own_url)
+    cluster.set_quota(hdfs.path(own_url), 1024)
+    with pytest.raises(QuotaExceeded, match="the quota is used up.*Remove what is not needed"):
+        hdfs.write(f"{own_url}/file", b"x")
+    assert hdfs.list(own_url) == []
+    cluster.set_quota(hdfs.path(own_url), None)
+    cluster.set_read_only(True)
+    try:
+        with pytest.raises(SafeMode, match="HDFS is read-only, its NameNode is in safe mode"):
+            hdfs.write(f"{own_url}/file", b"x")
+    finally:
+        cluster.set_read_only(False)
+    hdfs.write(f"{own_url}/file", b"x")
+
+
+def _made(path: Path) -> Path:
+    path.mkdir()
+    return path
