@@ -61,7 +61,7 @@ async def test_only_a_coordinator_is_heard(tmp_path: Path, role: str | None) -> 
         await unharmed(rig)
 
 
-@pytest.mark.parametrize("job_id", [JOB, OTHER_JOB])
+@pytest.mark.parametrize("job_id", [JOB, OTHER_JOB], ids=["of its name", "of another name"])
 async def test_a_coordinator_of_another_authority_is_not_heard(tmp_path: Path, job_id: str) -> None:
     async with listening(tmp_path) as (rig, _):
         secrets = secrets_of_another_job(tmp_path, job_id)
@@ -73,7 +73,11 @@ async def test_a_coordinator_of_another_authority_is_not_heard(tmp_path: Path, j
         await unharmed(rig)
 
 
-@pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n", b"\0" * 70_000, NEWS])
+@pytest.mark.parametrize(
+    "data",
+    [b"GET / HTTP/1.1\r\n\r\n", b"\0" * 70_000, NEWS],
+    ids=["http", "zeros", "a call in the clear"],
+)
 async def test_what_is_no_tls_is_cut_off(tmp_path: Path, data: bytes) -> None:
     async with listening(tmp_path) as (rig, _):
         await nothing_comes(door(rig), None, data)
@@ -81,7 +85,9 @@ async def test_what_is_no_tls_is_cut_off(tmp_path: Path, data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"\xff" * 4096, encode(Shutdown()), b"\0\0\0\x05\xdd\xff\xff\xff\xff"]
+    "data",
+    [b"\xff" * 4096, encode(Shutdown()), b"\0\0\0\x05\xdd\xff\xff\xff\xff"],
+    ids=["oversized", "another message", "a huge array"],
 )
 async def test_what_is_no_call_costs_even_a_coordinator_its_connection(
     tmp_path: Path, data: bytes
