@@ -89,6 +89,7 @@ def _lines() -> Iterator[str]:
         items.LogLine,
         items.JobEvent,
         items.Status,
+        items.Waiting,
         items.Note,
         items.Summary,
     ):
