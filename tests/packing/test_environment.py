@@ -280,6 +280,10 @@ def test_other_commands_are_left_alone(script: bytes) -> None:
     assert relative(script, BIN) is None
 
 
+def test_commands_of_an_environment_that_was_moved_find_it_again() -> None:
+    assert relative(b"#!/before/bin/python3\nprint(1)\n", BIN) is not None
+
+
 def test_options_of_a_command_s_interpreter_are_kept() -> None:
     made = relative(b"#!/envs/mine/bin/python -sE\nprint(1)\n", BIN)
     assert made is not None and b"/python -sE " in made
