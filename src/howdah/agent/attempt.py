@@ -18,6 +18,7 @@ from pathlib import Path
 from howdah.agent import ports, workfolder
 from howdah.agent.checkpoints import CheckpointProblem, Checkpoints
 from howdah.agent.container import Container
+from howdah.agent.mirroring import Mirroring
 from howdah.agent.outputs import Outputs
 from howdah.agent.reports import Report, ReportSocket
 from howdah.agent.running import Ready, Run
@@ -249,7 +250,7 @@ class Attempt:
         order = self._start.result()
         self._run = Run(self._container, order, self._ready, self._newest_line)
         self.phase = Phase.RUNNING
-        async with self._checkpoints.watching(order):
+        async with self._checkpoints.watching(order), Mirroring(self._container, order).going():
             exit = await self._run.run()
             self._say_last_reports()
             await self._save()

@@ -25,7 +25,8 @@ def in_prepare(order: Prepare, folder: str) -> Prepare:
 def in_start(order: Start, folder: str) -> Start:
     """Arguments and environment of the programs."""
     processes = tuple(_replaced(process, folder) for process in order.processes)
-    return msgspec.structs.replace(order, processes=processes)
+    mirror = _replaced(order.mirror, folder) if order.mirror is not None else None
+    return msgspec.structs.replace(order, processes=processes, mirror=mirror)
 
 
 def _replaced(document: T, folder: str) -> T:

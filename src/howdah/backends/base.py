@@ -80,8 +80,24 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     home: str
     """The job directory for programs and helpers: a path, or a URL."""
     tensorboard_dir: str
+    tensorboard_url: str | None = None
+    """Where event files of all tasks are kept, if `tensorboard_dir` is each container's own."""
     files: Mapping[str, str] = {}
     """What is put beside the source: name to place, for all roles."""
+
+
+class PageReaders(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may read without the token: what a cluster's web proxy passes on.
+
+    YARN's proxy drops ``Authorization`` and our cookie and says who reads in a cookie of its own,
+    ``proxy-user``, unsigned. So it is known by nothing but its address, and all it gets is a look:
+    GET and HEAD. The cluster's own web authentication decides what a name in that cookie is worth.
+    """
+
+    addresses: frozenset[str] = frozenset()
+    """IP addresses the proxy connects from."""
+    users: frozenset[str] | None = None
+    """Who may look; None for everybody the proxy lets in."""
 
 
 class Backend(Protocol):

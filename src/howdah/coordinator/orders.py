@@ -13,12 +13,12 @@ from howdah.core.commands import LaunchAgent, PrepareTask, StartTask, Topology
 from howdah.core.events import Task
 from howdah.core.plan import Join, Plan
 from howdah.frameworks import programs
-from howdah.frameworks.sidecars import ANSWER, PREPROCESS, is_preprocess
+from howdah.frameworks.sidecars import ANSWER, PREPROCESS, is_preprocess, is_tensorboard
 from howdah.spec.model import Job, Tracking
 from howdah.spec.units import mebibytes, port_range, seconds
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory
-from howdah.wire.messages import Prepare, Start
+from howdah.wire.messages import Mirror, Prepare, Start
 
 BEAT_S = 1.0
 
@@ -117,6 +117,7 @@ class Orders:
             run_s=role.run_s,
             memory_mb=mebibytes(memory) if memory is not None else None,
             web=programs.web(self._job, topology, task),
+            mirror=mirror(self._job, self._inside, task),
             answer_mark=ANSWER if is_preprocess(self._job, task.role) else "",
         )
 
@@ -174,6 +175,18 @@ def checkpoint(
         "signal": table.signal,
         "version": command.restore if table.source != "each" else None,
     }
+
+
+def mirror(job: Job, places: Places, task: Task) -> Mirror | None:
+    """How the container's TensorBoard folder is kept like the job's: each task has a folder of its
+    own there, and TensorBoard sees all of them."""
+    url = places.tensorboard_url
+    if url is None:
+        return None
+    if is_tensorboard(job, task.role):
+        return Mirror(way="pull", folder=places.tensorboard_dir, place=url)
+    place = f"{url.rstrip('/')}/{task.role}-{task.index}"
+    return Mirror(way="push", folder=places.tensorboard_dir, place=place)
 
 
 def outputs(job: Job, job_id: str, home: str, task: Task) -> dict[str, Any] | None:

@@ -189,6 +189,16 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """Prefix of its log lines when the task has several."""
 
 
+class Mirror(msgspec.Struct, frozen=True, kw_only=True):
+    """A container's folder that is kept like one elsewhere; see `howdah.storage.follow`."""
+
+    way: str
+    """``push`` or ``pull``."""
+    folder: str
+    place: str
+    """URL."""
+
+
 class Start(Message, frozen=True, kw_only=True):
     task: Task
     attempt: int
@@ -206,6 +216,8 @@ class Start(Message, frozen=True, kw_only=True):
     """``{name, port, keeps_prefix}``: announce as `WebAddress` once the port listens."""
     answer_mark: str = ""
     """What stands before the answer in a line of its log: see `Exit.answer`."""
+    mirror: Mirror | None = None
+    """The task's TensorBoard folder, where programs can't see the job's."""
 
 
 class Stop(Message, frozen=True, kw_only=True):

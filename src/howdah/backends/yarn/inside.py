@@ -8,12 +8,15 @@ from howdah.backends.where import tensorboard_folder
 from howdah.backends.yarn.shipment import HOWDAH, SOURCE, Shipment
 from howdah.spec.model import Job
 from howdah.storage import layout
+from howdah.storage.hdfs_names import is_hdfs
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def places(job: Job, shipment: Shipment, home: str) -> Places:
     """See `howdah.backends.base.Backend.places`; ``home`` is the job directory's URL."""
+    # Few programs can write to HDFS, and TensorBoard can't read there without TensorFlow.
+    events = tensorboard_folder(job, home)
     return Places(
         python=shipment.python,
         bin=f"{HERE}/bin",
@@ -23,5 +26,6 @@ def places(job: Job, shipment: Shipment, home: str) -> Places:
         source=f"{HERE}/{SOURCE}" if shipment.source is not None else None,
         shared_dir=f"{home}/{layout.SHARED}",
         home=home,
-        tensorboard_dir=tensorboard_folder(job, home),
+        tensorboard_dir=f"{HERE}/{layout.TENSORBOARD}" if is_hdfs(events) else events,
+        tensorboard_url=events if is_hdfs(events) else None,
     )
