@@ -15,6 +15,7 @@ from howdah.backends.base import BackendError, Step, SubmissionCancelled
 from howdah.client.api import as_loaded, connect, jobs
 from howdah.client.early import begin
 from howdah.client.submit import submit
+from howdah.core.events import Task
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.jobdir import NoSuchJob, base_folder, list_jobs
 from tests.cli.howdah import howdah, start
@@ -159,12 +160,23 @@ def test_a_job_in_a_full_queue_says_why_it_waits_and_can_be_stopped(
 
 def test_a_job_killed_from_outside_says_by_whom(yarn: Yarn) -> None:
     job = yarn.submit(LONG)
-    job.running()
+    job.until_logged("worker:0", "begun")
     yarn.cluster.rm(f"apps/{job.application_id}/state", "PUT", {"state": "KILLED"})
     final = job.wait()
     assert final.outcome == "stopped"
     assert "was killed by root" in final.reason
     assert b'"stopped"' in job.read("final.json")
+    assert [(task.task, task.state) for task in final.tasks] == [("worker:0", "ended")]
+
+
+def test_logs_that_no_agent_could_copy_come_from_yarns_own(yarn: Yarn) -> None:
+    job = yarn.submit(LONG)
+    job.until_logged("worker:0", "begun")
+    yarn.cluster.rm(f"apps/{job.application_id}/state", "PUT", {"state": "KILLED"})
+    assert job.wait().outcome == "stopped"
+    Hdfs(job.url, conf_dir=str(yarn.cluster.conf_dir)).remove(f"{job.url}/logs", recursive=True)
+    job.directory.log_path(Task("worker", 0), 1).unlink(missing_ok=True)
+    assert job.until_logged("worker:0", "begun")
 
 
 def test_a_master_that_cannot_start_is_shown_with_its_last_words(yarn: Yarn) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from howdah.client.merge import Position, Stream
 from howdah.core.events import Task
+from howdah.core.states import TaskState
 from howdah.core.view import JobView
 from howdah.storage import journal, logs
 from howdah.storage.jobdir import JobDirectory
@@ -14,6 +17,8 @@ from howdah.wire.messages import LogUpdate, RecordUpdate
 
 CHUNK = 256 * 1024
 """Bytes of a log read at a time."""
+
+_OVER = frozenset(state.value for state in (TaskState.SUCCEEDED, TaskState.ENDED))
 
 TAIL_BYTES = 4 * 1024 * 1024
 
@@ -78,8 +83,30 @@ def view(directory: JobDirectory) -> JobView:
         StorageError: the directory's documents are missing or damaged.
     """
     final = directory.final()
-    if final is not None:
+    if final is not None and (final.tasks or not any(directory.path.glob("events-*"))):
         return final
+    told = _as_told(directory)
+    return told if final is None else _with_tasks(final, told)
+
+
+def _with_tasks(final: JobView, told: JobView) -> JobView:
+    """An end that no coordinator wrote knows nothing of tasks; the journal does, until then."""
+    tasks = tuple(
+        each if each.state in _OVER else msgspec.structs.replace(each, state=TaskState.ENDED.value)
+        for each in told.tasks
+    )
+    return msgspec.structs.replace(
+        final,
+        tasks=tasks,
+        failures=(*told.failures, *final.failures),
+        started=told.started,
+        generation=told.generation,
+        restarts=told.restarts,
+        checkpoint=told.checkpoint,
+    )
+
+
+def _as_told(directory: JobDirectory) -> JobView:
     from howdah.coordinator.replay import replay
     from howdah.core.machine import Machine
     from howdah.core.view import JobIdentity

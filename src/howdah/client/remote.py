@@ -175,9 +175,7 @@ class Remote:
                 channel.abort()
         for update in past.rest(self.directory, position, logs=logs, tasks=wanted):
             yield update
-        final = self.directory.final()
-        assert final is not None
-        yield final
+        yield past.view(self.directory)
 
     async def records_so_far(self, after: int) -> list[RecordUpdate]:
         """The story of a job that runs elsewhere up to now, after that record.

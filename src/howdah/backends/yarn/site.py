@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from howdah.backends.base import BackendError, Running
 from howdah.backends.yarn import aftermath, looking, waiting
 from howdah.backends.yarn.access import Access, shared
+from howdah.backends.yarn.aggregated import Aggregated
 from howdah.backends.yarn.amounts import of_master
 from howdah.backends.yarn.cluster import Cluster, Queue
 from howdah.core.events import Task
@@ -53,8 +54,6 @@ class YarnSite:
         """The ResourceManager does not know the application."""
         self._silent = ""
         """Why the ResourceManager did not answer."""
-        self._page: tuple[int, int] | None = None
-        """Incarnation and port of the page, once it is known."""
 
     # -- the contract --------------------------------------------------------------------------
 
@@ -147,6 +146,7 @@ class YarnSite:
             mirror.bring_logs(url, local, tasks, hdfs=hdfs)
 
         self._bring(logs)
+        self._bring_aggregated(tasks)
 
     def lost(self) -> str:
         meta = self._directory.meta()
@@ -231,7 +231,8 @@ class YarnSite:
             diagnostics=report.diagnostics,
             finished=report.finishTime / 1000 or None,
         )
-        final = aftermath.view(meta, job.name, job.framework, str(self._path), ended, tail=())
+        tail = self._aggregated().tail_of_master(aftermath.TAIL_LINES)
+        final = aftermath.view(meta, job.name, job.framework, self._url, ended, tail)
         self._directory.write_final(final)
         with contextlib.suppress(OSError):
             mirror.push(self._url, self._path, [layout.FINAL], hdfs=self._hdfs)
@@ -283,6 +284,28 @@ class YarnSite:
                     f"What is kept of {self._directory.job_id} at {self._url} cannot be brought: "
                     f"{error}"
                 ) from error
+
+    def _bring_aggregated(self, tasks: Sequence[Task]) -> None:
+        """Logs of a job that is over and that its agents did not come to copy: YARN has them."""
+        final = self._directory.final()
+        if final is None:
+            return
+        wanted = {str(task) for task in tasks}
+        missing = any(
+            not self._directory.log_path(Task(each.role, each.index), attempt).exists()
+            for each in final.tasks
+            if not wanted or each.task in wanted
+            for attempt in range(1, each.attempt + 1)
+        )
+        if missing or not final.tasks:
+
+            def is_wanted(task: Task, attempt: int) -> bool:
+                return not wanted or str(task) in wanted
+
+            self._aggregated().bring(self._directory, is_wanted)
+
+    def _aggregated(self) -> Aggregated:
+        return Aggregated(self._access, self._application, self._directory.meta().user)
 
     def _resume(self) -> str:
         return " --resume" if self._directory.job().checkpoint is not None else ""
