@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
 import shutil
 import subprocess
@@ -222,6 +224,21 @@ def test_a_ready_archive_is_taken_as_it_is(
         archive = pack(tmp_path, cache, archive=file.name)
         assert (archive.path, archive.python, archive.suffix) == (file, python, f".{ending}")
         assert file.exists() and not archive.cached
+
+
+def test_a_ready_archive_may_be_several_gzip_members_in_a_row(tmp_path: Path, cache: Path) -> None:
+    """As ``howdah pack`` makes them: each core compresses a part."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for name in ("numpy/core.py", "bin/python"):
+            member = tarfile.TarInfo(name)
+            member.size = 20_000
+            tar.addfile(member, io.BytesIO(bytes(member.size)))
+    plain = made.getvalue()
+    path = tmp_path / "ready.tar.gz"
+    path.write_bytes(gzip.compress(plain[:10_000]) + gzip.compress(plain[10_000:]))
+    archive = pack(tmp_path, cache, archive=path.name)
+    assert (archive.python, archive.files) == ("bin/python", 2)
 
 
 def test_archives_that_nodes_cannot_use_are_refused(tmp_path: Path, cache: Path) -> None:

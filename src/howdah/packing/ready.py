@@ -77,7 +77,8 @@ def _members(path: Path, suffix: str) -> Iterator[tuple[str, int]]:
             for info in archive.infolist():
                 yield info.filename, info.file_size
         return
-    with tarfile.open(path, "r|*") as archive:
+    # Not as a stream ("r|*"): that stops at the end of the first gzip member, and ours have many.
+    with tarfile.open(path, "r:*") as archive:
         for member in archive:
             if not member.isdir():
                 yield member.name, member.size
