@@ -12,7 +12,7 @@ from typing import Any
 
 from howdah.client import api
 from howdah.client.finding import base, find
-from howdah.client.functions import FunctionJob, values
+from howdah.client.functions import FunctionJob, place, values
 from howdah.client.handle import AsyncJobHandle, Callbacks
 from howdah.client.items import JobEvent, LogLine
 from howdah.client.listing import views
@@ -56,10 +56,11 @@ async def run(
     **fields: Any,
 ) -> dict[int, Any]:
     """Call a function in every rank of a new job: see `howdah.run`. Cancelling stops the job."""
+    where = place(backend)
     call = FunctionJob(function, args, kwargs, roles=roles, framework=framework, **fields)
     loaded = await asyncio.to_thread(api.as_loaded, call.job)
     directory = await asyncio.to_thread(
-        submit_loaded, loaded, backend=backend, furnish=call.furnish
+        submit_loaded, loaded, backend=where, furnish=call.furnish
     )
     handle = AsyncJobHandle(
         directory, Callbacks(on_event=on_event, on_state=on_state, on_log=on_log)

@@ -8,7 +8,7 @@ from typing import Any
 
 from howdah.client.background import Background
 from howdah.client.finding import base, find
-from howdah.client.functions import FunctionJob, values
+from howdah.client.functions import FunctionJob, place, values
 from howdah.client.handle import Callbacks
 from howdah.client.items import JobEvent, LogLine
 from howdah.client.listing import views
@@ -91,8 +91,9 @@ def run(
         JobFileError: the job cannot be run as described.
         BackendError: the backend does not take it.
     """
+    where = place(backend)
     call = FunctionJob(function, args, kwargs, roles=roles, framework=framework, **fields)
-    directory = submit_loaded(as_loaded(call.job), backend=backend, furnish=call.furnish)
+    directory = submit_loaded(as_loaded(call.job), backend=where, furnish=call.furnish)
     handle = JobHandle(directory, Callbacks(on_event=on_event, on_state=on_state, on_log=on_log))
     try:
         view = handle.wait(timeout_s)

@@ -29,6 +29,24 @@ CALL = "call.pkl"
 SCRIPT = "call.py"
 
 
+def place(backend: str | None) -> str:
+    """The backend of a function job: functions and their values go through the job directory, so
+    the processes must see it.
+
+    Raises:
+        BadInput: they do not there.
+    """
+    from howdah.client.early import default_backend
+
+    name = backend or default_backend()
+    if name == "yarn":
+        raise BadInput(
+            "functions are run on this machine only (backend='local'); on YARN submit a job with a "
+            "script: howdah.submit(job, backend='yarn')"
+        )
+    return name
+
+
 class FunctionJob:
     """A job whose program is a call of a Python function."""
 

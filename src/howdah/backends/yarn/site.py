@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from howdah.backends.base import BackendError, Running
 from howdah.backends.yarn import aftermath, looking, waiting
 from howdah.backends.yarn.access import Access, shared
-from howdah.backends.yarn.aggregated import Aggregated
 from howdah.backends.yarn.amounts import of_master
 from howdah.backends.yarn.cluster import Cluster, Queue
 from howdah.core.events import Task
@@ -31,6 +31,9 @@ from howdah.storage import layout, mirror, replica
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
+
+if TYPE_CHECKING:
+    from howdah.backends.yarn.aggregated import Aggregated
 
 FRESH_S = 0.04
 """Questions asked together are answered from one report."""
@@ -305,6 +308,8 @@ class YarnSite:
             self._aggregated().bring(self._directory, is_wanted)
 
     def _aggregated(self) -> Aggregated:
+        from howdah.backends.yarn.aggregated import Aggregated
+
         return Aggregated(self._access, self._application, self._directory.meta().user)
 
     def _resume(self) -> str:

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,16 +16,17 @@ from howdah.backends.yarn import shipment as names
 from howdah.backends.yarn.shipment import Kind, Shipment, Shipped
 from howdah.hadoop.configuration import FILES as CONFIGURATION_FILES
 from howdah.hadoop.configuration import Configuration
-from howdah.packing import runtime, source
+from howdah.packing import runtime
 from howdah.packing.archives import Archive, Progress, cache_folder
 from howdah.packing.archives import Kind as Packed
 from howdah.packing.cache import Cache, Content, tar_of
-from howdah.packing.environment import environment
-from howdah.packing.files import Extra, elsewhere, files
 from howdah.packing.store import Uploaded
 from howdah.packing.tarball import Entry
 from howdah.spec.load import LoadedJob
-from howdah.spec.model import Job
+from howdah.spec.model import Environment, Job
+
+if TYPE_CHECKING:
+    from howdah.packing.files import Extra
 
 SCHEME = "hdfs://"
 JOBS = ".howdah/jobs"
@@ -104,12 +105,14 @@ class Packing:
         self._base = (
             pool.submit(runtime.base, cache, progress) if job.hadoop.python is None else None
         )
-        self._source = (
-            pool.submit(source.source, place, cache, progress, without) if place else None
+        self._source = pool.submit(_source, place, cache, progress, without) if place else None
+        self._environment = (
+            pool.submit(_environment, job, folder, cache, progress)
+            if _has_environment(job)
+            else None
         )
-        self._environment = pool.submit(environment, job, folder, cache, progress)
         self._files = {
-            role: pool.submit(files, job, role, folder, cache, progress)
+            role: pool.submit(_files, job, role, folder, cache, progress)
             for role in ("", *job.roles)
             if (job.roles[role].files if role else job.files)
         }
@@ -143,7 +146,7 @@ class Packing:
             own.insert(0, (names.RUNTIME, self._base))
         parts = [shipped(name, result(made)) for name, made in own]
         source = result(self._source) if self._source else None
-        environment = result(self._environment)
+        environment = result(self._environment) if self._environment else None
         more = {
             role: tuple(
                 _extra(shipped, one) for extra in result(made) for one in _spread(extra, inside)
@@ -163,6 +166,32 @@ class Packing:
         )
 
 
+# Most jobs need only some of these, and each takes longer to import than to do what is done already.
+
+
+def _source(folder: Path, cache: Path, progress: Progress, without: tuple[Path, ...]) -> Archive:
+    from howdah.packing.source import source
+
+    return source(folder, cache, progress, without)
+
+
+def _environment(job: Job, folder: Path, cache: Path, progress: Progress) -> Archive | None:
+    from howdah.packing.environment import environment
+
+    return environment(job, folder, cache, progress)
+
+
+def _files(job: Job, role: str, folder: Path, cache: Path, progress: Progress) -> list[Extra]:
+    from howdah.packing.files import files
+
+    return files(job, role, folder, cache, progress)
+
+
+def _has_environment(job: Job) -> bool:
+    """Whether one is shipped: it names more than an interpreter that is there."""
+    return msgspec.structs.replace(job.environment, python=None) != Environment()
+
+
 def interpreter(job: Job, environment: Archive | None) -> str:
     """The programs' interpreter in their containers: shipped, in the source, or the nodes'."""
     if environment is not None:
@@ -175,6 +204,8 @@ def interpreter(job: Job, environment: Archive | None) -> str:
 
 def _spread(extra: Extra, inside: Callable[[str], list[str] | None]) -> list[Extra]:
     """A folder on HDFS as its files, each by its own name: YARN brings files to its nodes."""
+    from howdah.packing.files import Extra, elsewhere
+
     url = extra.archive.url
     found = inside(url) if url is not None and not extra.unpack else None
     if found is None:
