@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING
 
 import click
+
+from howdah.cli.jobs import json_option
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -38,6 +41,7 @@ if TYPE_CHECKING:
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port on this machine."
 )
+@json_option
 def command(
     backend: str,
     source: str,
@@ -51,12 +55,16 @@ def command(
     venv: str | None,
     timeout: str,
     port: int,
+    as_json: bool,
 ) -> int:
     """Run JupyterLab in a container until Ctrl-C.
 
     It has the memory and GPUs you ask for and sees the folder as every task sees its source. A
     port of this machine leads to it through the job's coordinator; the address, with its token, is
     printed when it is up. 'howdah tunnel' opens another such port, also from another machine.
+
+    With --json: one JSON object a line, as 'howdah run' prints them, and one with type "notebook"
+    and the address.
     """
     from howdah.cli.attached import View, follow
     from howdah.cli.interrupts import Tie
@@ -87,11 +95,11 @@ def command(
 
         def start() -> JobDirectory:
             directory = submit(loaded, backend=backend, submission=submission)
-            leading.append(Background.start(_serve(directory, port)))
+            leading.append(Background.start(_serve(directory, port, as_json=as_json)))
             return directory
 
         try:
-            return follow(start, Tie.JOB, View())
+            return follow(start, Tie.JOB, View(as_json=as_json))
         finally:
             for each in leading:
                 each.cancel()
@@ -100,7 +108,7 @@ def command(
         submission.close()
 
 
-async def _serve(directory: JobDirectory, port: int) -> None:
+async def _serve(directory: JobDirectory, port: int, *, as_json: bool) -> None:
     from howdah.client.errors import HowdahError
     from howdah.client.notebook import TASK, path
     from howdah.client.tunnel import tunnel, wait_for_page
@@ -108,7 +116,11 @@ async def _serve(directory: JobDirectory, port: int) -> None:
     try:
         await wait_for_page(directory, TASK)
         async with tunnel(directory, TASK, port) as own:
-            click.echo(f"open http://127.0.0.1:{own}{path(directory.job())}", err=True)
+            address = f"http://127.0.0.1:{own}{path(directory.job())}"
+            if as_json:
+                click.echo(json.dumps({"type": "notebook", "address": address}))
+            else:
+                click.echo(f"open {address}", err=True)
             await asyncio.Event().wait()
     except HowdahError:
         return  # the job has ended: whoever follows it says how

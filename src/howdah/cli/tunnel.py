@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
-from howdah.cli.jobs import handle_of, job_id_argument, store_option
+from howdah.cli.jobs import handle_of, job_id_argument, json_option, store_option
 
 if TYPE_CHECKING:
     from howdah.client.handle import AsyncJobHandle
@@ -27,25 +28,33 @@ if TYPE_CHECKING:
     help="Port on this machine; any free one when left out.",
 )
 @store_option
-def command(job_id: str, task: str | None, port: int, store: str | None) -> None:
+@json_option
+def command(job_id: str, task: str | None, port: int, store: str | None, as_json: bool) -> None:
     """Open a port of this machine that leads to a page of a job, until Ctrl-C.
 
     TASK is a task that serves a page, such as notebook:0 or tensorboard:0; without it, the job's
     own page. The way goes through the coordinator, encrypted, under the job's own certificate, so
     it is enough to reach that one port of the cluster. Prints the address to open.
+
+    With --json: one JSON object, {"job_id": …, "task": …, "address": …}, once it listens.
     """
     handle = handle_of(job_id, store)
-    asyncio.run(_serve(handle, handle.task(task) if task else None, port))
+    asyncio.run(_serve(handle, handle.task(task) if task else None, port, as_json=as_json))
 
 
-async def _serve(handle: AsyncJobHandle, task: Task | None, port: int) -> None:
+async def _serve(handle: AsyncJobHandle, task: Task | None, port: int, *, as_json: bool) -> None:
     from howdah.client.tunnel import check, tunnel
     from howdah.storage.jobdir import JobDirectory
 
     directory = JobDirectory(handle.directory)
     await check(directory, task)
     async with tunnel(directory, task, port) as own:
-        click.echo(f"http://127.0.0.1:{own}{path_of(directory, task, handle)}")
+        address = f"http://127.0.0.1:{own}{path_of(directory, task, handle)}"
+        if as_json:
+            said = {"job_id": handle.job_id, "task": task and str(task), "address": address}
+            click.echo(json.dumps(said))
+        else:
+            click.echo(address)
         what = str(task) if task else "the job page"
         click.echo(f"leads to {what} of {handle.job_id}; Ctrl-C ends it", err=True)
         await asyncio.Event().wait()
