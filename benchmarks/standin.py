@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends import registry
-from howdah.backends.base import Places, RoleResources
+from howdah.backends.base import PageReaders, Places, RoleResources
 from howdah.backends.local import inside
 from howdah.coordinator.main import main
 from howdah.core.commands import ContainerRequest
@@ -55,6 +55,7 @@ class StandIn:
     name = NAME
     lease_s = 600.0
     host = bind = "127.0.0.1"
+    page_readers = PageReaders()
 
     def __init__(self, directory: JobDirectory) -> None:
         self._note = directory.path / LAUNCHED

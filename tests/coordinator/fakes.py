@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from howdah.agent.launch import AgentLaunch
-from howdah.backends.base import Places, RoleResources
+from howdah.backends.base import PageReaders, Places, RoleResources
 from howdah.backends.local import inside
 from howdah.core.commands import ContainerRequest
 from howdah.core.events import (
@@ -287,6 +287,7 @@ class FakeBackend:
     name = "fake"
     lease_s = 30.0
     host = bind = "127.0.0.1"
+    page_readers = PageReaders()
 
     def __init__(self, *, before_launch: Callable[[str], None] = lambda _: None) -> None:
         self.agents: dict[str, FakeAgent] = {}

@@ -110,6 +110,8 @@ class Backend(Protocol):
     """Address at which agents, clients and browsers reach this coordinator."""
     bind: str
     """Address it listens on."""
+    page_readers: PageReaders
+    """Who may read the job's page without its token; known once `start` has returned."""
 
     def places(self, job: Job, directory: JobDirectory) -> Places:
         """Where the containers of this (expanded) job find things."""

@@ -23,6 +23,7 @@ class Unusable:
         self.lease_s = backend.lease_s
         self.host = backend.host
         self.bind = backend.bind
+        self.page_readers = backend.page_readers
         self._backend = backend
         self._reason = reason
 

@@ -70,7 +70,9 @@ async def _start(coordinator: Coordinator, port: int) -> Server | None:
         # In a thread: importing takes longer than a peer should wait for an answer.
         app, server = await asyncio.to_thread(_modules)
         made = app.create_app(
-            LiveSource(coordinator), hosts=(coordinator.backend.host, socket.gethostname())
+            LiveSource(coordinator),
+            hosts=(coordinator.backend.host, socket.gethostname()),
+            readers=coordinator.backend.page_readers,
         )
         try:
             return await server.serve(made, coordinator.backend.bind, port)

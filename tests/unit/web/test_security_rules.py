@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from howdah.backends.base import PageReaders
 from howdah.coordinator.web import security, tickets
 from howdah.coordinator.web.security import Proof
 
@@ -110,3 +111,55 @@ def test_cookies_of_job_pages_are_taken_out_of_a_header() -> None:
     header = "a=b;howdah-x=1; c=d; howdah-y=2 ; =e"
     assert security.own_cookies_removed(header) == "a=b; c=d; =e"
     assert security.own_cookies_removed("howdah-x=1") == ""
+
+
+def reading(
+    method: str = "GET",
+    user: str | None = "ann",
+    client: str = "10.0.0.2",
+    users: frozenset[str] | None = None,
+) -> Proof:
+    headers = {"host": "10.0.0.7:8080"}
+    if user is not None:
+        headers["cookie"] = f"proxy-user={user}"
+    return security.admit(
+        headers,
+        method,
+        stream=False,
+        token=TOKEN,
+        job_id=JOB,
+        hosts=(),
+        now=NOW,
+        client=client,
+        readers=PageReaders(addresses=frozenset({"10.0.0.2"}), users=users),
+    )
+
+
+def test_a_clusters_proxy_may_look_without_the_token() -> None:
+    assert reading() is Proof.READER
+    assert reading("HEAD") is Proof.READER
+
+
+@pytest.mark.parametrize("method", ["PUT", "POST", "DELETE", "PATCH", "OPTIONS"])
+def test_a_clusters_proxy_may_only_look(method: str) -> None:
+    with pytest.raises(security.Refusal, match="only be looked at") as refused:
+        reading(method)
+    assert refused.value.status == 403
+
+
+@pytest.mark.parametrize(
+    ("user", "client", "users", "status"),
+    [
+        (None, "10.0.0.2", None, 401),
+        ("", "10.0.0.2", None, 401),
+        ("ann", "10.0.0.20", None, 401),
+        ("ann", "", None, 401),
+        ("eve", "10.0.0.2", frozenset({"ann"}), 403),
+    ],
+)
+def test_nobody_else_is_taken_for_it(
+    user: str | None, client: str, users: frozenset[str] | None, status: int
+) -> None:
+    with pytest.raises(security.Refusal) as refused:
+        reading(user=user, client=client, users=users)
+    assert refused.value.status == status

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from howdah.agent.launch import AgentLaunch
-from howdah.backends.base import Places, RoleResources
+from howdah.backends.base import PageReaders, Places, RoleResources
 from howdah.backends.gpus import Device, DeviceLocks, GpuError, Lister, nvml_devices
 from howdah.backends.local import inside
 from howdah.backends.local.connection import Connection
@@ -85,6 +85,7 @@ class LocalBackend:
     name = "local"
     lease_s = LEASE_S
     host = bind = "127.0.0.1"
+    page_readers = PageReaders()
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from howdah.agent.launch import AgentLaunch, LogNames
-from howdah.backends.base import BackendError, Places, RoleResources
+from howdah.backends.base import BackendError, PageReaders, Places, RoleResources
 from howdah.backends.yarn import context, ends, inside, records, secretfile
 from howdah.backends.yarn.asks import Asks
 from howdah.backends.yarn.heart import Heart
@@ -22,6 +22,7 @@ from howdah.backends.yarn.held import Container, Phase
 from howdah.backends.yarn.home import Home
 from howdah.backends.yarn.nodes import LaunchFailed, Nodes
 from howdah.backends.yarn.order import Order
+from howdah.backends.yarn.readers import readers
 from howdah.backends.yarn.shipment import FILE, Shipment
 from howdah.core.commands import ContainerRequest
 from howdah.core.events import (
@@ -93,6 +94,7 @@ class YarnBackend:
         self.lease_s = expiry_s + LEASE_MARGIN_S
         self.host = env.get("NM_HOST") or "127.0.0.1"
         self.bind = "0.0.0.0"
+        self.page_readers = PageReaders()
         self._with_port = self._configuration.boolean(_WITH_PORT)
         self._scheduler = Scheduler(self._configuration, self.shipment.user, tokens[0])
         self._nodes = Nodes(self._configuration, self.shipment.user)
@@ -136,6 +138,9 @@ class YarnBackend:
         answer = await self._register()
         self._refuse_impossible(Resource.from_proto(answer.maximumCapability))
         handler = self._configuration.get(_HANDLER, "disabled")
+        self.page_readers = await asyncio.to_thread(
+            readers, self._configuration, self._acl, self.shipment.user, self.host
+        )
         self._asks = Asks(
             roles, constraints=handler not in ("", "disabled"), racks=await self._racks()
         )

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
+from howdah.backends.base import PageReaders
 from howdah.coordinator.source import JobSource
 from howdah.coordinator.web import api, handlers, pages, proxy, stream, tickets
 from howdah.coordinator.web.board import Board
@@ -41,6 +42,7 @@ def create_app(
     *,
     hosts: Collection[str] = (),
     clock: Callable[[], float] = time.time,
+    readers: PageReaders = PageReaders(),  # noqa: B008 - frozen
 ) -> JobApp:
     """The job's web app. All its links are relative, so it works below any path prefix.
 
@@ -49,8 +51,9 @@ def create_app(
         hosts: host names the page may be asked for by, besides localhost, ``*.localhost`` and
             addresses; give the advertised host and the machine's own name. ``*`` allows all.
         clock: seconds since the epoch.
+        readers: who may read without the job's token.
     """
-    gate = Gate(source, hosts, clock)
+    gate = Gate(source, hosts, clock, readers)
     board = Board(source, clock, time.monotonic)
     watchers = stream.Watchers(source)
     static = pages.StaticFiles()

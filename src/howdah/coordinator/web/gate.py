@@ -10,6 +10,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from howdah.backends.base import PageReaders
 from howdah.coordinator.source import JobSource
 from howdah.coordinator.web import security
 from howdah.coordinator.web.documents import ErrorAnswer
@@ -33,19 +34,27 @@ class Gate:
         source: whose token and name count.
         hosts: names the page may be called by, besides localhost and addresses.
         clock: seconds since the epoch.
+        readers: who may read without the token.
     """
 
     def __init__(
-        self, source: JobSource, hosts: Collection[str], clock: Callable[[], float]
+        self,
+        source: JobSource,
+        hosts: Collection[str],
+        clock: Callable[[], float],
+        readers: PageReaders = PageReaders(),  # noqa: B008 - frozen
     ) -> None:
         view = source.view()
         self.source = source
         self.clock = clock
+        self.readers = readers
         self.job_id = view.job_id
         self.hosts = frozenset(name.lower().rstrip(".") for name in hosts)
         self.desk = TicketDesk(source.token, opened=clock() if view.incarnation > 1 else 0.0)
 
-    def admit(self, headers: Mapping[str, str], method: str, *, stream: bool) -> security.Proof:
+    def admit(
+        self, headers: Mapping[str, str], method: str, *, stream: bool, client: str = ""
+    ) -> security.Proof:
         """Let a request in.
 
         Raises:
@@ -59,6 +68,8 @@ class Gate:
             job_id=self.job_id,
             hosts=self.hosts,
             now=self.clock(),
+            client=client,
+            readers=self.readers,
         )
 
 
@@ -100,7 +111,10 @@ class GateMiddleware:
                 # The ticket is the proof here.
                 security.check_host(headers, self._gate.hosts)
             else:
-                self._gate.admit(headers, scope["method"], stream=path == STREAM_PATH)
+                client = scope.get("client") or ("",)
+                self._gate.admit(
+                    headers, scope["method"], stream=path == STREAM_PATH, client=client[0]
+                )
             receive = _limited(headers, receive, BODY_MAX_PROXIED if proxied else security.MAX_BODY)
             await self._app(scope, receive, guarded)
         except security.Refusal as refusal:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from urllib.parse import urlsplit
 
+from howdah.backends.base import PageReaders
 from howdah.coordinator.web import tickets
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
@@ -57,6 +58,12 @@ class Proof(enum.Enum):
 
     BEARER = "bearer"
     COOKIE = "cookie"
+    READER = "reader"
+    """None of the token: a proxy of the cluster says who reads (`howdah.backends.base.PageReaders`)."""
+
+
+READER_COOKIE = "proxy-user"
+_READING = frozenset({"GET", "HEAD"})
 
 
 class Refusal(Exception):
@@ -154,6 +161,8 @@ def admit(
     job_id: str,
     hosts: Collection[str],
     now: float,
+    client: str = "",
+    readers: PageReaders = PageReaders(),  # noqa: B008 - frozen
 ) -> Proof:
     """Let a request in.
 
@@ -165,12 +174,16 @@ def admit(
         job_id: names the cookie.
         hosts: names this job may be called by, besides localhost and addresses.
         now: seconds since the epoch.
+        client: the address the connection comes from.
+        readers: who may read without the token.
 
     Raises:
         Refusal: it is not let in.
     """
     check_host(headers, hosts)
     proof = prove(headers, token, job_id, now)
+    if proof is None and client in readers.addresses:
+        return _admit_reader(headers, method, readers)
     if proof is None:
         raise Refusal(
             401,
@@ -186,6 +199,25 @@ def admit(
                 "the job's own page may send it",
             )
     return proof
+
+
+def _admit_reader(headers: Mapping[str, str], method: str, readers: PageReaders) -> Proof:
+    user = cookies_of(headers.get("cookie", "")).get(READER_COOKIE, "")
+    if not user:
+        raise Refusal(401, f"the cluster's proxy did not say who reads (cookie {READER_COOKIE})")
+    if readers.users is not None and user not in readers.users:
+        raise Refusal(
+            403,
+            f"{user[:100]!r} may not see this job; its owner can say so in the job file: "
+            "[acl] view = [...]",
+        )
+    if method not in _READING:
+        raise Refusal(
+            403,
+            "through the cluster's proxy this page can only be looked at; `howdah status` prints "
+            "a link to the page itself",
+        )
+    return Proof.READER
 
 
 def check_host(headers: Mapping[str, str], hosts: Collection[str]) -> None:
