@@ -20,7 +20,7 @@ from howdah.core.events import Task
 from howdah.storage import layout
 from howdah.storage.files import PRIVATE_FOLDER, make_private_folder, write_atomically
 from howdah.storage.hdfs import Hdfs, Stat
-from howdah.storage.hdfs_errors import NotFound
+from howdah.storage.hdfs_errors import AlreadyThere, NotFound
 
 _AT_ONCE = 8
 """Files under way at the same time."""
@@ -50,9 +50,12 @@ def create(
         progress: told files done and in all.
 
     Raises:
+        AlreadyThere: there is such a job; it is left as it is.
         OSError: it could not be made; what there is of it has been removed.
     """
     there = hdfs or Hdfs(url)
+    if there.exists(url):
+        raise AlreadyThere(f"Can't make the job directory {url}: there is one of that name")
     files = [path for path in _fresh(local) if not path.is_symlink()]
     done = 0
 
