@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import re
+from collections.abc import Mapping
 
-from howdah.hadoop.aggregated import AggregatedLogs, Log
+from howdah.hadoop.aggregated import AggregatedLogs, Files, Log, LogFormatError
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.ids import ApplicationId, Resource
 from howdah.hadoop.protos import yarn
@@ -61,3 +64,48 @@ def check(logs: AggregatedLogs, app: ApplicationId, user: str, attempts: int) ->
         assert b"".join(logs.read(own["empty"])) == b""
         assert re.fullmatch(r"[\w.]+:\d+", own["stdout"].node)
     return found
+
+
+class Memory:
+    """Files in memory."""
+
+    def __init__(self, content: Mapping[str, bytes]) -> None:
+        self._content = content
+
+    def files(self, folder: str) -> dict[str, int]:
+        return {
+            path.rpartition("/")[2]: len(data)
+            for path, data in self._content.items()
+            if path.rpartition("/")[0] == folder
+        }
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        return self._content[path][offset : offset + length]
+
+
+def sample(
+    configuration: Configuration, files: Files, app: ApplicationId, user: str
+) -> dict[str, bytes]:
+    """An application's first file of aggregated logs, by its path."""
+    log = AggregatedLogs(configuration, files).of(app, user)[0]
+    folder, _, name = log.path.rpartition("/")
+    return {log.path: files.read(log.path, 0, files.files(folder)[name])}
+
+
+def read_all(content: dict[str, bytes]) -> int:
+    """Bytes of all logs in the only file."""
+    ((path, _),) = content.items()
+    user, app = path.split("/")[2], ApplicationId.parse(path.split("/")[-2])
+    configuration = Configuration({"yarn.nodemanager.remote-app-log-dir": "/app-logs"})
+    logs = AggregatedLogs(configuration, Memory(content))
+    return sum(len(piece) for log in logs.of(app, user) for piece in logs.read(log))
+
+
+def read_damaged(path: str, whole: bytes, chance: random.Random) -> None:
+    """Change some bytes of a file; it must be read, or refused with our own error."""
+    data = bytearray(whole)
+    begin, end = chance.choice([(0, 5000), (len(data) - 3000, len(data))])
+    for _ in range(chance.randint(1, 5)):
+        data[chance.randrange(begin, end)] = chance.randrange(256)
+    with contextlib.suppress(LogFormatError):
+        read_all({path: bytes(data)})

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Mapping
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from howdah.hadoop.aggregated import AggregatedLogs, LogFormatError, javaserial
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.ids import ApplicationId
 from tests.hadoop.cluster import Cluster
-from tests.hadoop_client.logfiles import OTHER, STDOUT, aggregated, check
+from tests.hadoop_client.logfiles import (
+    OTHER,
+    STDOUT,
+    Memory,
+    aggregated,
+    check,
+    read_all,
+    read_damaged,
+    sample,
+)
 from tests.hadoop_client.webhdfs import WebHdfs
 
 
@@ -59,23 +67,6 @@ def test_older_clusters_have_their_logs_in_other_folders() -> None:
     ]
 
 
-class Memory:
-    """Files in memory."""
-
-    def __init__(self, content: Mapping[str, bytes]) -> None:
-        self._content = content
-
-    def files(self, folder: str) -> dict[str, int]:
-        return {
-            path.rpartition("/")[2]: len(data)
-            for path, data in self._content.items()
-            if path.rpartition("/")[0] == folder
-        }
-
-    def read(self, path: str, offset: int, length: int) -> bytes:
-        return self._content[path][offset : offset + length]
-
-
 @pytest.fixture(scope="module")
 def samples(hadoop: Cluster) -> dict[str, bytes]:
     """A real file of aggregated logs, by its path; the application's user and id are in it."""
@@ -84,20 +75,7 @@ def samples(hadoop: Cluster) -> dict[str, bytes]:
     configuration = Configuration.load(hadoop.conf_dir, env={})
     user = hadoop.site.user
     app = asyncio.run(aggregated(configuration, user, attempts=1))
-    files = WebHdfs(hadoop)
-    log = AggregatedLogs(configuration, files).of(app, user)[0]
-    folder, _, name = log.path.rpartition("/")
-    size = files.files(folder)[name]
-    return {log.path: files.read(log.path, 0, size)}
-
-
-def read_all(content: dict[str, bytes]) -> int:
-    """Bytes of all logs in the only file."""
-    ((path, _),) = content.items()
-    user, app = path.split("/")[2], ApplicationId.parse(path.split("/")[-2])
-    configuration = Configuration({"yarn.nodemanager.remote-app-log-dir": "/app-logs"})
-    logs = AggregatedLogs(configuration, Memory(content))
-    return sum(len(piece) for log in logs.of(app, user) for piece in logs.read(log))
+    return sample(configuration, WebHdfs(hadoop), app, user)
 
 
 def test_a_truncated_file_is_an_error_that_names_it(samples: dict[str, bytes]) -> None:
@@ -108,21 +86,12 @@ def test_a_truncated_file_is_an_error_that_names_it(samples: dict[str, bytes]) -
             read_all({path: data[:size]})
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(seed=st.integers(0, 2**32), tail=st.booleans(), count=st.integers(1, 5))
 def test_a_damaged_file_is_read_or_refused_in_our_words(
-    samples: dict[str, bytes], seed: int, tail: bool, count: int
+    samples: dict[str, bytes], chance: random.Random
 ) -> None:
-    ((path, whole),) = samples.items()
-    chance = random.Random(seed)
-    data = bytearray(whole)
-    start = len(data) - 3000 if tail else 0
-    for _ in range(count):
-        data[chance.randrange(start, len(data) if tail else 5000)] = chance.randrange(256)
-    try:
-        read_all({path: bytes(data)})
-    except LogFormatError:
-        pass
+    ((path, data),) = samples.items()
+    for _ in range(100):
+        read_damaged(path, data, chance)
 
 
 JAVA = bytes.fromhex("aced0005")

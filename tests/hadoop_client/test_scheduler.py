@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
+from pathlib import Path
 
 import pytest
 
+import howdah
 from howdah.hadoop import errors, placement
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import Token
-from howdah.hadoop.ids import ContainerId, Resource
+from howdah.hadoop.ids import AttemptId, ContainerId, Resource
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.scheduler import SUCCEEDED, Scheduler
@@ -177,6 +181,45 @@ async def test_the_tracking_url_can_be_changed_and_the_end_is_stored(
             assert "all well" in report.diagnostics
             with pytest.raises(errors.HadoopError):
                 await mine.beat()
+
+
+async def test_a_second_attempt_gets_the_containers_and_tokens_of_the_first(
+    configuration: Configuration, user: str, tmp_path: Path
+) -> None:
+    script, report = Path(__file__).with_name("second_attempt.py"), tmp_path / "report.json"
+    async with ResourceManager(configuration, user) as rm:
+        new = await rm.new_application()
+        context = yarn.ApplicationSubmissionContextProto(
+            application_id=new.id.to_proto(),
+            applicationType="TEST",
+            maxAppAttempts=2,
+            keep_containers_across_application_attempts=True,
+            resource=Resource(256, 1).to_proto(),
+        )
+        source = str(Path(howdah.__file__).parents[1])
+        for key, value in (
+            ("PYTHONPATH", source),
+            ("HADOOP_CONF_DIR", str(configuration.folder)),
+        ):
+            context.am_container_spec.environment.add(key=key, value=value)
+        context.am_container_spec.command.append(
+            f"{sys.executable} {script} {report} 1><LOG_DIR>/stdout 2><LOG_DIR>/stderr"
+        )
+        await rm.submit_and_wait(context)
+        try:
+
+            async def ended() -> bool:
+                return state(await rm.application_report(new.id)) in ("FINISHED", "FAILED")
+
+            await until("the second attempt's end", ended)
+            last = await rm.application_report(new.id)
+            assert state(last) == "FINISHED", last.diagnostics
+        finally:
+            await rm.kill_application(new.id)
+    told = json.loads(report.read_text())
+    assert told["state"] == "C_RUNNING"
+    assert told["stopped"]
+    assert ContainerId.parse(told["container"]).attempt == AttemptId(new.id, 1)
 
 
 async def test_a_wrong_token_is_refused_and_not_tried_again(

@@ -6,6 +6,7 @@ no Kerberos.
 
 from __future__ import annotations
 
+import random
 import secrets
 
 import pytest
@@ -24,7 +25,7 @@ from howdah.hadoop.scheduler import SUCCEEDED
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.options import LogFormat
 from tests.hadoop.plugin import MakeCluster
-from tests.hadoop_client.logfiles import aggregated, check
+from tests.hadoop_client.logfiles import aggregated, check, read_damaged, sample
 from tests.hadoop_client.masters import master
 from tests.hadoop_client.webhdfs import WebHdfs
 
@@ -150,11 +151,15 @@ async def test_less_protection_than_demanded_is_refused_in_words(
 
 
 async def test_aggregated_logs_are_read_in_both_formats_compressed_or_not(
-    protected: Cluster, configuration: Configuration
+    protected: Cluster, configuration: Configuration, chance: random.Random
 ) -> None:
     user = protected.site.user
+    files = WebHdfs(protected)
     app = await aggregated(configuration, user, attempts=1)
-    found = check(AggregatedLogs(configuration, WebHdfs(protected)), app, user, attempts=1)
+    found = check(AggregatedLogs(configuration, files), app, user, attempts=1)
     modified = [log.modified for log in found]
     assert all(modified) == (protected.site.options.log_format is LogFormat.INDEXED)
     assert any(modified) == all(modified)
+    ((path, data),) = sample(configuration, files, app, user).items()
+    for _ in range(50):
+        read_damaged(path, data, chance)

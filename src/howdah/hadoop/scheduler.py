@@ -10,7 +10,12 @@ from collections.abc import Iterable
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.connection import Limits
 from howdah.hadoop.credentials import Token
-from howdah.hadoop.errors import ApplicationMasterNotRegistered, RemoteError
+from howdah.hadoop.errors import (
+    ApplicationMasterNotRegistered,
+    RemoteError,
+    RetriableError,
+    StandbyError,
+)
 from howdah.hadoop.identity import Identity
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.retry import RetryPolicy
@@ -159,6 +164,8 @@ class Scheduler(Service):
             answer = await self.rpc.call(
                 "allocate", request, yarn.AllocateResponseProto, timeout_s=timeout_s
             )
+        except (StandbyError, RetriableError):
+            raise  # it was not executed, and the time is up: it goes out with the next one
         except RemoteError:
             self._unanswered.popleft()  # the RM has refused it
             raise

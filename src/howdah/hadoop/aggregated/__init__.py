@@ -66,13 +66,17 @@ class AggregatedLogs:
             sizes = dict(self._files.files(folder))
             for name in sorted(sizes):
                 if _has_logs(name):
-                    found += self.logs_in(folder, name, app)
+                    found += self._logs_in(folder, name, sizes, app)
         return found
 
     def logs_in(self, folder: str, name: str, app: ApplicationId) -> list[Log]:
         """The logs in one aggregated file; errors as in `of`."""
+        return self._logs_in(folder, name, dict(self._files.files(folder)), app)
+
+    def _logs_in(
+        self, folder: str, name: str, sizes: dict[str, int], app: ApplicationId
+    ) -> list[Log]:
         path = f"{folder}/{name}"
-        sizes = dict(self._files.files(folder))
         if indexedfile.is_indexed(self._files, path, sizes[name], str(app)):
             size = indexedfile.good_size(self._files, folder, name, sizes)
             return list(indexedfile.logs(self._files, path, size, _node(name))) if size else []
