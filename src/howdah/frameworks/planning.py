@@ -150,7 +150,7 @@ def _role_plan(job: Job, name: str, network: Join, stage: int) -> RolePlan:
         attempts=_first(role.attempts, job.attempts),
         ports=_first(role.ports, _ports(job, rules)),
         sticky_ports=rules.sticky_ports,
-        join=network if rules.join is Join.NETWORK else Join.NOW,
+        join=_join(job, name, rules, network),
         watched=rules.watched,
         registration_s=_limit(role.timeouts.registration, job.timeouts.registration),
         startup_s=_limit(role.timeouts.startup, job.timeouts.startup),
@@ -188,6 +188,17 @@ def _ports(job: Job, rules: RoleDefaults) -> int:
     """
     own_board = rules.chief and sidecars.TENSORBOARD not in job.roles
     return rules.ports + (1 if own_board else 0)
+
+
+def _join(job: Job, name: str, rules: RoleDefaults, network: Join) -> Join:
+    """How a role shows that it is there. One that others wait for must serve before they start, also
+    where it has no peers itself."""
+    if rules.join is not Join.NETWORK:
+        return Join.NOW
+    waited_for = any(
+        name in _after(job, other, role_defaults(job, each)) for each, other in job.roles.items()
+    )
+    return Join.NETWORK if waited_for else network
 
 
 def _network_join(job: Job) -> Join:

@@ -70,8 +70,8 @@ RULES = [
         "worker": (UNTRACKED, TASK, False, False, False, False, Join.NETWORK),
     }),
     ("horovod", {"worker": 2}, {
-        # The driver has no peer that Howdah could see: started is enough.
-        "driver": (UNTRACKED, GANG, False, False, False, False, Join.NOW),
+        # Workers connect to the driver at once: it must listen before they start.
+        "driver": (UNTRACKED, GANG, False, False, False, False, Join.NETWORK),
         "worker": (TRACKED, GANG, True, True, True, False, Join.NOW),
     }),
     ("mpi", {"worker": 2}, {"worker": (TRACKED, GANG, True, True, True, False, Join.NOW)}),
