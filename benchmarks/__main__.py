@@ -9,7 +9,7 @@ from types import ModuleType
 
 import msgspec
 
-from benchmarks import agent, coordinator, launch, reaction, training
+from benchmarks import agent, coordinator, launch, reaction, training, yarn, yarn_scale
 from benchmarks.results import Result, load, machine, table
 
 ALL: dict[str, ModuleType] = {
@@ -18,6 +18,8 @@ ALL: dict[str, ModuleType] = {
     "agent": agent,
     "reaction": reaction,
     "training": training,
+    "yarn": yarn,
+    "yarn-scale": yarn_scale,
 }
 
 

@@ -17,6 +17,8 @@ from benchmarks.jobs import LIMIT_S, PROGRAMS, Stuck, ended, until
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.leftovers import processes
 
+Weigh = Callable[[psutil.Process], bool]
+
 MASTER_MIB = 512
 TASK_MIB = 256
 
@@ -31,6 +33,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """The submitting command, which waits for the application, ended."""
     master_mib: float | None
     """Most memory resident in the application master's process; None unless asked for."""
+    agent_mib: float | None = None
+    """The same for the largest of the processes beside the programs, where there are such."""
 
 
 class Submit(Protocol):
@@ -84,26 +88,31 @@ def watch(
     line: Sequence[str],
     env: Mapping[str, str],
     *,
-    weigh: Callable[[psutil.Process], bool] | None = None,
+    folder: Path | None = None,
+    weigh: Weigh | None = None,
+    weigh_agent: Weigh | None = None,
 ) -> Submission:
-    """Run a submitting command to its end. Nothing else may run on the cluster.
+    """Run a submitting command, in that folder, to its end. Nothing else may run on the cluster.
 
     ``weigh`` chooses the master's process among the processes of its container, the first one of
-    the application; the programs must then stay a little, for it to be seen.
+    the application, ``weigh_agent`` the agents' among the others'; the programs must then stay a
+    little, for them to be seen.
 
     Raises:
         Stuck: not all programs ran, or the command failed.
     """
-    master = None
+    master = agent = None
     wall, begin = time.time(), time.monotonic()
     with tempfile.TemporaryFile() as told:
         process = subprocess.Popen(
-            line, env=dict(env), stdin=subprocess.DEVNULL, stdout=told, stderr=told
+            line, env=dict(env), cwd=folder, stdin=subprocess.DEVNULL, stdout=told, stderr=told
         )
         with ended(process):
             if weigh is not None:
                 until(lambda: len(there.times()) == containers or process.poll() is not None, "")
-                master = _most_resident_mib(cluster, weigh)
+                master = _most_resident_mib(cluster, weigh, first=True)
+            if weigh_agent is not None:
+                agent = _most_resident_mib(cluster, weigh_agent, first=False)
             process.wait(LIMIT_S)
             over = time.monotonic() - begin
         told.seek(0)
@@ -115,7 +124,11 @@ def watch(
             + "\n".join(words.splitlines()[-20:])
         )
     return Submission(
-        first_ran=times[0] - wall, last_ran=times[-1] - wall, exit=over, master_mib=master
+        first_ran=times[0] - wall,
+        last_ran=times[-1] - wall,
+        exit=over,
+        master_mib=master,
+        agent_mib=agent,
     )
 
 
@@ -124,12 +137,12 @@ def settle(cluster: Cluster) -> None:
     until(lambda: cluster.containers_running() == 0 and not processes(cluster), "an idle cluster")
 
 
-def _most_resident_mib(cluster: Cluster, weigh: Callable[[psutil.Process], bool]) -> float | None:
+def _most_resident_mib(cluster: Cluster, weigh: Weigh, *, first: bool) -> float | None:
     found: list[float] = []
     for process in processes(cluster):
         with contextlib.suppress(psutil.Error, OSError):
-            first = process.environ().get("CONTAINER_ID", "").endswith("_000001")
-            if first and weigh(process):
+            container = process.environ().get("CONTAINER_ID", "")
+            if container.endswith("_000001") is first and weigh(process):
                 status = Path(f"/proc/{process.pid}/status").read_text()
                 peak = next(x for x in status.splitlines() if x.startswith("VmHWM:"))
                 found.append(int(peak.split()[1]) / 1024)

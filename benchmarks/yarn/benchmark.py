@@ -1,0 +1,218 @@
+"""Howdah beside DistributedShell and skein, on one cluster, in turn."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.results import Goal, Measure, Of, measure, progress
+from benchmarks.yarn import distributed_shell, environment, howdah, skein
+from benchmarks.yarn.timing import Submission, Submit, notes, settle
+from tests.hadoop.cluster import Cluster
+from tests.hadoop.errors import ClusterError
+from tests.hadoop.leftovers import leftovers
+from tests.hadoop.options import Gpus, Options
+from tests.hadoop.shared import Use
+
+_SHELL = "DistributedShell"
+_SKEIN_RUNS = 2
+_SOONER = Goal(Of.RATIO, 0.25)
+"""Four times sooner."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    runs: int = 5
+    containers: tuple[int, ...] = (1, 4, 16)
+    beats_ms: tuple[int, ...] = (100, 1000)
+    """How often nodes report; Hadoop's default is 1000."""
+    skein: bool = True
+
+
+QUICK = Settings(runs=1, containers=(1,), beats_ms=(100,), skein=False)
+
+
+def benchmark(settings: Settings) -> tuple[list[Measure], list[str]]:
+    """All measures, and what was left out."""
+    measures: list[Measure] = []
+    left_out: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="hwb-") as folder:
+        progress("pack an environment")
+        archive = environment.pack(Path(folder))
+        for beat in settings.beats_ms:
+            progress(f"start a cluster with beats of {beat} ms")
+            with _cluster(beat) as cluster:
+                bench = Bench(cluster, archive, f"{beat} ms beats")
+                if beat == settings.beats_ms[0]:
+                    measures += bench.cold()
+                for containers in settings.containers:
+                    measures += bench.warm(containers, settings.runs)
+                if settings.skein and beat == settings.beats_ms[0]:
+                    try:
+                        measures += bench.skein(settings.containers)
+                    except ClusterError as error:
+                        left_out.append(f"skein: {error}")
+                if beat == settings.beats_ms[0]:
+                    measures += bench.memory()
+                measures.append(bench.left())
+    return measures, left_out
+
+
+@contextlib.contextmanager
+def _cluster(beat_ms: int) -> Iterator[Cluster]:
+    folder = Path(tempfile.gettempdir()) / f"hwt-hadoop-bench-{secrets.token_hex(4)}"
+    # One node: with several, a later submission may be the first one on its node, and not warm.
+    use = Use(folder, Options(heartbeat_ms=beat_ms, node_managers=1, labels=False, gpus=Gpus.NONE))
+    try:
+        yield use.cluster
+    finally:
+        use.end()
+
+
+class Bench:
+    """Submissions to one cluster, one at a time."""
+
+    def __init__(self, cluster: Cluster, archive: Path, label: str) -> None:
+        self._cluster = cluster
+        self._archive = archive
+        self._label = label
+
+    def cold(self) -> list[Measure]:
+        """The first submission to a cluster, which has nothing of it yet."""
+        progress("cold")
+        ours = self._ours(1)
+        before = self._cached()
+        self._ours(1)
+        new = [size for key, size in self._cached().items() if key not in before]
+        return [
+            measure(
+                "cold, 1 container, first program runs",
+                "s",
+                [ours.first_ran],
+                [self._shell(1).first_ran],
+                peer_name=_SHELL,
+            ),
+            measure(
+                "uploaded again by the second submission",
+                "bytes",
+                [float(sum(new))],
+                goal=Goal(Of.OURS, 0),
+            ),
+        ]
+
+    def warm(self, containers: int, runs: int) -> list[Measure]:
+        """Later submissions, in turn with DistributedShell: shipping the same, and nothing."""
+        progress(f"{self._label}, {containers} containers, in turn with {_SHELL}")
+        for submit in (self._ours, self._shell):  # files not read yet: these do not count
+            submit(containers)
+        rounds = [
+            (
+                self._ours(containers),
+                self._shell(containers),
+                self._run(distributed_shell.submit, containers, ship=False),
+            )
+            for _ in range(runs)
+        ]
+        ours, shipping, bare = zip(*rounds)
+        found = self._against(containers, ours, shipping, _SHELL, _SOONER)
+        found += self._against(containers, ours, bare, f"{_SHELL}, shipping nothing", None)[:1]
+        if containers == 1:
+            name = f"{self._label}, 1 container, first program runs, at most"
+            limit = Goal(Of.OURS, 2.0)
+            found.append(measure(name, "s", [each.first_ran for each in ours], goal=limit))
+        return found
+
+    def skein(self, counts: Sequence[int]) -> list[Measure]:
+        """Some rounds in turn with skein."""
+        found: list[Measure] = []
+        for containers in counts:
+            progress(f"{self._label}, {containers} containers, in turn with skein")
+            rounds = [
+                (self._ours(containers), self._run(skein.submit, containers))
+                for _ in range(_SKEIN_RUNS)
+            ]
+            ours, peer = zip(*rounds)
+            found += self._against(containers, ours, peer, "skein", None)
+        return found
+
+    def memory(self) -> list[Measure]:
+        """Most memory resident in the master and in an agent."""
+        progress("memory")
+        ours = self._run(howdah.submit, 1, weigh=True)
+        peer = self._run(distributed_shell.submit, 1, weigh=True)
+        return [
+            measure(
+                "master, most resident",
+                "MiB",
+                [ours.master_mib or 0.0],
+                [peer.master_mib or 0.0],
+                peer_name=_SHELL,
+                goal=Goal(Of.OURS, 60),
+            ),
+            measure("agent, most resident", "MiB", [ours.agent_mib or 0.0], goal=Goal(Of.OURS, 30)),
+        ]
+
+    def left(self) -> Measure:
+        """Applications, containers, processes and folders on nodes that are still there."""
+        settle(self._cluster)
+        there = [each for each in leftovers(self._cluster) if not each.startswith("hdfs ")]
+        name = f"{self._label}, left on the cluster"
+        return measure(name, "", [float(len(there))], goal=Goal(Of.OURS, 0))
+
+    def _against(
+        self,
+        containers: int,
+        ours: Sequence[Submission],
+        peer: Sequence[Submission],
+        peer_name: str,
+        sooner: Goal | None,
+    ) -> list[Measure]:
+        def one(what: str, field: str, goal: Goal | None = None) -> Measure:
+            return measure(
+                f"{self._label}, {containers} containers, {what}",
+                "s",
+                [getattr(each, field) for each in ours],
+                [getattr(each, field) for each in peer],
+                peer_name=peer_name,
+                goal=goal,
+            )
+
+        return [
+            one("first program runs", "first_ran", sooner),
+            one("last program runs", "last_ran"),
+            one("exit", "exit"),
+        ]
+
+    def _ours(self, containers: int) -> Submission:
+        return self._run(howdah.submit, containers)
+
+    def _shell(self, containers: int) -> Submission:
+        return self._run(distributed_shell.submit, containers)
+
+    def _run(
+        self, submit: Submit, containers: int, *, ship: bool = True, weigh: bool = False
+    ) -> Submission:
+        python, archive = (environment.PYTHON, self._archive) if ship else (sys.executable, None)
+        with notes() as there:
+            told = submit(
+                self._cluster, there, containers, python=python, archive=archive, weigh=weigh
+            )
+        settle(self._cluster)
+        return told
+
+    def _cached(self) -> dict[tuple[str, int], int]:
+        """Environments, source and runtime on HDFS: name and time of change to bytes."""
+        path = f"/user/{self._cluster.site.user}/.howdah/cache"
+        told: Any = self._cluster.hdfs(path, "LISTSTATUS", "GET")
+        files = told["FileStatuses"]["FileStatus"]
+        return {
+            (each["pathSuffix"], each["modificationTime"]): each["length"]
+            for each in files
+            if each["type"] == "FILE"
+        }
