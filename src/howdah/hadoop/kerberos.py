@@ -33,7 +33,8 @@ class Gssapi:
             import gssapi
         except ImportError as error:
             raise AuthenticationError(
-                "the server asks for Kerberos; install the package gssapi"
+                "the server asks for Kerberos, and the package gssapi is not installed:"
+                " pip install 'howdah[kerberos]'"
             ) from error
         self._errors: Any = gssapi.exceptions.GSSError
         self._qops = qops
