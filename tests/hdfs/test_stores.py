@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from howdah.core.events import Task
-from howdah.storage import checkpoints
+from howdah.storage import checkpoints, outputs
 from howdah.storage.checkpoints import CheckpointSpec
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.outputs import Copied, OutputSpec, copy
@@ -102,6 +102,21 @@ def test_outputs_go_to_hdfs_and_later_ones_replace_them(
     assert hdfs.read(f"{url}/out/worker-0/results/a.csv") == b"new"
     names = {stat.name for stat in hdfs.list(f"{url}/out", recursive=True)}
     assert names == {"worker-0", "results", "a.csv", "deep", "b.csv"}
+
+
+def test_outputs_of_a_job_are_seen_all_at_once(url: str, hdfs: Hdfs, tmp_path: Path) -> None:
+    store = f"{url}/models"
+    assert not outputs.publish(store, "job-1")
+    for task in ("worker-0", "worker-1"):
+        base = tmp_path / task
+        fill(base, model=task)
+        place = f"{outputs.job_place(store, 'job-1')}/{task}"
+        copy(OutputSpec(base=str(base), folders=("model",), store=place))
+    assert [stat.name for stat in hdfs.list(store)] == [".job-1.incomplete"]
+    assert outputs.publish(store, "job-1")
+    assert [stat.name for stat in hdfs.list(store)] == ["job-1"]
+    assert hdfs.read(f"{store}/job-1/worker-1/model") == b"worker-1"
+    assert outputs.publish(store, "job-1")  # by the coordinator after one that died
 
 
 def test_checkpoints_go_from_a_folder_to_hdfs(

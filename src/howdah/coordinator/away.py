@@ -7,6 +7,7 @@ Logs of ended attempts are copied there by the agents; here they are brought whe
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from howdah.core.events import Task
-from howdah.storage import layout
+from howdah.core.states import Outcome
+from howdah.spec.model import Job
+from howdah.storage import layout, outputs
 from howdah.storage.journal import Replica
 from howdah.storage.layout import JobMeta
 
@@ -23,8 +26,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PUSH_S = 20.0
-"""Measurements, stacks and the coordinator's log there are at most that old when a master dies."""
+PUSH_S = (2.0, 5.0, 10.0, 20.0)
+"""Pauses, the last again and again. Measurements, stacks and the coordinator's log there are at most that old when a master dies."""
 _GROWING = ("metrics-*.jsonl", f"{layout.STACKS}/*.txt", f"{layout.LOGS}/coordinator.log")
 _LOOK_AGAIN_S = 2.0
 """A log that was not there is not looked for sooner."""
@@ -51,12 +54,24 @@ async def _keep_pushed(url: str, local: Path) -> None:
     from howdah.storage.places import open_place
 
     pusher = Pusher(local, open_place(url), patterns=_GROWING)
-    while True:
-        await asyncio.sleep(PUSH_S)
+    for pause_s in itertools.chain(PUSH_S, itertools.repeat(PUSH_S[-1])):
+        await asyncio.sleep(pause_s)
         try:
             await asyncio.to_thread(pusher.push)
         except OSError as error:
             log.warning("measurements and logs are not on HDFS yet: %s", error)
+
+
+def publish_outputs(job: Job, job_id: str, outcome: str | None) -> None:
+    """If the job has succeeded, let its outputs be seen where its job file says."""
+    table = job.outputs
+    if table is None or table.store is None or outcome != Outcome.SUCCEEDED.value:
+        return
+    try:
+        outputs.publish(table.store, job_id)
+    except OSError as error:
+        place = outputs.job_place(table.store, job_id)
+        log.error("the outputs could not be published; they are in %s: %s", place, error)
 
 
 def bring_metrics(meta: JobMeta, local: Path) -> None:

@@ -73,6 +73,9 @@ async def end(coordinator: Coordinator) -> JobView:
     await store_metrics(coordinator)
     coordinator.status.touch()
     final = coordinator.status.view()
+    await asyncio.to_thread(
+        away.publish_outputs, coordinator.job, coordinator.job_id, final.outcome
+    )
     if coordinator.meta.url is not None:
         # However long that takes. Who finds final.json there finds all of the journal, too.
         await coordinator.journal.commit()

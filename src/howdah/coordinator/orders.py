@@ -18,6 +18,7 @@ from howdah.spec.model import Job, Tracking
 from howdah.spec.units import mebibytes, port_range, seconds
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory
+from howdah.storage.outputs import job_place
 from howdah.wire.messages import Mirror, Prepare, Start
 
 BEAT_S = 1.0
@@ -197,5 +198,5 @@ def outputs(job: Job, job_id: str, home: str, task: Task) -> dict[str, Any] | No
     if store is None:
         place = f"{home}/{layout.OUTPUTS}/{task.role}-{task.index}"
     else:
-        place = f"{store.rstrip('/')}/{job_id}/{task.role}-{task.index}"
+        place = f"{job_place(store, job_id)}/{task.role}-{task.index}"
     return {"folders": list(job.outputs.folders), "store": place}

@@ -38,6 +38,43 @@ class OutputSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The task's own place: a path or fsspec URL. A folder ``a/b`` becomes ``<store>/a/b``."""
 
 
+def job_place(store: str, job_id: str) -> str:
+    """Where agents put the outputs of a job below a store its job file names.
+
+    On HDFS that is a hidden folder, which becomes `published` when the job has succeeded: readers
+    there find outputs of a whole job or none. Elsewhere it is the place itself.
+    """
+    place = published(store, job_id)
+    folder, _, name = place.rpartition("/")
+    return f"{folder}/.{name}.incomplete" if is_hdfs(store) else place
+
+
+def published(store: str, job_id: str) -> str:
+    """Where the outputs of a job are below a store its job file names."""
+    return f"{store.rstrip('/')}/{job_id}"
+
+
+def publish(store: str, job_id: str) -> bool:
+    """The job has succeeded: let its outputs be seen, all at once. False if there are none.
+
+    Raises:
+        OSError: they could not be; they are at `job_place`.
+    """
+    if not is_hdfs(store):
+        return True
+    from howdah.storage.hdfs import Hdfs
+
+    hdfs = Hdfs(store, patience_s=HDFS_PATIENCE_S)
+    try:
+        hdfs.rename(job_place(store, job_id), published(store, job_id))
+    except FileExistsError:
+        # A coordinator died right after it had done this.
+        return not hdfs.exists(job_place(store, job_id))
+    except FileNotFoundError:
+        return hdfs.exists(published(store, job_id))
+    return True
+
+
 class Copied(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     bytes: int
