@@ -112,7 +112,9 @@ def saw(rank, world, ids):
         return
     digest = hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()
     print(f"samples rank {rank} of {world}: {len(ids)} ids sha256 {digest}", flush=True)
-    place = os.environ.get("HOWDAH_SHARED_DIR") or os.environ.get("HOWDAH_OUTPUT_DIR")
+    place = os.environ.get("HOWDAH_SHARED_DIR", "")
+    if not place or "://" in place:  # on a cluster it is a URL, which open() can't write to
+        place = os.environ.get("HOWDAH_OUTPUT_DIR")
     if place:
         path = Path(place) / f"samples-{rank}.json"
         path.write_text(json.dumps({"rank": rank, "world": world, "ids": ids}))

@@ -52,8 +52,17 @@ def serve():
 
 
 def followed():
-    """Where the chief's checkpoints can be followed: a folder all tasks see."""
-    return os.path.join(os.environ.get("HOWDAH_SHARED_DIR", "."), "followed")
+    """Where the chief's checkpoints can be followed: a folder all tasks see.
+
+    None if TensorFlow can't write there: for ``hdfs://`` it needs tensorflow-io and libhdfs.
+    """
+    place = os.path.join(os.environ.get("HOWDAH_SHARED_DIR", "."), "followed")
+    try:
+        tf.io.gfile.makedirs(place)
+    except tf.errors.OpError as error:
+        print(f"no checkpoints for the evaluator: {error.message}", flush=True)
+        return None
+    return place
 
 
 def evaluate():
@@ -64,10 +73,14 @@ def evaluate():
     step = tf.Variable(0, dtype=tf.int64)
     checkpoint = tf.train.Checkpoint(weights=weights, step=step)
     writer = tf.summary.create_file_writer(digits.summaries())
+    place = followed()
+    if place is None:
+        ending.wait()
+        return
     done, last = None, False
     while not last:
         last = ending.wait(0.3)
-        newest = tf.train.latest_checkpoint(followed())
+        newest = tf.train.latest_checkpoint(place)
         if newest in (None, done):
             continue
         try:
@@ -96,7 +109,8 @@ def train():
     step = tf.Variable(0, dtype=tf.int64)
     checkpoint = tf.train.Checkpoint(weights=weights, step=step)
     saved = tf.train.CheckpointManager(checkpoint, str(digits.checkpoints()), max_to_keep=2)
-    shown = tf.train.CheckpointManager(checkpoint, followed(), max_to_keep=3)
+    place = followed()
+    shown = place and tf.train.CheckpointManager(checkpoint, place, max_to_keep=3)
     if indexes := list(digits.checkpoints().glob("ckpt-*.index")):
         latest = max(indexes, key=lambda index: int(index.stem.split("-")[1])).with_suffix("")
         checkpoint.restore(str(latest), options=HERE).assert_consumed()
@@ -139,7 +153,8 @@ def train():
             losses = [value.fetch() for value in losses]
         step.assign(number)
         saved.save(checkpoint_number=number, options=HERE)
-        shown.save(checkpoint_number=number, options=HERE)
+        if shown:
+            shown.save(checkpoint_number=number, options=HERE)
         loss, score = float(np.mean(losses)), accuracy(weights)
         with writer.as_default():
             tf.summary.scalar("loss", loss, step=number)
