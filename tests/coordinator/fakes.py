@@ -288,6 +288,7 @@ class FakeBackend:
     lease_s = 30.0
     host = bind = "127.0.0.1"
     page_readers = PageReaders()
+    why = ""
 
     def __init__(self, *, before_launch: Callable[[str], None] = lambda _: None) -> None:
         self.agents: dict[str, FakeAgent] = {}
@@ -334,6 +335,9 @@ class FakeBackend:
                     request_id=request.request_id, container_id=container_id, node="node-1"
                 )
             )
+
+    async def waiting(self) -> str:
+        return self.why
 
     async def cancel(self, request_ids: Sequence[int]) -> None:
         pass

@@ -142,6 +142,11 @@ class Backend(Protocol):
         """Ask for containers; granted or refused through ``emit``, now or later."""
         ...
 
+    async def waiting(self) -> str:
+        """Why containers that were asked for do not come, in words for people; empty if that cannot
+        be told. May ask a cluster: not for every tenth of a second."""
+        ...
+
     async def cancel(self, request_ids: Sequence[int]) -> None:
         """Take requests back; one already granted is the machine's to release."""
         ...

@@ -15,10 +15,17 @@ _UP = frozenset((TaskState.STARTING.value, TaskState.RUNNING.value))
 
 
 def document(
-    state: JobState, identity: JobIdentity, live: LiveBoard, now: float, page: str | None
+    state: JobState,
+    identity: JobIdentity,
+    live: LiveBoard,
+    now: float,
+    page: str | None,
+    waits: str = "",
 ) -> JobView:
-    """The document of the present moment. Pure."""
+    """The document of the present moment; ``waits`` is why containers do not come. Pure."""
     plain = view(state, identity)
+    if waits and plain.outcome is None and plain.reason:
+        plain = msgspec.structs.replace(plain, reason=f"{plain.reason} ({waits})")
     tasks = tuple(_measured(task, state, live, now) for task in plain.tasks)
     links = tuple(
         WebLink(name=address.name, href=f"proxy/{task}/")

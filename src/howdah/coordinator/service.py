@@ -29,6 +29,7 @@ from howdah.coordinator.status import Status
 from howdah.coordinator.story import Story
 from howdah.coordinator.unusable import Unusable
 from howdah.coordinator.vitals import Vitals
+from howdah.coordinator.waits import Waits
 from howdah.coordinator.watcher import Watcher
 from howdah.core.commands import Record
 from howdah.core.events import AnyEvent, CoordinatorStarted, JobSubmitted, StopRequested, Task
@@ -109,6 +110,7 @@ class Coordinator:
         self.story = Story()
         self.story.tell(self._past.records)
         self.live.remember(update.record for update in self._past.records)
+        self.waits = Waits(lambda: self.backend, state, lambda: self.status.touch())
         self.status = Status(self._document)
         self.driver = Driver(
             self.machine, self.journal, self.clock, self.story, lambda c: self.executor.carry_out(c)
@@ -242,6 +244,7 @@ class Coordinator:
             for each in (
                 self.vitals.run(),
                 self._refresh(),
+                self.waits.run(),
                 self._heed_successor(),
                 *ending.meanwhile(self),
             )
@@ -365,7 +368,14 @@ class Coordinator:
         return self.machine.state
 
     def _document(self) -> JobView:
-        return document(self.machine.state, self._identity, self.live, self.clock.now(), self.page)
+        return document(
+            self.machine.state,
+            self._identity,
+            self.live,
+            self.clock.now(),
+            self.page,
+            self.waits.why,
+        )
 
     def _holder(self, task: Task) -> tuple[int, str] | None:
         """Whose program runs where: its agent is the one to ask for its log."""

@@ -41,6 +41,9 @@ class Unusable:
     ) -> Sequence[str]:
         return ()
 
+    async def waiting(self) -> str:
+        return ""
+
     async def request(
         self, requests: Sequence[ContainerRequest], avoid_nodes: Sequence[str]
     ) -> None:

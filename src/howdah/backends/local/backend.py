@@ -178,6 +178,10 @@ class LocalBackend:
             self._pending[request.request_id] = request
         self._grant()
 
+    async def waiting(self) -> str:
+        """See `howdah.backends.base.Backend.waiting`: there is no queue here to tell of."""
+        return ""
+
     async def cancel(self, request_ids: Sequence[int]) -> None:
         """See `howdah.backends.base.Backend.cancel`."""
         for request_id in request_ids:

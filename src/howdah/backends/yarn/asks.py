@@ -137,6 +137,10 @@ class Asks:
         """How many containers are wanted and not here."""
         return sum(len(wanted) for wanted in self._wanted.values())
 
+    def missing(self) -> dict[str, int]:
+        """How many containers of each role are wanted and not here."""
+        return {role: len(wanted) for role, wanted in self._wanted.items() if wanted}
+
     def roles_wanted(self) -> list[str]:
         """Roles with outstanding requests."""
         return [role for role, wanted in self._wanted.items() if wanted]
