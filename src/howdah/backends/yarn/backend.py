@@ -15,30 +15,24 @@ import msgspec
 
 from howdah.agent.launch import AgentLaunch, LogNames
 from howdah.backends.base import BackendError, PageReaders, Places, RoleResources
-from howdah.backends.yarn import context, ends, inside, records, secretfile
+from howdah.backends.yarn import context, inside, pending, records, secretfile
 from howdah.backends.yarn.asks import Asks
 from howdah.backends.yarn.heart import Heart
 from howdah.backends.yarn.held import Container, Phase
 from howdah.backends.yarn.home import Home
+from howdah.backends.yarn.ledger import Ledger
 from howdah.backends.yarn.nodes import LaunchFailed, Nodes
 from howdah.backends.yarn.order import Order
 from howdah.backends.yarn.readers import readers
 from howdah.backends.yarn.shipment import FILE, Shipment
 from howdah.core.commands import ContainerRequest
-from howdah.core.events import (
-    ContainerEnded,
-    ContainerEndKind,
-    ContainerGranted,
-    Event,
-    PreemptionNoticed,
-    RequestRefused,
-)
+from howdah.core.events import ContainerEndKind, Event, RequestRefused
 from howdah.core.states import Outcome
 from howdah.core.view import JobView
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import AMRM_TOKEN, Credentials
 from howdah.hadoop.errors import HadoopError
-from howdah.hadoop.ids import ContainerId, NodeId, Resource
+from howdah.hadoop.ids import Resource
 from howdah.hadoop.protos import common, yarn
 from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.scheduler import FAILED, KILLED, SUCCEEDED, Scheduler
@@ -50,16 +44,11 @@ log = logging.getLogger(__name__)
 
 LEASE_MARGIN_S = 90.0
 """Over the time after which YARN gives a silent master up: for the next one to be started."""
-ENDING_S = 10.0
-"""For a node to end a container, then the ResourceManager is given it."""
-RETURNED_S = 30.0
-"""For the ResourceManager to confirm that: after its restart it may not know the container."""
 CLOSE_S = 15.0
 _EXPIRY = "yarn.am.liveness-monitor.expiry-interval-ms"
 _HANDLER = "yarn.resourcemanager.placement-constraints.handler"
 _WITH_PORT = "yarn.scheduler.include-port-in-node-name"
 _PREEMPTION = "yarn.resourcemanager.monitor.capacity.preemption.max_wait_before_kill"
-_DECOMMISSIONING = 7  # NodeStateProto
 _STATUS = {Outcome.SUCCEEDED.value: SUCCEEDED, Outcome.STOPPED.value: KILLED}
 _DIAGNOSTICS_CHARS = 4000
 
@@ -99,16 +88,13 @@ class YarnBackend:
         self._scheduler = Scheduler(self._configuration, self.shipment.user, tokens[0])
         self._nodes = Nodes(self._configuration, self.shipment.user)
         self._longest_s = expiry_s / 3
-        self._notice_s = self._configuration.duration_s(_PREEMPTION, 15.0)
         self._roles: Mapping[str, RoleResources] = {}
-        self._asks = Asks({})
+        self._ledger: Ledger | None = None
         self._heart: Heart | None = None
-        self._emit: Callable[[Event], None] = lambda event: None
-        self._containers: dict[str, Container] = {}
         self._address: CoordinatorAddress | None = None
         self._final: JobView | None = None
+        self._queue = ""
         self._agent_tokens: bytes | None = None
-        self._changed = asyncio.Event()
         url = directory.meta().url
         self._home = Home(url, directory.path) if url is not None else None
         self._gone = ""
@@ -133,7 +119,6 @@ class YarnBackend:
         self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]
     ) -> Sequence[str]:
         """See `howdah.backends.base.Backend.start`."""
-        self._emit = emit
         self._roles = roles
         answer = await self._register()
         self._refuse_impossible(Resource.from_proto(answer.maximumCapability))
@@ -141,63 +126,87 @@ class YarnBackend:
         self.page_readers = await asyncio.to_thread(
             readers, self._configuration, self._acl, self.shipment.user, self.host
         )
-        self._asks = Asks(
-            roles, constraints=handler not in ("", "disabled"), racks=await self._racks()
+        asks = Asks(roles, constraints=handler not in ("", "disabled"), racks=await self._racks())
+        self._ledger = Ledger(
+            asks,
+            roles,
+            self._nodes,
+            emit,
+            self._wake,
+            with_port=self._with_port,
+            notice_s=self._configuration.duration_s(_PREEMPTION, 15.0),
         )
-        self._take_over(answer)
+        self._ledger.take_over(answer)
         self._heart = Heart(
             self._scheduler,
-            self._asks,
+            asks,
             roles,
-            self,
+            self._ledger,
             longest_s=self._longest_s,
             superseded=self._end_superseded,
         )
         self._heart.start()
-        return sorted(self._containers)
+        return self._ledger.held()
 
     async def request(
         self, requests: Sequence[ContainerRequest], avoid_nodes: Sequence[str]
     ) -> None:
         """See `howdah.backends.base.Backend.request`."""
-        self._asks.avoid(avoid_nodes)
+        ledger = self._begun()
+        ledger.asks.avoid(avoid_nodes)
         roles = {request.request_id: request.role for request in requests}
-        for request_id in self._asks.request(requests):
+        for request_id in ledger.asks.request(requests):
             reason = f"the job has no role {roles[request_id]!r}"
-            self._later(RequestRefused(request_id=request_id, reason=reason))
+            ledger.later(RequestRefused(request_id=request_id, reason=reason))
         self._wake()
+
+    async def waiting(self) -> str:
+        """See `howdah.backends.base.Backend.waiting`."""
+        ledger = self._ledger
+        if ledger is None:
+            return ""
+        return await pending.words(
+            self._configuration,
+            self.shipment.user,
+            self._queue,
+            ledger.asks.missing(),
+            self._roles,
+            ledger.headroom,
+        )
 
     async def cancel(self, request_ids: Sequence[int]) -> None:
         """See `howdah.backends.base.Backend.cancel`."""
-        self._asks.cancel(request_ids)
+        self._begun().asks.cancel(request_ids)
         self._wake()
 
     async def launch(self, container_id: str, launch: AgentLaunch) -> None:
         """See `howdah.backends.base.Backend.launch`."""
-        container = self._containers.get(container_id)
+        ledger = self._begun()
+        container = ledger.get(container_id)
         if container is None or container.phase is not Phase.GRANTED or container.token is None:
             return
-        self._turn(container, Phase.LAUNCHED)
+        ledger.turn(container, Phase.LAUNCHED)
         try:
             request = self._start_request(container, launch)
             await self._nodes.start(container.node, container.id, request)
         except (LaunchFailed, BackendError, OSError) as error:
             log.warning("%s could not be launched: %s", container_id, error)
-            self._asks.release(container_id)
-            self._ended(container, ContainerEndKind.LAUNCH_FAILED, str(error))
+            ledger.asks.release(container_id)
+            ledger.ended(container, ContainerEndKind.LAUNCH_FAILED, str(error))
             self._wake()
 
     async def release(self, container_id: str) -> None:
         """See `howdah.backends.base.Backend.release`."""
-        container = self._containers.get(container_id)
+        ledger = self._begun()
+        container = ledger.get(container_id)
         if container is None or container.releasing:
             return
         if container.phase is Phase.GRANTED:
-            self._return(container)
+            ledger.give_back(container)
             return
-        self._turn(container, Phase.ENDING)
+        ledger.turn(container, Phase.ENDING)
         if await self._nodes.stop(container.node, [container.id]):
-            self._return(container)
+            ledger.give_back(container)
         self._wake()
 
     async def finished(self, view: JobView) -> None:
@@ -208,8 +217,9 @@ class YarnBackend:
 
     async def close(self) -> None:
         """See `howdah.backends.base.Backend.close`."""
-        await asyncio.gather(*(self.release(each) for each in list(self._containers)))
-        await self._all_ended(CLOSE_S)
+        if self._ledger is not None:
+            await asyncio.gather(*(self.release(each) for each in self._ledger.held()))
+            await self._ledger.all_ended(CLOSE_S)
         if self._heart is not None:
             await self._heart.stop()
         if not self._gone:
@@ -228,36 +238,6 @@ class YarnBackend:
         await self._nodes.close()
         await self._scheduler.close()
 
-    # -- what the ResourceManager says (howdah.backends.yarn.heart.Listener) ----------------------
-
-    @property
-    def busy(self) -> bool:
-        return any(container.releasing for container in self._containers.values())
-
-    def beaten(self, answer: yarn.AllocateResponseProto) -> None:
-        for token in answer.nm_tokens:
-            self._nodes.use_token(token)
-        for proto in answer.containers_from_previous_attempts:
-            self._come_late(proto)
-        self._granted(list(answer.allocated_containers))
-        for status in answer.completed_container_statuses:
-            self._completed(status)
-        self._notice(answer)
-        self._look_after()
-
-    def registered_again(self, answer: yarn.RegisterApplicationMasterResponseProto) -> None:
-        for token in answer.nm_tokens_from_previous_attempts:
-            self._nodes.use_token(token)
-        for container in self._containers.values():
-            if container.phase is Phase.RETURNED:
-                self._asks.release(str(container.id))
-
-    def refused(self, role: str, reason: str) -> None:
-        wanted = records.resource(self._roles[role])
-        for request_id in self._asks.refuse(role):
-            text = f"YARN refuses containers of role {role} ({wanted}): {reason}"
-            self._emit(RequestRefused(request_id=request_id, reason=text))
-
     # -- the beginning ---------------------------------------------------------------------------
 
     async def _register(self) -> yarn.RegisterApplicationMasterResponseProto:
@@ -269,6 +249,7 @@ class YarnBackend:
         self._registered = True
         for token in answer.nm_tokens_from_previous_attempts:
             self._nodes.use_token(token)
+        self._queue = answer.queue.rpartition(".")[2]
         return answer
 
     def _refuse_impossible(self, largest: Resource) -> None:
@@ -297,53 +278,6 @@ class YarnBackend:
             records.node_name(node.nodeId, with_port=self._with_port): node.rackName
             for node in nodes
         }
-
-    def _take_over(self, answer: yarn.RegisterApplicationMasterResponseProto) -> None:
-        for proto in answer.containers_from_previous_attempts:
-            given = records.given(proto, with_port=self._with_port)
-            self._asks.found(given)
-            container = self._container(proto, self._asks.role_of(given.key) or "")
-            container.token = None
-            self._turn(container, Phase.LAUNCHED)
-        if self._containers:
-            log.info("%d containers of earlier attempts are held", len(self._containers))
-
-    def _come_late(self, proto: yarn.ContainerProto) -> None:
-        """A container of an earlier attempt whose node was not back when this one registered:
-        the job has given it up by now."""
-        container_id = str(ContainerId.from_proto(proto.id))
-        if container_id not in self._containers:
-            log.warning("%s of an earlier attempt came too late and is given back", container_id)
-            self._asks.release(container_id)
-
-    # -- containers ------------------------------------------------------------------------------
-
-    def _granted(self, protos: Sequence[yarn.ContainerProto]) -> None:
-        by_id = {str(ContainerId.from_proto(proto.id)): proto for proto in protos}
-        given = [records.given(proto, with_port=self._with_port) for proto in protos]
-        matched, excess = self._asks.given(given)
-        if excess:
-            log.info("%d containers came that nobody wants any more", len(excess))
-            self._wake()
-        for request_id, one in matched:
-            role = self._asks.role_of(one.key) or ""
-            self._container(by_id[one.container_id], role)
-            self._emit(
-                ContainerGranted(
-                    request_id=request_id, container_id=one.container_id, node=one.node
-                )
-            )
-
-    def _container(self, proto: yarn.ContainerProto, role: str) -> Container:
-        container = Container(
-            id=ContainerId.from_proto(proto.id),
-            node=NodeId.from_proto(proto.nodeId),
-            node_name=records.node_name(proto.nodeId, with_port=self._with_port),
-            role=role,
-            token=proto.container_token.SerializeToString(),
-        )
-        self._containers[str(container.id)] = container
-        return container
 
     def _start_request(
         self, container: Container, launch: AgentLaunch
@@ -380,73 +314,7 @@ class YarnBackend:
         """What the container's first process is told; tests have it start something else."""
         return Order(launch=launch, python=self.shipment.python)
 
-    def _completed(self, status: yarn.ContainerStatusProto) -> None:
-        container_id = str(ContainerId.from_proto(status.container_id))
-        container = self._containers.get(container_id)
-        if container is None:
-            return  # excess, or its end was told already
-        kind = ends.kind(status.exit_status, status.diagnostics, releasing=container.releasing)
-        detail = ends.detail(status.exit_status, status.diagnostics)
-        log.info("%s ended (%d): %s", container_id, status.exit_status, detail)
-        self._ended(container, kind, detail)
-
-    def _ended(self, container: Container, kind: ContainerEndKind, detail: str) -> None:
-        container_id = str(container.id)
-        if self._containers.pop(container_id, None) is None:
-            return
-        self._asks.gone(container_id)
-        self._changed.set()
-        self._later(ContainerEnded(container_id=container_id, kind=kind, detail=detail))
-
-    def _notice(self, answer: yarn.AllocateResponseProto) -> None:
-        """Containers that will be taken back, and nodes that will be shut down."""
-        message = answer.preempt
-        taken = [*message.strictContract.container, *message.contract.container]
-        soon = {str(ContainerId.from_proto(each.id)): self._notice_s for each in taken}
-        for node in answer.updated_nodes:
-            if node.node_state == _DECOMMISSIONING:
-                name = records.node_name(node.nodeId, with_port=self._with_port)
-                limit_s = float(node.decommissioning_timeout) or None
-                soon |= {
-                    container_id: limit_s
-                    for container_id, container in self._containers.items()
-                    if container.node_name == name
-                }
-        for container_id, deadline_s in soon.items():
-            container = self._containers.get(container_id)
-            if container is not None and not container.noticed and not container.releasing:
-                container.noticed = True
-                self._emit(PreemptionNoticed(container_id=container_id, deadline_s=deadline_s))
-
-    def _look_after(self) -> None:
-        """Ends that do not come: a node that is silent, a container nobody knows any more."""
-        now = asyncio.get_running_loop().time()
-        for container in list(self._containers.values()):
-            if container.phase is Phase.ENDING and now - container.since > ENDING_S:
-                log.warning("%s does not end; it is given back", container.id)
-                self._return(container)
-            elif container.phase is Phase.RETURNED and now - container.since > RETURNED_S:
-                self._ended(container, ContainerEndKind.RELEASED, "YARN does not know it any more")
-
-    def _return(self, container: Container) -> None:
-        self._turn(container, Phase.RETURNED)
-        self._asks.release(str(container.id))
-        self._wake()
-
-    def _turn(self, container: Container, phase: Phase) -> None:
-        container.phase = phase
-        container.since = asyncio.get_running_loop().time()
-
     # -- the end ---------------------------------------------------------------------------------
-
-    async def _all_ended(self, timeout_s: float) -> None:
-        try:
-            async with asyncio.timeout(timeout_s):
-                while self._containers:
-                    self._changed.clear()
-                    await self._changed.wait()
-        except TimeoutError:
-            log.warning("%d containers have not ended: YARN will", len(self._containers))
 
     async def _unregister(self) -> None:
         view = self._final
@@ -471,6 +339,6 @@ class YarnBackend:
         if self._heart is not None:
             self._heart.wake()
 
-    def _later(self, event: Event) -> None:
-        """Not from within a call: who calls has not written down yet that it has called."""
-        asyncio.get_running_loop().call_soon(lambda: self._emit(event))
+    def _begun(self) -> Ledger:
+        assert self._ledger is not None, "start comes first"
+        return self._ledger

@@ -1,0 +1,222 @@
+"""The books of a master: the containers it holds, and what the ResourceManager says of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from howdah.backends.base import RoleResources
+from howdah.backends.yarn import ends, looking, records
+from howdah.backends.yarn.amounts import Amount
+from howdah.backends.yarn.asks import Asks
+from howdah.backends.yarn.held import Container, Phase
+from howdah.backends.yarn.nodes import Nodes
+from howdah.core.events import (
+    ContainerEnded,
+    ContainerEndKind,
+    ContainerGranted,
+    Event,
+    PreemptionNoticed,
+    RequestRefused,
+)
+from howdah.hadoop.ids import ContainerId, NodeId, Resource
+from howdah.hadoop.protos import yarn
+
+log = logging.getLogger(__name__)
+
+ENDING_S = 10.0
+"""For a node to end a container, then the ResourceManager is given it."""
+RETURNED_S = 30.0
+"""For the ResourceManager to confirm that: after its restart it may not know the container."""
+_DECOMMISSIONING = 7  # NodeStateProto
+
+
+class Ledger:
+    """Every container from its grant to its end, which is told exactly once.
+
+    Implements `howdah.backends.yarn.heart.Listener`.
+    """
+
+    def __init__(
+        self,
+        asks: Asks,
+        roles: Mapping[str, RoleResources],
+        nodes: Nodes,
+        emit: Callable[[Event], None],
+        wake: Callable[[], None],
+        *,
+        with_port: bool,
+        notice_s: float,
+    ) -> None:
+        """``wake`` is called when there is something to say to the ResourceManager; ``notice_s`` is
+        how long it leaves containers it will preempt."""
+        self.asks = asks
+        self._roles = roles
+        self._nodes = nodes
+        self._emit = emit
+        self._wake = wake
+        self._with_port = with_port
+        self._notice_s = notice_s
+        self._containers: dict[str, Container] = {}
+        self._changed = asyncio.Event()
+        self.headroom: Amount | None = None
+        """What the queue has left for the job, as last told."""
+
+    def get(self, container_id: str) -> Container | None:
+        """A container that is held."""
+        return self._containers.get(container_id)
+
+    def held(self) -> list[str]:
+        """Ids of all containers that are held."""
+        return sorted(self._containers)
+
+    # -- what the ResourceManager says (howdah.backends.yarn.heart.Listener) ----------------------
+
+    @property
+    def busy(self) -> bool:
+        return any(container.releasing for container in self._containers.values())
+
+    def beaten(self, answer: yarn.AllocateResponseProto) -> None:
+        if answer.HasField("limit"):
+            self.headroom = looking.amount(Resource.from_proto(answer.limit))
+        for token in answer.nm_tokens:
+            self._nodes.use_token(token)
+        for proto in answer.containers_from_previous_attempts:
+            self._come_late(proto)
+        self._granted(list(answer.allocated_containers))
+        for status in answer.completed_container_statuses:
+            self._completed(status)
+        self._notice(answer)
+        self._look_after()
+
+    def registered_again(self, answer: yarn.RegisterApplicationMasterResponseProto) -> None:
+        for token in answer.nm_tokens_from_previous_attempts:
+            self._nodes.use_token(token)
+        for container in self._containers.values():
+            if container.phase is Phase.RETURNED:
+                self.asks.release(str(container.id))
+
+    def refused(self, role: str, reason: str) -> None:
+        wanted = records.resource(self._roles[role])
+        for request_id in self.asks.refuse(role):
+            text = f"YARN refuses containers of role {role} ({wanted}): {reason}"
+            self._emit(RequestRefused(request_id=request_id, reason=text))
+
+    def take_over(self, answer: yarn.RegisterApplicationMasterResponseProto) -> None:
+        """Containers of earlier attempts are held."""
+        for proto in answer.containers_from_previous_attempts:
+            given = records.given(proto, with_port=self._with_port)
+            self.asks.found(given)
+            container = self._container(proto, self.asks.role_of(given.key) or "")
+            container.token = None
+            self.turn(container, Phase.LAUNCHED)
+        if self._containers:
+            log.info("%d containers of earlier attempts are held", len(self._containers))
+
+    def _come_late(self, proto: yarn.ContainerProto) -> None:
+        """A container of an earlier attempt whose node was not back when this one registered:
+        the job has given it up by now."""
+        container_id = str(ContainerId.from_proto(proto.id))
+        if container_id not in self._containers:
+            log.warning("%s of an earlier attempt came too late and is given back", container_id)
+            self.asks.release(container_id)
+
+    # -- containers ------------------------------------------------------------------------------
+
+    def _granted(self, protos: Sequence[yarn.ContainerProto]) -> None:
+        by_id = {str(ContainerId.from_proto(proto.id)): proto for proto in protos}
+        given = [records.given(proto, with_port=self._with_port) for proto in protos]
+        matched, excess = self.asks.given(given)
+        if excess:
+            log.info("%d containers came that nobody wants any more", len(excess))
+            self._wake()
+        for request_id, one in matched:
+            role = self.asks.role_of(one.key) or ""
+            self._container(by_id[one.container_id], role)
+            self._emit(
+                ContainerGranted(
+                    request_id=request_id, container_id=one.container_id, node=one.node
+                )
+            )
+
+    def _container(self, proto: yarn.ContainerProto, role: str) -> Container:
+        container = Container(
+            id=ContainerId.from_proto(proto.id),
+            node=NodeId.from_proto(proto.nodeId),
+            node_name=records.node_name(proto.nodeId, with_port=self._with_port),
+            role=role,
+            token=proto.container_token.SerializeToString(),
+        )
+        self._containers[str(container.id)] = container
+        return container
+
+    def _completed(self, status: yarn.ContainerStatusProto) -> None:
+        container_id = str(ContainerId.from_proto(status.container_id))
+        container = self._containers.get(container_id)
+        if container is None:
+            return  # excess, or its end was told already
+        kind = ends.kind(status.exit_status, status.diagnostics, releasing=container.releasing)
+        detail = ends.detail(status.exit_status, status.diagnostics)
+        log.info("%s ended (%d): %s", container_id, status.exit_status, detail)
+        self.ended(container, kind, detail)
+
+    def ended(self, container: Container, kind: ContainerEndKind, detail: str) -> None:
+        container_id = str(container.id)
+        if self._containers.pop(container_id, None) is None:
+            return
+        self.asks.gone(container_id)
+        self._changed.set()
+        self.later(ContainerEnded(container_id=container_id, kind=kind, detail=detail))
+
+    def _notice(self, answer: yarn.AllocateResponseProto) -> None:
+        """Containers that will be taken back, and nodes that will be shut down."""
+        message = answer.preempt
+        taken = [*message.strictContract.container, *message.contract.container]
+        soon = {str(ContainerId.from_proto(each.id)): self._notice_s for each in taken}
+        for node in answer.updated_nodes:
+            if node.node_state == _DECOMMISSIONING:
+                name = records.node_name(node.nodeId, with_port=self._with_port)
+                limit_s = float(node.decommissioning_timeout) or None
+                soon |= {
+                    container_id: limit_s
+                    for container_id, container in self._containers.items()
+                    if container.node_name == name
+                }
+        for container_id, deadline_s in soon.items():
+            container = self._containers.get(container_id)
+            if container is not None and not container.noticed and not container.releasing:
+                container.noticed = True
+                self._emit(PreemptionNoticed(container_id=container_id, deadline_s=deadline_s))
+
+    def _look_after(self) -> None:
+        """Ends that do not come: a node that is silent, a container nobody knows any more."""
+        now = asyncio.get_running_loop().time()
+        for container in list(self._containers.values()):
+            if container.phase is Phase.ENDING and now - container.since > ENDING_S:
+                log.warning("%s does not end; it is given back", container.id)
+                self.give_back(container)
+            elif container.phase is Phase.RETURNED and now - container.since > RETURNED_S:
+                self.ended(container, ContainerEndKind.RELEASED, "YARN does not know it any more")
+
+    def give_back(self, container: Container) -> None:
+        self.turn(container, Phase.RETURNED)
+        self.asks.release(str(container.id))
+        self._wake()
+
+    def turn(self, container: Container, phase: Phase) -> None:
+        container.phase = phase
+        container.since = asyncio.get_running_loop().time()
+
+    async def all_ended(self, timeout_s: float) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self._containers:
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            log.warning("%d containers have not ended: YARN will", len(self._containers))
+
+    def later(self, event: Event) -> None:
+        """Not from within a call: who calls has not written down yet that it has called."""
+        asyncio.get_running_loop().call_soon(lambda: self._emit(event))

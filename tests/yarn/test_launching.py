@@ -1,0 +1,233 @@
+"""What NodeManagers are told about a container, and what its first process makes of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from howdah.agent.launch import HERE, AgentLaunch
+from howdah.backends.base import BackendError, RoleResources
+from howdah.backends.gpus import Device, DeviceLocks
+from howdah.backends.yarn import boot, context, devices, order, secretfile
+from howdah.backends.yarn.order import Order
+from howdah.backends.yarn.shipment import Kind, Shipment, Shipped, Visibility
+from howdah.hadoop.credentials import AMRM_TOKEN, HDFS_TOKEN, Credentials, Token
+from howdah.hadoop.protos import yarn
+from howdah.spec.model import Acl
+
+LAUNCH = AgentLaunch(
+    job_id="j-1",
+    container_id="container_1_0001_01_000002",
+    coordinator_file=None,
+    coordinators=(("10.0.0.1", 4000),),
+    ca="",
+    certificate="",
+    key="",
+    work_dir="",
+    log_dir="",
+)
+ORDER = Order(launch=LAUNCH, python="python3")
+
+
+def shipped(name: str, url: str = "hdfs://Name:8020/x.tar.gz") -> Shipped:
+    return Shipped(name=name, url=url, size=7, mtime_ms=9)
+
+
+SHIPMENT = Shipment(
+    application_id="application_1_0001",
+    user="ann",
+    runtime=(shipped("runtime"), shipped("howdah"), shipped("conf")),
+    source=shipped("source"),
+    environment=shipped("environment"),
+    python=f"{HERE}/environment/bin/python",
+    files={"": (shipped("data"),), "ps": (shipped("only-ps"),)},
+    env={"QUOTED": 'a "b" $c'},
+    classpath=True,
+)
+
+
+def environment(proto: yarn.ContainerLaunchContextProto) -> dict[str, str]:
+    return {item.key: item.value for item in proto.environment}
+
+
+def agent(resources: RoleResources = RoleResources(), role: str = "worker"):  # noqa: B008
+    return context.agent(SHIPMENT, role, resources, ORDER, b"tokens", Acl())
+
+
+def test_an_agents_command_begins_an_isolated_interpreter_and_logs_to_files_of_yarns() -> None:
+    (command,) = agent().command
+    assert command == (
+        "exec ./runtime/bin/python3 -I ./howdah/howdah/backends/yarn/boot.py"
+        " 1><LOG_DIR>/agent.log 2><LOG_DIR>/stderr"
+    )
+
+
+def test_containers_get_what_is_shipped_to_their_role() -> None:
+    assert [item.key for item in agent().localResources] == [
+        "runtime", "howdah", "conf", "source", "environment", "data",
+    ]  # fmt: skip
+    assert "only-ps" in [item.key for item in agent(role="ps").localResources]
+
+
+def test_what_launch_scripts_cannot_carry_travels_in_base64() -> None:
+    env = environment(agent())
+    told = order.decode(env[order.VARIABLE])
+    assert told.env == {"QUOTED": 'a "b" $c'}
+    assert (told.python, told.classpath) == (SHIPMENT.python, True)
+    assert told.launch == LAUNCH
+    assert env["HADOOP_USER_NAME"] == "ann"
+
+
+@pytest.mark.parametrize("bad", ['"', "$", "\\", "`", "\n"])
+def test_a_value_yarns_shell_script_would_break_is_refused(bad: str) -> None:
+    shipment = msgspec.structs.replace(SHIPMENT, env={"NAME": f"a{bad}b"})
+    with pytest.raises(BackendError, match="NAME"):
+        context.master(shipment, "hdfs://n/jobs/j", Credentials(), Acl())
+
+
+@given(st.text(), st.dictionaries(st.text(min_size=1), st.text()))
+def test_an_order_of_any_characters_is_safe_in_a_shell_script(
+    text: str, env: dict[str, str]
+) -> None:
+    launch = msgspec.structs.replace(LAUNCH, source=text)
+    told = Order(launch=launch, python="python3", env=env)
+    encoded = order.encode(told)
+    assert not set('"$\\`\n ') & set(encoded)
+    assert order.decode(encoded) == told
+
+
+def test_agents_get_tokens_and_their_own_secrets_but_never_the_masters_token(
+    tmp_path: Path,
+) -> None:
+    credentials = Credentials(
+        {"am": Token(b"i", b"p", AMRM_TOKEN), "fs": Token(b"i", b"p", HDFS_TOKEN)},
+        {"howdah.coordinator.key": b"k"},
+    )
+    for name in (*secretfile.AGENT, "coordinator.key", "token"):
+        (tmp_path / name).write_text(name)
+    secrets = secretfile.of_folder(tmp_path, secretfile.AGENT)
+    made = Credentials.read(context.for_agents(credentials, secrets))
+    assert set(made.tokens) == {"fs"}
+    assert set(made.secrets) == {f"howdah.{name}" for name in secretfile.AGENT}
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=40), st.binary(max_size=70_000), max_size=4))
+def test_secret_keys_are_read_as_hadoop_writes_them(secrets: dict[str, bytes]) -> None:
+    data = Credentials({"fs": Token(b"i" * 300, b"p", HDFS_TOKEN)}, secrets).to_bytes()
+    path = Path(os.environ["HOWDAH_RUNTIME_DIR"]) / f"tokens-{os.getpid()}"
+    path.write_bytes(data)
+    try:
+        assert secretfile.read(path) == secrets
+        for cut in (4, len(data) // 2, len(data) - 1):
+            path.write_bytes(data[:cut])
+            with pytest.raises(ValueError, match="credential file"):
+                secretfile.read(path)
+    finally:
+        path.unlink()
+
+
+def test_urls_keep_the_case_of_a_name_service() -> None:
+    told = context.url("hdfs://MyCluster/a/b")
+    assert (told.scheme, told.host, told.port, told.file) == ("hdfs", "MyCluster", -1, "/a/b")
+    assert context.url("hdfs://nn.example:8020/a").port == 8020
+    local = context.local_resource(
+        Shipped(
+            name="x", url="hdfs://n/x", size=3, mtime_ms=5, kind=Kind.FILE,
+            visibility=Visibility.PUBLIC,
+        )
+    )  # fmt: skip
+    assert (local.size, local.timestamp, local.type, local.visibility) == (3, 5, 2, 1)
+
+
+def test_docker_is_asked_for_by_image_and_mounts() -> None:
+    resources = RoleResources(image="ours:1", mounts=("/data:/data:ro", "/tmp:/scratch:rw"))
+    assert context.docker(resources) == {
+        "YARN_CONTAINER_RUNTIME_TYPE": "docker",
+        "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": "ours:1",
+        "YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS": "/data:/data:ro,/tmp:/scratch:rw",
+    }
+    assert context.docker(RoleResources()) == {}
+
+
+def test_access_lists_are_users_and_no_groups() -> None:
+    assert context.access(Acl(view=("a", "b"), modify=("*",))) == {1: "a,b ", 2: "*"}
+    assert context.access(Acl()) == {}
+
+
+# -- in the container ------------------------------------------------------------------------------
+
+
+def container(folder: Path, told: Order = ORDER) -> dict[str, str]:
+    """A container's folder and environment as YARN makes them."""
+    secrets = {f"howdah.{name}": name.encode() for name in secretfile.AGENT}
+    Credentials({}, secrets).write(folder / "container_tokens")
+    (folder / "logs").mkdir()
+    (folder / "source").mkdir()
+    return {
+        order.VARIABLE: order.encode(told),
+        secretfile.LOCATION: str(folder / "container_tokens"),
+        "LOG_DIRS": f"{folder}/logs,/other",
+        "PATH": os.environ["PATH"],
+    }
+
+
+def test_a_container_is_laid_out_for_its_agent(tmp_path: Path) -> None:
+    entry, file, changes = boot.prepare(tmp_path, container(tmp_path))
+    launch = msgspec.json.decode(file.read_bytes(), type=AgentLaunch)
+    assert entry.__module__ == "howdah.agent.main"
+    assert Path(launch.key).read_bytes() == b"agent.key"
+    assert Path(launch.key).stat().st_mode & 0o777 == 0o600
+    assert (launch.work_dir, launch.log_dir) == (str(tmp_path), f"{tmp_path}/logs")
+    assert launch.source == f"{tmp_path}/source"
+    assert [p.name for p in Path(launch.python_path).rglob("*") if p.is_file()] == ["task.py"]
+    assert changes["HADOOP_CONF_DIR"] == f"{tmp_path}/conf"
+    assert changes["HOWDAH_CONTAINER"] == "j-1/container_1_0001_01_000002"
+
+
+def test_the_nodes_own_configuration_is_left(tmp_path: Path) -> None:
+    own = tmp_path / "etc"
+    own.mkdir()
+    (own / "core-site.xml").write_text("<configuration/>")
+    env = container(tmp_path) | {"HADOOP_CONF_DIR": str(own)}
+    assert "HADOOP_CONF_DIR" not in boot.prepare(tmp_path, env)[2]
+
+
+def test_an_interpreter_of_another_name_is_python_for_commands(tmp_path: Path) -> None:
+    interpreter = tmp_path / "environment" / "bin" / "python3.12"
+    interpreter.parent.mkdir(parents=True)
+    interpreter.write_text("#!/bin/sh\necho mine\n")
+    interpreter.chmod(0o700)
+    told = msgspec.structs.replace(ORDER, python=f"{HERE}/environment/bin/python3.12")
+    boot.prepare(tmp_path, container(tmp_path, told))
+    assert os.popen(str(tmp_path / "bin" / "python")).read() == "mine\n"
+
+
+def test_without_what_a_master_gives_it_says_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    env = container(tmp_path)
+    for name in (order.VARIABLE, secretfile.LOCATION, "LOG_DIRS"):
+        less = {key: value for key, value in env.items() if key != name}
+        assert boot.main(tmp_path, less) == boot.BOOT_FAILED
+        assert name in capsys.readouterr().err
+
+
+def test_devices_are_locked_and_never_fewer_than_granted(tmp_path: Path) -> None:
+    some = [Device(uuid=f"GPU-{n}", index=str(n)) for n in range(3)]
+    locks = DeviceLocks(tmp_path / "locks")
+    first, held = devices.take(2, {}, lambda: some, locks)
+    assert len(first) == len(held) == 2
+    second, more = devices.take(1, {}, lambda: some, locks)
+    assert not set(first) & set(second)
+    with pytest.raises(ValueError, match="other jobs"):
+        devices.take(1, {}, lambda: some, locks, wait_s=0.0)
+    with pytest.raises(ValueError, match="only 3"):
+        devices.take(4, {}, lambda: some, locks)
+    assert devices.take(1, {}, list, locks) == ((), ())
+    for descriptor in (*held, *more):
+        os.close(descriptor)
