@@ -349,6 +349,31 @@ async def test_a_server_that_accepts_and_says_nothing_does_not_hang_sasl() -> No
                 await ask(rpc, timeout_s=0.1)
 
 
+@pytest.mark.parametrize("reset", [True, False])
+async def test_a_server_that_goes_away_while_authenticating_is_tried_again(reset: bool) -> None:
+    from howdah.hadoop.credentials import Token
+
+    came = 0
+
+    async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal came
+        came += 1
+        await reader.readexactly(7)
+        if reset:
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        writer.close()
+
+    server = await asyncio.start_server(leave, "127.0.0.1", 0)
+    async with server:
+        address = Address(*server.sockets[0].getsockname())
+        token = Token(b"i", b"p", "kind")
+        async with RpcClient([address], PROTOCOL, "alice", token, retry=QUICK) as rpc:
+            with pytest.raises(errors.ConnectFailed, match=str(address)):
+                await ask(rpc, timeout_s=0.3, idempotent=False)
+    assert came > 1
+
+
 async def test_an_incomplete_request_is_an_error_of_ours() -> None:
     async with StandIn(echo) as server, client(server.address) as rpc:
         with pytest.raises(errors.ProtocolError, match="incomplete"):

@@ -116,6 +116,10 @@ class Connection:
                 raise ConnectFailed(
                     f"{address} did not answer within {limits.connect_timeout_s:g} s of connecting"
                 ) from None
+            if isinstance(error, OSError):
+                raise ConnectFailed(
+                    f"{address} ended the connection at its beginning: {_reason(error)}"
+                ) from error
             raise
         return connection
 
@@ -255,14 +259,7 @@ class Connection:
         while not self._arrived:
             data = await self._reader.read(_READ_BYTES)
             if not data:
-                raise ConnectionLost(
-                    f"{self.address} closed the connection while authenticating"
-                    + (
-                        "; does it demand TLS, or refuse this address?"
-                        if not self._frames.pending
-                        else ""
-                    )
-                )
+                raise ConnectFailed(f"{self.address} closed the connection while authenticating")
             self._arrived += self._frames.feed(data)
         response = frames.parse_response(self._arrived.pop(0))
         if response.error is not None:
