@@ -132,7 +132,7 @@ class Cluster:
         """Wait until HDFS can be written and all nodes are there, with their labels."""
         deadline = time.monotonic() + timeout_s
         self._wait("the NameNode to leave safe mode", self._hdfs_is_writable, deadline)
-        self._make_folders()
+        self._wait("folders on HDFS", self._make_folders, deadline)
         self._wait("the ResourceManager", self._rm_is_started, deadline)
         self._wait("all nodes", self._all_nodes_run, deadline)
         if self.site.options.labels:
@@ -171,10 +171,11 @@ class Cluster:
         bean = call(f"{self.nn_web}/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo")["beans"][0]
         return bean["Safemode"] == "" and len(json.loads(bean["LiveNodes"])) == 1
 
-    def _make_folders(self) -> None:
+    def _make_folders(self) -> bool:
         for path, mode in (("/tmp", "1777"), ("/user", "755"), ("/app-logs", "1777")):
             self.hdfs(path, "MKDIRS", permission=mode)
         self.hdfs(f"/user/{self.site.user}", "MKDIRS", permission="755")
+        return True
 
     def _rm_is_started(self) -> bool:
         return self.rm("info")["clusterInfo"]["state"] == "STARTED"

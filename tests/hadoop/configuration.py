@@ -324,6 +324,7 @@ def _yarn(site: Site, classpath: str) -> dict[str, str]:
         found |= {
             "yarn.node-labels.enabled": "true",
             "yarn.node-labels.fs-store.root-dir": f"file://{site.folder}/data/node-labels",
+            "yarn.node-attribute.fs-store.root-dir": f"file://{site.folder}/data/node-attributes",
         }
     if options.web_proxy:
         found["yarn.web-proxy.address"] = f"{PROXY_HOST}:{site.proxy_port}"

@@ -7,7 +7,8 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-_TIMEOUT_S = 10
+_TIMEOUT_S = 30
+"""On a machine that is far too busy a NameNode has taken 10 s for a folder."""
 
 
 def call(url: str, method: str = "GET", body: object = None, *, kind: str = "json") -> Any:
