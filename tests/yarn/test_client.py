@@ -155,6 +155,21 @@ def test_a_job_in_a_full_queue_says_why_it_waits_and_can_be_stopped(
     assert job.until_application("KILLED")
 
 
+def test_a_master_whose_containers_do_not_come_says_why(yarn: Yarn) -> None:
+    first = yarn.submit('queue = "small"\n' + LONG.replace("256m", "640m"))
+    first.until_logged("worker:0", "begun")
+    job = yarn.submit('queue = "small"\n' + SHORT.replace("256m", "768m"))
+
+    def told() -> str | None:
+        reason = job.view().reason
+        return reason if "worker:0 (" in reason else None
+
+    reason = until(told, "it says why containers do not come")
+    assert reason.startswith("waiting for containers: worker:0 (worker: "), reason
+    first.handle.stop(firm=True)
+    assert job.wait().outcome == "succeeded"
+
+
 # -- ends without a word of the master -----------------------------------------------------------
 
 

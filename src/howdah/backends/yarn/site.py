@@ -110,26 +110,24 @@ class YarnSite:
         if late := self._late(report):
             self.end(late)
             return late
+        label = report.amNodeLabelExpression
+        application = waiting.Application(
+            state=_state(report),
+            queue=report.queue.rpartition(".")[2],
+            user=report.user,
+            diagnostics=report.diagnostics,
+            label="" if label.startswith("<") else label,
+            master=of_master(self._directory.job().master),
+        )
+        if waiting.is_moment(application):
+            return waiting.for_master(application)
         queue: Queue | None = None
         cluster: Cluster | None = None
         with contextlib.suppress(HadoopError, BackendError):
             access = self._access
             cluster = access.call(looking.look(access.manager, access.user))
-            name = report.queue.rpartition(".")[2]
-            queue = cluster.queue(report.queue) or cluster.queue(name)
-        label = report.amNodeLabelExpression
-        return waiting.for_master(
-            waiting.Application(
-                state=_state(report),
-                queue=report.queue.rpartition(".")[2],
-                user=report.user,
-                diagnostics=report.diagnostics,
-                label="" if label.startswith("<") else label,
-                master=of_master(self._directory.job().master),
-            ),
-            queue,
-            cluster,
-        )
+            queue = cluster.queue(report.queue) or cluster.queue(application.queue)
+        return waiting.for_master(application, queue, cluster)
 
     def _late(self, report: yarn.ApplicationReportProto) -> str:
         """Why the application is to be ended before its master has begun, if it is."""

@@ -47,7 +47,7 @@ def for_master(
     text = application.diagnostics
     name = application.queue or (queue.name if queue else "")
     label = application.label or _partition(text)
-    if "AM container is launched" in text or "has assigned a container for AM" in text:
+    if is_moment(application):
         return "the master's container starts"
     if "User's AM resource limit exceeded" in text:
         return (
@@ -75,6 +75,14 @@ def for_master(
     if "waiting for resources" in text or not text:
         return f"its master waits for {application.master} in the queue {name!r}{_before_it(queue)}"
     return _first_sentence(text)
+
+
+def is_moment(application: Application) -> bool:
+    """What it waits for takes no time: nothing else is worth being asked."""
+    text = application.diagnostics
+    return application.state != "ACCEPTED" or (
+        "AM container is launched" in text or "has assigned a container for AM" in text
+    )
 
 
 def for_containers(
