@@ -138,6 +138,8 @@ def reading(
 def test_a_clusters_proxy_may_look_without_the_token() -> None:
     assert reading() is Proof.READER
     assert reading("HEAD") is Proof.READER
+    users = frozenset({"ann o'neil@EXAMPLE.ORG"})
+    assert reading(user="ann+o%27neil%40EXAMPLE.ORG", users=users) is Proof.READER
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST", "DELETE", "PATCH", "OPTIONS"])

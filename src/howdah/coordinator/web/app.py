@@ -19,8 +19,8 @@ from howdah.backends.base import PageReaders
 from howdah.coordinator.source import JobSource
 from howdah.coordinator.web import api, handlers, pages, proxy, stream, tickets
 from howdah.coordinator.web.board import Board
-from howdah.coordinator.web.gate import LOGIN_PATH, Gate, GateMiddleware
-from howdah.coordinator.web.security import Refusal
+from howdah.coordinator.web.gate import LOGIN_PATH, PROOF, Gate, GateMiddleware
+from howdah.coordinator.web.security import Proof, Refusal
 
 _TASK_PAGE = re.compile(r"proxy/[A-Za-z0-9_.-]+:\d+/", re.ASCII)
 """What a one-time link may go on to besides the job page: nothing that leads elsewhere."""
@@ -60,7 +60,8 @@ def create_app(
     work = handlers.Api(source=source, board=board, watchers=watchers, gate=gate)
 
     async def job_page(request: Request) -> Response:
-        return pages.job_page(board.view(), static.version)
+        reads_only = request.scope[PROOF] is Proof.READER
+        return pages.job_page(board.view(), static.version, reads_only=reads_only)
 
     async def static_file(request: Request) -> Response:
         return static.answer(request.path_params["version"], request.path_params["name"])

@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 STREAM_PATH = "/api/v1/stream"
 LOGIN_PATH = "/login"
 PROXY_ROOT = "/proxy/"
+PROOF = "howdah.proof"
+"""Where a request's scope has its `howdah.coordinator.web.security.Proof`."""
 
 BODY_MAX_PROXIED = 1024 * 1024 * 1024
 """Bytes of a request body passed on to a program: an upload to a notebook."""
@@ -112,7 +114,7 @@ class GateMiddleware:
                 security.check_host(headers, self._gate.hosts)
             else:
                 client = scope.get("client") or ("",)
-                self._gate.admit(
+                scope[PROOF] = self._gate.admit(
                     headers, scope["method"], stream=path == STREAM_PATH, client=client[0]
                 )
             receive = _limited(headers, receive, BODY_MAX_PROXIED if proxied else security.MAX_BODY)

@@ -66,9 +66,16 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def job_page(view: JobView, version: str) -> Response:
-    """The page itself: what is known at once; its script does the rest."""
-    return HTMLResponse(_environment().get_template("job.html").render(job=view, version=version))
+def job_page(view: JobView, version: str, *, reads_only: bool = False) -> Response:
+    """The page itself: what is known at once; its script does the rest.
+
+    Args:
+        view: the job now.
+        version: of the static files.
+        reads_only: to somebody who may only look: without what they could not do.
+    """
+    page = _environment().get_template("job.html")
+    return HTMLResponse(page.render(job=view, version=version, reads_only=reads_only))
 
 
 @functools.cache

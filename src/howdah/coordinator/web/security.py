@@ -13,7 +13,7 @@ import hmac
 import ipaddress
 import re
 from collections.abc import Collection, Iterable, Mapping
-from urllib.parse import urlsplit
+from urllib.parse import unquote_plus, urlsplit
 
 from howdah.backends.base import PageReaders
 from howdah.coordinator.web import tickets
@@ -202,7 +202,8 @@ def admit(
 
 
 def _admit_reader(headers: Mapping[str, str], method: str, readers: PageReaders) -> Proof:
-    user = cookies_of(headers.get("cookie", "")).get(READER_COOKIE, "")
+    # WebAppProxyServlet writes it with URLEncoder.
+    user = unquote_plus(cookies_of(headers.get("cookie", "")).get(READER_COOKIE, ""))
     if not user:
         raise Refusal(401, f"the cluster's proxy did not say who reads (cookie {READER_COOKIE})")
     if readers.users is not None and user not in readers.users:
