@@ -10,16 +10,19 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from howdah.coordinator.spool import Spool
 from howdah.core.events import Task
 from howdah.core.states import Outcome
 from howdah.spec.model import Job
 from howdah.storage import layout, outputs
 from howdah.storage.journal import Replica
 from howdah.storage.layout import JobMeta
+from howdah.storage.logs import LogPart
+from howdah.wire.messages import LogChunk
 
 if TYPE_CHECKING:
     from howdah.coordinator.service import Coordinator
@@ -29,6 +32,10 @@ log = logging.getLogger(__name__)
 PUSH_S = (2.0, 5.0, 10.0, 20.0)
 """Pauses, the last again and again. Measurements, stacks and the coordinator's log there are at most that old when a master dies."""
 _GROWING = ("metrics-*.jsonl", f"{layout.STACKS}/*.txt", f"{layout.LOGS}/coordinator.log")
+_PUSHED_S = 2.0
+"""For what a running attempt has written so far, when somebody begins to read it."""
+_HELD_S = 30.0
+"""A log nobody has read for so long is not pushed any more."""
 _LOOK_AGAIN_S = 2.0
 """A log that was not there is not looked for sooner."""
 
@@ -87,21 +94,85 @@ def bring_metrics(meta: JobMeta, local: Path) -> None:
 
 
 class FarLogs:
-    """Logs of ended attempts, brought to the local copy when they are asked for."""
+    """Logs that are not here: of ended attempts, brought when they are asked for; of running ones,
+    as they are pushed while somebody asks."""
 
-    def __init__(self, url: str, local: Path, newest_attempt: Callable[[Task], int]) -> None:
+    def __init__(self, coordinator: Coordinator, url: str) -> None:
+        self._coordinator = coordinator
         self._url = url
-        self._local = local
-        self._newest_attempt = newest_attempt
+        self._local = coordinator.directory.path
+        self._spool = Spool(self._local / layout.CONTAINERS / "spool")
         self._bringing: dict[tuple[Task, int], asyncio.Task[bool]] = {}
         self._absent: dict[tuple[Task, int], float] = {}
+        self._asked: dict[tuple[Task, int], float] = {}
+        """Running attempts somebody reads: when last."""
+        self._holding: set[asyncio.Task[None]] = set()
 
     def attempts(self, task: Task) -> Sequence[int]:
         """Attempts that may have a log."""
-        return range(1, self._newest_attempt(task) + 1)
+        return range(1, self._coordinator.newest_attempt(task) + 1)
 
-    async def bring(self, task: Task, attempt: int) -> bool:
-        """Whether the log was there and is here now."""
+    def size(self, task: Task, attempt: int) -> int:
+        """Bytes of a running attempt's log that are here."""
+        return self._spool.size(task, attempt)
+
+    def reported(self, task: Task, attempt: int) -> int:
+        """Bytes of the log as its agent told last."""
+        live = self._coordinator.live.of(task, attempt)
+        return live.log_size if live is not None else 0
+
+    def keep(self, chunk: LogChunk) -> None:
+        """An agent has pushed a part."""
+        self._spool.take(chunk.task, chunk.attempt, chunk.offset, chunk.data)
+
+    async def ready(self, task: Task, attempt: int) -> bool:
+        """Have what is known of the log here, as far as that takes no long; whether it is whole, as
+        a file of the local copy."""
+        if self._coordinator.holds(task, attempt):
+            await self._follow(task, attempt)
+            return False
+        return await self._brought(task, attempt)
+
+    async def read(self, task: Task, attempt: int, offset: int, limit: int) -> LogPart | None:
+        """A part of what was pushed; nothing yet of a running attempt is an empty log."""
+        part = await asyncio.to_thread(self._spool.read, task, attempt, offset, limit)
+        if part is None and self._coordinator.holds(task, attempt):
+            return LogPart(0, b"", 0)
+        return part
+
+    # -- running attempts ------------------------------------------------------------------------
+
+    async def _follow(self, task: Task, attempt: int) -> None:
+        known = (task, attempt) in self._asked
+        self._asked[task, attempt] = time.monotonic()
+        if known:
+            return
+        holding = asyncio.create_task(self._hold(task, attempt))
+        self._holding.add(holding)
+        holding.add_done_callback(self._holding.discard)
+        wanted = self.reported(task, attempt)
+        deadline = time.monotonic() + _PUSHED_S
+        while self._spool.size(task, attempt) < wanted and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+
+    async def _hold(self, task: Task, attempt: int) -> None:
+        """Be one who follows, for as long as there are others who read."""
+        key = (task, attempt)
+        try:
+            with self._coordinator.logs.following(
+                [task],
+                lambda: None,
+                wants=lambda of, number: (of, number) == key,
+                start=lambda of, number, running: 0 if (of, number) == key else None,
+            ):
+                while (left_s := self._asked[key] + _HELD_S - time.monotonic()) > 0:
+                    await asyncio.sleep(left_s)
+        finally:
+            self._asked.pop(key, None)
+
+    # -- ended attempts --------------------------------------------------------------------------
+
+    async def _brought(self, task: Task, attempt: int) -> bool:
         key = (task, attempt)
         if time.monotonic() < self._absent.get(key, 0.0):
             return False
@@ -122,6 +193,7 @@ class FarLogs:
             log.warning("the log of attempt %d of %s can't be brought: %s", attempt, task, error)
         if found:
             self._absent.pop((task, attempt), None)
+            self._spool.drop(task, attempt)
         else:
             self._absent[task, attempt] = time.monotonic() + _LOOK_AGAIN_S
         return found

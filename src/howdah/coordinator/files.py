@@ -52,9 +52,16 @@ class JobLogs:
         try:
             return await asyncio.to_thread(logs.read, path, offset, limit)
         except FileNotFoundError:
-            if self._far is None or not await self._far.bring(task, attempt):
+            if self._far is None:
                 return None
+            if not await self._far.ready(task, attempt):
+                return await self._far.read(task, attempt, offset, limit)
             return await asyncio.to_thread(logs.read, path, offset, limit)
+
+    async def ready(self, task: Task, attempt: int) -> None:
+        """Have what is known of the log here, so that `size` tells it."""
+        if self._far is not None and not self.size(task, attempt):
+            await self._far.ready(task, attempt)
 
     async def last_line(self, task: Task, attempt: int) -> str | None:
         """The newest whole line, if there is any."""
@@ -70,7 +77,7 @@ class JobLogs:
         try:
             return logs.size(self._directory.log_path(task, attempt))
         except FileNotFoundError:
-            return 0
+            return self._far.size(task, attempt) if self._far is not None else 0
 
     def attempts(self, task: Task) -> list[int]:
         """Attempts with a log, ascending."""

@@ -51,6 +51,7 @@ class LiveSource:
         self._check(task)
         files = self._coordinator.files
         if offset < 0:
+            await files.ready(task, attempt)
             offset = max(0, files.size(task, attempt) + offset)
         part = await files.read(task, attempt, offset, limit)
         if part is None:

@@ -110,7 +110,17 @@ class LogHub:
         files: LogFiles,
         send: Callable[[str, FollowLog], object],
         holder: Callable[[Task], tuple[int, str] | None],
+        *,
+        keep: Callable[[LogChunk], None] | None = None,
+        reported: Callable[[Task, int], int] | None = None,
     ) -> None:
+        """
+        Args:
+            keep: where files can't be read here while they are written, is given what agents push.
+            reported: and tells how long a log was said to be.
+        """
+        self._keep = keep
+        self._reported = reported or (lambda task, attempt: 0)
         self._files = files
         self._send = send
         self._holder = holder
@@ -175,6 +185,8 @@ class LogHub:
         if known is None:
             return
         feed, cursors = known
+        if self._keep is not None:
+            self._keep(chunk)
         if feed.push(chunk.offset, chunk.data):
             for cursor in cursors:
                 cursor.wake()
@@ -190,7 +202,7 @@ class LogHub:
     def size(self, task: Task, attempt: int) -> int:
         """Bytes of an attempt's log that are known of."""
         known = self._feeds.get((task, attempt))
-        size = self._files.size(task, attempt)
+        size = max(self._files.size(task, attempt), self._reported(task, attempt))
         return max(size, known[0].end) if known is not None else size
 
     # -- for followers --------------------------------------------------------------------------

@@ -125,10 +125,15 @@ class Coordinator:
             self.clock,
             welcome=self.welcome,
         )
-        url = self.meta.url
-        far = away.FarLogs(url, self.directory.path, self.newest_attempt) if url else None
+        far = away.FarLogs(self, self.meta.url) if self.meta.url is not None else None
         self.files = JobLogs(self.directory, far)
-        self.logs = LogHub(self.files, self.agents.send, self._holder)
+        self.logs = LogHub(
+            self.files,
+            self.agents.send,
+            self._holder,
+            keep=far.keep if far is not None else None,
+            reported=far.reported if far is not None else None,
+        )
         self.vitals = Vitals(
             self.plan,
             state,
@@ -388,6 +393,11 @@ class Coordinator:
         self._begun.set()
         self.logs.look()
         self.status.touch()
+
+    def holds(self, task: Task, attempt: int) -> bool:
+        """Whether that attempt is running: its log is still written."""
+        held = self._holder(task)
+        return held is not None and held[0] == attempt
 
     def newest_attempt(self, task: Task) -> int:
         """The task's attempt of the moment; 0 if it has had none."""
