@@ -51,7 +51,7 @@ def state(cluster: Cluster, application: str) -> str:
     return cluster.rm(f"apps/{application}")["app"]["state"]
 
 
-def wait_running(cluster: Cluster, application: str, timeout_s: float = 60.0) -> dict[str, Any]:
+def wait_running(cluster: Cluster, application: str, timeout_s: float = 120.0) -> dict[str, Any]:
     """Wait until its newest master's process runs; the container in the node's words."""
     deadline = time.monotonic() + timeout_s
     while True:
@@ -64,7 +64,7 @@ def wait_running(cluster: Cluster, application: str, timeout_s: float = 60.0) ->
         time.sleep(_POLL_S)
 
 
-def wait_final(cluster: Cluster, application: str, timeout_s: float = 60.0) -> dict[str, Any]:
+def wait_final(cluster: Cluster, application: str, timeout_s: float = 120.0) -> dict[str, Any]:
     """Wait for its end; what the ResourceManager says about it."""
     deadline = time.monotonic() + timeout_s
     while True:

@@ -319,12 +319,13 @@ def _yarn(site: Site, classpath: str) -> dict[str, str]:
         ),
         "yarn.application.classpath": f"$HADOOP_CONF_DIR,{classpath}",
         "yarn.timeline-service.enabled": "false",
+        # By default below /tmp, where two clusters that start at once remove each other's files.
+        "yarn.node-attribute.fs-store.root-dir": f"file://{site.folder}/data/node-attributes",
     }
     if options.labels:
         found |= {
             "yarn.node-labels.enabled": "true",
             "yarn.node-labels.fs-store.root-dir": f"file://{site.folder}/data/node-labels",
-            "yarn.node-attribute.fs-store.root-dir": f"file://{site.folder}/data/node-attributes",
         }
     if options.web_proxy:
         found["yarn.web-proxy.address"] = f"{PROXY_HOST}:{site.proxy_port}"

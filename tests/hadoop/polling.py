@@ -8,7 +8,7 @@ from collections.abc import Callable
 _POLL_S = 0.1
 
 
-def wait(what: str, test: Callable[[], object], timeout_s: float = 60.0) -> None:
+def wait(what: str, test: Callable[[], object], timeout_s: float = 120.0) -> None:
     """Wait until ``test`` is true; a daemon that does not answer has not said so yet."""
     deadline = time.monotonic() + timeout_s
     while True:
