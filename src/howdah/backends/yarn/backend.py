@@ -15,7 +15,7 @@ import msgspec
 
 from howdah.agent.launch import AgentLaunch, LogNames
 from howdah.backends.base import BackendError, PageReaders, Places, RoleResources
-from howdah.backends.yarn import context, inside, pending, records, secretfile
+from howdah.backends.yarn import context, inside, pending, records, renewal, secretfile
 from howdah.backends.yarn.asks import Asks
 from howdah.backends.yarn.heart import Heart
 from howdah.backends.yarn.held import Container, Phase
@@ -30,7 +30,7 @@ from howdah.core.events import ContainerEndKind, Event, RequestRefused
 from howdah.core.states import Outcome
 from howdah.core.view import JobView
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import AMRM_TOKEN, Credentials
+from howdah.hadoop.credentials import AMRM_TOKEN, HDFS_TOKEN, Credentials
 from howdah.hadoop.errors import HadoopError
 from howdah.hadoop.ids import Resource
 from howdah.hadoop.protos import common, yarn
@@ -91,6 +91,7 @@ class YarnBackend:
         self._roles: Mapping[str, RoleResources] = {}
         self._ledger: Ledger | None = None
         self._heart: Heart | None = None
+        self._renewing: asyncio.Task[None] | None = None
         self._address: CoordinatorAddress | None = None
         self._final: JobView | None = None
         self._queue = ""
@@ -146,6 +147,10 @@ class YarnBackend:
             superseded=self._end_superseded,
         )
         self._heart.start()
+        renewing = renewal.keep(
+            self._configuration, self.shipment.user, self._credentials.of_kind(HDFS_TOKEN)
+        )
+        self._renewing = asyncio.create_task(renewing, name="token renewal")
         return self._ledger.held()
 
     async def request(
@@ -235,6 +240,9 @@ class YarnBackend:
         """Let go without an end: another master takes over."""
         if self._heart is not None:
             await self._heart.stop()
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.gather(self._renewing, return_exceptions=True)
         await self._nodes.close()
         await self._scheduler.close()
 

@@ -173,6 +173,17 @@ class Heart:
         )
 
     async def _say(self, changes: Changes) -> None:
+        """Ordinary and conditional asks in beats of their own: a capacity scheduler that is told
+        of both at once takes only the former (``updateResourceRequests(…) ||
+        updateSchedulingRequests(…)`` in ``CapacityScheduler.allocate``)."""
+        conditional = tuple(ask for ask in changes.asks if ask.apart_from is not None)
+        if conditional and len(conditional) < len(changes.asks):
+            plain = tuple(ask for ask in changes.asks if ask.apart_from is None)
+            await self._say_at_once(msgspec.structs.replace(changes, asks=plain))
+            changes = Changes(asks=conditional)
+        await self._say_at_once(changes)
+
+    async def _say_at_once(self, changes: Changes) -> None:
         ask, conditional = records.requests(changes.asks, self._roles)
         url = self._tracking_url
         answer = await self._scheduler.allocate(
