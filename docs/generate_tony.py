@@ -82,6 +82,23 @@ at its end.
 
 Programs get the variables TonY gave them, [by the same names](../reference/environment.md#tonys-names).
 
+## What else there was
+
+| TonY | Here |
+|---|---|
+| `ClusterSubmitter` | `howdah run --backend yarn`, or `howdah submit` to leave it running |
+| `LocalSubmitter` | `howdah run --backend local`: no cluster at all |
+| `NotebookSubmitter` | `howdah notebook --backend yarn`, and `howdah tunnel` from a laptop |
+| `TonyClient` as a library | [`howdah.submit`](python.md); `on_event`, `on_state` and `on_log` for its listeners, `stop` for the forced kill |
+| `CallbackHandler.onApplicationIdReceived` | `application_id` in the job directory's `meta.json`, there when `submit` returns |
+| Azkaban's job type | [Schedulers](schedulers.md) |
+| a framework's runtime as a plug-in | [a class and an entry point](../frameworks/index.md) |
+| `SKIP_HADOOP_PATH` | leaves `hadoop.classpath` out; without it the conversion sets it, as TonY did |
+| `TF_GRPC_REUSE_PORT` | the same: a task's ports stay held until its program has them |
+| `TB_SERVER_REUSE_PORT` | not needed: TensorBoard's port is reserved for it |
+| history files and their portal | the job directory; `howdah list`, `howdah status`, `howdah events` |
+| end-to-end tests | [each has its like](tony-parity.md) |
+
 ## Keys
 
 """

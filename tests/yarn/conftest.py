@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.hadoop.cluster import Cluster
+from tests.yarn.parity import pytest_runtest_makereport  # noqa: F401  (a hook)
 from tests.yarn.runner import Yarn
+from tests.yarn.tony import Tony
 
 
 @pytest.fixture
@@ -20,3 +22,10 @@ def yarn(hadoop: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     yarn = Yarn(hadoop, tmp_path)
     yield yarn
     yarn.close()
+
+
+@pytest.fixture
+def tony(yarn: Yarn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tony:
+    """TonY's command line, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    return Tony(yarn, tmp_path)
