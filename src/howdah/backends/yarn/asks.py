@@ -11,7 +11,7 @@ Where containers shall be (`howdah.spec.model.Placement`):
 - ``near``, ``pack`` and ``racks`` are preferences: requests by name of node or rack, with relaxed
   locality. ``near`` waits until the other role has its containers.
 - ``spread`` and ``apart`` are conditions. Where the ResourceManager takes placement constraints
-  (``yarn.resourcemanager.placement-constraints.handler``) it is told; elsewhere the nodes in
+  (``yarn.resourcemanager.placement-constraints.handler``) it is told to spread; else the nodes in
   question are blacklisted while only such a role is asked for, and what comes there nevertheless is
   given back and asked for anew.
 """
@@ -244,9 +244,10 @@ class Asks:
 
     def _constrained(self, role: str) -> bool:
         """Whether the ResourceManager is told of the condition. Not with a node label: only
-        ordinary requests name one."""
+        ordinary requests name one. Not of other roles: their containers come by ordinary requests
+        and have no tags."""
         resources = self._roles[role]
-        return self._constraints and bool(self._apart_from(role)) and not resources.label
+        return self._constraints and self._apart_from(role) == (role,) and not resources.label
 
     def _conditional(self, role: str) -> bool:
         """Whether we see to the role's condition ourselves."""

@@ -1,0 +1,50 @@
+"""Where containers are put, on a cluster whose ResourceManager takes placement constraints."""
+
+from __future__ import annotations
+
+from tests.yarn.runner import Yarn, YarnJob
+
+
+def nodes(job: YarnJob, role: str) -> list[str]:
+    return [task.node or "" for task in job.view().tasks if task.role == role]
+
+
+def role(name: str, instances: int, placement: str = "", more: str = "") -> str:
+    return f"""
+[roles.{name}]
+instances = {instances}
+memory = "256m"
+command = "sleep 300"
+{more}
+placement = {{ {placement} }}
+"""
+
+
+def test_tasks_that_are_to_be_spread_are_on_nodes_of_their_own(yarn: Yarn) -> None:
+    job = yarn.submit(role("worker", 2, "spread = true"))
+    job.running()
+    assert len(set(nodes(job, "worker"))) == 2
+    job.handle.stop()
+    job.wait()
+
+
+def test_roles_are_kept_apart_and_asked_for_near_each_other_as_the_job_says(yarn: Yarn) -> None:
+    job = yarn.submit(
+        role("ps", 1) + role("apart", 2, 'apart = ["ps"]') + role("near", 1, 'near = ["ps"]')
+    )
+    job.running()
+    assert set(nodes(job, "apart")).isdisjoint(nodes(job, "ps"))
+    # How long a scheduler waits for a preferred node is the site's (node-locality-delay).
+    assert len(nodes(job, "near")) == 1
+    job.handle.stop()
+    job.wait()
+
+
+def test_a_label_and_gpus_lead_to_the_node_that_has_them(yarn: Yarn) -> None:
+    job = yarn.submit('queue = "gpu"\n' + role("worker", 1, more='label = "gpu"\ngpus = 1'))
+    job.running()
+    (node,) = nodes(job, "worker")
+    labels = {n["id"]: n.get("nodeLabels") for n in yarn.cluster.nodes()}
+    assert [has for name, has in labels.items() if name.startswith(node)] == [["gpu"]]
+    job.handle.stop()
+    job.wait()
