@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import psutil
 
 from howdah.client.api import submit
+from howdah.client.errors import Unreachable
 from howdah.client.sync import JobHandle
 from howdah.core.view import JobView, TaskView
 from howdah.storage.hdfs import Hdfs
@@ -127,7 +128,10 @@ class YarnJob:
         last: list[JobView] = []
 
         def look() -> T | None:
-            last[:] = [self.view()]
+            try:
+                last[:] = [self.view()]
+            except Unreachable:  # on a machine that has other things to do
+                return None
             return condition(last[0])
 
         try:

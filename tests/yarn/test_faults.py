@@ -16,7 +16,7 @@ import os, time
 step = 0
 while not os.path.exists(os.environ["STOP_FILE"]):
     step += 1
-    print("step", step, "pid", os.getpid(), flush=True)
+    print("step", step, "pid", os.getpid(), "at", time.time(), flush=True)
     time.sleep(0.1)
 """
 

@@ -210,7 +210,12 @@ class YarnBackend:
             ledger.give_back(container)
             return
         ledger.turn(container, Phase.ENDING)
-        if await self._nodes.stop(container.node, [container.id]):
+        if not await self._nodes.is_there(container.node):
+            # YARN gives a node up after ten minutes. With its agent this is the node's end now.
+            ledger.asks.release(container_id)
+            words = f"the NodeManager at {container.node} does not answer"
+            ledger.ended(container, ContainerEndKind.NODE_LOST, words)
+        elif await self._nodes.stop(container.node, [container.id]):
             ledger.give_back(container)
         self._wake()
 

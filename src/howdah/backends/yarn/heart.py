@@ -91,7 +91,9 @@ class Heart:
         self._superseded = superseded
         self._woken = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
+        self._page: str | None = None
         self._tracking_url: str | None = None
+        """The page's address as long as it is not said."""
         self._unsaid = Changes()
         """Of a beat that failed."""
 
@@ -111,7 +113,7 @@ class Heart:
 
     def track(self, url: str) -> None:
         """The job's page is there now."""
-        self._tracking_url = url
+        self._page = self._tracking_url = url
         self.wake()
 
     # -- the loop --------------------------------------------------------------------------------
@@ -233,5 +235,6 @@ class Heart:
         for container_id in changes.release:
             self._asks.release(container_id)
         self._asks.resync()
+        self._tracking_url = self._page
         self._listener.registered_again(answer)
         self.wake()

@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 START_S = 30.0
 """For a node to take a container; a restarted NodeManager is waited for so long."""
 STOP_S = 5.0
+PROBE_S = 2.0
+"""A NodeManager that lives takes a connection within this."""
 _BATCH = 100
 """Containers in one call."""
 _NODES_AT_ONCE = 64
@@ -87,6 +89,16 @@ class Nodes:
         for container, problem in outcome.failed.items():
             log.info("%s can't be stopped: %s", container, problem)
         return list(outcome.failed)
+
+    async def is_there(self, node: NodeId) -> bool:
+        """Whether somebody listens at the node's address: one connection, and no patience."""
+        try:
+            async with self._turns, asyncio.timeout(PROBE_S):
+                _, writer = await asyncio.open_connection(node.host, node.port)
+        except (OSError, TimeoutError):
+            return False
+        writer.close()
+        return True
 
     async def close(self) -> None:
         """End all connections."""

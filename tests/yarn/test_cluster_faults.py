@@ -1,0 +1,288 @@
+"""What of a job lives through faults of the cluster: daemons that restart, nodes that are gone.
+
+All tests share one cluster of the module's own, which is whole again after each of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from howdah.backends.yarn.site import YarnSite
+from howdah.storage import journal, replica
+from howdah.storage.hdfs import Hdfs
+from tests.hadoop.cluster import Cluster
+from tests.hadoop.leftovers import processes
+from tests.hadoop.plugin import MakeCluster
+from tests.yarn.runner import Yarn, YarnJob, until
+from tests.yarn.test_faults import births, last_step, steps, stop
+
+pytestmark = [pytest.mark.xdist_group("cluster-faults"), pytest.mark.timeout(600)]
+
+SOON_S = 120.0
+"""A node is given up after twenty seconds, a master after fifteen; the rest is for a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
+    return hadoop_module_cluster(
+        resource_managers=2, labels=False, gpus="none", node_expiry_ms=20_000
+    )
+
+
+@pytest.fixture
+def yarn(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yarn]:
+    for name, value in cluster.env().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
+    yarn = Yarn(cluster, tmp_path)
+    yield yarn
+    make_whole(cluster)
+    yarn.close()
+
+
+def make_whole(cluster: Cluster) -> None:
+    """Start what has been killed."""
+    for daemon in cluster.site.daemons:
+        if not cluster.is_running(daemon.name):
+            cluster.start(daemon.name)
+    if cluster.active() is None:
+        make_active(cluster, 1)
+    cluster.wait_ready()
+
+
+def make_active(cluster: Cluster, number: int) -> None:
+    """Once it answers: it may have just been started."""
+
+    def is_active() -> bool:
+        with contextlib.suppress(OSError):
+            cluster.make_active(number)
+        return cluster.active() == number
+
+    until(is_active, f"resourcemanager{number} serves", SOON_S)
+
+
+class Follower:
+    """A client that waits for the job and prints the log of one task meanwhile."""
+
+    def __init__(self, job: YarnJob, task: str) -> None:
+        self._job = job
+        self._task = task
+        self.lines: list[str] = []
+        self.outcome: str | None = None
+        self._threads = [threading.Thread(target=work) for work in (self._follow, self._wait)]
+        for thread in self._threads:
+            thread.start()
+
+    def _follow(self) -> None:
+        for line in self._job.handle.logs(self._task):
+            self.lines.append(line.text)
+
+    def _wait(self) -> None:
+        self.outcome = self._job.handle.wait(300.0).outcome
+
+    def goes_on(self) -> None:
+        """Wait for lines that were printed from now on."""
+        seen = len(self.lines)
+        until(lambda: len(self.lines) > seen + 10, "the client's log goes on", SOON_S)
+
+    def end(self) -> None:
+        """The job's end has reached it, and every line was told once and in order."""
+        for thread in self._threads:
+            thread.join(SOON_S)
+        assert not any(thread.is_alive() for thread in self._threads)
+        assert self.outcome == "succeeded"
+        told = [int(line.split()[1]) for line in self.lines if line.startswith("step")]
+        assert told == list(range(1, len(told) + 1))
+
+
+def entries(job: YarnJob) -> list[journal.Entry]:
+    """The journal as it is on HDFS."""
+    hdfs = Hdfs(job.url, conf_dir=str(job.cluster.conf_dir))
+    replica.bring_journal(job.url, job.directory.path, hdfs=hdfs)
+    return list(journal.read(job.directory.path))
+
+
+def page_port(job: YarnJob) -> int:
+    """Port of the job's page, as the ResourceManager knows it."""
+    address = YarnSite(job.directory).coordinator()
+    return address.http_port if address is not None else 0
+
+
+def end_well(yarn: Yarn, job: YarnJob) -> None:
+    """Let it end: nothing was restarted, nothing charged, and its story is whole on HDFS."""
+    stop(yarn)
+    final = job.wait(SOON_S)
+    assert (final.outcome, final.restarts) == ("succeeded", 0), final.reason
+    assert all(task.attempt == 1 for task in final.tasks)
+    whole_story(job)
+
+
+def whole_story(job: YarnJob) -> None:
+    numbers = [entry.seq for entry in entries(job)]
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    assert job.read("final.json")
+    job.until_application("FINISHED")
+
+
+def on_node(job: YarnJob, host: str) -> list[psutil.Process]:
+    """Processes of a job's containers on a node, its master's too."""
+    found = []
+    application = job.application_id.removeprefix("application_")
+    for process in processes(job.cluster):
+        with contextlib.suppress(psutil.Error):
+            env = process.environ()
+            if env.get("NM_HOST") == host and application in env.get("CONTAINER_ID", ""):
+                found.append(process)
+    return found
+
+
+def node_of(process: psutil.Process) -> str:
+    return process.environ()["NM_HOST"]
+
+
+def take_away(job: YarnJob, host: str) -> None:
+    """The node is gone with all that ran there, as when its power fails."""
+    cluster = job.cluster
+    numbers = range(1, cluster.site.options.node_managers + 1)
+    number = next(n for n in numbers if cluster.site.node_host(n) == host)
+    cluster.kill(f"nodemanager{number}")
+    while left := on_node(job, host):
+        for process in left:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, 5)
+
+
+def test_a_job_whose_masters_node_is_lost_goes_on_under_another_master(yarn: Yarn) -> None:
+    # It takes a whole node, so the master is on another one.
+    job = steps(yarn, instances=1, memory="6g")
+    job.running()
+    before = births(job)
+    host = node_of(job.master())
+    assert host != job.task("worker:0").node
+    follower = Follower(job, "worker:0")
+    gone = time.time()
+    take_away(job, host)
+    view = job.until(lambda v: v if v.incarnation == 2 else None, "a new coordinator", SOON_S)
+    taken_over = time.time()
+    assert node_of(job.master()) != host
+    job.running()
+    assert births(job) == before
+    assert view.restarts == 0
+    follower.goes_on()
+    times = [float(line.split()[-1]) for line in follower.lines if line.startswith("step")]
+    # A master is given up after fifteen seconds: what is more than a hundred steps' work.
+    assert sum(gone < at < taken_over for at in times) > 20
+    end_well(yarn, job)
+    follower.end()
+
+
+def test_a_restart_of_the_resource_manager_is_not_noticed(yarn: Yarn) -> None:
+    job = steps(yarn)
+    job.running()
+    before, master = births(job), job.master().pid
+    port = until(lambda: page_port(job), "the page is there")
+    follower = Follower(job, "worker:1")
+    active = job.cluster.active()
+    assert active is not None
+    job.cluster.restart(f"resourcemanager{active}")
+    make_active(job.cluster, active)
+    job.cluster.wait_ready()
+    job.until_application("RUNNING", SOON_S)
+    until(lambda: page_port(job) == port, "the ResourceManager knows the page again", SOON_S)
+    follower.goes_on()
+    assert births(job) == before
+    assert job.master().pid == master
+    end_well(yarn, job)
+    follower.end()
+
+
+def test_a_fail_over_of_the_resource_manager_is_not_noticed(yarn: Yarn) -> None:
+    job = steps(yarn)
+    job.running()
+    before, master = births(job), job.master().pid
+    port = until(lambda: page_port(job), "the page is there")
+    follower = Follower(job, "worker:0")
+    job.cluster.fail_over()
+    job.cluster.wait_ready()
+    job.until_application("RUNNING", SOON_S)
+    until(lambda: page_port(job) == port, "the ResourceManager knows the page again", SOON_S)
+    follower.goes_on()
+    assert births(job) == before
+    assert job.master().pid == master
+    end_well(yarn, job)
+    follower.end()
+
+
+def test_a_restart_of_node_managers_under_running_containers_is_not_noticed(yarn: Yarn) -> None:
+    job = steps(yarn)
+    job.running()
+    before, master = births(job), job.master().pid
+    for number in range(1, 4):
+        job.cluster.restart(f"nodemanager{number}")
+        job.cluster.wait_ready()
+    until(lambda: len(job.containers()) == 3, "the nodes know the containers again", SOON_S)
+    assert births(job) == before
+    assert job.master().pid == master
+    end_well(yarn, job)
+
+
+def test_a_lost_node_costs_nothing_but_time(yarn: Yarn) -> None:
+    job = steps(yarn, instances=2, memory="4g")
+    tasks = job.running()
+    masters = node_of(job.master())
+    lost = next(task for task in tasks if task.node != masters)
+    assert lost.node is not None
+    stays = next(task for task in tasks if task is not lost)
+    take_away(job, lost.node)
+    view = job.until(
+        lambda v: v if v.generation == 2 and all(t.state == "running" for t in v.tasks) else None,
+        "the gang runs again",
+        SOON_S,
+    )
+    again = next(task for task in view.tasks if task.task == lost.task)
+    assert again.node != lost.node
+    assert next(task for task in view.tasks if task.task == stays.task).container == stays.container
+    stop(yarn)
+    final = job.wait(SOON_S)
+    assert final.outcome == "succeeded", final.reason
+    assert [f.blame for f in final.failures] == ["node-lost"]
+    assert not any(f.charged for f in final.failures)
+    whole_story(job)
+
+
+def test_a_restart_of_the_namenode_loses_nothing(yarn: Yarn) -> None:
+    job = steps(yarn)
+    job.running()
+    before = births(job)
+    job.cluster.kill("namenode")
+    # Meanwhile there is something to write down.
+    os.kill(job.task("worker:1").pids[0], signal.SIGKILL)
+    job.cluster.start("namenode")
+    job.cluster.wait_ready()
+    job.until(
+        lambda v: (v.generation == 2 and all(t.state == "running" for t in v.tasks)) or None,
+        "the gang runs again",
+        SOON_S,
+    )
+    assert not set(births(job).items()) >= set(before.items())
+    seen = last_step(job, "worker:0")
+    until(lambda: last_step(job, "worker:0") > seen + 5, "steps go on")
+    stop(yarn)
+    final = job.wait(SOON_S)
+    assert final.outcome == "succeeded", final.reason
+    assert [(f.blame, f.task) for f in final.failures] == [("signal", "worker:1")]
+    whole_story(job)
+    for attempt in (1, 2):
+        log = job.read(f"logs/worker-0/{attempt}.log").decode()
+        told = [int(line.split()[1]) for line in log.splitlines() if line.startswith("step")]
+        assert told == list(range(1, len(told) + 1))
