@@ -22,24 +22,17 @@ import errno
 import os
 import posixpath
 import secrets
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from howdah.storage.hdfs_calls import Appender, close, soon
-from howdah.storage.hdfs_errors import (
-    AlreadyThere,
-    BeingWritten,
-    HdfsError,
-    NotClosedInTime,
-    NotFound,
-    translate,
-)
+from howdah.storage.hdfs_errors import NotClosedInTime, NotFound
 from howdah.storage.hdfs_names import is_hdfs, split
+from howdah.storage.hdfs_session import Session
 
 __all__ = ["Hdfs", "Stat", "is_hdfs", "split"]
 
@@ -47,13 +40,6 @@ PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 
 _CHUNK_BYTES = 4 * 1024 * 1024
-_CONFIG = {
-    # The client's own retries (15 with up to 15 s between) know no deadline; ours do.
-    "dfs.client.failover.max.attempts": "4",
-    "dfs.client.failover.sleep.base.millis": "20",
-    "dfs.client.failover.sleep.max.millis": "100",
-}
-_T = TypeVar("_T")
 
 
 class Stat(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,70 +59,19 @@ class Stat(msgspec.Struct, frozen=True, kw_only=True):
         return posixpath.basename(self.path)
 
 
-class Hdfs:
+class Hdfs(Session):
     """One file system. Nothing is connected before the first call.
 
     Paths may be given alone or as URLs of this file system. Errors are those of
     `howdah.storage.hdfs_errors`, all of them `OSError`s.
     """
 
-    def __init__(
-        self,
-        url_or_fs: str | None = None,
-        *,
-        conf_dir: str | None = None,
-        user: str | None = None,
-        patience_s: float = 0.0,
-    ) -> None:
-        """
-        Args:
-            url_or_fs: any URL of the file system; None, or one without a host, is the default.
-            conf_dir: folder of the cluster's XML; see the module's text for what is used without.
-            user: who to be on a cluster without Kerberos, for the whole process.
-            patience_s: how long each call waits for a NameNode that is down, restarts or is in
-                safe mode before it raises.
-
-        Raises:
-            ValueError: no URL of HDFS, or the process is somebody else on HDFS already.
-        """
-        self.fs = split(url_or_fs)[0] if url_or_fs else ""
-        self.patience_s = patience_s
-        self._conf_dir = conf_dir
-        self._made: list[Any] = []
-        self._lock = threading.Lock()
-        if user is not None:
-            _be(user)
-
-    def __repr__(self) -> str:
-        return f"Hdfs({self.fs!r})"
-
-    def patient(self, patience_s: float) -> Hdfs:
-        """The same connection with another patience."""
-        other = Hdfs(None, conf_dir=self._conf_dir, patience_s=patience_s)
-        other.fs, other._made, other._lock = self.fs, self._made, self._lock
-        return other
-
-    def path(self, place: str) -> str:
-        """The path of a path or URL.
-
-        Raises:
-            ValueError: it is on another file system.
-        """
-        fs, path = split(place)
-        if fs and self.fs and fs != self.fs:
-            raise ValueError(f"{place} is not on {self.fs}")
-        return path
-
-    def url(self, place: str) -> str:
-        """The URL of a path."""
-        return f"{self.fs or 'hdfs://'}{self.path(place)}"
-
     # -- looking ---------------------------------------------------------------------------------
 
     def stat(self, place: str) -> Stat:
         """Raises: NotFound."""
         path = self.path(place)
-        return self._call("look at", path, lambda c: soon(_look, c, path))
+        return self.call("look at", path, lambda c: soon(_look, c, path))
 
     def exists(self, place: str) -> bool:
         """Whether there is a file or folder."""
@@ -155,7 +90,7 @@ class Hdfs:
         """
         path = self.path(place)
 
-        found = self._call("list", path, lambda c: soon(_found, c, path, recursive))
+        found = self.call("list", path, lambda c: soon(_found, c, path, recursive))
         return sorted(found, key=lambda stat: stat.path)
 
     # -- reading ---------------------------------------------------------------------------------
@@ -171,7 +106,7 @@ class Hdfs:
         """At most ``length`` bytes from ``offset`` on; empty at the end and past it."""
         path = self.path(place)
 
-        return self._call("read", path, lambda c: soon(_read, c, path, offset, length))
+        return self.call("read", path, lambda c: soon(_read, c, path, offset, length))
 
     def get(
         self,
@@ -205,7 +140,7 @@ class Hdfs:
                 temporary.unlink(missing_ok=True)
             return size
 
-        return self._call("read", path, get)
+        return self.call("read", path, get)
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -233,7 +168,7 @@ class Hdfs:
         def write(client: Any) -> None:
             close(client, soon(_write_new, client, path, data, permission), path, len(data))
 
-        self._create(path, write)
+        self.create_new(path, write)
 
     def put(
         self,
@@ -256,18 +191,19 @@ class Hdfs:
         return self.stat(path)
 
     def create(self, place: str, *, permission: int = PRIVATE_FILE) -> Appender:
-        """Begin a new file and keep it open for writing.
+        """Begin a new file in a folder that is there, and keep it open for writing.
 
         Raises:
             AlreadyThere: it exists.
+            NotFound: there is no such folder.
         """
         path = self.path(place)
 
         def create(client: Any) -> Appender:
-            writer = soon(client.create, path, _options(permission))
+            writer = soon(client.create, path, _options(permission, parents=False))
             return Appender(client, self.fs, path, writer, 0)
 
-        return self._create(path, create)
+        return self.create_new(path, create)
 
     def append(self, place: str) -> Appender:
         """Go on writing at the end of a closed file.
@@ -282,7 +218,7 @@ class Hdfs:
             writer = soon(client.append, path)
             return Appender(client, self.fs, path, writer, soon(_look, client, path).size)
 
-        return self._call("append to", path, append, wait_for_writer=False)
+        return self.call("append to", path, append, wait_for_writer=False)
 
     def recover_lease(self, place: str, timeout_s: float = 0.0) -> bool:
         """Take the right to write a file away from whoever has it, and have it closed.
@@ -298,7 +234,7 @@ class Hdfs:
         deadline = time.monotonic() + timeout_s
         pause_s = 0.01
         while True:
-            closed = self._call(
+            closed = self.call(
                 "recover", path, lambda c: bool(soon(c.recover_lease, path)), wait_for_writer=False
             )
             if closed or timeout_s <= 0:
@@ -322,7 +258,7 @@ class Hdfs:
             AlreadyThere, NotAFolder: there is a file of that name, or above.
         """
         path = self.path(place)
-        self._call("make the folder", path, lambda c: soon(c.mkdirs, path, permission, True))
+        self.call("make the folder", path, lambda c: soon(c.mkdirs, path, permission, True))
 
     def rename(self, source: str, target: str, *, overwrite: bool = False) -> None:
         """Move a file or folder; at no moment is there half of it.
@@ -345,7 +281,7 @@ class Hdfs:
                 # The answer to an earlier try may have been lost with its connection.
                 soon(client.get_file_info, new)
 
-        self._call(f"rename to {new}", old, rename)
+        self.call(f"rename to {new}", old, rename)
 
     def remove(self, place: str, *, recursive: bool = False) -> bool:
         """Remove a file or folder; False if there was none.
@@ -354,68 +290,14 @@ class Hdfs:
             NotEmpty: a folder with something in it, and ``recursive`` is false.
         """
         path = self.path(place)
-        return self._call("remove", path, lambda c: bool(soon(c.delete, path, recursive)))
+        return self.call("remove", path, lambda c: bool(soon(c.delete, path, recursive)))
 
     def set_permission(self, place: str, permission: int) -> None:
         """Raises: NotFound."""
         path = self.path(place)
-        self._call(
-            "set the permission of", path, lambda c: soon(c.set_permission, path, permission)
-        )
+        self.call("set the permission of", path, lambda c: soon(c.set_permission, path, permission))
 
     # -- inside ----------------------------------------------------------------------------------
-
-    def _client(self) -> Any:
-        with self._lock:
-            if not self._made:
-                import hdfs_native
-
-                try:
-                    self._made.append(
-                        hdfs_native.Client(
-                            self.fs or None, config=_CONFIG, config_dir=self._conf_dir
-                        )
-                    )
-                except Exception as error:
-                    raise HdfsError(
-                        f"HDFS can't be used: {error}. Set HADOOP_CONF_DIR to the folder with the"
-                        " cluster's core-site.xml and hdfs-site.xml, or give a URL with host and"
-                        " port"
-                    ) from error
-            return self._made[0]
-
-    def _create(self, path: str, work: Callable[[Any], _T]) -> _T:
-        try:
-            return self._call("create", path, work, wait_for_writer=False)
-        except BeingWritten as error:
-            raise AlreadyThere(f"Can't create {self.fs}{path}: it exists already") from error
-
-    def _call(
-        self,
-        what: str,
-        path: str,
-        work: Callable[[Any], _T],
-        *,
-        wait_for_writer: bool = True,
-    ) -> _T:
-        """Do it, again while it fails for a transient reason and there is patience left."""
-        deadline = time.monotonic() + self.patience_s
-        pause_s = 0.05
-        while True:
-            try:
-                return work(self._client())
-            except HdfsError as error:
-                problem = error
-            except Exception as error:
-                if isinstance(error, OSError) and error.errno is not None:
-                    raise  # a local file's: hdfs_native gives texts alone
-                problem = translate(error, what, path, self.fs)
-                problem.__cause__ = error
-            again = problem.transient and (wait_for_writer or not isinstance(problem, BeingWritten))
-            if not again or time.monotonic() + pause_s > deadline:
-                raise problem
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 1.5, 1.0)
 
     def _put(
         self,
@@ -447,7 +329,7 @@ class Hdfs:
                     soon(client.delete, temporary, False)
                 raise
 
-        self._call("write", path, put)
+        self.call("write", path, put)
 
 
 # -- inside --------------------------------------------------------------------------------------
@@ -478,19 +360,10 @@ def _look(client: Any, path: str) -> Stat:
     return _stat(client.get_file_info(path), path)
 
 
-def _be(user: str) -> None:
-    former = os.environ.get("HADOOP_USER_NAME")
-    if former not in (None, user):
-        raise ValueError(
-            f"This process is {former!r} on HDFS (HADOOP_USER_NAME) and can't be {user!r} too"
-        )
-    os.environ["HADOOP_USER_NAME"] = user
-
-
-def _options(permission: int) -> Any:
+def _options(permission: int, *, parents: bool = True) -> Any:
     from hdfs_native import WriteOptions
 
-    return WriteOptions(permission=permission, overwrite=False)
+    return WriteOptions(permission=permission, overwrite=False, create_parent=parents)
 
 
 def _stat(status: Any, path: str) -> Stat:

@@ -46,9 +46,12 @@ START_WAIT_S = 300.0
 RECOVER_S = 120.0
 """For the leases of a dead master. DataNodes take their heartbeat (3 s by default), those that have
 just started longer."""
-REOPEN_S = 20.0
-"""For one's own segment with nothing in it; then another is begun."""
+REOPEN_S = (2.0, 60.0)
+"""For one's own segment with nothing in it; then another is begun. The first time, and at most: it
+doubles, so that long troubles do not leave many."""
 _CLOSE_AGAIN_S = 2.0
+_LAST_S = 10.0
+"""For each segment that could not be closed yet, when the journal is closed."""
 _QUIET_S = 1.0
 """A shorter trouble is not worth a line."""
 _REMIND_S = 60.0
@@ -76,6 +79,7 @@ class HdfsJournal:
         self._appender: Appender | None = None
         self._left_open: list[int] = []
         self._close_next = 0.0
+        self._reopen_s = REOPEN_S[0]
         self._give_up_at: float | None = None
         self._hurried = threading.Event()
         self.trouble = ""
@@ -129,7 +133,7 @@ class HdfsJournal:
             self._appender = None
         for number in numbers:
             with contextlib.suppress(HdfsError):
-                self._hdfs.recover_lease(self._path(number), REOPEN_S / 2)
+                self._hdfs.recover_lease(self._path(number), _LAST_S)
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -189,6 +193,7 @@ class HdfsJournal:
         if rest:
             self._appender.write_durably(rest)
         self._durable += len(data)
+        self._reopen_s = REOPEN_S[0]
 
     def _rotate(self) -> None:
         assert self._appender is not None
@@ -210,8 +215,9 @@ class HdfsJournal:
         self._check_claims()
         path = self._path(self._number)
         try:
-            self._hdfs.recover_lease(path, REOPEN_S)
+            self._hdfs.recover_lease(path, self._reopen_s)
         except NotClosedInTime:
+            self._reopen_s = min(2 * self._reopen_s, REOPEN_S[1])
             self._begin_another()
             return
         there = self._hdfs.read(path)
