@@ -74,7 +74,7 @@ def page(context: BrowserContext) -> Iterator[Page]:
 _TROUBLES: dict[Page, list[str]] = {}
 
 
-def watched(page: Page) -> Page:
+def watched(page: Page, host: str = "127.0.0.1") -> Page:
     """Note the page's errors, violated policies and requests to other hosts."""
     found = _TROUBLES[page] = []
     page.on("pageerror", lambda error: found.append(f"error: {error}"))
@@ -88,11 +88,18 @@ def watched(page: Page) -> Page:
         "request",
         lambda request: (
             found.append(f"request to {request.url}")
-            if urlsplit(request.url).hostname not in ("127.0.0.1", "localhost", None)
+            if urlsplit(request.url).hostname not in (host, "localhost", None)
             else None
         ),
     )
     return page
+
+
+def shoot(page: Page, name: str) -> None:
+    """Keep a picture where HOWDAH_SCREENSHOTS says, for a person to look at."""
+    folder = os.environ.get("HOWDAH_SCREENSHOTS")
+    if folder:
+        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
 def troubles(page: Page) -> list[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
@@ -15,20 +13,13 @@ from howdah.core.events import Task
 from howdah.core.view import FailureView
 from howdah.wire.messages import WebAddress
 from tests.browser import story
-from tests.browser.conftest import open_job, troubles, watched
+from tests.browser.conftest import open_job, shoot, troubles, watched
 from tests.browser.prefix_proxy import prefix_proxy
 from tests.unit.web.fake_job import FakeJob
 from tests.unit.web.serving import Served, serving
 from tests.unit.web.upstream import Program, program
 
 pytestmark = pytest.mark.timeout(120)
-
-
-def shoot(page: Page, name: str) -> None:
-    """Keep a picture where HOWDAH_SCREENSHOTS says, for a person to look at."""
-    folder = os.environ.get("HOWDAH_SCREENSHOTS")
-    if folder:
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
 
 
 def row(page: Page, task: str):

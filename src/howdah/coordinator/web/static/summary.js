@@ -45,16 +45,12 @@ const sentence = (text) => (/^\S+:\d/.test(text) ? text : text.slice(0, 1).toUpp
 
 let shownLinks = "";
 
-// Who only looks comes through a proxy that lets no POST pass, with which TensorBoard asks for its data.
-// Told that it is in a Colab notebook, it asks with GET.
-const QUERIES = "readsOnly" in document.documentElement.dataset ? { TensorBoard: "?tensorboardColab=true" } : {};
-
 function links(list) {
   const key = JSON.stringify(list);
   if (key === shownLinks) return;
   shownLinks = key;
   $("links").replaceChildren(
-    ...list.map((link) => h("a", { class: "button", href: link.href + (QUERIES[link.name] ?? ""), target: "_blank", rel: "noopener" }, link.name, " ↗")),
+    ...list.map((link) => h("a", { class: "button", href: link.href, target: "_blank", rel: "noopener" }, link.name, " ↗")),
   );
 }
 
