@@ -46,9 +46,10 @@ def refusal(yarn: Yarn, **overrides: object) -> str:
 
 def on_hdfs(yarn: Yarn) -> set[str]:
     """Job directories on HDFS."""
+    user = yarn.cluster.site.user
     hdfs = Hdfs(yarn.cluster.default_fs, conf_dir=str(yarn.cluster.conf_dir))
     with contextlib.suppress(FileNotFoundError):
-        return {stat.path for stat in hdfs.list("/user/root/.howdah/jobs/root")}
+        return {stat.path for stat in hdfs.list(f"/user/{user}/.howdah/jobs/{user}")}
     return set()
 
 
