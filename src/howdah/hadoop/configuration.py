@@ -9,6 +9,7 @@ followed.
 from __future__ import annotations
 
 import dataclasses
+import getpass
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -225,7 +226,7 @@ class Configuration:
                 return value or match[3]
             return match[3] if value is None else value
         if name == "user.name":
-            return self._env.get("HADOOP_USER_NAME") or self._env.get("USER") or "root"
+            return self._env.get("HADOOP_USER_NAME") or self._env.get("USER") or getpass.getuser()
         if name == "user.home":
             return self._env.get("HOME", "/")
         if name == "java.io.tmpdir":
