@@ -1,0 +1,131 @@
+"""Whose a job is, where nodes run all containers as one account: the submitter's, on HDFS and YARN."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.errors import AccessControl
+from howdah.hadoop.ids import ApplicationId
+from howdah.hadoop.resourcemanager import ResourceManager
+from tests.cli.howdah import Run, start
+from tests.hadoop.cluster import Cluster
+from tests.yarn.runner import SMALL, until
+
+WAIT_S = 120.0
+# Writes and reads as whoever the client libraries say it is.
+PROGRAM = """
+import os, time
+from pathlib import Path
+print("I am", os.environ["HADOOP_USER_NAME"], flush=True)
+Path("made").mkdir(exist_ok=True)
+Path("made/mine.txt").write_text("from alice")
+while not os.path.exists(os.environ["STOP_FILE"]):
+    time.sleep(0.1)
+"""
+
+
+class User:
+    """Somebody with a machine of their own, as far as Howdah sees: a home, and a name."""
+
+    def __init__(self, name: str, cluster: Cluster, folder: Path) -> None:
+        self.name = name
+        self._cluster = cluster
+        self.folder = folder / name
+        self.folder.mkdir()
+        self._env = {
+            **os.environ,
+            **cluster.env(),
+            "HADOOP_USER_NAME": name,
+            "HOWDAH_HOME": str(self.folder / "home"),
+        }
+        cluster.hdfs(f"/user/{name}", "MKDIRS", permission="755")
+        cluster.hdfs(f"/user/{name}", "SETOWNER", owner=name)
+
+    def howdah(self, *arguments: str, code: int = 0) -> Run:
+        """Run a command line, which must end with that code."""
+        run = start(*arguments, cwd=self.folder, env=self._env)
+        assert run.end(WAIT_S) == code, f"{run.text}\n{run.told}"
+        return run
+
+    def status(self, job: str) -> dict[str, Any]:
+        return json.loads(self.howdah("status", job, "--json").text)
+
+    def files(self, path: str) -> list[dict[str, Any]]:
+        """What WebHDFS tells this user of the folder."""
+        told = self._cluster.hdfs(path, "LISTSTATUS", "GET", self.name)
+        return told["FileStatuses"]["FileStatus"]
+
+
+@pytest.fixture
+def alice(hadoop: Cluster, tmp_path: Path) -> User:
+    return User("alice", hadoop, tmp_path)
+
+
+@pytest.fixture
+def bob(hadoop: Cluster, tmp_path: Path) -> User:
+    return User("bob", hadoop, tmp_path)
+
+
+async def kill(cluster: Cluster, application: str, user: str) -> None:
+    """Kill an application past Howdah."""
+    async with ResourceManager(Configuration.load(cluster.conf_dir), user) as manager:
+        await manager.kill_application(ApplicationId.parse(application))
+
+
+@pytest.mark.timeout(400)
+def test_a_job_is_its_submitters_and_nobody_elses(hadoop: Cluster, alice: User, bob: User) -> None:
+    (alice.folder / "program.py").write_text(PROGRAM)
+    (alice.folder / "job.toml").write_text(
+        'command = "python3 program.py"\n'
+        f'env = {{ STOP_FILE = "{alice.folder}/stop" }}\n'
+        '[roles.worker]\nmemory = "256m"\n[outputs]\nfolders = ["made"]\n' + SMALL
+    )
+    alice.howdah("submit", "job.toml", "--backend", "yarn")
+    [folder] = alice.files("/user/alice/.howdah/jobs/alice")
+    job_id, place = folder["pathSuffix"], f"/user/alice/.howdah/jobs/alice/{folder['pathSuffix']}"
+    assert (folder["owner"], folder["permission"]) == ("alice", "700")
+
+    def running() -> dict[str, Any] | None:
+        told = alice.status(job_id)
+        assert not told["outcome"], told
+        return told if [t["state"] for t in told["tasks"]] == ["running"] else None
+
+    try:
+        told = until(running, "the job runs", WAIT_S)
+        assert told["user"] == "alice"
+        [application] = [
+            each
+            for each in hadoop.applications("RUNNING")
+            if each["user"] == "alice" and job_id in each["applicationTags"]
+        ]
+
+        with pytest.raises(urllib.error.HTTPError, match="Permission denied: user=bob"):
+            bob.files(place)
+        for command in ("status", "logs", "stop"):
+            refused = bob.howdah(command, application["id"], code=3).told
+            assert "can only be read by its owner, and bob is not" in refused
+        assert not list((bob.folder / "home").rglob("*.key"))
+        with pytest.raises(AccessControl, match="bob"):
+            asyncio.run(kill(hadoop, application["id"], "bob"))
+        for path in ("", "api/job", "api/logs/worker:0"):
+            with pytest.raises(urllib.error.HTTPError) as denied:
+                urllib.request.urlopen(f"{told['page'].split('?')[0]}{path}", timeout=20)
+            assert denied.value.code in (401, 403)
+    finally:
+        (alice.folder / "stop").touch()
+    until(lambda: alice.status(job_id)["outcome"] == "succeeded", "the job ends", WAIT_S)
+    assert "I am alice" in alice.howdah("logs", job_id).text
+    [output] = [each["pathSuffix"] for each in alice.files(f"{place}/outputs")]
+    assert output
+    assert (
+        hadoop.hdfs(f"{place}/final.json", "GETFILESTATUS", "GET")["FileStatus"]["owner"] == "alice"
+    )
