@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from howdah.backends.yarn import ends
+from howdah.backends.yarn import aftermath, ends
 from howdah.core.events import ContainerEndKind as Kind
+from howdah.storage.layout import JobMeta
 
 FAILED = """[2026-11-21 15:00:01.123]Exception from container-launch.
 Container id: container_1_0001_01_000002
@@ -65,3 +66,22 @@ def test_stack_traces_are_left_out_and_the_end_is_kept() -> None:
 
 def test_an_unknown_status_is_named() -> None:
     assert ends.detail(42, "") == "exit status 42"
+
+
+def test_a_master_whose_token_is_worthless_is_told_so_in_words() -> None:
+    ended = aftermath.Ended(
+        application_id="application_1795200000000_0001",
+        state="FAILED",
+        diagnostics="Application application_1795200000000_0001 failed 2 times due to AM Container "
+        "for appattempt_1795200000000_0001_000002 exited with  exitCode: -1000\n"
+        "Failing this attempt.Diagnostics: [2026-11-21 17:37:45.039]Token for real user: , can't be "
+        "found in cache\nFor more detailed output, check the application tracking page: "
+        "http://rm:8088/. Failing the application.",
+    )
+    meta = JobMeta(job_id="j", user="ada", submitted=1.0, backend="yarn")
+    told = aftermath.view(meta, "j", "command", "hdfs://nn/j", ended, ())
+    assert told.reason == (
+        "no new master could be started: HDFS does not accept the job's delegation token any more: "
+        "Token for real user: , can't be found in cache"
+    )
+    assert "rerun --resume" in told.advice

@@ -30,6 +30,11 @@ _BROUGHT = re.compile(
     r"|Unable to (?:un)?tar|error while untar|Truncated",
     re.IGNORECASE,
 )
+_TOKEN = re.compile(
+    # AbstractDelegationTokenSecretManager: of a token it has forgotten, or that is too old
+    r"token\b.{0,300}?(?:can't be found in cache|is expired)|SecretManager\$InvalidToken",
+    re.IGNORECASE | re.DOTALL,
+)
 _HEADINGS = re.compile(
     r"Application \S+ failed \d+ times.*?due to |AM Container for \S+ exited with\s+exitCode: -?\d+"
     r"|Failing this attempt\.\s*Diagnostics:|\. Failing the application\.|Failing the application\."
@@ -45,6 +50,8 @@ class Death(enum.Enum):
     """It was ended by ourselves: its master had not begun in time."""
     SILENT = "silent"
     NOT_BROUGHT = "not-brought"
+    TOKEN = "token"
+    """The job's delegation token for HDFS is not good any more."""
     FAILED = "failed"
     LEFT = "left"
 
@@ -80,6 +87,8 @@ def death(ended: Ended) -> Death:
         return Death.LEFT
     if "timed out" in text and "ApplicationMaster" in text:
         return Death.SILENT
+    if _TOKEN.search(text):
+        return Death.TOKEN
     code = _EXIT.search(text)
     if (code is None or int(code[1]) == ends.INVALID) and _BROUGHT.search(text):
         return Death.NOT_BROUGHT
@@ -149,6 +158,11 @@ def _reason(how: Death, ended: Ended) -> str:
                 "the master could not be started: a node could not bring what was shipped"
                 f"{_first_line(text)}"
             )
+        case Death.TOKEN:
+            return (
+                "no new master could be started: HDFS does not accept the job's delegation token any"
+                f" more{_first_line(text)}"
+            )
         case Death.FAILED:
             code = _exit_code(text)
             words = ends.detail(code, "") if code is not None else "it could not be started"
@@ -206,6 +220,8 @@ _ADVICE = {
     Death.SILENT: "'howdah rerun --resume' goes on from the newest checkpoint. If it happens again, "
     "give the master more memory (master.memory).",
     Death.NOT_BROUGHT: "Submit it again: what is not on the cluster any more is uploaded anew.",
+    Death.TOKEN: "A token ends after seven days (dfs.namenode.delegation.token.max-lifetime), or when "
+    "it is cancelled; 'howdah rerun --resume' goes on with a new one.",
     Death.FAILED: "Look at the last lines above; 'howdah doctor --backend yarn' checks what masters "
     "need.",
 }

@@ -85,7 +85,7 @@ def tidy(diagnostics: str) -> str:
     """Diagnostics without time stamps, Java stack traces and headings; at most `DETAIL_CHARS`, from
     the end."""
     lines = [line.rstrip() for line in diagnostics.splitlines() if not _NOISE.match(line)]
-    lines = [re.sub(r"^\[\d{4}-\d\d-\d\d [\d:.,]+\]\s*", "", line) for line in lines]
+    lines = [re.sub(r"^\s*\[\d{4}-\d\d-\d\d [\d:.,]+\]\s*", "", line) for line in lines]
     text = "\n".join(line for line in lines if line.strip() and line.strip() != "N/A")
     return text[-DETAIL_CHARS:]
 
