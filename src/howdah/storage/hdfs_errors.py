@@ -36,6 +36,10 @@ class NoPermission(HdfsError, PermissionError):
     """The user may not do that."""
 
 
+class TokenRefused(NoPermission):
+    """The delegation token is expired or was cancelled."""
+
+
 class QuotaExceeded(HdfsError):
     """The folder's quota of names or space is used up."""
 
@@ -126,6 +130,11 @@ def translate(error: BaseException, what: str, path: str, where: str) -> HdfsErr
     def has(*parts: str) -> bool:
         return any(part in name or part in text for part in parts)
 
+    if has("SecretManager$InvalidToken"):
+        return TokenRefused(
+            f"Can't {what} {place}: HDFS does not take this job's token any more ({first}). It has"
+            " expired or was cancelled; submit the job again (`howdah rerun --resume`)"
+        )
     if has("AccessControlException"):
         return NoPermission(
             f"HDFS does not let this user {what} {place}: {first}. Ask for the permission, use"
