@@ -17,7 +17,7 @@ from benchmarks.yarn import distributed_shell, environment, howdah, skein
 from benchmarks.yarn.timing import Submission, Submit, notes, settle
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.errors import ClusterError
-from tests.hadoop.leftovers import leftovers
+from tests.hadoop.leftovers import leftovers, wait_same
 from tests.hadoop.options import Gpus, Options
 from tests.hadoop.shared import Use
 
@@ -159,9 +159,11 @@ class Bench:
         ]
 
     def left(self) -> Measure:
-        """Applications, containers, processes and folders on nodes that are still there."""
+        """Applications, containers, processes and folders on nodes that are still there once the
+        nodes have had time to remove what is over."""
         settle(self._cluster)
-        there = [each for each in leftovers(self._cluster) if not each.startswith("hdfs ")]
+        files = {each for each in leftovers(self._cluster) if each.startswith("hdfs ")}
+        there = wait_same(self._cluster, frozenset(files))
         name = f"{self._label}, left on the cluster"
         return measure(name, "", [float(len(there))], goal=Goal(Of.OURS, 0))
 

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
@@ -311,3 +311,4 @@ class Cluster(RuleBasedStateMachine):
 
 
 TestCluster = Cluster.TestCase
+TestCluster.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)

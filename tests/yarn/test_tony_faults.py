@@ -150,7 +150,7 @@ def test_a_gang_that_does_not_come_together_in_time_gives_everything_back(
     first = tony.executes(
         WAIT, "-shell_env", f"STOP_FILE={tony.folder}/stop", *conf(half), worker=3
     )
-    first.running()
+    first.running(150.0)  # others may still use the nodes
     second = tony.executes(
         "pass", *conf({**half, "tony.container.allocation.timeout": "6000"}), worker=3
     )
@@ -171,7 +171,7 @@ def test_a_master_that_is_not_started_in_time_is_not_waited_for(tony: Tony, yarn
         *conf({"tony.worker.memory": "5g"}),
         worker=2,
     )
-    first.running()
+    first.running(150.0)  # others may still use the nodes
     job = tony.executes("pass", *big, *conf({"tony.am.startup-timeout": "3000"}), worker=1)
     final = job.wait(120)
     assert final.outcome == "timed-out"
