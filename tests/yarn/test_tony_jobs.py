@@ -200,8 +200,11 @@ def test_the_chief_alone_has_a_port_for_its_tensorboard(tony: Tony) -> None:
 
 @pytest.mark.tony("attached TensorBoard")
 def test_with_a_tensorboard_of_its_own_the_chief_has_no_port_for_one(tony: Tony) -> None:
+    stop = tony.folder / "stop"
     tony.script("board.py", PRINT + "\nimport time; time.sleep(600)")
-    tony.script("main.py", PRINT)
+    tony.script(
+        "main.py", PRINT + f"import time\nwhile not os.path.exists({str(stop)!r}): time.sleep(0.1)"
+    )
     job = tony.submit(
         *("-executes", "main.py", "-python_binary_path", "python3"),
         *conf(
@@ -215,6 +218,7 @@ def test_with_a_tensorboard_of_its_own_the_chief_has_no_port_for_one(tony: Tony)
         worker=1,
     )
     job.until_logged("tensorboard:0", "ENV ")
+    stop.touch()
     assert job.wait(120).outcome == "succeeded"
     board = env_of(job, "tensorboard:0")
     assert int(board["TB_PORT"]) > 1024
