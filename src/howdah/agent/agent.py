@@ -45,6 +45,9 @@ from howdah.wire.messages import (
 log = logging.getLogger(__name__)
 
 ORDERLY, REFUSED, ORPHANED = 0, 1, 3
+TERMINATED = 128 + signal.SIGTERM
+"""Ended from outside. A NodeManager that ends a container over its memory forgets why if the
+container's process ends with any other code (``ContainerImpl``, exit events while killing)."""
 """Exit codes: told to go; the coordinator does not want us; no coordinator for the lease."""
 
 _SIGNAL_GRACE_S = 5.0
@@ -84,6 +87,8 @@ class Agent:
         self._dropped: dict[Task, int] = {}
         """Attempts that were given up before they came; they must not come any more."""
         self._link: Link | None = None
+        self._orderly = ORDERLY
+        """The exit code once it was told to end, by whoever it was."""
         self._said: deque[tuple[float, Any]] = deque(maxlen=200)
         self._beat_s = launch.beat_s
         self._farewell: asyncio.Future[float] = self._loop.create_future()
@@ -102,7 +107,7 @@ class Agent:
     async def run(self) -> int:
         """Serve coordinators until told to go, refused, or orphaned; returns the exit code."""
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._end, _SIGNAL_GRACE_S)
+            self._loop.add_signal_handler(number, self._terminated)
         self._loop.add_signal_handler(signal.SIGHUP, lambda: None)
         self._watch_guard()
         beats = self._loop.create_task(self._beats())
@@ -130,7 +135,7 @@ class Agent:
                 connecting.cancel()
                 await asyncio.wait({connecting})
                 if self._farewell.done():
-                    return ORDERLY, self._farewell.result()
+                    return self._orderly, self._farewell.result()
                 continue
             found = connecting.result()
             if found is End.REFUSED:
@@ -146,7 +151,7 @@ class Agent:
             assert isinstance(found, Link)
             refused = await self._speak(found)
             if self._farewell.done():
-                return ORDERLY, self._farewell.result()
+                return self._orderly, self._farewell.result()
             if refused:
                 log.error("sent away: %s", refused)
                 return REFUSED, 0.0
@@ -311,6 +316,12 @@ class Agent:
         return None
 
     # -- the end ---------------------------------------------------------------------------------
+
+    def _terminated(self) -> None:
+        """Somebody else than the coordinator wants the agent to end."""
+        if not self._farewell.done():
+            self._orderly = TERMINATED
+        self._end(_SIGNAL_GRACE_S)
 
     def _end(self, grace_s: float) -> None:
         """The agent is to go. Said again, with less grace: that counts."""

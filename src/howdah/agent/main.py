@@ -33,8 +33,9 @@ def main(launch_file: str) -> int:
     """Be the agent the launch file describes, to the end; returns the exit code.
 
     0: told to go. 1: refused by the coordinator. 2: the launch file or what it names is unusable.
-    3: no coordinator for the length of the lease. Whatever it is, no process of the container is
-    left. Descriptors in ``gpu_locks`` must be open; all others above 2 should be closed.
+    3: no coordinator for the length of the lease. 143: ended from outside (SIGTERM). Whatever it
+    is, no process of the container is left. Descriptors in ``gpu_locks`` must be open; all others
+    above 2 should be closed.
     """
     _settle_in()
     try:
