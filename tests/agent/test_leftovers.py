@@ -132,6 +132,17 @@ async def test_the_guard_does_its_duty_whatever_signal_it_gets(tmp_path: Path, n
         await until(lambda: not alive(started.pids[0]) and not alive(guard), 5)
 
 
+async def test_an_agent_ended_from_outside_says_so_by_its_exit_code(tmp_path: Path) -> None:
+    """A NodeManager that ends a container over its memory forgets why if that code is 0."""
+    async with Rig(tmp_path) as rig:
+        agent = await rig.agent()
+        await rig.prepare()
+        started = await rig.start(shell("sleep 1000"))
+        os.kill(agent.pid, signal.SIGTERM)
+        assert await agent.code() == 128 + signal.SIGTERM
+        assert not alive(started.pids[0])
+
+
 async def test_a_killed_guard_is_replaced(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         agent = await rig.agent()
