@@ -227,7 +227,7 @@ async def test_an_agent_that_is_asked_to_end_by_a_signal_does_so_orderly(
         started = await rig.start(shell("echo up; sleep 1000"))
         await until(lambda: agent.log())
         os.kill(agent.pid, number)
-        assert await agent.code() == 0
+        assert await agent.code() == 128 + signal.SIGTERM
         assert (await rig.exit()).signal == signal.SIGTERM
         assert not alive(started.pids[0])
 
