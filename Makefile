@@ -19,7 +19,7 @@ demo:
 	@$(RUN) tools/demo.py
 
 test:
-	@tools/setup dev tensorflow pytorch frameworks notebook docs
+	@tools/setup dev tensorflow pytorch frameworks spark notebook docs
 	@chromium=$$(tests/tools/ensure_chromium) && \
 	  HOWDAH_CHROMIUM="$$chromium" $(RUN) -m pytest -n $(JOBS) --dist worksteal $(TESTS) $(ARGS)
 

@@ -1,0 +1,1 @@
+"""Training inside Spark: clusters in executors, fed with DataFrames."""

@@ -1,0 +1,295 @@
+"""What the three sides of a feed say to each other.
+
+Control, trainer and master: msgpack frames of `howdah.wire` over mutual TLS, the trainer dials.
+
+Data, feeder and trainer: one connection a partition, a Unix socket on the same host, mutual TLS
+elsewhere. The trainer speaks first (`Load`), the feeder chooses among the trainers it has reached,
+closes the others and sends `Begin`. Then an Arrow IPC stream follows, as it is, to its end-of-stream
+mark. Meanwhile the trainer may send frames (`Stop`, `Refused`); after the last batch has been taken
+over it sends `Taken`. While a partition is scored (`Purpose.SCORE`) the trainer's direction carries
+`Scored` frames, each followed by one Arrow IPC message of so many bytes. A frame is four bytes of
+length, big-endian, then msgpack.
+
+Rows are known by (epoch, partition, offset): offset counts the rows of the partition from 0 in the
+order Spark gives them.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+Intervals = list[tuple[int, int]]
+"""Half-open ranges of offsets, sorted, not touching."""
+
+
+class Purpose(enum.Enum):
+    """What becomes of a partition's rows."""
+
+    TRAIN = "train"
+    SCORE = "score"
+    """Each row is answered by one row."""
+
+
+class Align(enum.Enum):
+    """What is done about ranks that have fewer batches than others at an epoch's end."""
+
+    DROP = "drop"
+    """All end after as many batches as the poorest rank has."""
+    PAD = "pad"
+    """The poorer go over their own rows again until they have as many as the richest."""
+    NONE = "none"
+    """Each ends with its own rows: for programs that do not wait for each other."""
+
+
+class Position(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows one rank has been handed: what is saved beside a checkpoint."""
+
+    epoch: int
+    """The epoch in progress, from 0."""
+    rows: dict[int, Intervals] = {}
+    """Of that epoch, by partition."""
+    batches: int = 0
+    """Handed out in that epoch."""
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a trainer takes rows."""
+
+    rank: int
+    role: str = "worker"
+    index: int = 0
+    generation: int = 1
+    host: str
+    """Name of the host, as `socket.gethostname` gives it: feeders of the same host use `socket`."""
+    folder: str = ""
+    """Working folder of the executor the trainer was started from: its feeders come here first."""
+    socket: str = ""
+    """Path of the Unix socket."""
+    address: str = ""
+    port: int = 0
+    """For feeders on other hosts, by mutual TLS."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """How a feed is handed out; set by `howdah.spark.cluster.Cluster.train`."""
+
+    feed: str
+    epochs: int = 1
+    align: Align = Align.DROP
+    cache: bool = False
+    """Keep the first epoch's rows at the trainers (memory, then disk): later ones come from there."""
+    cache_memory: int = 1 << 30
+    """Bytes per trainer before the cache goes to disk."""
+    shuffle: int | None = None
+    """Seed: cached epochs after the first are handed out in another order each."""
+    buffer: int = 64 << 20
+    """Bytes received and not handed out before a trainer stops reading."""
+
+
+# -- data connection ------------------------------------------------------------------------------
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
+    """First word of a trainer on a data connection: how busy it is."""
+
+    rank: int
+    partitions: int = 0
+    """Being taken now."""
+    rows: int = 0
+    """Taken of the present epoch, all feeds."""
+
+
+class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
+    """First word of a feeder: what comes."""
+
+    feed: str
+    run: int
+    """Number of the `Cluster.train` or `inference` call: another run's leftovers are refused."""
+    epoch: int = 0
+    partition: int
+    attempt: int = 0
+    """Spark's attempt of the task; a higher one of the same partition supersedes lower ones."""
+    purpose: Purpose = Purpose.TRAIN
+    start: int = 0
+    """Offset of the first row that comes."""
+    skip: Intervals = []
+    """Rows from ``start`` on that the feeder leaves out (handed out before a checkpoint)."""
+
+
+class Stop(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
+    """No more rows are wanted: the program has said so. The feeder ends its task normally."""
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
+    """The partition is not taken or not answered; fails the Spark task unless ``again``."""
+
+    reason: str
+    again: bool = False
+    """Another trainer, or this one a little later, may take it."""
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True, tag="taken"):
+    """All rows of the partition are the trainer's now."""
+
+    rows: int
+
+
+class Scored(msgspec.Struct, frozen=True, kw_only=True, tag="scored"):
+    """The answer to the next record batch; one encapsulated Arrow IPC stream of ``size`` bytes
+    follows: as many rows as that batch has."""
+
+    size: int
+
+
+FromTrainer = Load | Stop | Refused | Taken | Scored
+FromFeeder = Begin
+
+# -- control connection ---------------------------------------------------------------------------
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
+    """A trainer is there; repeated after a lost connection."""
+
+    place: Place
+    positions: dict[str, Position] = {}
+    """By feed: what the checkpoint it goes on from had seen."""
+
+
+class Held(msgspec.Struct, frozen=True, kw_only=True, tag="held"):
+    """A trainer has rows for so many whole batches of this epoch, handed out or not."""
+
+    feed: str
+    run: int
+    epoch: int
+    batches: int
+    rows: int
+    """Taken of this epoch."""
+    final: bool = False
+    """It knows the epoch's end: ``batches`` (with a last short one, if it gives those) is all."""
+
+
+class HandedOut(msgspec.Struct, frozen=True, kw_only=True, tag="handed-out"):
+    """Progress: rows the program has been given, of this epoch. Sent now and then, and at its end
+    (``done``)."""
+
+    feed: str
+    run: int
+    epoch: int
+    rows: int
+    batches: int
+    done: bool = False
+    dropped: int = 0
+    """Rows left over by `Align.DROP` or by an incomplete last batch; known with ``done``."""
+
+
+class Enough(msgspec.Struct, frozen=True, kw_only=True, tag="enough"):
+    """The program has called ``feed.stop()``."""
+
+    feed: str
+
+
+class Broken(msgspec.Struct, frozen=True, kw_only=True, tag="broken"):
+    """The training function has raised; its process ends."""
+
+    error: str
+    trace: str
+
+
+class Returned(msgspec.Struct, frozen=True, kw_only=True, tag="returned"):
+    """The training function has returned: it takes no more rows of any feed."""
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True, tag="kept"):
+    """Answer to `HowFar`."""
+
+    feed: str
+    run: int
+    epoch: int
+    partition: int
+    upto: int
+    """Offset after the last row taken by this trainer; -1 if it has none of this partition."""
+    whole: bool = False
+    """It has taken the partition to its end."""
+
+
+class Open(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
+    """A run begins: rows of it may come from now on."""
+
+    run: int
+    purpose: Purpose
+    options: Options
+    first_epoch: int = 0
+
+
+class EpochFed(msgspec.Struct, frozen=True, kw_only=True, tag="epoch-fed"):
+    """All rows of the epoch are at the trainers."""
+
+    feed: str
+    run: int
+    epoch: int
+    rows: int
+    """Of all trainers."""
+    last: bool
+    """It was the run's last epoch."""
+
+
+class Permit(msgspec.Struct, frozen=True, kw_only=True, tag="permit"):
+    """Every rank can have so many batches of this epoch: up to there they may be handed out."""
+
+    feed: str
+    run: int
+    epoch: int
+    batches: int
+    final: bool = False
+    """There will be no more: the epoch ends after them."""
+
+
+class HowFar(msgspec.Struct, frozen=True, kw_only=True, tag="how-far"):
+    """Close the connection of that partition, if one is open, and say what you have of it."""
+
+    feed: str
+    run: int
+    epoch: int
+    partition: int
+
+
+class Close(msgspec.Struct, frozen=True, kw_only=True, tag="close"):
+    """The run is over. With ``end`` no run of this feed follows: iteration ends."""
+
+    feed: str
+    run: int | None = None
+    end: bool = False
+
+
+class Abort(msgspec.Struct, frozen=True, kw_only=True, tag="abort"):
+    """The run has failed on Spark's side: raise `howdah.spark.FeedError` in the program."""
+
+    feed: str
+    run: int
+    error: str
+
+
+FromControl = Hello | Held | HandedOut | Enough | Broken | Returned | Kept
+ToTrainer = Open | EpochFed | Permit | HowFar | Close | Abort
+
+# -- a feeder of a later attempt, and the master ----------------------------------------------------
+
+
+class Again(msgspec.Struct, frozen=True, kw_only=True, tag="again"):
+    """A feeder whose task is not the first attempt asks: where do I go on? (Feeders dial the master
+    for this alone, as `howdah.wire.tls.PeerRole.CLIENT`.)"""
+
+    feed: str
+    run: int
+    epoch: int
+    partition: int
+    attempt: int
+
+
+class GoOn(msgspec.Struct, frozen=True, kw_only=True, tag="go-on"):
+    """Feed from offset ``start`` on; with ``whole`` the partition has been taken: end normally."""
+
+    start: int
+    whole: bool = False
