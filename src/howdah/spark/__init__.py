@@ -1,1 +1,38 @@
-"""Training inside Spark: clusters in executors, fed with DataFrames."""
+"""Training inside Spark: clusters in executors, fed with DataFrames.
+
+    from howdah.spark import Cluster
+
+    with Cluster.start(spark, train, args, workers=4, framework="tensorflow") as cluster:
+        cluster.train(train_df, epochs=3)
+        scored = cluster.inference(test_df)
+        values = cluster.results()
+
+Names are loaded when they are first used: importing this imports neither Spark nor Arrow.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from howdah.spark.cluster import Cluster as Cluster
+    from howdah.spark.errors import FeedError as FeedError
+    from howdah.spark.parallel import parallel as parallel
+    from howdah.spark.reports import TrainReport as TrainReport
+
+_HOMES = {
+    "Cluster": "howdah.spark.cluster",
+    "FeedError": "howdah.spark.errors",
+    "TrainReport": "howdah.spark.reports",
+    "parallel": "howdah.spark.parallel",
+}
+"""Public names, and the modules that have them."""
+
+__all__ = ["Cluster", "FeedError", "TrainReport", "parallel"]
+
+
+def __getattr__(name: str) -> Any:
+    if (home := _HOMES.get(name)) is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)
