@@ -39,7 +39,7 @@ class Cluster:
         env: Mapping[str, str] | None = None,
         restarts: int = 2,
         name: str | None = None,
-        on_log: Callable[[LogLine], Any] | None | bool = True,
+        on_log: Callable[[LogLine], Any] | bool | None = True,
         start_timeout_s: float = 600.0,
         gpus: int = 0,
         **fields: Any,

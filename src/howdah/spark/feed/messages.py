@@ -46,6 +46,8 @@ class Align(enum.Enum):
 class Position(msgspec.Struct, frozen=True, kw_only=True):
     """Rows one rank has been handed: what is saved beside a checkpoint."""
 
+    run: int = 0
+    """The `Begin.run` it belongs to: of an earlier run nothing is left out of a later one."""
     epoch: int
     """The epoch in progress, from 0."""
     rows: dict[int, Intervals] = {}
@@ -110,7 +112,9 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
     epoch: int = 0
     partition: int
     attempt: int = 0
-    """Spark's attempt of the task; a higher one of the same partition supersedes lower ones."""
+    """Spark's id of the task's attempt (grows over the whole application); a higher one of the same
+    partition supersedes lower ones. One attempt may begin several times, with growing ``start``:
+    large partitions are spread over the trainers in stretches."""
     purpose: Purpose = Purpose.TRAIN
     start: int = 0
     """Offset of the first row that comes."""
@@ -274,22 +278,56 @@ class Abort(msgspec.Struct, frozen=True, kw_only=True, tag="abort"):
 FromControl = Hello | Held | HandedOut | Enough | Broken | Returned | Kept
 ToTrainer = Open | EpochFed | Permit | HowFar | Close | Abort
 
-# -- a feeder of a later attempt, and the master ----------------------------------------------------
+# -- feeder and master (feeders dial it as `howdah.wire.tls.PeerRole.CLIENT`) -----------------------
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True, tag="again"):
-    """A feeder whose task is not the first attempt asks: where do I go on? (Feeders dial the master
-    for this alone, as `howdah.wire.tls.PeerRole.CLIENT`.)"""
+    """First word of every task of a feed, and again after each stretch of a partition: where and
+    with whom do I go on? The master knows whether an earlier attempt had the partition (`HowFar`);
+    Spark's own attempt numbers begin anew when a stage is repeated."""
 
     feed: str
     run: int
     epoch: int
     partition: int
     attempt: int
+    host: str = ""
+    folder: str = ""
+    """Of the executor: trainers of the same host, then of others, in order of their load."""
+    unreachable: list[int] = []
+    """Ranks that could not be reached, or did not take it."""
+    rank: int = -1
+    """Who took the stretch that was just sent; -1 at a task's beginning."""
+    rows: int = 0
+    """Of that stretch."""
+    upto: int = 0
+    """Offset after it."""
 
 
 class GoOn(msgspec.Struct, frozen=True, kw_only=True, tag="go-on"):
-    """Feed from offset ``start`` on; with ``whole`` the partition has been taken: end normally."""
+    """Feed from offset ``start`` on, to ``ranks`` in this order of preference."""
 
     start: int
+    ranks: list[int] = []
     whole: bool = False
+    """The partition has been taken, or no more is wanted: end normally."""
+    wait_s: float = 0.0
+    """Nobody can take it now: ask again after that long."""
+    problem: str = ""
+    """It will never be taken; the task fails with this."""
+
+
+class Fed(msgspec.Struct, frozen=True, kw_only=True, tag="fed"):
+    """A feeder has brought a partition to its end. Nothing is answered."""
+
+    feed: str
+    run: int
+    epoch: int
+    partition: int
+    attempt: int
+    rank: int = -1
+    rows: int = 0
+    """Of the last stretch, which ``rank`` took."""
+
+
+FromFeederControl = Again | Fed
