@@ -1,1 +1,30 @@
-"""Containers granted by Spark: a job's agents run in the slots of a Spark application."""
+"""Containers granted by Spark: a job's agents run in the slots of a Spark application.
+
+A program that has a Spark session starts a job in it so::
+
+    submission = SparkSubmission(spark, mode=Mode.FEED, on_driver=frozenset({"ps"}))
+    directory = howdah.client.submit.submit(
+        loaded, backend="spark", furnish=function_job.furnish, submission=submission
+    )
+    ...
+    submission.closed.wait()    # the coordinator has ended, nothing of the job is left
+
+- `submission`: the client's side: looks at the session, refuses what cannot work, starts the driver
+- `driver`: a thread of the program: keeps a coordinator process alive, runs Spark jobs for it
+- `backend`: the coordinator's side: asks the driver for slots, talks to the holders in them
+- `slots`: what a slot's Spark task does: it starts a holder
+- `holder`: the process that keeps one container where the Spark task ran
+"""
+
+from howdah.backends.spark.modes import Mode
+
+__all__ = ["Mode", "SparkSubmission"]
+
+
+def __getattr__(name: str) -> object:
+    """Loaded when asked for: executors import this package, too."""
+    if name == "SparkSubmission":
+        from howdah.backends.spark.submission import SparkSubmission
+
+        return SparkSubmission
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
