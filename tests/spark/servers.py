@@ -193,7 +193,8 @@ class Standalone:
 def connect(folder: Path, master: str = "local[2]", **conf: str) -> Iterator[str]:
     """A Connect server with executors at that master: the address for ``builder.remote``."""
     folder.mkdir(parents=True, exist_ok=True)
-    env = environment(Version.NEWEST)
+    # Spark takes a Connect server for a daemon, and its executors run inside.
+    env = {**environment(Version.NEWEST), "SPARK_DAEMON_MEMORY": "640m"}
     chosen = {
         **settings(folder),
         "spark.connect.grpc.binding.address": "127.0.0.1",
