@@ -158,7 +158,9 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
 
     place: Place
     positions: dict[str, Position] = {}
-    """By feed: what the checkpoint it goes on from had seen."""
+    """By feed: what the checkpoint it goes on from had seen (``feed.restore`` says it anew)."""
+    asks: list[str] = []
+    """Feeds the program has asked rows of: for these it will not restore a position any more."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True, tag="held"):
@@ -225,6 +227,10 @@ class Open(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
     purpose: Purpose
     options: Options
     first_epoch: int = 0
+    cached_epoch: int | None = None
+    """With `Options.cache`: the last epoch Spark feeds. Trainers keep it whole and hand out later
+    ones from there, telling `Held` (``final``) of each beforehand. None: ``first_epoch``, which is
+    right unless that one goes on from a position in its middle."""
 
 
 class EpochFed(msgspec.Struct, frozen=True, kw_only=True, tag="epoch-fed"):
