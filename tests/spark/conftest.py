@@ -1,7 +1,8 @@
 """Spark for tests: sessions, servers, and programs of their own.
 
 A file has one kind of session: `spark` (two threads in one JVM), `standalone_spark` (a master and
-two workers of one core), `connect_spark`, each made once for the file. Tests marked ``both_sparks``
+two workers of one core), `yarn_spark` (two executors on the test YARN), `connect_spark`, each made
+once for the file. Tests marked ``both_sparks``
 run on Spark 3.5 too: see test_older.py.
 """
 
@@ -13,14 +14,23 @@ from typing import Any
 
 import pytest
 
-from tests.spark import programs, servers, sessions
+from tests.hadoop.cluster import Cluster
+from tests.spark import programs, servers, sessions, versions
 from tests.spark.programs import Done
 from tests.spark.servers import Standalone
 
 RunProgram = Callable[..., Done]
 """`tests.spark.programs.run_program` without its folder."""
 
-_HEAVY = {"spark", "standalone", "standalone_spark", "connect", "connect_spark", "run_program"}
+_HEAVY = {
+    "spark",
+    "standalone",
+    "standalone_spark",
+    "yarn_spark",
+    "connect",
+    "connect_spark",
+    "run_program",
+}
 _TIMEOUT_S = 180
 """The first test of a file waits for its servers, on a machine that does other things too."""
 
@@ -58,6 +68,25 @@ def standalone_spark(standalone: Standalone) -> Iterator[Any]:
     """A session of this process on `standalone`."""
     with sessions.session(standalone.folder, standalone.settings()) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def yarn_spark(hadoop: Cluster, spark_folder: Path) -> Iterator[Any]:
+    """A session of this process with two executors of one core on the run's YARN."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in hadoop.env().items():
+            patch.setenv(name, value)
+        conf = {
+            "spark.master": "yarn",
+            "spark.executor.instances": "2",
+            "spark.executor.memoryOverhead": "384m",
+            "spark.yarn.am.memory": "256m",
+            # They are on every node already: nothing is uploaded.
+            "spark.yarn.jars": f"local:{versions.running().home}/jars/*",
+            "spark.hadoop.fs.defaultFS": hadoop.default_fs,
+        }
+        with sessions.session(spark_folder, conf) as made:
+            yield made
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.spark.conftest import RunProgram
 from tests.spark.servers import Standalone
-from tests.spark.versions import Version
+from tests.spark.versions import Version, running
 
 _PROGRAM = """
 import pyspark
@@ -38,9 +38,11 @@ def test_a_standalone_cluster_of_either_version_runs_arrow_functions(
         assert done.told("cores") == "2"
 
 
+@pytest.mark.both_sparks
 def test_a_session_of_this_process_has_two_threads(spark: Any) -> None:
     assert spark.sparkContext.defaultParallelism == 2
     assert spark.range(10).count() == 10
+    assert spark.version.startswith(running().value)
 
 
 def test_a_program_that_takes_too_long_is_killed_with_its_jvm(
