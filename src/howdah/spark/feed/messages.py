@@ -311,10 +311,12 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, tag="again"):
 
 
 class GoOn(msgspec.Struct, frozen=True, kw_only=True, tag="go-on"):
-    """Feed from offset ``start`` on, to ``ranks`` in this order of preference."""
+    """Feed from offset ``start`` on, to one of ``places``, in this order of preference."""
 
     start: int
-    ranks: list[int] = []
+    places: list[Place] = []
+    trainers: int = 1
+    """How many take rows of this feed in all."""
     whole: bool = False
     """The partition has been taken, or no more is wanted: end normally."""
     wait_s: float = 0.0

@@ -1,0 +1,307 @@
+"""A feeder's two kinds of connection: to a trainer, and to the master. Blocking code, in Spark's
+Python workers.
+
+The connection to a trainer is read whenever it is written to, and while it is waited for: a trainer
+that wants no more says so while the feeder is held back by it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import ssl
+import struct
+import tempfile
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from howdah.spark.feed.messages import (
+    FromTrainer,
+    GoOn,
+    Load,
+    Place,
+    Refused,
+    Scored,
+    Stop,
+    Taken,
+)
+from howdah.wire.frames import FrameDecoder, encode
+from howdah.wire.tls import PeerRole, certificate_name, client_context_from
+
+_HEADER = struct.Struct(">I")
+_PIECE = 1 << 20
+CONNECT_S = 10.0
+LOST_S = 60.0
+"""A master that does not answer for so long is gone."""
+
+
+class Enough(Exception):
+    """The trainer wants no more rows."""
+
+
+class NotTaken(Exception):
+    """The trainer does not take the partition; ``again``: another may."""
+
+    def __init__(self, reason: str, again: bool) -> None:
+        super().__init__(reason)
+        self.again = again
+
+
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """What lets a feeder in: where the master is, and the job's client certificate (PEM)."""
+
+    job_id: str
+    host: str
+    port: int
+    ca: str
+    certificate: str
+    key: str
+
+
+class Trainer:
+    """A connection to a trainer. Usable as a file that pyarrow writes to."""
+
+    closed = False
+
+    def __init__(self, place: Place, access: Access, host: str) -> None:
+        """Connect; raises OSError if it cannot be reached."""
+        self.rank = place.rank
+        self.answers: deque[bytes] = deque()
+        """Encapsulated Arrow streams, one for each `Scored`."""
+        self.taken: int | None = None
+        self.load: Load | None = None
+        self._buffer = bytearray()
+        self._raw = 0  # bytes of an answer that follow
+        self._decoder = msgspec.msgpack.Decoder(FromTrainer)
+        self._socket = _dial(place, access, host)
+        self._socket.setblocking(False)
+        self._poll = select.poll()
+
+    # -- as pyarrow's file -----------------------------------------------------------------------
+
+    def write(self, data: Any) -> int:
+        """All of it, however long the trainer holds us back."""
+        view = memoryview(data).cast("B")
+        size = len(view)
+        done = 0
+        while done < size:
+            try:
+                done += self._socket.send(view[done : done + _PIECE])
+            except (BlockingIOError, ssl.SSLWantWriteError):
+                self._wait(select.POLLIN | select.POLLOUT, None)
+            except ssl.SSLWantReadError:
+                self._wait(select.POLLIN, None)
+        return size
+
+    def writable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return False
+
+    def seekable(self) -> bool:
+        return False
+
+    def flush(self) -> None:
+        pass
+
+    # -- otherwise -------------------------------------------------------------------------------
+
+    def send(self, message: msgspec.Struct) -> None:
+        """One frame."""
+        self.write(encode(message))
+
+    def look(self) -> None:
+        """Take in what has come, without waiting.
+
+        Raises:
+            Enough: no more rows are wanted.
+            NotTaken: the partition is refused.
+            ConnectionError: the trainer is gone.
+        """
+        while True:
+            try:
+                data = self._socket.recv(_PIECE)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return
+            except ssl.SSLError as error:
+                raise ConnectionError(str(error)) from error
+            if not data:
+                raise ConnectionError(f"rank {self.rank} has closed the connection")
+            self._buffer += data
+            self._parse()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for anything to come and take it in; False if nothing did in time."""
+        return self._wait(select.POLLIN, timeout_s)
+
+    def close(self) -> None:
+        self.closed = True
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def _wait(self, events: int, timeout_s: float | None) -> bool:
+        self._poll.register(self._socket, events)
+        ready = self._poll.poll(None if timeout_s is None else timeout_s * 1000)
+        if any(found & ~select.POLLOUT for _, found in ready):
+            self.look()
+        return bool(ready)
+
+    def _parse(self) -> None:
+        while True:
+            if self._raw:
+                if len(self._buffer) < self._raw:
+                    return
+                self.answers.append(bytes(memoryview(self._buffer)[: self._raw]))
+                del self._buffer[: self._raw]
+                self._raw = 0
+            if len(self._buffer) < _HEADER.size:
+                return
+            (length,) = _HEADER.unpack_from(self._buffer)
+            if len(self._buffer) < _HEADER.size + length:
+                return
+            message = self._decoder.decode(self._buffer[_HEADER.size : _HEADER.size + length])
+            del self._buffer[: _HEADER.size + length]
+            self._handle(message)
+
+    def _handle(self, message: FromTrainer) -> None:
+        match message:
+            case Load():
+                self.load = message
+            case Stop():
+                raise Enough
+            case Refused():
+                raise NotTaken(message.reason, message.again)
+            case Taken():
+                self.taken = message.rows
+            case Scored():
+                self._raw = message.size
+
+
+class Master:
+    """A connection to the master, kept for the life of the Python worker: tasks come and go."""
+
+    _known: dict[tuple[str, int, str], Master] = {}
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._socket: ssl.SSLSocket | None = None
+        self._decoder: FrameDecoder[Any] = FrameDecoder(GoOn)
+
+    @classmethod
+    def of(cls, access: Access) -> Master:
+        """The one of this process."""
+        key = (access.host, access.port, access.job_id)
+        if key not in cls._known:
+            for other in cls._known.values():
+                other.close()
+            cls._known.clear()
+            cls._known[key] = cls(access)
+        return cls._known[key]
+
+    def ask(self, message: msgspec.Struct) -> GoOn:
+        """Send it and wait for the answer.
+
+        Raises:
+            OSError: the master is not there.
+        """
+        try:
+            self.tell(message)
+            return self._answer()
+        except OSError:
+            # It may have been idle for hours since the last task.
+            self.close()
+            self.tell(message)
+            return self._answer()
+
+    def tell(self, message: msgspec.Struct) -> None:
+        """Send it."""
+        if self._socket is None:
+            self._socket = self._dial()
+        self._socket.sendall(encode(message))
+
+    def close(self) -> None:
+        if self._socket is not None:
+            with contextlib.suppress(OSError):
+                self._socket.close()
+        self._socket = None
+        self._decoder = FrameDecoder(GoOn)
+
+    def _answer(self) -> GoOn:
+        assert self._socket is not None
+        while True:
+            data = self._socket.recv(65536)
+            if not data:
+                raise ConnectionError("the driver program has closed the connection")
+            if found := self._decoder.feed(data):
+                return found[0]
+
+    def _dial(self) -> ssl.SSLSocket:
+        access = self._access
+        plain = socket.create_connection((access.host, access.port), CONNECT_S)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        name = certificate_name(PeerRole.COORDINATOR, access.job_id)
+        secured = tls(access).wrap_socket(plain, server_hostname=name)
+        secured.settimeout(LOST_S)
+        return secured
+
+
+def _dial(place: Place, access: Access, host: str) -> socket.socket:
+    if place.host == host and place.socket and Path(place.socket).exists():
+        local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            local.settimeout(CONNECT_S)
+            local.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+            local.connect(place.socket)
+        except OSError:
+            local.close()
+            raise
+        return local
+    plain = socket.create_connection((place.address or place.host, place.port), CONNECT_S)
+    name = certificate_name(PeerRole.AGENT, access.job_id)
+    try:
+        return tls(access).wrap_socket(plain, server_hostname=name)
+    except OSError:
+        plain.close()
+        raise
+
+
+_contexts: dict[str, ssl.SSLContext] = {}
+
+
+def tls(access: Access) -> ssl.SSLContext:
+    """The job's TLS context as a client, made once per process."""
+    if access.job_id not in _contexts:
+        # The ssl module takes certificates from files only.
+        with tempfile.TemporaryDirectory(prefix="howdah-") as folder:
+            files: list[Path] = []
+            for name, text in (
+                ("ca", access.ca),
+                ("cert", access.certificate),
+                ("key", access.key),
+            ):
+                path = Path(folder) / f"{name}.pem"
+                path.touch(mode=0o600)
+                path.write_text(text)
+                files.append(path)
+            _contexts.clear()
+            _contexts[access.job_id] = client_context_from(*files)
+    return _contexts[access.job_id]
+
+
+def first_word(trainer: Trainer) -> Load:
+    """Wait for what a trainer says first.
+
+    Raises:
+        OSError: it says nothing, or is gone.
+    """
+    end = time.monotonic() + CONNECT_S
+    while trainer.load is None:
+        if not trainer.wait(max(0.0, end - time.monotonic())):
+            raise TimeoutError(f"rank {trainer.rank} says nothing")
+    return trainer.load

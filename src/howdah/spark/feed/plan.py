@@ -1,0 +1,184 @@
+"""Decisions of a feed's master, without any I/O: who takes a partition, who may hand out how much,
+what is left out after a restart.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from howdah.spark.feed.messages import Align, Held, Intervals, Place, Position
+
+
+class Allowance(msgspec.Struct, frozen=True, kw_only=True):
+    """How many batches of an epoch every rank may hand out."""
+
+    batches: int = 0
+    final: bool = False
+    """The epoch ends after them."""
+    empty: tuple[int, ...] = ()
+    """Ranks that have nothing to pad with, though others have batches."""
+
+
+def allowance(align: Align, ranks: Sequence[int], held: Mapping[int, Held]) -> Allowance:
+    """What the ranks may hand out, from what each has said it holds of the epoch.
+
+    A batch may be handed out when every rank can have one of that number. It never shrinks as more
+    is held.
+    """
+    known = [held[rank] for rank in ranks if rank in held]
+    if not ranks or len(known) < len(ranks):
+        return Allowance()
+    final = all(each.final for each in known)
+    poorest = min(each.batches for each in known)
+    if align is not Align.PAD:
+        # A rank that knows its end is the limit, whatever the others may still get.
+        ended = [each.batches for each in known if each.final]
+        return Allowance(batches=poorest, final=final or (bool(ended) and min(ended) <= poorest))
+    richest = max(each.batches for each in known)
+    if final:
+        empty = tuple(rank for rank in ranks if held[rank].batches == 0) if richest else ()
+        return Allowance(batches=richest, final=True, empty=empty)
+    growing = [each.batches for each in known if not each.final]
+    nothing = any(each.final and each.batches == 0 for each in known)
+    # Who has all its rows pads as far as the others get; with nothing it cannot.
+    return Allowance(batches=0 if nothing else min(growing))
+
+
+# -- positions ------------------------------------------------------------------------------------
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> Intervals:
+    """The union of half-open ranges, sorted, none empty, none touching another."""
+    found: Intervals = []
+    for start, stop in sorted(ranges):
+        if start >= stop:
+            continue
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], stop))
+        else:
+            found.append((start, stop))
+    return found
+
+
+def wanted(start: int, length: int, skip: Intervals) -> Intervals:
+    """The parts of ``[start, start + length)`` that are not in ``skip`` (sorted), in order."""
+    stop = start + length
+    parts: Intervals = []
+    for begin, end in skip:
+        if end <= start:
+            continue
+        if begin >= stop:
+            break
+        if begin > start:
+            parts.append((start, begin))
+        start = max(start, end)
+    if start < stop:
+        parts.append((start, stop))
+    return parts
+
+
+class Resumption(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run goes on."""
+
+    epoch: int = 0
+    skip: dict[int, Intervals] = {}
+    """Rows of that epoch that programs had before the checkpoint they go on from."""
+
+    @property
+    def rows(self) -> int:
+        """How many are left out."""
+        return sum(stop - start for parts in self.skip.values() for start, stop in parts)
+
+
+def resumption(run: int, align: Align, positions: Iterable[Position]) -> Resumption:
+    """Where a run goes on after a restart, from what the ranks' checkpoints had seen.
+
+    Ranks that wait for each other are in the same epoch, but for those at its very end: the latest
+    counts. Ranks that do not wait go on with the earliest, so no row is lost, and the faster ones
+    see rows of it again.
+    """
+    seen = [position for position in positions if position.run == run]
+    if not seen:
+        return Resumption()
+    pick = min if align is Align.NONE else max
+    epoch = pick(position.epoch for position in seen)
+    parts: dict[int, list[tuple[int, int]]] = {}
+    for position in seen:
+        if position.epoch == epoch:
+            for partition, ranges in position.rows.items():
+                parts.setdefault(partition, []).extend((start, stop) for start, stop in ranges)
+    return Resumption(epoch=epoch, skip={p: merged(ranges) for p, ranges in sorted(parts.items())})
+
+
+# -- who takes what --------------------------------------------------------------------------------
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank has of an epoch."""
+
+    place: Place
+    rows: int = 0
+    """Taken to the end of a stretch."""
+    busy: int = 0
+    """Stretches being taken now."""
+
+
+SLACK = 8
+"""A trainer nearby may have this part (an eighth) of a rank's share more than the poorest."""
+
+
+def preference(
+    loads: Sequence[Load],
+    *,
+    host: str,
+    folder: str,
+    stretch: float,
+    avoid: Iterable[int] = (),
+    current: int = -1,
+) -> list[int]:
+    """Ranks in the order in which a feeder of that host should try them.
+
+    All get about the same number of rows, for ranks that end together lose what others have more.
+    Within a slack of it nearby ones come first: the rows go through memory there.
+
+    Args:
+        stretch: rows a stretch has, as far as is known: what a busy rank is about to get.
+        current: who took the last stretch; it goes on unless others are behind.
+        avoid: they come last.
+    """
+    if not loads:
+        return []
+    avoided = set(avoid)
+    expected = {each.place.rank: each.rows + each.busy * stretch for each in loads}
+    poorest = min(expected.values())
+    slack = sum(expected.values()) / len(expected) / SLACK
+    # One stretch more than the poorest is no reason to leave a trainer that is already connected.
+    patience = max(slack, stretch)
+
+    def key(each: Load) -> tuple[bool, bool, int, float, int]:
+        rank = each.place.rank
+        room = patience if rank == current else slack
+        distance = 0 if each.place.folder == folder and each.place.host == host else 1
+        distance = 2 if each.place.host != host else distance
+        behind = expected[rank] - poorest > room
+        return rank in avoided, behind, -1 if rank == current else distance, expected[rank], rank
+
+    return [each.place.rank for each in sorted(loads, key=key)]
+
+
+# -- sizes ----------------------------------------------------------------------------------------
+
+BATCH_BYTES = 2 << 20
+"""Of a record batch on its way: large enough that Python's part is small, small enough for caches."""
+MOST_ROWS = 65536
+FEWEST_ROWS = 16
+
+
+def batch_rows(row_bytes: float) -> int:
+    """Rows a record batch should have, for rows of that width."""
+    rows = int(BATCH_BYTES / max(row_bytes, 1.0))
+    rounded = 1 << max(0, int(math.log2(rows))) if rows else 1
+    return max(FEWEST_ROWS, min(MOST_ROWS, rounded))
