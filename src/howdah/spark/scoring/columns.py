@@ -1,0 +1,123 @@
+"""A model's answers as Arrow columns that Spark can hold.
+
+One dimension gives a column of plain values, each further one a level of lists. Spark has no
+unsigned integers and no half precision: those widen to the next type it has.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from howdah.spark.scoring.errors import ScoringError
+
+_WIDER = {
+    "float16": np.dtype("float32"),
+    "bfloat16": np.dtype("float32"),
+    "uint8": np.dtype("int16"),
+    "uint16": np.dtype("int32"),
+    "uint32": np.dtype("int64"),
+}
+
+
+def to_numpy(answer: Any) -> np.ndarray:
+    """A tensor of any framework, or something like an array, as an array in this process."""
+    if hasattr(answer, "detach"):  # torch: off the graph, off the device
+        answer = answer.detach().cpu()
+        if str(answer.dtype) == "torch.bfloat16":
+            answer = answer.float()
+    try:
+        return np.asarray(answer)
+    except ValueError:  # rows of different lengths
+        ragged = np.empty(len(answer), object)
+        ragged[:] = answer
+        return ragged
+
+
+def to_arrow(name: str, answer: Any, rows: int, kind: pa.DataType | None = None) -> pa.Array:
+    """One output for ``rows`` rows, as ``kind`` if given.
+
+    Raises:
+        ScoringError: another number of rows, or values that cannot be of that type.
+    """
+    values = to_numpy(answer)
+    if values.ndim == 0 or len(values) != rows:
+        had = "a single value" if values.ndim == 0 else f"{len(values)} rows"
+        raise ScoringError(
+            f"the model's {name!r} has {had} for {rows} rows given to it; it must answer each row "
+            "by one"
+        )
+    depth = _depth(kind) if kind is not None else values.ndim - 1
+    while values.ndim - 1 > depth and values.shape[-1] == 1:
+        values = values[..., 0]  # (n, 1) where a plain value is declared
+    if values.ndim - 1 != depth and not values.dtype.hasobject:
+        raise ScoringError(
+            f"the model's {name!r} has shape {tuple(values.shape)}, which is not {kind}"
+        )
+    column = _nested(values, name)
+    if kind is None or column.type == kind:
+        return column
+    try:
+        return column.cast(kind, safe=not pa.types.is_floating(_leaf(kind)))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ScoringError(
+            f"the model's {name!r} is {column.type} and cannot be {kind}: {error}"
+        ) from error
+
+
+def arrow_type(dtype: str, dimensions: int) -> pa.DataType:
+    """The column type of an output of this type and so many dimensions beside rows."""
+    array = np.zeros((0, *([1] * dimensions)), dtype)
+    return _nested(array, "").type
+
+
+def _nested(values: np.ndarray, name: str) -> pa.Array:
+    if values.ndim > 1:
+        inner = _nested(values.reshape(-1, *values.shape[2:]), name)
+        length = values.shape[1]
+        offsets = np.arange(len(values) + 1, dtype=np.int64) * length
+        if offsets[-1] > np.iinfo(np.int32).max:
+            raise ScoringError(
+                f"the model's {name!r} has {offsets[-1]} values in one batch, more than a list "
+                "column can hold; use a smaller batch size"
+            )
+        return pa.ListArray.from_arrays(offsets.astype(np.int32), inner)
+    values = _plain(values, name)
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise ScoringError(
+            f"the model's {name!r} ({values.dtype}) is no column: {error}"
+        ) from error
+
+
+def _plain(values: np.ndarray, name: str) -> np.ndarray:
+    dtype = values.dtype
+    if wider := _WIDER.get(dtype.name):
+        return values.astype(wider)
+    if dtype == np.uint64:
+        if len(values) and values.max() > np.iinfo(np.int64).max:
+            raise ScoringError(
+                f"the model's {name!r} has {values.max()}, too large for Spark's bigint; convert it"
+            )
+        return values.astype(np.int64)
+    if dtype.kind in "SU":
+        return values.astype(object)
+    if dtype.kind == "c":
+        raise ScoringError(f"the model's {name!r} is complex; answer its parts as two outputs")
+    return np.ascontiguousarray(values)
+
+
+def _depth(kind: pa.DataType) -> int:
+    depth = 0
+    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind, depth = kind.value_type, depth + 1  # type: ignore[attr-defined]
+    return depth
+
+
+def _leaf(kind: pa.DataType) -> pa.DataType:
+    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = kind.value_type  # type: ignore[attr-defined]
+    return kind

@@ -1,0 +1,180 @@
+"""Scoring a DataFrame: every row keeps its columns and its place, and gets the model's answers."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from howdah.client.errors import BadInput
+from howdah.spark.scoring.errors import ScoringError
+from howdah.spark.scoring.files import prepare
+from howdah.spark.scoring.predictors import Predictor, predictor
+from howdah.spark.scoring.worker import Plan, describe_batches, score_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+def score(
+    data: DataFrame,
+    model: Any,
+    *,
+    inputs: Mapping[str, str] | None = None,
+    outputs: Mapping[str, str] | None = None,
+    schema: StructType | str | None = None,
+    batch_size: int = 1024,
+    keep: bool | Sequence[str] = True,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    pad: bool = False,
+) -> DataFrame:
+    """A DataFrame with the model's answers as further columns. Lazy; rows keep their order.
+
+    Without ``schema`` the model answers one row now, in a Spark task, to show its columns: that
+    runs what it takes of ``data``'s plan to get a row.
+
+    Args:
+        data: rows, also of a streaming query (then ``schema`` must be given).
+        model: a `Predictor`, a function ``predict(batch)``, or the path or URL of a saved model.
+        inputs: column to tensor. Several columns of one tensor are put side by side, in this order.
+            Without: the columns named as the model's inputs; a function gets all columns.
+        outputs: tensor to new column. Without: all, by the model's names.
+        schema: of the new columns: a StructType or its string, such as ``"prediction float"``.
+        batch_size: rows that the model is given at once.
+        keep: all columns of ``data`` come too, or those named, or none.
+        shapes: tensor to the shape of one row, for models that do not tell: ``{"x": (28, 28)}``.
+        pad: fill the last batch up by repeating a row (its answers are dropped), for models that
+            take one batch size only.
+
+    Raises:
+        BadInput: columns that are not there or are there twice, or a model that is none.
+        ScoringError: model and rows do not fit each other (from Spark's tasks, as Spark's
+            PythonException with this inside).
+    """
+    if batch_size < 1:
+        raise BadInput(f"batch_size is {batch_size}; it must be at least 1")
+    try:
+        chosen = predictor(model)
+        files = prepare(data.sparkSession, chosen.path)
+    except ScoringError as error:
+        raise BadInput(str(error)) from error
+    _demand(data.columns, list(inputs or ()), "inputs")
+    kept = list(data.columns) if keep is True else list(keep or ())
+    _demand(data.columns, kept, "keep")
+    plan = Plan(
+        predictor=_pickled(chosen),
+        path=tuple(str(Path(entry).absolute()) for entry in sys.path),
+        files=files,
+        inputs=tuple((inputs or {}).items()),
+        outputs=tuple((outputs or {}).items()),
+        shapes=tuple((name, tuple(shape)) for name, shape in (shapes or {}).items()),
+        batch_size=batch_size,
+        pad=pad,
+        keep=tuple(kept),
+    )
+    spark_schema, plan = _with_schema(data, plan, schema)
+    source = data.schema
+    _no_twins(kept, spark_schema.names)
+    final = type(source)([*(source[name] for name in kept), *spark_schema.fields])
+    if kept != data.columns and plan.inputs:
+        needed = dict.fromkeys([*kept, *(column for column, _ in plan.inputs)])
+        data = data.select(*(_quoted(name) for name in needed))
+    return data.mapInArrow(functools.partial(_score, plan), final)
+
+
+def _score(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return score_batches(plan, batches)
+
+
+def _describe(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return describe_batches(plan, batches)
+
+
+def _with_schema(data: DataFrame, plan: Plan, schema: Any) -> tuple[StructType, Plan]:
+    """Spark's schema of the answers, and the plan that keeps to it."""
+    import msgspec
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+    if schema is None:
+        found = _asked(data, plan)
+        return from_arrow_schema(found), msgspec.structs.replace(plan, schema=found)
+    wanted = struct_type(data.sparkSession, schema)
+    mapped = [column for _, column in plan.outputs]
+    if mapped and set(mapped) != set(wanted.names):
+        raise BadInput(
+            f"the output mapping makes {', '.join(mapped)} and the schema has "
+            f"{', '.join(wanted.names)}; both must name the same columns"
+        )
+    by_name = {column: tensor for tensor, column in plan.outputs}
+    outputs = tuple((by_name.get(name, name), name) for name in wanted.names)
+    arrow = to_arrow_schema(wanted)
+    return wanted, msgspec.structs.replace(plan, schema=arrow, outputs=outputs)
+
+
+def _asked(data: DataFrame, plan: Plan) -> pa.Schema:
+    import pyarrow as pa
+
+    if data.isStreaming:
+        raise BadInput('rows of a stream come later: give schema="…", such as "prediction float"')
+    rows = data.limit(1).mapInArrow(functools.partial(_describe, plan), "schema binary").collect()
+    encoded = [row[0] for row in rows if row[0] is not None]
+    if not encoded:
+        raise BadInput(
+            "there is no row to ask the model with, and it does not declare its outputs: give "
+            'schema="…", such as "prediction float"'
+        )
+    return pa.ipc.read_schema(pa.py_buffer(bytes(encoded[0])))
+
+
+def struct_type(spark: Any, schema: Any) -> StructType:
+    """A schema given as a StructType or as its string.
+
+    Raises:
+        BadInput: Spark does not understand it.
+    """
+    if not isinstance(schema, str):
+        return schema
+    try:
+        return spark.createDataFrame([], schema).schema
+    except Exception as error:
+        first = str(error).strip().splitlines()[0]
+        raise BadInput(
+            f"the schema {schema!r} is not one of Spark's ('name type, name type'): {first}"
+        ) from error
+
+
+def _pickled(chosen: Predictor) -> bytes:
+    import cloudpickle
+
+    try:
+        return cloudpickle.dumps(chosen)
+    except Exception as error:
+        raise BadInput(
+            f"the function cannot be sent to Spark's workers: {error}. Load models and open files "
+            "inside it: Make(make=…) is called once in each worker"
+        ) from error
+
+
+def _demand(there: list[str], wanted: Sequence[str], where: str) -> None:
+    if missing := [name for name in wanted if name not in there]:
+        raise BadInput(
+            f"{where}: the rows have no column {', '.join(map(repr, missing))}; they have "
+            f"{', '.join(map(repr, there))}"
+        )
+
+
+def _no_twins(kept: list[str], new: list[str]) -> None:
+    taken = {name.lower() for name in kept}
+    if twins := [name for name in new if name.lower() in taken]:
+        raise BadInput(
+            f"the rows already have a column {', '.join(map(repr, twins))}; name the model's "
+            "answers by outputs={tensor: column}, or keep fewer columns"
+        )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

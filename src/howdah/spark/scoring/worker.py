@@ -1,0 +1,242 @@
+"""What scores rows in Spark's Python workers: record batches in, record batches with answers out.
+
+A loaded model stays in the worker for its next task. Rows keep their order; columns pass through
+as they came, without a copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import sys
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from howdah.spark.scoring import arrays, columns
+from howdah.spark.scoring.errors import ScoringError
+from howdah.spark.scoring.files import ModelFiles, at_hand
+from howdah.spark.scoring.predictors import Batch, Loaded, Predictor, Tensor, named
+
+KEPT_MODELS = 2
+"""In one worker; more of them evict the one that was used longest ago."""
+
+_models: OrderedDict[str, Loaded] = OrderedDict()
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """All a worker needs to know; pickled into Spark's task."""
+
+    predictor: bytes
+    """By cloudpickle."""
+    path: tuple[str, ...] = ()
+    """The driver's ``sys.path``: where the modules of pickled functions may be."""
+    files: ModelFiles = ModelFiles()
+    inputs: tuple[tuple[str, str], ...] = ()
+    """Column and tensor; several columns of one tensor become its columns, in this order. Empty:
+    the columns named as the model's inputs, or all where it names none."""
+    outputs: tuple[tuple[str, str], ...] = ()
+    """Tensor and column. Empty: all, by their own names."""
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Tensor and the shape of one row, over what the model says."""
+    batch_size: int = 1024
+    pad: bool = False
+    """Fill the last batch by repeating its last row: for models of a fixed batch size."""
+    keep: tuple[str, ...] = ()
+    """Columns that pass through."""
+    schema: Any = None
+    """Arrow schema of the answers; None: as they come."""
+
+
+def score_batches(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The function for ``mapInArrow``."""
+    model: Loaded | None = None
+    for batch in rechunk(batches, plan.batch_size):
+        model = model or loaded(plan)
+        answers = answer(plan, model, batch)
+        kept = [batch.column(name) for name in plan.keep]
+        yield pa.RecordBatch.from_arrays(
+            [*kept, *answers.columns], names=[*plan.keep, *answers.schema.names]
+        )
+
+
+def describe_batches(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Scores one row and yields the Arrow schema of the answer, in one row; with no row at all,
+    what the model declares."""
+    first = next((batch.slice(0, 1) for batch in batches if batch.num_rows), None)
+    model = loaded(plan)
+    schema = None
+    if first is not None:
+        schema = answer(plan, model, first).schema
+    elif model.outputs is not None:
+        schema = _declared(plan, model.outputs)
+    encoded = schema.serialize().to_pybytes() if schema is not None else None
+    yield pa.RecordBatch.from_arrays([pa.array([encoded], pa.binary())], names=["schema"])
+
+
+def rechunk(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of ``size``; the last one may be shorter."""
+    held: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in batches:
+        start = 0
+        while batch.num_rows - start + rows >= size:
+            piece = batch.slice(start, size - rows)
+            start += piece.num_rows
+            yield _joined([*held, piece])
+            held, rows = [], 0
+        if start < batch.num_rows:
+            held.append(batch.slice(start))
+            rows += batch.num_rows - start
+    if held:
+        yield _joined(held)
+
+
+def loaded(plan: Plan) -> Loaded:
+    """The model, from memory if an earlier task of this worker has loaded it."""
+    key = hashlib.sha256(plan.predictor).hexdigest() + plan.files.key
+    if key in _models:
+        _models.move_to_end(key)
+        return _models[key]
+    _claim_gpus()
+    sys.path += [entry for entry in plan.path if entry not in sys.path and os.path.exists(entry)]
+    predictor: Predictor = pickle.loads(plan.predictor)  # noqa: S301 - sent by the driver
+    while len(_models) >= KEPT_MODELS:
+        _models.popitem(last=False)
+    with at_hand(plan.files) as path:
+        _models[key] = predictor.load(path)
+    return _models[key]
+
+
+def answer(plan: Plan, model: Loaded, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The answers to one batch.
+
+    Raises:
+        ScoringError: columns, model and mappings do not fit each other.
+    """
+    rows = batch.num_rows
+    tensors = tensors_of(plan, model, batch)
+    padded = plan.pad and rows < plan.batch_size
+    if padded:
+        missing = plan.batch_size - rows
+        tensors = {
+            name: np.concatenate([value, np.repeat(value[-1:], missing, axis=0)])
+            for name, value in tensors.items()
+        }
+    answers = named(model(tensors), model.outputs)
+    if padded:
+        answers = {name: columns.to_numpy(value)[:rows] for name, value in answers.items()}
+    mapping = plan.outputs or tuple((name, name) for name in answers)
+    found: list[pa.Array] = []
+    for tensor, column in mapping:
+        if tensor not in answers:
+            raise ScoringError(
+                f"the model answers {_words(answers)}, not {tensor!r}; correct the output mapping"
+            )
+        kind = plan.schema.field(column).type if plan.schema is not None else None
+        found.append(columns.to_arrow(tensor, answers[tensor], rows, kind))
+    return pa.RecordBatch.from_arrays(found, names=[column for _, column in mapping])
+
+
+def tensors_of(plan: Plan, model: Loaded, batch: pa.RecordBatch) -> Batch:
+    """The columns that a model takes, as it takes them."""
+    declared = {tensor.name: tensor for tensor in model.inputs or ()}
+    shapes = dict(plan.shapes)
+    gathered: dict[str, list[np.ndarray]] = {}
+    for column, tensor in _mapping(plan, model, batch.schema.names):
+        if model.inputs and tensor not in declared:
+            raise ScoringError(
+                f"the model takes {_words(declared)}, not {tensor!r}; correct the input mapping"
+            )
+        values = arrays.to_numpy(batch.column(column), column)
+        gathered.setdefault(tensor, []).append(values)
+    if model.inputs and (missing := [name for name in declared if name not in gathered]):
+        raise ScoringError(
+            f"the model also takes {_words(missing)}; map columns to it: the rows have "
+            f"{_words(batch.schema.names)}"
+        )
+    # In the model's own order, for those that take them by place.
+    order = [name for name in declared if name in gathered] or list(gathered)
+    return {
+        name: _fit(gathered[name], declared.get(name) or Tensor(name), shapes.get(name))
+        for name in order
+    }
+
+
+def _mapping(plan: Plan, model: Loaded, names: list[str]) -> tuple[tuple[str, str], ...]:
+    if plan.inputs:
+        return plan.inputs
+    if not model.inputs:
+        return tuple((name, name) for name in names)
+    wanted = [tensor.name for tensor in model.inputs]
+    if len(wanted) == 1 and len(names) == 1:
+        return ((names[0], wanted[0]),)
+    if missing := [name for name in wanted if name not in names]:
+        raise ScoringError(
+            f"the model takes {_words(wanted)} and the rows have {_words(names)}: say which column "
+            f"is {_words(missing)}"
+        )
+    return tuple((name, name) for name in wanted)
+
+
+def _fit(parts: list[np.ndarray], tensor: Tensor, shape: tuple[int, ...] | None) -> np.ndarray:
+    values = parts[0]
+    if len(parts) > 1:
+        values = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
+    if tensor.dtype and values.dtype != np.dtype(tensor.dtype):
+        values = values.astype(tensor.dtype)
+    wanted = shape or tensor.shape
+    if wanted is None or tuple(values.shape[1:]) == tuple(wanted):
+        return values
+    if len(wanted) == values.ndim - 1 and all(
+        want in (None, has) for want, has in zip(wanted, values.shape[1:])
+    ):
+        return values
+    unknown = sum(length is None for length in wanted)
+    try:
+        if unknown > 1:
+            raise ValueError("more than one length is open")
+        return values.reshape(len(values), *(-1 if length is None else length for length in wanted))
+    except ValueError as error:
+        raise ScoringError(
+            f"{tensor.name!r} takes rows of shape {tuple(wanted)}; the columns give "
+            f"{tuple(values.shape[1:])}: {error}"
+        ) from error
+
+
+def _declared(plan: Plan, outputs: tuple[Tensor, ...]) -> pa.Schema | None:
+    wanted = plan.outputs or tuple((output.name, output.name) for output in outputs)
+    by_name = {output.name: output for output in outputs}
+    fields = []
+    for tensor, column in wanted:
+        output = by_name.get(tensor)
+        if output is None or not output.dtype or output.shape is None:
+            return None
+        fields.append((column, columns.arrow_type(output.dtype, len(output.shape))))
+    return pa.schema(fields)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    table = pa.Table.from_batches(batches).combine_chunks()
+    return table.to_batches()[0]
+
+
+def _claim_gpus() -> None:
+    """Let frameworks see the GPUs that Spark gave the task, before one is imported."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    resources = context.resources() if context is not None else {}
+    if "gpu" in resources:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(resources["gpu"].addresses)
+
+
+def _words(names: Any) -> str:
+    return ", ".join(repr(name) for name in names) or "nothing"

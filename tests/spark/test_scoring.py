@@ -1,0 +1,239 @@
+"""Scoring DataFrames by functions, in Spark's Python workers."""
+
+from __future__ import annotations
+
+import decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyspark.ml.linalg import Vectors
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
+
+from howdah.client.errors import BadInput
+from howdah.spark.scoring import Function, Make, score
+
+
+@pytest.fixture(scope="module")
+def numbers(spark: Any) -> Any:
+    """2,500 rows in 3 uneven partitions, with columns of many types."""
+    return (
+        spark.range(0, 2500, 1, 3)
+        .withColumn("value", (F.col("id") * 0.5).cast("float"))
+        .withColumn("text", F.concat(F.lit("row "), F.col("id").cast("string")))
+        .withColumn("pair", F.array(F.col("id").cast("float"), F.lit(1.0).cast("float")))
+        .withColumn("inner", F.struct(F.col("id").alias("a"), F.lit("b").alias("b")))
+        .withColumn("when", F.timestamp_seconds(F.col("id")))
+        .withColumn("price", (F.col("id") / 100).cast("decimal(10,2)"))
+    )
+
+
+def test_every_row_keeps_its_columns_and_its_place(numbers: Any) -> None:
+    scored = score(
+        numbers,
+        lambda batch: {"double": batch["value"] * 2, "size": np.full(len(batch["value"]), 7)},
+        inputs={"value": "value"},
+        batch_size=64,
+    )
+    assert [field.simpleString() for field in scored.schema] == [
+        *(field.simpleString() for field in numbers.schema),
+        "double:float",
+        "size:bigint",
+    ]
+    rows, before = scored.collect(), numbers.collect()
+    assert [tuple(row)[:-2] for row in rows] == [tuple(row) for row in before]
+    assert all(row.double == row.id and row.size == 7 for row in rows)
+
+
+def test_a_function_gets_batches_of_the_size_asked_for(numbers: Any) -> None:
+    def sizes(batch: dict[str, Any]) -> Any:
+        return np.full(len(batch["x"]), len(batch["x"]))
+
+    whole = score(numbers.coalesce(1), sizes, inputs={"id": "x"}, batch_size=600, keep=())
+    assert [row[0] for row in whole.collect()] == [600] * 2400 + [100] * 100
+    padded = score(
+        numbers.coalesce(1), sizes, inputs={"id": "x"}, batch_size=600, keep=(), pad=True
+    )
+    assert [row[0] for row in padded.collect()] == [600] * 2500
+
+
+def test_columns_become_tensors_of_their_shape(spark: Any, numbers: Any) -> None:
+    seen = score(
+        numbers.limit(4),
+        lambda batch: {name: [f"{v.dtype} {v.shape}"] * 4 for name, v in batch.items()},
+        inputs={
+            "pair": "pair",
+            "price": "price",
+            "text": "text",
+            "id": "both",
+            "value": "both",
+        },
+        keep=(),
+        batch_size=4,
+        schema="pair string, price string, text string, both string",
+    ).first()
+    assert seen.asDict() == {
+        "pair": "float32 (4, 2)",
+        "price": "float64 (4,)",
+        "text": "object (4,)",
+        "both": "float64 (4, 2)",
+    }
+    reshaped = score(
+        spark.createDataFrame([([1.0, 2.0, 3.0, 4.0],)], "image array<double>"),
+        lambda batch: batch["image"].transpose(0, 2, 1),
+        shapes={"image": (2, 2)},
+    ).first()
+    assert reshaped.prediction == [[1.0, 3.0], [2.0, 4.0]]
+
+
+def test_nulls_are_nan_for_models_and_null_in_the_columns_kept(spark: Any) -> None:
+    rows = [(1, True, 1.5, "a"), (None, None, None, None)]
+    data = spark.createDataFrame(rows, "i int, b boolean, d double, s string").coalesce(1)
+    scored = score(
+        data,
+        lambda batch: {
+            "missing": sum(np.isnan(batch[name]).astype("int32") for name in "ibd"),
+            "none": np.array([text is None for text in batch["s"]]),
+        },
+    )
+    assert [tuple(row) for row in scored.collect()] == [
+        (*rows[0], 0, False),
+        (*rows[1], 3, True),
+    ]
+
+
+def test_vectors_of_spark_ml_are_matrices(spark: Any) -> None:
+    data = spark.createDataFrame(
+        [(Vectors.dense([1.0, 2.0]),), (Vectors.sparse(2, {1: 5.0}),)], ["features"]
+    ).coalesce(1)
+    scored = score(data, lambda batch: batch["features"].sum(axis=1))
+    assert [row.prediction for row in scored.collect()] == [3.0, 5.0]
+    assert scored.first().features == Vectors.dense([1.0, 2.0])
+
+
+def test_answers_of_many_types_become_columns(spark: Any) -> None:
+    def answers(batch: dict[str, Any]) -> dict[str, Any]:
+        n = len(batch["id"])
+        return {
+            "half": np.ones(n, "float16"),
+            "byte": np.full(n, 255, "uint8"),
+            "wide": np.full(n, 2**40, "uint64"),
+            "flag": np.ones(n, bool),
+            "name": np.array(["x"] * n),
+            "ragged": [list(range(i % 3 + 1)) for i in range(n)],
+            "cube": np.zeros((n, 2, 3), "float32"),
+            "day": np.full(n, np.datetime64("2024-01-02")),
+        }
+
+    scored = score(spark.range(3), answers)
+    assert [field.simpleString() for field in scored.schema][1:] == [
+        "half:float",
+        "byte:smallint",
+        "wide:bigint",
+        "flag:boolean",
+        "name:string",
+        "ragged:array<bigint>",
+        "cube:array<array<float>>",
+        "day:date",
+    ]
+    row = scored.collect()[2]
+    assert (row.byte, row.wide, row.name, str(row.day)) == (255, 2**40, "x", "2024-01-02")
+    assert row.cube == [[0.0] * 3] * 2
+
+
+def test_a_schema_turns_answers_into_its_types(spark: Any) -> None:
+    scored = score(
+        spark.range(3),
+        lambda batch: {"a": batch["id"].reshape(-1, 1), "b": batch["id"]},
+        outputs={"a": "first", "b": "second"},
+        schema="second double, first float",
+    )
+    assert scored.columns == ["id", "second", "first"]
+    assert tuple(scored.collect()[2]) == (2, 2.0, 2.0)
+    empty = score(spark.range(0), lambda batch: batch["id"], schema="prediction long")
+    assert empty.collect() == []
+
+
+def test_what_does_not_fit_is_said_before_anything_runs(spark: Any, tmp_path: Path) -> None:
+    data = spark.range(3)
+    with pytest.raises(BadInput, match="the rows have no column 'x'; they have 'id'"):
+        score(data, len, inputs={"x": "x"})
+    with pytest.raises(BadInput, match="the rows already have a column 'ID'"):
+        score(data, lambda batch: {"ID": batch["id"]})
+    with pytest.raises(BadInput, match="both must name the same columns"):
+        score(data, len, outputs={"a": "b"}, schema="c int")
+    with pytest.raises(BadInput, match="the schema 'prediction flot' is not one of Spark's"):
+        score(data, len, schema="prediction flot")
+    with pytest.raises(BadInput, match="there is no row to ask the model with"):
+        score(spark.range(1).where("id > 5"), lambda batch: batch["id"])
+    with pytest.raises(BadInput, match="int is no model"):
+        score(data, 3)
+    with pytest.raises(BadInput, match="there is no model at memory://nowhere/model.pt"):
+        score(data, "memory://nowhere/model.pt")
+
+
+def test_what_does_not_fit_in_the_workers_is_said_with_the_numbers(spark: Any) -> None:
+    data = spark.createDataFrame([([1.0],), ([1.0, 2.0],)], "x array<double>").coalesce(1)
+    plain = spark.range(0, 2, 1, 1)
+    short = {"y": [1.0]}
+    cases: list[tuple[Any, Any, dict[str, str] | None, str]] = [
+        (data, lambda batch: batch["x"], None, "lists of column 'x' have 1 to 2 values"),
+        (plain, lambda batch: short, None, "has 1 rows for 2 rows"),
+        (plain, lambda batch: short, {"z": "y"}, "the model answers 'y', not 'z'"),
+    ]
+    for frame, function, outputs, text in cases:
+        with pytest.raises(Exception, match=text):
+            score(frame, function, schema="y double", outputs=outputs).collect()
+
+
+def test_a_model_is_made_once_in_a_worker_and_files_go_with_it(spark: Any, tmp_path: Path) -> None:
+    weights = tmp_path / "weights.txt"
+    weights.write_text("3")
+    made = tmp_path / "made"
+    made.mkdir()
+
+    def make(path: str) -> Any:
+        import os
+        import secrets
+
+        factor = int(Path(path).read_text())
+        (made / f"{os.getpid()}-{secrets.token_hex(4)}").touch()
+        return lambda batch: {"y": batch["id"] * factor}
+
+    def run() -> list[int]:
+        frame = score(spark.range(0, 8, 1, 8), Make(str(weights), make=make), keep=())
+        return [row.y for row in frame.collect()]
+
+    assert run() == run() == [0, 3, 6, 9, 12, 15, 18, 21]
+    workers = {path.name.partition("-")[0] for path in made.iterdir()}
+    assert len(list(made.iterdir())) == len(workers) < 9
+    weights.write_text("10")  # another content is another model
+    assert run() == [0, 10, 20, 30, 40, 50, 60, 70]
+
+
+def test_a_url_is_fetched_and_decimals_stay_exact_in_kept_columns(
+    spark: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    (folder / "inner").mkdir(parents=True)
+    (folder / "inner" / "bias.txt").write_text("5")
+
+    def make(path: str) -> Any:
+        bias = int((Path(path) / "inner" / "bias.txt").read_text())
+        return lambda batch: batch["price"] + bias
+
+    data = spark.createDataFrame([(decimal.Decimal("1.25"),)], "price decimal(6,2)")
+    row = score(data, Make(f"local://{folder}", make=make)).first()
+    assert tuple(row) == (decimal.Decimal("1.25"), 6.25)
+
+
+def test_a_predictor_may_be_given_as_a_function_of_it(spark: Any) -> None:
+    frame = score(spark.range(2), Function(function=lambda batch: batch["id"] + 1))
+    assert StructType([StructField(*_of(field)) for field in frame.schema]) == frame.schema
+    assert [row.prediction for row in frame.collect()] == [1, 2]
+
+
+def _of(field: Any) -> tuple[Any, ...]:
+    return field.name, field.dataType, field.nullable
