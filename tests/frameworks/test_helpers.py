@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from msgspec.structs import replace
 
 from howdah.core.events import Task
 from howdah.frameworks import planning, programs
+from howdah.frameworks.helpers import ray_main
 from howdah.frameworks.programs import Places
 from howdah.spec.model import Role, TensorBoard
 from tests.unit.frameworks.gangs import job, topology
@@ -152,3 +154,26 @@ def test_torchrun_finds_the_other_nodes_unchanged(tmp_path: Path):
             child.wait()
     assert [child.returncode for child in children] == [0, 0]
     assert sorted(outputs) == ["rank 0 2 0\n", "rank 1 2 0\n"]
+
+
+def test_rays_node_daemon_is_told_its_agents_port_before_the_agent_is_up(tmp_path: Path):
+    started = 'import subprocess, sys; subprocess.run([sys.argv[1], "-c", *sys.argv[2:]])'
+    daemon = tmp_path / "raylet"
+    daemon.symlink_to(sys.executable)
+    options = [f"--session_dir={tmp_path}", "--node_id=ab12"]
+    program = [sys.executable, "-c", started, str(daemon), "import time; time.sleep(60)", *options]
+    with subprocess.Popen(program, start_new_session=True) as ray:
+        try:
+            deadline = time.monotonic() + 20
+            while not ray_main.tell_port(ray.pid, "20012"):
+                assert time.monotonic() < deadline, "the daemon was not found"
+                time.sleep(0.05)
+            file = tmp_path / "dashboard_agent_listen_port_ab12"
+            assert file.read_text() == "20012"
+            file.write_text("-1")  # the agent knows better
+            assert ray_main.tell_port(ray.pid, "20012")
+            assert file.read_text() == "-1"
+            assert sorted(path.name for path in tmp_path.iterdir()) == [file.name, daemon.name]
+        finally:
+            os.killpg(ray.pid, signal.SIGKILL)
+    assert not ray_main.tell_port(ray.pid, "20012")

@@ -12,6 +12,9 @@ Sources: docs.ray.io "Launching an On-Premise Cluster" (``ray start``), "Configu
   token into the job's shared folder.
 * The driver's end is the job's. Head and workers only serve, so they are untracked and their
   silence is no hang.
+* Ray's own waits at start-up suit an idle machine: a cluster that starts on busy nodes would fail.
+  `PATIENCE` makes them longer where a job's ``env`` does not say otherwise; what bounds the start is
+  the job's own limit.
 * A dead worker node or driver is replaced alone; a dead head has lost the cluster: all start anew.
 """
 
@@ -41,6 +44,16 @@ CLIENT_SERVER = 1
 
 OBJECT_STORE = 0.3
 """Share of a container's memory for the object store, as Ray's own default."""
+
+PATIENCE = {
+    "RAY_raylet_start_wait_time_s": "120",  # 30: until a node is known to its cluster
+    "RAY_NUM_REDIS_GET_RETRIES": "120",  # 20, of 1 to 2 s each: for the head, then for its node
+    "RAY_gcs_rpc_server_connect_timeout_s": "60",  # 5
+    "RAY_py_gcs_connect_timeout_s": "60",  # 30
+    "RAY_agent_register_timeout_ms": "120000",  # 30 s: for the node's helper processes
+    "RAY_worker_register_timeout_seconds": "180",  # 60: for a process that runs tasks
+}
+"""Limits at start-up, with Ray's own: ``src/ray/common/ray_config_def.h``, ``ray_constants.py``."""
 
 
 class Ray(Framework):
@@ -99,6 +112,7 @@ class Ray(Framework):
         self, job: Job, topology: Topology, member: Member, process: int
     ) -> dict[str, str]:
         env = {"RAY_AUTH_MODE": "token", "RAY_USAGE_STATS_ENABLED": "0"}
+        env |= addresses.unless_set(job, member, PATIENCE)
         if member.task.role == "head" or not addresses.reachable(topology, "head"):
             return env
         head = addresses.only(topology, "head")

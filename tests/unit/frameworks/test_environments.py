@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from howdah.frameworks.addresses import MissingPeer
+from howdah.frameworks.ray import PATIENCE
 from howdah.spec.model import Mode, Network, Role, Timeouts
 from tests.unit.frameworks.gangs import environment, job, topology
 
@@ -136,11 +137,23 @@ def test_a_ray_driver_beside_a_node_connects_to_the_head():
     place = topology(("driver:0", 0), ("head:0", None), ("worker:0", None))
     near = replace(place.members[0], host="h2")
     place = replace(place, members=(near, *place.members[1:]))
-    assert environment(made, place, "driver:0") == {
+    found = environment(made, place, "driver:0")
+    assert {name: value for name, value in found.items() if name not in PATIENCE} == {
         "RAY_AUTH_MODE": "token",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ADDRESS": "h1:20010",
     }
+
+
+def test_rays_waits_at_start_up_are_long_unless_the_job_has_its_own():
+    made = job("ray", {"driver": 1, "worker": Role(env={"RAY_NUM_REDIS_GET_RETRIES": "7"})})
+    made = replace(made, env={"RAY_raylet_start_wait_time_s": "9"})
+    place = topology(("driver:0", 0), ("head:0", None), ("worker:0", None))
+    for task in ("driver:0", "head:0", "worker:0"):
+        found = environment(made, place, task)
+        assert found["RAY_agent_register_timeout_ms"] == "120000"
+        assert "RAY_raylet_start_wait_time_s" not in found
+        assert ("RAY_NUM_REDIS_GET_RETRIES" in found) == (task != "worker:0")
 
 
 def test_a_ray_driver_on_a_host_without_a_node_uses_the_client_server():

@@ -16,10 +16,11 @@ import sys
 import threading
 from pathlib import Path
 
+AGENT_PORT = "--dashboard-agent-listen-port"
 NODE_PORTS = (
     "--node-manager-port",
     "--object-manager-port",
-    "--dashboard-agent-listen-port",
+    AGENT_PORT,
     "--dashboard-agent-grpc-port",
     "--runtime-env-agent-port",
     "--metrics-export-port",
@@ -50,7 +51,7 @@ def main():
     # Told to end, Ray would first wait 30 s for its work to move elsewhere: there is none left.
     os.environ.setdefault("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "0")
     try:
-        return run(argv)
+        return run(argv, argv[argv.index(AGENT_PORT) + 1])
     finally:
         shutil.rmtree(str(sessions), ignore_errors=True)
 
@@ -90,7 +91,7 @@ def write_token(path):
     Path(temporary).replace(path)
 
 
-def run(argv):
+def run(argv, agent_port):
     """Run Ray's node to its end; asked to end, end it within seconds. Returns what to exit with.
 
     Ray gets a session of its own: told to end, all its processes at once would wait for each other.
@@ -99,8 +100,9 @@ def run(argv):
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: ending.set())
+    told = False
     while child.poll() is None and not ending.wait(0.2):
-        pass
+        told = told or tell_port(child.pid, agent_port)
     if child.poll() is None:
         child.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -109,6 +111,38 @@ def run(argv):
         os.killpg(child.pid, signal.SIGKILL)
     code = child.wait()
     return code if code >= 0 else 128 - code
+
+
+def tell_port(parent, port):
+    """Tell Ray's node daemon, the raylet, on which port its agent will listen; whether it was told.
+
+    Ray's own ``ray start`` hands it every port but this. It would wait for the agent to write it
+    down, 15 s and no more, and on a busy machine die (https://github.com/ray-project/ray/issues/65983).
+    """
+    try:
+        for thread in Path(f"/proc/{parent}/task").iterdir():
+            for child in (thread / "children").read_text().split():
+                words = Path(f"/proc/{child}/cmdline").read_text(errors="replace").split("\0")
+                if words[0].endswith("/raylet"):
+                    options = {}
+                    for word in words:
+                        name, _, value = word.lstrip("-").partition("=")
+                        options[name] = value
+                    file = f"dashboard_agent_listen_port_{options['node_id']}"
+                    write_once(Path(options["session_dir"], file), port)
+                    return True
+    except (OSError, KeyError):  # it has ended, or this is another Ray or system
+        pass
+    return False
+
+
+def write_once(path, text):
+    """Write a file that is there completely or not at all; one that is there stays."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    with contextlib.suppress(FileExistsError):
+        os.link(str(temporary), str(path))
+    temporary.unlink()
 
 
 if __name__ == "__main__":
