@@ -79,8 +79,8 @@ async def test_a_coordinator_that_was_replaced_is_not_gone_back_to(tmp_path: Pat
         rig.incarnation = 4  # the old one answers at the address the agent was given first
         rig.channels[-1].close()
         await until(lambda: len(rig.hellos) >= 4)
-        rig.incarnation = 6
-        await until(lambda: rig.hellos and rig.channels[-1].closed is False)
+        rig.incarnation = 6  # only who says hello from now on hears of it
+        await rig.connected(len(rig.hellos) + 1)
         rig.tell(Shutdown())
         assert await agent.code() == 0
 

@@ -17,9 +17,18 @@ from tests.yarn.tony import Tony, conf
 
 PRINT = """
 import json, os
-print("ENV " + json.dumps(dict(os.environ)))
+print("ENV " + json.dumps(dict(os.environ)), flush=True)
 """
 FAIL = "import sys; sys.exit(1)"
+MEET = """
+# What is untracked is stopped when the others have succeeded: they wait until it has printed.
+import pathlib, time
+if os.environ["JOB_NAME"] == "ps":
+    pathlib.Path(os.environ["PS_FILE"]).touch()
+    time.sleep(600)
+while not os.path.exists(os.environ["PS_FILE"]):
+    time.sleep(0.1)
+"""
 
 
 def env_of(job: object, task: str) -> dict[str, str]:
@@ -27,6 +36,11 @@ def env_of(job: object, task: str) -> dict[str, str]:
     log = job.log(task)  # type: ignore[attr-defined]
     line = next(line for line in log.splitlines() if line.startswith("ENV "))
     return json.loads(line.removeprefix("ENV "))
+
+
+def meeting(tony: Tony) -> tuple[str, str]:
+    """Where `MEET` meets."""
+    return "-shell_env", f"PS_FILE={tony.folder}/ps-has-printed"
 
 
 def states(view: JobView) -> dict[str, tuple[str, int | None]]:
@@ -130,11 +144,14 @@ import json, os, time
 role = os.environ["JOB_NAME"]
 print("BEGINS", time.time())
 print("ENV " + json.dumps(dict(os.environ)), flush=True)
-time.sleep({"db": 600, "ps": 600, "dbloader": 1}.get(role, 0))
-print("ENDS", time.time())
+if role in ("db", "dbloader"):
+    time.sleep(600 if role == "db" else 1)
+    print("ENDS", time.time())
+    raise SystemExit
 """
     job = tony.executes(
-        script,
+        script + MEET,
+        *meeting(tony),
         *conf(
             {
                 "tony.application.prepare-stage": "dbloader,db",
@@ -192,7 +209,7 @@ def test_resources_are_beside_the_program(tony: Tony, yarn: Yarn) -> None:
 
 @pytest.mark.tony("TensorBoard's port on the chief only")
 def test_the_chief_alone_has_a_port_for_its_tensorboard(tony: Tony) -> None:
-    job = tony.executes(PRINT, chief=1, worker=1, ps=1)
+    job = tony.executes(PRINT + MEET, *meeting(tony), chief=1, worker=1, ps=1)
     assert job.wait(120).outcome == "succeeded"
     assert int(env_of(job, "chief:0")["TB_PORT"]) > 1024
     assert "TB_PORT" not in env_of(job, "ps:0")
@@ -249,15 +266,20 @@ def test_standalone_with_two_tasks_is_refused_before_anything_starts(
 def test_a_program_is_told_the_id_and_every_change_of_a_task(tony: Tony) -> None:
     from howdah.client.handle import Callbacks
 
-    job = tony.executes("import time; time.sleep(1)", worker=1, ps=1)
+    stop = tony.folder / "stop"
+    until_stopped = f"import os, time\nwhile not os.path.exists({str(stop)!r}): time.sleep(0.1)"
+    job = tony.executes(until_stopped, worker=1, ps=1)
     seen: list[dict[str, str]] = []
     events: list[str] = []
+
+    def on_state(view: JobView) -> None:
+        seen.append({t.task: t.state for t in view.tasks})
+        if {*seen[-1].values()} == {"running"}:
+            stop.touch()
+
     handle = JobHandle(
         job.directory,
-        Callbacks(
-            on_state=lambda view: seen.append({t.task: t.state for t in view.tasks}),
-            on_event=lambda event: events.append(event.kind),
-        ),
+        Callbacks(on_state=on_state, on_event=lambda event: events.append(event.kind)),
     )
     final = handle.wait(120)
     assert final.outcome == "succeeded"
@@ -291,7 +313,11 @@ def test_a_crashed_ps_ends_the_job_and_its_workers(tony: Tony) -> None:
 @pytest.mark.tony("a sidecar that crashes is ignored")
 def test_a_crashed_sidecar_changes_nothing(tony: Tony) -> None:
     tony.script("side.py", FAIL)
-    tony.script("worker.py", PRINT + "import time; time.sleep(3)")
+    stop = tony.folder / "stop"
+    tony.script(
+        "worker.py",
+        PRINT + f"import time\nwhile not os.path.exists({str(stop)!r}): time.sleep(0.1)",
+    )
     job = tony.submit(
         *conf(
             {
@@ -303,6 +329,8 @@ def test_a_crashed_sidecar_changes_nothing(tony: Tony) -> None:
         worker=1,
         helper=1,
     )
+    job.until(lambda v: states(v).get("helper:0") == ("ended", 1) or None, "the sidecar's crash")
+    stop.touch()
     final = job.wait(120)
     assert final.outcome == "succeeded", final.reason
     assert states(final) == {"worker:0": ("succeeded", 0), "helper:0": ("ended", 1)}
