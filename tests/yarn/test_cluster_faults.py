@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -186,16 +186,14 @@ def test_a_job_whose_masters_node_is_lost_goes_on_under_another_master(yarn: Yar
     follower.end()
 
 
-def test_a_restart_of_the_resource_manager_is_not_noticed(yarn: Yarn) -> None:
+def not_noticed(yarn: Yarn, disturb: Callable[[Cluster], object]) -> None:
+    """What is done to the ResourceManager leaves master, programs, page and client as they are."""
     job = steps(yarn)
     job.running()
     before, master = births(job), job.master().pid
     port = until(lambda: page_port(job), "the page is there")
     follower = Follower(job, "worker:1")
-    active = job.cluster.active()
-    assert active is not None
-    job.cluster.restart(f"resourcemanager{active}")
-    make_active(job.cluster, active)
+    disturb(job.cluster)
     job.cluster.wait_ready()
     job.until_application("RUNNING", SOON_S)
     until(lambda: page_port(job) == port, "the ResourceManager knows the page again", SOON_S)
@@ -204,23 +202,20 @@ def test_a_restart_of_the_resource_manager_is_not_noticed(yarn: Yarn) -> None:
     assert job.master().pid == master
     end_well(yarn, job)
     follower.end()
+
+
+def test_a_restart_of_the_resource_manager_is_not_noticed(yarn: Yarn) -> None:
+    def restart(cluster: Cluster) -> None:
+        active = cluster.active()
+        assert active is not None
+        cluster.restart(f"resourcemanager{active}")
+        make_active(cluster, active)
+
+    not_noticed(yarn, restart)
 
 
 def test_a_fail_over_of_the_resource_manager_is_not_noticed(yarn: Yarn) -> None:
-    job = steps(yarn)
-    job.running()
-    before, master = births(job), job.master().pid
-    port = until(lambda: page_port(job), "the page is there")
-    follower = Follower(job, "worker:0")
-    job.cluster.fail_over()
-    job.cluster.wait_ready()
-    job.until_application("RUNNING", SOON_S)
-    until(lambda: page_port(job) == port, "the ResourceManager knows the page again", SOON_S)
-    follower.goes_on()
-    assert births(job) == before
-    assert job.master().pid == master
-    end_well(yarn, job)
-    follower.end()
+    not_noticed(yarn, Cluster.fail_over)
 
 
 def test_a_restart_of_node_managers_under_running_containers_is_not_noticed(yarn: Yarn) -> None:
