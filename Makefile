@@ -21,7 +21,7 @@ demo:
 test:
 	@tools/setup dev tensorflow pytorch frameworks spark notebook docs
 	@chromium=$$(tests/tools/ensure_chromium) && \
-	  HOWDAH_CHROMIUM="$$chromium" $(RUN) -m pytest -n $(JOBS) --dist worksteal $(TESTS) $(ARGS)
+	  HOWDAH_CHROMIUM="$$chromium" $(RUN) tests/tools/run_tests $(JOBS) $(TESTS) $(ARGS)
 
 check:
 	@tools/setup dev
