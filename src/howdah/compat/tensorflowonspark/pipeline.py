@@ -1,0 +1,304 @@
+"""TensorFlowOnSpark's ``pipeline``: `TFEstimator` and `TFModel` as stages of Spark ML.
+
+`howdah.spark.pipeline` has the better form: any framework, validation, sample weights, resume.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import logging
+import sys
+from typing import Any
+
+from pyspark.ml import Estimator, Model
+from pyspark.ml.param import Params
+from pyspark.ml.util import (
+    DefaultParamsReader,
+    DefaultParamsWriter,
+    MLReadable,
+    MLReader,
+    MLWritable,
+    MLWriter,
+)
+
+from howdah.compat.tensorflowonspark import TFCluster, TFSparkNode, params, util
+from howdah.compat.tensorflowonspark.namespace import Namespace as Namespace
+from howdah.compat.tensorflowonspark.namespace import yield_batch as yield_batch
+from howdah.compat.tensorflowonspark.params import HasBatchSize as HasBatchSize
+from howdah.compat.tensorflowonspark.params import HasClusterSize as HasClusterSize
+from howdah.compat.tensorflowonspark.params import HasEpochs as HasEpochs
+from howdah.compat.tensorflowonspark.params import HasExportDir as HasExportDir
+from howdah.compat.tensorflowonspark.params import HasGraceSecs as HasGraceSecs
+from howdah.compat.tensorflowonspark.params import HasInputMapping as HasInputMapping
+from howdah.compat.tensorflowonspark.params import HasInputMode as HasInputMode
+from howdah.compat.tensorflowonspark.params import HasMasterNode as HasMasterNode
+from howdah.compat.tensorflowonspark.params import HasModelDir as HasModelDir
+from howdah.compat.tensorflowonspark.params import HasNumPS as HasNumPS
+from howdah.compat.tensorflowonspark.params import HasOutputMapping as HasOutputMapping
+from howdah.compat.tensorflowonspark.params import HasProtocol as HasProtocol
+from howdah.compat.tensorflowonspark.params import HasReaders as HasReaders
+from howdah.compat.tensorflowonspark.params import HasSignatureDefKey as HasSignatureDefKey
+from howdah.compat.tensorflowonspark.params import HasSteps as HasSteps
+from howdah.compat.tensorflowonspark.params import HasTagSet as HasTagSet
+from howdah.compat.tensorflowonspark.params import HasTensorboard as HasTensorboard
+from howdah.compat.tensorflowonspark.params import HasTFRecordDir as HasTFRecordDir
+from howdah.compat.tensorflowonspark.params import TFTypeConverters as TFTypeConverters
+from howdah.spark.scoring.frames import score
+from howdah.spark.scoring.predictors import Predictor, predictor
+
+logger = logging.getLogger(__name__)
+
+
+class TFParams(Params):
+    """Arguments of a program beside Spark's parameters."""
+
+    args: Any = None
+    """A `Namespace`."""
+
+    def merge_args_params(self) -> Namespace:
+        """A copy of the arguments in which every parameter is set too; parameters win."""
+        merged = copy.copy(self.args)
+        for param in self.params:
+            setattr(merged, param.name, self.getOrDefault(param.name))
+        return merged
+
+
+class TFEstimator(
+    Estimator,
+    TFParams,
+    HasInputMapping,
+    HasClusterSize,
+    HasNumPS,
+    HasInputMode,
+    HasMasterNode,
+    HasProtocol,
+    HasGraceSecs,
+    HasTensorboard,
+    HasModelDir,
+    HasExportDir,
+    HasTFRecordDir,
+    HasBatchSize,
+    HasEpochs,
+    HasReaders,
+    HasSteps,
+    params.HasFeedTimeout,
+    params.HasReservationTimeout,
+    params.HasLogDir,
+    params.HasEvalNode,
+    params.HasReleasePort,
+):
+    """Trains by ``train_fn(args, ctx)`` on a cluster that it starts and ends; gives a `TFModel`."""
+
+    def __init__(self, train_fn: Any, tf_args: Any, export_fn: Any = None) -> None:
+        """
+        Args:
+            train_fn: as `TFCluster.run`'s ``map_fun``; its arguments have every parameter too.
+            tf_args: a dictionary, a namespace, or a list of words (then the function gets those).
+            export_fn: called as ``export_fn(args)`` in one Spark task after training, to write the
+                SavedModel from its checkpoint.
+        """
+        super().__init__()
+        self.train_fn = train_fn
+        self.export_fn = export_fn
+        self.args = Namespace(tf_args)
+        self._setDefault(
+            input_mapping={},
+            cluster_size=1,
+            num_ps=0,
+            driver_ps_nodes=False,
+            input_mode=TFCluster.InputMode.SPARK,
+            master_node="chief",
+            protocol="grpc",
+            tensorboard=False,
+            model_dir=None,
+            export_dir=None,
+            tfrecord_dir=None,
+            batch_size=100,
+            epochs=1,
+            readers=1,
+            steps=1000,
+            grace_secs=30,
+            feed_timeout=600,
+            reservation_timeout=600,
+            log_dir=None,
+            eval_node=False,
+            release_port=True,
+        )
+
+    def _fit(self, dataset: Any) -> TFModel:
+        merged = self.merge_args_params()
+        files = merged.input_mode == TFCluster.InputMode.TENSORFLOW
+        if files:
+            vars(merged)["tfrecord_dir"] = self._as_files(dataset, merged.tfrecord_dir)
+        given = self.args.argv if self.args.argv else merged
+        context = dataset.sparkSession.sparkContext
+        cluster = TFCluster.run(
+            context,
+            self.train_fn,
+            given,
+            merged.cluster_size,
+            merged.num_ps,
+            tensorboard=merged.tensorboard,
+            input_mode=merged.input_mode,
+            log_dir=merged.log_dir,
+            driver_ps_nodes=merged.driver_ps_nodes,
+            master_node=merged.master_node,
+            reservation_timeout=merged.reservation_timeout,
+            eval_node=merged.eval_node,
+            release_port=merged.release_port,
+        )
+        try:
+            if not files:
+                columns = sorted(self.getInputMapping())
+                rows = dataset.select(*columns) if columns else dataset
+                cluster.train(rows, merged.epochs, feed_timeout=merged.feed_timeout)
+        except BaseException:
+            cluster.howdah.stop("feeding failed")
+            raise
+        cluster.shutdown(grace_secs=merged.grace_secs)
+        if self.export_fn is not None:
+            _export(context, self.export_fn, given)
+        return self._copyValues(TFModel(self.args))
+
+    def _as_files(self, dataset: Any, folder: str | None) -> str:
+        """The folder of TFRecords with these rows."""
+        from howdah.compat.tensorflowonspark import dfutil
+
+        if dfutil.isLoadedDF(dataset):
+            return dfutil.loadedDF[dataset]
+        if not folder:
+            raise ValueError(
+                "input_mode TENSORFLOW hands the rows over in TFRecord files: name a folder that "
+                "all executors see by setTFRecordDir"
+            )
+        dfutil.saveAsTFRecords(dataset, folder)
+        return folder
+
+
+class TFModel(
+    Model,
+    TFParams,
+    HasInputMapping,
+    HasOutputMapping,
+    HasBatchSize,
+    HasModelDir,
+    HasExportDir,
+    HasSignatureDefKey,
+    HasTagSet,
+    params.HasKeepColumns,
+    MLWritable,
+    MLReadable,
+):
+    """A saved model that scores DataFrames, in Spark's Python workers, each with its own copy."""
+
+    def __init__(self, tf_args: Any) -> None:
+        """``tf_args``: as `TFEstimator`'s."""
+        super().__init__()
+        self.args = Namespace(tf_args)
+        self._setDefault(
+            input_mapping={},
+            output_mapping={},
+            batch_size=100,
+            model_dir=None,
+            export_dir=None,
+            signature_def_key=None,
+            tag_set=None,
+            keep_columns=False,
+        )
+
+    def _transform(self, dataset: Any) -> Any:
+        """New columns in the order of their tensors' names; with ``keep_columns`` after the old."""
+        merged = self.merge_args_params()
+        return score(
+            dataset,
+            self._predictor(merged),
+            inputs=dict(sorted(merged.input_mapping.items())) or None,
+            outputs=dict(sorted(merged.output_mapping.items())) or None,
+            batch_size=merged.batch_size,
+            keep=merged.keep_columns,
+        )
+
+    def _predictor(self, merged: Namespace) -> Predictor:
+        path: str | None = getattr(merged, "export_dir", None) or getattr(merged, "model_dir", None)
+        if not path:
+            raise ValueError(
+                "Inferencing requires either export_dir or model_dir: the folder of a SavedModel, or "
+                "a .keras file"
+            )
+        tags: str | None = getattr(merged, "tag_set", None)
+        return predictor(
+            path,
+            signature=getattr(merged, "signature_def_key", None) or "",
+            tags=tuple(tags.split(",")) if tags else (),
+        )
+
+    def write(self) -> MLWriter:
+        """Parameters and arguments, as JSON: for `PipelineModel.save`."""
+        return _Writer(self)
+
+    @classmethod
+    def read(cls) -> MLReader:
+        """For `PipelineModel.load`."""
+        return _Reader()
+
+
+class _Writer(MLWriter):
+    def __init__(self, instance: TFModel) -> None:
+        super().__init__()
+        self._instance = instance
+
+    def saveImpl(self, path: str) -> None:
+        args = self._instance.args
+        DefaultParamsWriter.saveMetadata(
+            self._instance,
+            path,
+            _session(self),
+            extraMetadata={"tf_args": args.argv if args.argv else _plain(vars(args))},
+        )
+
+
+class _Reader(MLReader):
+    def load(self, path: str) -> TFModel:
+        metadata = DefaultParamsReader.loadMetadata(path, _session(self))
+        model = TFModel(metadata["tf_args"])
+        model._resetUid(metadata["uid"])
+        DefaultParamsReader.getAndSetParams(model, metadata)
+        return model
+
+
+def _session(of: Any) -> Any:
+    """What this Spark's metadata functions take: a context before 4.0, a session since."""
+    import pyspark
+
+    return of.sc if int(pyspark.__version__.partition(".")[0]) < 4 else of.sparkSession
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """What JSON can say; the rest is left out, which the log tells."""
+    kept: dict[str, Any] = {}
+    for name, value in values.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError):
+            logger.warning("the argument %s is not saved: JSON cannot say %r", name, value)
+        else:
+            kept[name] = value
+    return kept
+
+
+def _export(context: Any, export_fn: Any, given: Any) -> None:
+    def export(_: Any) -> None:
+        single_node_env(given)
+        export_fn(given)
+
+    context.parallelize([1], 1).foreachPartition(export)
+
+
+def single_node_env(args: Any) -> None:
+    """The environment of a process that works on its own: ``sys.argv``, and its GPUs."""
+    words = args if isinstance(args, list) else getattr(args, "argv", None)
+    if words:
+        sys.argv = list(words)
+    wanted = TFSparkNode.wanted_gpus(args)
+    util.single_node_env(1 if wanted is None else wanted)

@@ -1,0 +1,331 @@
+"""The parts of the compat module that need no Spark."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import sys
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from howdah.compat import tensorflowonspark
+from howdah.compat.tensorflowonspark import (
+    TFCluster,
+    TFManager,
+    TFNode,
+    TFSparkNode,
+    gpu_info,
+    marker,
+    paths,
+    rows,
+    util,
+)
+from howdah.compat.tensorflowonspark.queues import AnswerQueue, Block, FeedQueue
+
+
+@pytest.fixture
+def installed() -> Iterator[None]:
+    tensorflowonspark.install()
+    yield
+    tensorflowonspark.uninstall()
+
+
+# -- names ------------------------------------------------------------------------------------------
+
+
+def test_install_makes_imports_of_tensorflowonspark_find_the_same_modules(installed: None) -> None:
+    ours = importlib.import_module("tensorflowonspark.TFNode")
+    assert ours is TFNode
+    namespace: dict[str, Any] = {}
+    exec("from tensorflowonspark import TFCluster, TFNode as node", namespace)
+    assert namespace["TFCluster"] is TFCluster and namespace["node"] is TFNode
+    assert TFNode.__name__ == "howdah.compat.tensorflowonspark.TFNode"
+    assert TFNode.__spec__ is not None and TFNode.__spec__.name == TFNode.__name__
+
+
+def test_what_is_pickled_under_the_alias_is_found_without_it(installed: None) -> None:
+    namespace: dict[str, Any] = {}
+    exec("from tensorflowonspark.TFSparkNode import TFNodeContext", namespace)
+    data = pickle.dumps(namespace["TFNodeContext"](job_name="ps"))
+    tensorflowonspark.uninstall()
+    assert pickle.loads(data).job_name == "ps"
+
+
+def test_uninstall_takes_the_names_away_again() -> None:
+    tensorflowonspark.install()
+    tensorflowonspark.install()
+    importlib.import_module("tensorflowonspark")
+    tensorflowonspark.uninstall()
+    assert "tensorflowonspark" not in sys.modules
+    with pytest.raises(ImportError):
+        importlib.import_module("tensorflowonspark")
+
+
+def test_a_module_that_is_not_there_is_not_found(installed: None) -> None:
+    with pytest.raises(ImportError):
+        importlib.import_module("tensorflowonspark.nothing")
+
+
+# -- paths ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["adl", "s3a", "viewfs", "wasbs", "abfs", "gs", "http", "hdfs"])
+def test_a_path_with_a_scheme_stays_as_it_is(scheme: str) -> None:
+    path = f"{scheme}://bucket/x"
+    assert paths.absolute(path, default_fs="file://", working_dir="/w", user="u") == path
+
+
+@pytest.mark.parametrize(
+    ("default_fs", "path", "expected"),
+    [
+        ("file://", "/foo/bar", "file:///foo/bar"),
+        ("file:///", "/foo/bar", "file:///foo/bar"),
+        ("hdfs://nn:8020", "/foo/bar", "hdfs://nn:8020/foo/bar"),
+        ("hdfs://nn:8020/", "/foo/bar", "hdfs://nn:8020/foo/bar"),
+        ("viewfs://nn", "/foo/bar", "viewfs://nn/foo/bar"),
+        ("file://", "foo", "file:///w/foo"),
+        ("hdfs://nn:8020", "foo", "hdfs://nn:8020/user/ann/foo"),
+        ("viewfs://nn", "foo", "viewfs://nn/user/ann/foo"),
+        ("s3a://bucket", "foo", "s3a://bucket/foo"),
+    ],
+)
+def test_other_paths_are_on_the_default_file_system(
+    default_fs: str, path: str, expected: str
+) -> None:
+    assert paths.absolute(path, default_fs=default_fs, working_dir="/w", user="ann") == expected
+
+
+@pytest.mark.parametrize("configured", ["file:///", "file:/", "file://", None])
+def test_the_local_file_system_has_one_name(configured: str | None) -> None:
+    assert paths.default_file_system(configured) == "file://"
+
+
+# -- rows -------------------------------------------------------------------------------------------
+
+
+def test_a_data_feed_gives_batches_until_its_queue_ends() -> None:
+    manager = TFManager.start(b"key", ["input", "output"])
+    queue = manager.get_queue("input")
+    assert queue is not None
+    for number in range(10):
+        queue.put(number)
+    queue.put(None)
+    feed = TFNode.DataFeed(manager)
+    assert feed.next_batch(2) == [0, 1] and not feed.should_stop()
+    assert feed.next_batch(4) == [2, 3, 4, 5] and not feed.should_stop()
+    assert feed.next_batch(10) == [6, 7, 8, 9] and feed.should_stop()
+    assert TFManager.connect(manager.address, b"key") is manager
+    manager.shutdown()
+
+
+def test_a_batch_to_be_answered_ends_with_its_partition() -> None:
+    manager = TFManager.start(b"key", ["input", "output"])
+    queue = manager.get_queue("input")
+    assert queue is not None
+    for item in (1, 2, marker.EndPartition(), 3, None):
+        queue.put(item)
+    feed = TFNode.DataFeed(manager, train_mode=False)
+    assert [feed.next_batch(10), feed.next_batch(10)] == [[1, 2], [3]]
+    assert feed.should_stop()
+    manager.shutdown()
+
+
+def test_a_mapping_gives_tensors_by_name_in_the_order_of_the_columns() -> None:
+    manager = TFManager.start(b"key", ["input", "output"])
+    queue = manager.get_queue("input")
+    assert queue is not None
+    for item in (("a0", "b0"), ("a1", "b1"), None):
+        queue.put(item)
+    feed = TFNode.DataFeed(manager, input_mapping={"b": "y", "a": "x"})
+    assert feed.next_batch(2) == {"x": ["a0", "a1"], "y": ["b0", "b1"]}
+    manager.shutdown()
+
+
+class _Answered:
+    def __init__(self, *sizes: int) -> None:
+        self.answers: list[list[Any]] = []
+        self.stopped = False
+        self._sizes = sizes
+
+    def blocks(self) -> Iterator[Block]:
+        first = 0
+        for size in self._sizes:
+            yield Block(list(range(first, first + size)), self.answers.append)
+            first += size
+
+    def feed(self) -> TFNode.DataFeed:
+        source = FeedQueue(self.blocks(), self._stop)
+        manager = TFManager.TFManager({"input": source, "output": AnswerQueue(source)})
+        return TFNode.DataFeed(manager, train_mode=False)
+
+    def _stop(self) -> None:
+        self.stopped = True
+
+
+def test_answers_go_back_block_by_block_whatever_the_batch_size() -> None:
+    answered = _Answered(5, 1, 4)
+    feed = answered.feed()
+    sizes: list[int] = []
+    while not feed.should_stop():
+        batch = feed.next_batch(3)
+        sizes.append(len(batch))
+        feed.batch_results([-number for number in batch])
+    assert sizes == [3, 2, 1, 3, 1, 0]
+    assert answered.answers == [[0, -1, -2, -3, -4], [-5], [-6, -7, -8, -9]]
+
+
+def test_more_answers_than_rows_are_refused() -> None:
+    feed = _Answered(2).feed()
+    feed.next_batch(2)
+    with pytest.raises(RuntimeError, match="more results than rows"):
+        feed.batch_results([1, 2, 3])
+
+
+def test_rows_taken_before_the_last_ones_are_answered_are_refused() -> None:
+    feed = _Answered(2, 2).feed()
+    feed.next_batch(2)
+    with pytest.raises(RuntimeError, match="batch_results"):
+        feed.next_batch(2)
+
+
+def test_terminating_stops_the_feed() -> None:
+    answered = _Answered(5, 5)
+    feed = answered.feed()
+    feed.next_batch(2)
+    feed.terminate()
+    assert answered.stopped and feed.mgr.get("state") == "terminating"
+
+
+@pytest.mark.parametrize(
+    "row", [1, "x", (1, [0.5, 2.0]), [1, None], {"a": b"\0"}, (np.float32(1.5), "é"), None]
+)
+def test_python_rows_come_back_as_they_were(row: Any) -> None:
+    given = [row] * 3
+    batches = list(rows.to_arrow(given))
+    assert list(rows.from_arrow(batches)) == given
+    column = np.array(batches[0].column(0).to_pylist(), dtype=object)
+    assert rows.of_batch({rows.PICKLED: column}) == given
+
+
+def test_a_view_takes_only_its_own_part_along() -> None:
+    images = np.zeros((1000, 784), np.uint8)
+    (batch,) = rows.to_arrow([images[7]])
+    assert batch.nbytes < 2000
+
+
+def test_batches_of_rows_are_bounded_in_bytes() -> None:
+    sizes = [batch.nbytes for batch in rows.to_arrow(b"x" * 100_000 for _ in range(200))]
+    assert len(sizes) > 15 and max(sizes) < rows.BATCH_BYTES + 200_000
+
+
+def test_columns_of_a_frame_are_tuples_of_python_values() -> None:
+    batch = {"label": np.array([1, 2]), "image": np.array([[0.5, 1.0], [2.0, 3.0]])}
+    assert rows.of_batch(batch) == [(1, [0.5, 1.0]), (2, [2.0, 3.0])]
+
+
+# -- nodes ------------------------------------------------------------------------------------------
+
+
+def test_nodes_are_numbered_ps_first_then_chief_evaluator_workers() -> None:
+    template = TFSparkNode.cluster_template(6, 1, "chief", True)
+    assert template == {"ps": [0], "chief": [1], "evaluator": [2], "worker": [3, 4, 5]}
+    assert TFCluster.shape(template) == {
+        "workers": 3, "ps": 1, "chief": 1, "evaluator": True, "roles": None,
+    }  # fmt: skip
+    assert TFCluster.shape({"master": [0], "worker": [1]})["roles"] == {"master": 1}
+
+
+def test_more_kinds_of_nodes_than_nodes_are_refused_in_the_known_words() -> None:
+    with pytest.raises(ValueError, match="requires 3 nodes, but only 2 executors available"):
+        TFSparkNode.cluster_template(2, 2, "chief", False)
+    with pytest.raises(ValueError, match="at least one worker"):
+        TFSparkNode.cluster_template(2, 2, None, False)
+
+
+def test_the_cluster_spec_is_in_the_order_of_the_numbers() -> None:
+    nodes = [
+        {"executor_id": number, "job_name": name, "host": "h", "port": 1000 + number}
+        for number, name in [(2, "worker"), (0, "ps"), (1, "worker")]
+    ]
+    assert TFSparkNode.cluster_spec(nodes) == {"ps": ["h:1000"], "worker": ["h:1001", "h:1002"]}
+    with pytest.raises(ValueError, match="Duplicate"):
+        TFSparkNode.cluster_spec([*nodes, nodes[0]])
+
+
+def test_a_context_counts_those_that_train() -> None:
+    spec = {"ps": ["a"], "chief": ["b"], "worker": ["c", "d"], "evaluator": ["e"]}
+    assert TFSparkNode.TFNodeContext(cluster_spec=spec).num_workers == 3
+
+
+def test_deprecated_functions_say_so_in_the_known_words() -> None:
+    with pytest.raises(Exception, match="DEPRECATED: Use TFNode.DataFeed class instead"):
+        TFNode.next_batch(None, 1)
+    with pytest.raises(Exception, match="DEPRECATED: Use higher-level APIs"):
+        TFSparkNode.TFNodeContext().start_cluster_server()
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [("h:1", "h"), ("h", "h"), ("10.0.0.1:22", "10.0.0.1"), ("[::1]:5", "::1")],
+)
+def test_hosts_of_addresses(address: str, host: str) -> None:
+    assert util.host_of(address) == host
+
+
+def test_a_host_is_not_taken_for_another_that_begins_like_it() -> None:
+    assert util.place_on_host(["10.0.0.10:1", "10.0.0.1:1", "10.0.0.1:2"], 2) == 1
+
+
+# -- GPUs -------------------------------------------------------------------------------------------
+
+
+def _choose(requested: int | None, given: list[str], free: list[str], **kind: bool) -> list[str]:
+    return gpu_info.choose(
+        requested,
+        given=given,
+        kubernetes=kind.get("kubernetes", False),
+        available=lambda: bool(free),
+        free=lambda count: free[:count],
+    )
+
+
+@pytest.mark.parametrize(
+    ("requested", "given", "free", "expected"),
+    [
+        (None, [], [], []),
+        (None, [], ["0", "1"], ["0"]),
+        (2, [], ["0", "1"], ["0", "1"]),
+        (0, [], ["0", "1"], []),
+        (None, ["5", "6"], ["0"], ["5", "6"]),
+        (1, ["5", "6"], ["0"], ["5"]),
+    ],
+)
+def test_sparks_gpus_come_first_then_free_ones(
+    requested: int | None, given: list[str], free: list[str], expected: list[str]
+) -> None:
+    assert _choose(requested, given, free) == expected
+
+
+def test_on_kubernetes_only_sparks_gpus_are_used() -> None:
+    assert _choose(None, [], ["0"], kubernetes=True) == []
+    assert _choose(None, ["3"], ["0"], kubernetes=True) == ["3"]
+
+
+def test_gpus_that_are_not_there_are_refused() -> None:
+    with pytest.raises(RuntimeError, match=r"Unable to allocate 2 GPU\(s\)"):
+        _choose(2, [], [])
+
+
+@pytest.mark.parametrize("worker", range(5))
+def test_shares_are_as_big_as_asked_also_beyond_the_last(worker: int) -> None:
+    assert len(set(gpu_info.share(["0", "1", "2"], 2, worker))) == 2
+
+
+def test_gpus_are_asked_for_by_a_namespace_or_a_dictionary() -> None:
+    assert TFSparkNode.wanted_gpus(SimpleNamespace(num_gpus=2)) == 2
+    assert TFSparkNode.wanted_gpus({"num_gpus": "3"}) == 3
+    assert TFSparkNode.wanted_gpus(["--num_gpus", "1"]) is None
