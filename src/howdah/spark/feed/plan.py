@@ -155,8 +155,8 @@ def preference(
     expected = {each.place.rank: each.rows + each.busy * stretch for each in loads}
     poorest = min(expected.values())
     slack = sum(expected.values()) / len(expected) / SLACK
-    # One stretch more than the poorest is no reason to leave a trainer that is already connected.
-    patience = max(slack, stretch)
+    # Half a stretch more than the poorest is no reason to leave a trainer that is connected.
+    patience = max(slack, stretch / 2)
 
     def key(each: Load) -> tuple[bool, bool, int, float, int]:
         rank = each.place.rank

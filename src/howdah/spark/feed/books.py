@@ -1,0 +1,180 @@
+"""The master's books of one run: what each rank holds and has handed out, who takes which partition.
+
+No I/O, no locks: `howdah.spark.feed.master` has those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from howdah.spark.feed.messages import (
+    Again,
+    Align,
+    Fed,
+    HandedOut,
+    Held,
+    Options,
+    Permit,
+    Place,
+    Purpose,
+)
+from howdah.spark.feed.plan import Allowance, Load, allowance, preference
+
+
+class EpochBook:
+    """One epoch, in one generation of the gang."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.held: dict[int, Held] = {}
+        self.handed: dict[int, HandedOut] = {}
+        self.allowed = Allowance()
+        self.fed = False
+        self.rows: dict[int, int] = {}
+        """Sent, by rank, as feeders say."""
+        self.begun: dict[int, _Stretch] = {}
+        """By partition: who has it, and what of it."""
+        self.finished: dict[int, int] = {}
+        """Rows of partitions that were brought to their end."""
+
+    def stretch(self) -> float:
+        """Rows a partition has, as far as can be told."""
+        if self.finished:
+            return max(1.0, sum(self.finished.values()) / len(self.finished))
+        running = [each.rows for each in self.begun.values()]
+        return max(1.0, sum(running) / len(running)) if running else 1.0
+
+
+class _Stretch:
+    def __init__(self, attempt: int) -> None:
+        self.attempt = attempt
+        self.rank = -1
+        self.rows = 0
+        self.upto = 0
+        self.active = True
+
+
+class RunBook:
+    """One call of `Cluster.train`, or one inference."""
+
+    def __init__(self, number: int, purpose: Purpose, options: Options) -> None:
+        self.number = number
+        self.purpose = purpose
+        self.options = options
+        self.first_epoch = 0
+        self.cached_epoch: int | None = None
+        self.epochs: dict[int, EpochBook] = {}
+        self.stopped: set[int] = set()
+        """Ranks whose program has had enough of this feed."""
+        self.closed = False
+
+    @property
+    def feed(self) -> str:
+        return self.options.feed
+
+    def epoch(self, number: int) -> EpochBook:
+        """The book of that epoch."""
+        return self.epochs.setdefault(number, EpochBook(number))
+
+    def begin_again(self, first_epoch: int) -> None:
+        """The gang has formed anew: what its processes held is gone with them."""
+        self.first_epoch = first_epoch
+        self.epochs = {n: book for n, book in self.epochs.items() if n < first_epoch}
+        self.stopped = set()
+
+    # -- trainers --------------------------------------------------------------------------------
+
+    def note_held(self, rank: int, held: Held) -> None:
+        """A trainer holds more than before."""
+        self.epoch(held.epoch).held[rank] = held
+
+    def note_handed(self, rank: int, handed: HandedOut) -> None:
+        """A program has been given more than before."""
+        self.epoch(handed.epoch).handed[rank] = handed
+
+    def permit(self, number: int, ranks: Sequence[int]) -> Permit | None:
+        """What to tell the trainers that they have not been told."""
+        if self.options.align is Align.NONE or self.purpose is Purpose.SCORE:
+            return None
+        book = self.epoch(number)
+        now = allowance(self.options.align, ranks, book.held)
+        if now == book.allowed:
+            return None
+        book.allowed = now
+        return self.permission(book)
+
+    def permission(self, book: EpochBook) -> Permit:
+        """What ranks may hand out of that epoch now."""
+        return Permit(
+            feed=self.feed,
+            run=self.number,
+            epoch=book.number,
+            batches=book.allowed.batches,
+            final=book.allowed.final,
+        )
+
+    def done(self, number: int, ranks: Iterable[int]) -> bool:
+        """Whether all have handed out that epoch to its end."""
+        handed = self.epoch(number).handed
+        return all(rank in handed and handed[rank].done for rank in ranks)
+
+    # -- feeders ---------------------------------------------------------------------------------
+
+    def begin(self, again: Again) -> tuple[bool, str]:
+        """A task begins with a partition: whether an earlier attempt may have brought rows of it,
+        and why it may not go on, if so."""
+        book = self.epoch(again.epoch)
+        known = book.begun.get(again.partition)
+        if known is not None and known.attempt > again.attempt:
+            return False, "a later attempt of this task has the partition"
+        if known is None:
+            book.begun[again.partition] = _Stretch(again.attempt)
+            return False, ""
+        if known.attempt == again.attempt:
+            return known.rows > 0, ""
+        fresh = _Stretch(again.attempt)
+        fresh.rows = known.rows
+        book.begun[again.partition] = fresh
+        return True, ""
+
+    def note_sent(self, word: Again | Fed) -> None:
+        """Rows have gone to a trainer."""
+        book = self.epoch(word.epoch)
+        stretch = book.begun.setdefault(word.partition, _Stretch(word.attempt))
+        if word.rank >= 0:
+            book.rows[word.rank] = book.rows.get(word.rank, 0) + word.rows
+        stretch.rows += word.rows
+        stretch.rank = word.rank
+        if isinstance(word, Fed):
+            stretch.active = False
+            book.finished[word.partition] = stretch.rows
+
+    def choose(self, again: Again, places: Mapping[int, Place]) -> list[Place]:
+        """Trainers in the order the feeder should try them, and its partition is booked to the
+        first."""
+        book = self.epoch(again.epoch)
+        stretch = book.begun.setdefault(again.partition, _Stretch(again.attempt))
+        busy: dict[int, int] = {}
+        for each in book.begun.values():
+            if each.active and each is not stretch:
+                busy[each.rank] = busy.get(each.rank, 0) + 1
+        loads = [
+            Load(place=place, rows=book.rows.get(rank, 0), busy=busy.get(rank, 0))
+            for rank, place in sorted(places.items())
+            if rank not in self.stopped
+        ]
+        order = preference(
+            loads,
+            host=again.host,
+            folder=again.folder,
+            stretch=book.stretch(),
+            avoid=again.unreachable,
+            current=again.rank,
+        )
+        if order:
+            stretch.rank = order[0]
+        return [places[rank] for rank in order[:MOST_PLACES]]
+
+
+MOST_PLACES = 8
+"""Trainers a feeder is told of at a time."""
