@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from howdah.backends.spark import SparkSubmission
+from howdah.backends.spark.modes import Mode
+from howdah.client.errors import BadInput
 from howdah.client.items import LogLine
+from howdah.client.loading import load_object
+from howdah.client.submit import submit
 from howdah.core.view import JobView
+from howdah.spark.feed.lines import Access
+from howdah.spark.feed.master import Master
+from howdah.spark.feed.messages import Align, Options
+from howdah.spark.inference import answered
+from howdah.spark.job import ClusterJob, Wiring, secret
+from howdah.spark.live import Live
 from howdah.spark.reports import TrainReport
+from howdah.spark.rows import Source, source_of
+from howdah.spark.session import Session
+from howdah.spark.training import Beside, Training
 from howdah.spec.model import Checkpoint, Role
 
 
@@ -74,7 +90,53 @@ class Cluster:
             JobFailed: it failed before it was there.
             TimeoutError: it was not there in time.
         """
-        raise NotImplementedError
+        job = ClusterJob(
+            train,
+            args,
+            workers=workers,
+            ps=ps,
+            chief=chief,
+            evaluator=evaluator,
+            roles=roles,
+            framework=framework,
+            tensorboard=tensorboard,
+            checkpoint=checkpoint,
+            env=env,
+            restarts=restarts,
+            name=name,
+            gpus=gpus,
+            fields=fields,
+        )
+        how = _mode(mode)
+        session = Session(spark)
+        live = _submit(
+            session,
+            job,
+            SparkSubmission(
+                session.spark, mode=how, on_driver=frozenset({"ps"} if driver_ps else ())
+            ),
+            _logger(on_log),
+            restarts,
+        )
+        cluster = cls(live, how)
+        try:
+            live.wait_formed(start_timeout_s, cluster._formed)
+        except BaseException as error:
+            cluster._give_up(f"{type(error).__name__} while the cluster was starting")
+            raise
+        return cluster
+
+    def __init__(self, live: Live, mode: Mode) -> None:
+        """Use `start`."""
+        self._live = live
+        self._mode = mode
+        self._results: dict[int, Any] | None = None
+
+    def _formed(self) -> bool:
+        if self._mode is Mode.FEED:
+            return self._live.master.complete()
+        view = self._live.view
+        return view is not None and view.started is not None
 
     # -- feeding ---------------------------------------------------------------------------------
 
@@ -110,7 +172,21 @@ class Cluster:
         Raises:
             FeedError: a function raised (with its traceback), Spark's query failed, or nothing moved.
         """
-        raise NotImplementedError
+        self._check_fed()
+        with contextlib.ExitStack() as stack:
+            if validation is not None:
+                options = _options("validation", epochs, align, cache, None)
+                stack.enter_context(
+                    Beside(
+                        self._live,
+                        self._source(validation, columns),
+                        options,
+                        timeout_s=timeout_s,
+                    )
+                )
+            options = _options(feed, epochs, align, cache, shuffle)
+            source = self._source(data, columns)
+            return Training(self._live, source, options, timeout_s=timeout_s).run()
 
     def train_stream(self, data: Any, *, feed: str = "train", **options: Any) -> Any:
         """Feed a streaming DataFrame, batch by batch: see `howdah.spark.streaming`."""
@@ -137,7 +213,8 @@ class Cluster:
             keep: the columns of ``data`` come too, first.
             columns: only these are sent to the functions.
         """
-        raise NotImplementedError
+        self._check_fed()
+        return answered(self._live, data, feed=feed, schema=schema, keep=keep, columns=columns)
 
     # -- ending ----------------------------------------------------------------------------------
 
@@ -148,45 +225,53 @@ class Cluster:
             JobFailed: one raised; with its traceback.
             TimeoutError: they have not returned in time; they go on.
         """
-        raise NotImplementedError
+        if self._results is None:
+            self._live.master.end()
+            self._results = self._live.results(timeout_s)
+            self._live.close()
+        return self._results
 
     def stop(self, reason: str = "") -> None:
         """Stop the functions where they are; nothing of the cluster is left when this returns."""
-        raise NotImplementedError
+        self._live.stop(reason or "stopped by the program that started it")
+        self._live.close()
 
     def end_feed(self, feed: str = "train") -> None:
         """No more rows of this feed will come: its iteration ends in the functions."""
-        raise NotImplementedError
+        self._live.master.end(feed)
 
     # -- looking ---------------------------------------------------------------------------------
 
     @property
     def job_id(self) -> str:
         """Id of the cluster's job: `howdah status`, `howdah logs` and the portal know it."""
-        raise NotImplementedError
+        return self._live.directory.job_id
 
     @property
     def url(self) -> str | None:
         """Address of the job page, for one login; None while it is not served."""
-        raise NotImplementedError
+        return self._live.handle.page()
 
     @property
     def tensorboard_url(self) -> str | None:
         """Address of TensorBoard through the job page; None without one."""
-        raise NotImplementedError
+        for link in self.status().links:
+            if "tensorboard" in link.name.lower():
+                return self._live.handle.page(link.href)
+        return None
 
     def status(self) -> JobView:
         """The job's status document now."""
-        raise NotImplementedError
+        return self._live.handle.status()
 
     def logs(self, task: str | None = None, *, follow: bool = False) -> Iterator[LogLine]:
         """What the processes printed."""
-        raise NotImplementedError
+        return self._live.handle.logs(task, follow=follow)
 
     @property
     def places(self) -> Sequence[Any]:
         """Where the trainers are (`howdah.spark.feed.messages.Place`), by rank."""
-        raise NotImplementedError
+        return self._live.master.places
 
     def __enter__(self) -> Cluster:
         return self
@@ -197,4 +282,102 @@ class Cluster:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        raise NotImplementedError
+        if error is not None:
+            self._give_up(f"{type(error).__name__} in the program that started it")
+            return
+        try:
+            self.results()
+        except BaseException:
+            self._give_up("its functions have not ended well")
+            raise
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _source(self, data: Any, columns: Sequence[str] | None) -> Source:
+        if columns is not None and hasattr(data, "select"):
+            data = data.select(*columns)
+        return source_of(self._live.session, data)
+
+    def _check_fed(self) -> None:
+        if self._mode is not Mode.FEED:
+            raise BadInput(
+                "this cluster reads its own data (mode='foreground'); start it with mode='feed' to "
+                "feed it"
+            )
+
+    def _give_up(self, reason: str) -> None:
+        self._live.stop(reason)
+        self._live.close()
+
+
+def _submit(
+    session: Session,
+    job: ClusterJob,
+    submission: SparkSubmission,
+    on_log: Callable[[LogLine], Any] | None,
+    restarts: int,
+) -> Live:
+    """Start the job and the master of its feeds."""
+    host = submission.address[0]
+    master = Master(job.trainers, job.fed_roles)
+    try:
+        port = master.bind("127.0.0.1" if host in ("127.0.0.1", "localhost") else "0.0.0.0")
+        wiring = Wiring(
+            job_id="",
+            host=host,
+            port=port,
+            default_fs=session.default_fs(),
+        )
+        directory = submit(
+            load_object(job.job),
+            backend="spark",
+            furnish=lambda directory: job.furnish(directory, wiring),
+            submission=submission,
+        )
+        master.start(directory.secrets)
+    except BaseException:
+        master.close()
+        submission.close()
+        raise
+    access = Access(
+        job_id=directory.job_id,
+        host=host,
+        port=port,
+        ca=secret(directory, "ca.pem"),
+        certificate=secret(directory, "client.pem"),
+        key=secret(directory, "client.key"),
+    )
+    return Live(session, submission, directory, master, access, on_log, restarts=restarts)
+
+
+def _mode(name: str) -> Mode:
+    try:
+        return Mode(name)
+    except ValueError:
+        raise BadInput(f"mode is {name!r}; there are 'feed' and 'foreground'") from None
+
+
+def _options(
+    feed: str, epochs: int, align: str, cache: bool, shuffle: int | bool | None
+) -> Options:
+    if epochs < 1:
+        raise BadInput(f"epochs is {epochs}; at least one is fed")
+    try:
+        aligned = Align(align)
+    except ValueError:
+        raise BadInput(f"align is {align!r}; there are 'drop', 'pad' and 'none'") from None
+    seed = None if shuffle is None or shuffle is False else int(shuffle)
+    return Options(
+        feed=feed, epochs=epochs, align=aligned, cache=cache and epochs > 1, shuffle=seed
+    )
+
+
+def _logger(on_log: Callable[[LogLine], Any] | bool | None) -> Callable[[LogLine], Any] | None:
+    if on_log is True:
+        return _print
+    return on_log or None
+
+
+def _print(line: LogLine) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

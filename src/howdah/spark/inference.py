@@ -1,0 +1,121 @@
+"""Rows answered by the training processes: a lazy DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from howdah.client.errors import BadInput
+from howdah.spark.errors import FeedError
+from howdah.spark.feed.feeder import Task
+from howdah.spark.feed.messages import Align, Options, Purpose
+
+if TYPE_CHECKING:
+    from howdah.spark.live import Live
+
+PROBE_ROWS = 8
+"""Rows that are scored to see what the answers look like, where nobody has said it."""
+
+
+def answered(
+    live: Live,
+    frame: Any,
+    *,
+    feed: str,
+    schema: Any,
+    keep: bool,
+    columns: Sequence[str] | None,
+) -> Any:
+    """See `howdah.spark.cluster.Cluster.inference`.
+
+    Raises:
+        BadInput: it is no DataFrame, or answers would have the name of a column.
+        FeedError: no schema was given, and the first rows could not be answered.
+    """
+    if not hasattr(frame, "mapInArrow"):
+        raise BadInput(
+            f"A {type(frame).__name__} cannot be scored; give a DataFrame (of an RDD: "
+            "spark.createDataFrame(rdd))"
+        )
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    with live.master.watching():
+        live.check()
+    run = live.master.open(Purpose.SCORE, Options(feed=feed, align=Align.NONE))
+    live.master.announce(run)
+    task = Task(
+        access=live.access,
+        feed=feed,
+        run=run.number,
+        purpose=Purpose.SCORE,
+        columns=list(columns) if columns is not None else None,
+        keep=False,
+    )
+    answer = _parsed(schema) if schema is not None else _probed(frame, task)
+    names = [field.name for field in answer.fields]
+    if keep:
+        taken = sorted(set(names) & set(frame.columns))
+        if taken:
+            raise BadInput(
+                f"the answers have the columns {', '.join(taken)}, which the rows have too: give "
+                "the answers other names, or keep=False"
+            )
+    promised = to_arrow_schema(answer).serialize().to_pybytes()
+    sent = msgspec.msgpack.encode(msgspec.structs.replace(task, keep=keep, answer=promised))
+    fields = [*(frame.schema.fields if keep else []), *answer.fields]
+    return frame.mapInArrow(_scorer(sent), type(answer)(fields))
+
+
+def _scorer(sent: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        from howdah.spark.feed.feeder import feed_partition
+
+        yield from feed_partition(sent, batches)
+
+    return task
+
+
+def _prober(sent: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        from howdah.spark.feed.feeder import feed_partition
+
+        for answer in feed_partition(sent, batches):
+            yield pa.record_batch({"schema": pa.array([answer.schema.serialize().to_pybytes()])})
+
+    return task
+
+
+def _probed(frame: Any, task: Task) -> Any:
+    """The schema of the answers to the first rows."""
+    import pyarrow as pa
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    sent = msgspec.msgpack.encode(task)
+    found = frame.limit(PROBE_ROWS).mapInArrow(_prober(sent), "schema binary").collect()
+    if not found:
+        raise FeedError(
+            "there are no rows to see what the answers look like: say it with schema=, such as "
+            'schema="prediction float"'
+        )
+    schema = pa.ipc.read_schema(pa.py_buffer(bytes(found[0]["schema"])))
+    return from_arrow_schema(schema)
+
+
+def _parsed(schema: Any) -> Any:
+    from pyspark.sql.types import StructType
+
+    if isinstance(schema, StructType):
+        return schema
+    if isinstance(schema, str):
+        from pyspark.sql.types import _parse_datatype_string
+
+        found = _parse_datatype_string(schema)
+        if isinstance(found, StructType):
+            return found
+    raise BadInput(
+        f'schema is {schema!r}; give a StructType or a string such as "prediction float"'
+    )

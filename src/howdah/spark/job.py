@@ -1,0 +1,161 @@
+"""The job of a cluster: roles, command and files from the arguments of `Cluster.start`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from howdah.client.errors import BadInput
+from howdah.client.functions import CALL, FOLDER, SCRIPT, FunctionJob
+from howdah.spec.model import Checkpoint, Job, Restart, Role, TensorBoard, Timeouts
+from howdah.storage.files import write_atomically
+from howdah.storage.jobdir import JobDirectory
+
+WIRING = "wiring.json"
+"""Beside the pickled call: where the feeds' master is."""
+
+_PROGRAM = f'"$HOWDAH_SHARED_DIR/../{FOLDER}'
+COMMAND = f'HOWDAH_SPARK_WIRING={_PROGRAM}/{WIRING}" exec "$HOWDAH_PYTHON" {_PROGRAM}/{SCRIPT}"'
+"""The job directory is elsewhere in every container, and may be a copy of its own."""
+
+CHIEFS = ("chief", "master")
+
+
+class Wiring(msgspec.Struct, frozen=True, kw_only=True):
+    """``wiring.json``."""
+
+    job_id: str
+    host: str
+    port: int
+    default_fs: str = ""
+    working_dir: str = ""
+
+
+class ClusterJob:
+    """Everything of a cluster that is known before it runs."""
+
+    def __init__(
+        self,
+        function: Any,
+        args: Any,
+        *,
+        workers: int,
+        ps: int,
+        chief: int,
+        evaluator: bool,
+        roles: Mapping[str, int | Role] | None,
+        framework: str,
+        tensorboard: bool,
+        checkpoint: Checkpoint | Mapping[str, Any] | bool | None,
+        env: Mapping[str, str] | None,
+        restarts: int,
+        name: str | None,
+        gpus: int,
+        fields: Mapping[str, Any],
+    ) -> None:
+        """
+        Raises:
+            BadInput: the arguments do not fit each other, or cannot be pickled.
+        """
+        from howdah.spark.context import run
+
+        if chief not in (0, 1):
+            raise BadInput(f"chief is {chief}: a cluster has one chief or none")
+        if workers + chief < 1:
+            raise BadInput(f"workers is {workers}: a cluster needs at least one worker or a chief")
+        more: dict[str, Any] = dict(fields)
+        more.setdefault("timeouts", Timeouts(startup="off"))
+        more.setdefault("restart", Restart.GANG)
+        if tensorboard:
+            more.setdefault("tensorboard", TensorBoard())
+        if checkpoint:
+            more["checkpoint"] = _checkpoint(checkpoint)
+        call = FunctionJob(
+            run,
+            (function, args),
+            roles=_roles(workers, ps, chief, evaluator, roles, gpus),
+            framework=framework,
+            name=name or _name(function),
+            env=dict(env or {}),
+            attempts=restarts + 1,
+            **more,
+        )
+        self.job: Job = msgspec.structs.replace(call.job, command=COMMAND)
+        self._call = call
+
+    @property
+    def trainers(self) -> int:
+        """How many ranks are fed."""
+        return sum(_count(self.job.roles[name]) for name in self.fed_roles)
+
+    @property
+    def fed_roles(self) -> frozenset[str]:
+        """Roles whose ranks are fed: what computes, and does not serve or judge."""
+        idle = {"ps", "evaluator", "scheduler", "tensorboard"}
+        return frozenset(
+            name for name, role in self.job.roles.items() if name not in idle and not role.command
+        )
+
+    def furnish(self, directory: JobDirectory, wiring: Wiring) -> None:
+        """Put the call and the wiring into the job's directory."""
+        self._call.furnish(directory)
+        document = msgspec.structs.replace(wiring, job_id=directory.job_id)
+        write_atomically(directory.path / FOLDER / WIRING, msgspec.json.encode(document))
+
+
+def secret(directory: JobDirectory, name: str) -> str:
+    """One of the job's PEM files."""
+    return Path(directory.secrets, name).read_text()
+
+
+def _roles(
+    workers: int,
+    ps: int,
+    chief: int,
+    evaluator: bool,
+    others: Mapping[str, int | Role] | None,
+    gpus: int,
+) -> dict[str, Role]:
+    counts: dict[str, int | Role] = {"chief": chief, "worker": workers, "ps": ps}
+    counts["evaluator"] = 1 if evaluator else 0
+    found: dict[str, Role] = {}
+    for name, value in {**counts, **(others or {})}.items():
+        if isinstance(value, Role):
+            found[name] = value
+        elif value:
+            computes = name in ("worker", *CHIEFS)
+            found[name] = Role(instances=value, gpus=gpus if computes else 0)
+    return found
+
+
+def _count(role: Role) -> int:
+    if not isinstance(role.instances, int) or not isinstance(role.processes, int):
+        raise BadInput(
+            "A cluster that is fed has a fixed number of processes: give a number of instances, and "
+            'of processes, instead of a range or "gpus"'
+        )
+    return role.instances * role.processes
+
+
+def _checkpoint(given: Checkpoint | Mapping[str, Any] | bool) -> Checkpoint:
+    if isinstance(given, Checkpoint):
+        return given
+    try:
+        return msgspec.convert({} if given is True else dict(given or {}), Checkpoint)
+    except msgspec.ValidationError as error:
+        raise BadInput(f"checkpoint: {error}") from error
+
+
+def _name(function: Any) -> str:
+    return (
+        "".join(
+            c if c.isalnum() or c in "._-" else "-" for c in getattr(function, "__name__", "train")
+        ).strip("-_.")
+        or "train"
+    )
+
+
+__all__ = ["CALL", "ClusterJob", "Wiring", "secret"]

@@ -1,0 +1,227 @@
+"""A cluster that runs: its job followed, its failures told apart, its end made sure."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from howdah.backends.spark import SparkSubmission
+from howdah.client.errors import HowdahError, JobFailed
+from howdah.client.functions import values
+from howdah.client.handle import Callbacks, raise_unless_succeeded
+from howdah.client.items import LogLine
+from howdah.client.sync import JobHandle
+from howdah.core.view import JobView
+from howdah.spark.errors import FeedError
+from howdah.spark.feed.lines import Access
+from howdah.spark.feed.master import Failure, Master
+from howdah.spark.session import Query, Session
+from howdah.storage.jobdir import JobDirectory
+
+ECHO_S = 0.5
+"""So long after a function has raised it is known whether another rank was killed before: what the
+others raise then is the echo of that."""
+END_S = 60.0
+"""A job that was told to stop has ended by then."""
+
+
+class Live:
+    """See the module."""
+
+    def __init__(
+        self,
+        session: Session,
+        submission: SparkSubmission,
+        directory: JobDirectory,
+        master: Master,
+        access: Access,
+        on_log: Callable[[LogLine], Any] | None,
+        *,
+        restarts: int,
+    ) -> None:
+        self.session = session
+        self.directory = directory
+        self.master = master
+        self.access = access
+        self.view: JobView | None = None
+        """The newest status document that was seen."""
+        self.moved = time.monotonic()
+        """When the job last went on, whatever its feeds did."""
+        self._submission = submission
+        self._restarts = restarts
+        self._failed_at: tuple[int, float] | None = None
+        self._echo: set[int] = set()
+        self._closed = False
+        self._lock = threading.Lock()
+        self.handle = JobHandle(directory, Callbacks(on_state=self._see, on_log=on_log))
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def _see(self, view: JobView) -> None:
+        with self.master.changed:
+            self.view = view
+            self.moved = time.monotonic()
+            self.master.changed.notify_all()
+
+    def over(self) -> bool:
+        """Whether the job has ended."""
+        return self.view is not None and self.view.outcome is not None
+
+    def check(self) -> None:
+        """Whether the cluster can still be fed. With the master's lock held.
+
+        Raises:
+            FeedError: a function has raised (its traceback is in the text), or the job has ended.
+        """
+        failure = self.failure()
+        if failure is not None:
+            self._stop_soon(f"rank {failure.rank} raised {failure.error}")
+            raise FeedError(
+                f"the training function raised in rank {failure.rank}: {failure.error}\n"
+                f"{failure.trace}"
+            )
+        if self.over():
+            raise FeedError(self._why_over())
+
+    def failure(self) -> Failure | None:
+        """The exception of a training function that is no echo of another rank's end."""
+        failures = [each for each in self.master.failures if each.generation not in self._echo]
+        if not failures:
+            return None
+        first = failures[0]
+        if not self._restarts:
+            return first
+        now = time.monotonic()
+        if self._failed_at is None or self._failed_at[0] != first.generation:
+            self._failed_at = (first.generation, now)
+            threading.Timer(ECHO_S, self._wake).start()
+        raised = {each.rank for each in failures if each.generation == first.generation}
+        others = self.master.trainers.items()
+        killed = first.generation != self.master.generation or any(
+            trainer.channel is None and not trainer.returned and rank not in raised
+            for rank, trainer in others
+        )
+        if killed:
+            self._echo.add(first.generation)
+            return None
+        return first if now - self._failed_at[1] >= ECHO_S else None
+
+    def _wake(self) -> None:
+        with self.master.changed:
+            self.master.changed.notify_all()
+
+    def _why_over(self) -> str:
+        view = self.view
+        assert view is not None
+        try:
+            raise_unless_succeeded(view)
+            values(self.directory, view)
+        except HowdahError as error:
+            return str(error)
+        return "the training functions have returned: they take no more rows"
+
+    # -- acting ------------------------------------------------------------------------------------
+
+    def query(self, action: Callable[[], Any]) -> Query:
+        """Start a Spark action; the master's `changed` is notified at its end."""
+        return Query(self.session, action, self._wake)
+
+    def wait_formed(self, timeout_s: float, formed: Callable[[], bool]) -> None:
+        """Wait for the cluster to be there.
+
+        Raises:
+            JobFailed: it has ended before.
+            TimeoutError: it was not there in time.
+        """
+        deadline = time.monotonic() + timeout_s
+        with self.master.changed:
+            while not formed():
+                if self.over():
+                    break
+                failure = self.failure()
+                if failure is not None:
+                    raise JobFailed(
+                        f"The function raised in rank {failure.rank}: {failure.trace}",
+                        self.view or self.handle.status(),
+                    )
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    why = self.view.reason if self.view is not None else ""
+                    raise TimeoutError(
+                        f"the cluster was not there within {timeout_s:g} s"
+                        f" (start_timeout_s){': ' + why if why else ''}. Spark's slots may be taken "
+                        "by other jobs; more time can be given, or fewer workers asked for"
+                    )
+                self.master.changed.wait(left)
+        if self.over() and not formed():
+            view = self.view
+            assert view is not None
+            raise_unless_succeeded(view)
+
+    def results(self, timeout_s: float | None) -> dict[int, Any]:
+        """Wait for the job's end; what the ranks returned.
+
+        Raises:
+            JobFailed: a function raised, with its traceback; or the job has failed otherwise.
+            TimeoutError: it has not ended in time.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        failure: Failure | None = None
+        with self.master.changed:
+            while not self.over():
+                if failure is None and (failure := self.failure()) is not None:
+                    self._stop_soon(f"rank {failure.rank} raised {failure.error}")
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise TimeoutError(
+                        f"the functions have not returned within {timeout_s:g} s; they go on: call "
+                        "results() again, or stop()"
+                    )
+                self.master.changed.wait(left)
+            failure = failure or self.failure() or next(iter(self.master.failures[-1:]), None)
+        view = self.handle.wait(END_S)
+        self._submission.closed.wait(END_S)
+        if failure is not None and view.exit_code:
+            raise JobFailed(
+                f"{view.job_id} {view.outcome}: the function raised in rank {failure.rank}: "
+                f"{failure.error}\n{failure.trace}",
+                view,
+            )
+        return values(self.directory, view)
+
+    def stop(self, reason: str) -> None:
+        """Stop the job; nothing of it is left when this returns."""
+        self.master.end()
+        if not self.over():
+            with contextlib.suppress(HowdahError):
+                self.handle.stop(reason)
+        with contextlib.suppress(HowdahError, TimeoutError):
+            self.handle.wait(END_S)
+        self._submission.closed.wait(END_S)
+
+    def close(self) -> None:
+        """Let go of everything, once the job has ended."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self.master.close()
+        self._submission.close()
+
+    def _stop_soon(self, reason: str) -> None:
+        """Have the job stopped without waiting for it: its error is told first."""
+
+        def stop() -> None:
+            with contextlib.suppress(Exception):
+                self.handle.stop(reason)
+
+        with self._lock:
+            if self._stopping:
+                return
+            self._stopping = True
+        threading.Thread(target=stop, name="howdah-stop", daemon=True).start()
+
+    _stopping = False

@@ -1,0 +1,211 @@
+"""Where a feed's rows come from: a DataFrame, or an RDD on classic Spark."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from howdah.client.errors import BadInput
+from howdah.spark.feed.plan import BATCH_BYTES, batch_rows
+from howdah.spark.session import Session
+
+GUESS_BYTES = {
+    "boolean": 1,
+    "byte": 1,
+    "short": 2,
+    "integer": 4,
+    "float": 4,
+    "date": 4,
+    "long": 8,
+    "double": 8,
+    "timestamp": 8,
+    "timestamp_ntz": 8,
+    "string": 32,
+    "binary": 1024,
+    "array": 1024,
+    "map": 256,
+    "variant": 256,
+}
+"""Bytes of a value, by Spark's name for its type; arrays and binary values may be any size."""
+
+
+class Source(Protocol):
+    """Rows that can be fed, again and again."""
+
+    def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
+        """Run the feeding query; partition, rows and bytes of each task."""
+        ...
+
+
+def source_of(session: Session, data: Any) -> Source:
+    """What feeds that data.
+
+    Raises:
+        BadInput: it is no DataFrame and no RDD.
+    """
+    if hasattr(data, "mapInArrow"):
+        if getattr(data, "isStreaming", False):
+            raise BadInput(
+                "This DataFrame is a stream: feed it with cluster.train_stream(frame, …)"
+            )
+        return FrameSource(session, data)
+    if hasattr(data, "mapPartitions"):
+        return RddSource(data)
+    raise BadInput(
+        f"A {type(data).__name__} cannot be fed; give a DataFrame (spark.createDataFrame makes one "
+        "of lists and pandas) or, on classic Spark, an RDD"
+    )
+
+
+class FrameSource:
+    """A DataFrame."""
+
+    def __init__(self, session: Session, frame: Any) -> None:
+        self._session = session
+        self._frame = frame
+        self._row_bytes = float(row_bytes(frame.schema))
+
+    def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
+        """See `Source`."""
+        from howdah.spark.feed.feeder import RESULT
+
+        sent = task()
+        settings = self._session.batch_settings(batch_rows(self._row_bytes), BATCH_BYTES)
+        with self._session.with_settings(self._frame, settings) as frame:
+            rows = frame.mapInArrow(_partition_feeder(sent), RESULT).collect()
+        found = [(row["partition"], row["rows"], row["bytes"]) for row in rows]
+        if total := sum(each[1] for each in found):
+            # The next epoch knows better than the schema.
+            self._row_bytes = sum(each[2] for each in found) / total
+        return found
+
+
+class RddSource:
+    """An RDD of rows, tuples, lists, dictionaries or single values: made Arrow where it is."""
+
+    def __init__(self, rdd: Any) -> None:
+        self._rdd = rdd
+        self._schema: bytes | None = None
+
+    def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
+        """See `Source`."""
+        if self._schema is None:
+            first = self._rdd.take(1)
+            self._schema = arrow_schema(first[0]) if first else b""
+        rows = self._rdd.mapPartitions(_rdd_feeder(task(), self._schema)).collect()
+        return [(partition, count, size) for partition, count, size in rows]
+
+
+def _partition_feeder(sent: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        from howdah.spark.feed.feeder import feed_partition
+
+        yield from feed_partition(sent, batches)
+
+    return task
+
+
+def _rdd_feeder(sent: bytes, schema: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def task(rows: Iterator[Any]) -> Iterator[Any]:
+        from howdah.spark.feed.feeder import feed_partition
+        from howdah.spark.rows import record_batches
+
+        for batch in feed_partition(sent, record_batches(rows, schema)):
+            for row in batch.to_pylist():
+                yield row["partition"], row["rows"], row["bytes"]
+
+    return task
+
+
+# -- rows of an RDD -------------------------------------------------------------------------------
+
+FIRST_ROWS = 64
+"""Whose width decides how many rows a record batch has."""
+
+
+def named(row: Any) -> Mapping[str, Any]:
+    """A row as a mapping from column to value: ``_1``, ``_2``, … where it has no names."""
+    if isinstance(row, Mapping):
+        return row
+    if fields := getattr(row, "__fields__", None) or getattr(row, "_fields", None):
+        return dict(zip(fields, row))
+    if isinstance(row, (tuple, list)):
+        return {f"_{number}": value for number, value in enumerate(row, 1)}
+    return {"_1": row}
+
+
+def arrow_schema(row: Any) -> bytes:
+    """The Arrow schema of rows like this one, serialised.
+
+    Raises:
+        BadInput: a value is of a type that Arrow has not.
+    """
+    import pyarrow as pa
+
+    try:
+        columns = {name: pa.array([_plain(value)]) for name, value in named(row).items()}
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise BadInput(
+            f"The rows of this RDD cannot be fed as they are: {error}. Make a DataFrame of them "
+            "with a schema: spark.createDataFrame(rdd, schema)"
+        ) from error
+    return (
+        pa.schema([(name, values.type) for name, values in columns.items()])
+        .serialize()
+        .to_pybytes()
+    )
+
+
+def record_batches(rows: Iterable[Any], schema: bytes) -> Iterator[Any]:
+    """The rows as record batches of that schema.
+
+    Raises:
+        FeedError: a row does not fit it.
+    """
+    import pyarrow as pa
+
+    from howdah.spark.errors import FeedError
+
+    wanted = pa.ipc.read_schema(pa.py_buffer(schema)) if schema else pa.schema([])
+    count = FIRST_ROWS
+    rows = iter(rows)
+    while chunk := list(itertools.islice(rows, count)):
+        columns = {name: [] for name in wanted.names}
+        for row in chunk:
+            values = named(row)
+            for name, column in columns.items():
+                column.append(_plain(values.get(name)))
+        try:
+            batch = pa.record_batch(
+                [pa.array(columns[field.name], field.type) for field in wanted], schema=wanted
+            )
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise FeedError(
+                f"a row of the RDD is not like its first one ({wanted}): {error}. Make a DataFrame "
+                "with a schema: spark.createDataFrame(rdd, schema)"
+            ) from error
+        yield batch
+        count = batch_rows(batch.nbytes / len(chunk))
+
+
+def _plain(value: Any) -> Any:
+    """As Arrow takes it: arrays of several dimensions as lists, vectors as their values."""
+    shape = getattr(value, "shape", None)
+    if shape is not None and len(shape) > 1:
+        return value.tolist()
+    if hasattr(value, "toArray"):  # pyspark.ml.linalg and its older likes
+        return value.toArray()
+    if isinstance(value, tuple):
+        return list(value)
+    return value
+
+
+def row_bytes(schema: Any) -> int:
+    """Width of a row, as far as its types tell."""
+    total = 0
+    for field in schema.fields:
+        kind = field.dataType
+        inner = getattr(kind, "fields", None)
+        total += row_bytes(kind) if inner else GUESS_BYTES.get(kind.typeName(), 16)
+    return max(total, 1)

@@ -1,0 +1,176 @@
+"""A Spark session as the feed uses it: run a query that can be cancelled, with settings of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from howdah.backends.spark.sessions import session_of
+from howdah.backends.spark.words import plain, was_cancelled
+
+MOST_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+MOST_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+_settings_lock = threading.RLock()
+"""Only one query of this process has settings of its own at a time where sessions are shared."""
+
+
+class Query:
+    """A Spark action in a thread of its own, under a tag by which it can be cancelled."""
+
+    def __init__(
+        self, session: Session, action: Callable[[], Any], ended: Callable[[], None]
+    ) -> None:
+        self.value: Any = None
+        self.error: BaseException | None = None
+        self.over = False
+        self._session = session
+        self._tag = f"howdah-{uuid.uuid4().hex[:12]}"
+        self._action = action
+        self._ended = ended
+        self._thread = session.thread(self._run)
+        self._thread.start()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody has cancelled it: we, or the user by its job group."""
+        return self.error is not None and was_cancelled(self.error)
+
+    @property
+    def problem(self) -> str:
+        """Spark's own error, the line that says what is wrong first."""
+        if self.error is None:
+            return ""
+        return f"{plain(self.error)}\n{self.error}"
+
+    def cancel(self, wait_s: float = 10.0) -> None:
+        """End it; it has ended when this returns, if Spark does that in time."""
+        if not self.over:
+            with contextlib.suppress(Exception):  # it may end by itself just now
+                self._session.cancel(self._tag)
+        self._thread.join(wait_s)
+
+    def _run(self) -> None:
+        try:
+            with self._session.tagged(self._tag):
+                self.value = self._action()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.over = True
+            self._ended()
+
+
+class Session:
+    """Classic or Connect."""
+
+    def __init__(self, spark: Any) -> None:
+        if type(spark).__name__ == "SparkContext":
+            from pyspark.sql import SparkSession
+
+            spark = SparkSession(spark)
+        self.spark = spark
+        self.inner = session_of(spark)
+        self.connect = self.inner.connect
+
+    def host(self) -> str:
+        """This machine's address as executors reach it."""
+        return self.inner.host()
+
+    def default_fs(self) -> str:
+        """Hadoop's ``fs.defaultFS``, as this application has it."""
+        if not self.connect:
+            try:
+                conf = self.spark.sparkContext._jsc.hadoopConfiguration()
+                return conf.get("fs.defaultFS") or ""
+            except Exception:
+                return ""
+        return self.setting("spark.hadoop.fs.defaultFS")
+
+    def thread(self, target: Callable[[], None]) -> threading.Thread:
+        """A daemon thread whose queries belong to the caller's job group, pool and tags."""
+        from pyspark import InheritableThread
+
+        if self.connect:
+            made = InheritableThread(target=target, session=self.spark, name="howdah-query")
+        else:
+            made = InheritableThread(target=target, name="howdah-query")
+        made.daemon = True
+        return made
+
+    @contextlib.contextmanager
+    def tagged(self, tag: str) -> Iterator[None]:
+        """Queries of this thread can be cancelled by that tag."""
+        where = self.spark if self.connect else self.spark.sparkContext
+        add, remove = ("addTag", "removeTag") if self.connect else ("addJobTag", "removeJobTag")
+        getattr(where, add)(tag)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(Exception):  # the session may have ended meanwhile
+                getattr(where, remove)(tag)
+
+    def cancel(self, tag: str) -> None:
+        """Cancel what runs under that tag."""
+        self.inner.cancel(tag)
+
+    def setting(self, name: str, default: str = "") -> str:
+        """A setting of the session."""
+        try:
+            return self.spark.conf.get(name, default) or default
+        except Exception:
+            return default
+
+    @contextlib.contextmanager
+    def with_settings(self, frame: Any, settings: Mapping[str, str]) -> Iterator[Any]:
+        """The frame, such that queries on it are planned with these settings and no other query is.
+
+        On classic Spark that is a copy of the frame in a copy of the session. Elsewhere the session's
+        settings are changed until this ends.
+        """
+        if not self.connect:
+            copy = _in_own_session(frame, settings)
+            if copy is not None:
+                yield copy
+                return
+        conf = self.spark.conf
+        with _settings_lock:
+            before = {name: conf.get(name, None) for name in settings}
+            for name, value in settings.items():
+                conf.set(name, value)
+            try:
+                yield frame
+            finally:
+                for name, value in before.items():
+                    with contextlib.suppress(Exception):
+                        conf.unset(name) if value is None else conf.set(name, value)
+
+    def batch_settings(self, rows: int, size: int) -> dict[str, str]:
+        """Settings for record batches of so many rows, or of so many bytes where Spark can count
+        those (``rows`` is a guess, then)."""
+        if self.setting(MOST_BYTES):
+            return {MOST_RECORDS: str(max(rows, 65536)), MOST_BYTES: str(size)}
+        return {MOST_RECORDS: str(rows)}
+
+
+def _in_own_session(frame: Any, settings: Mapping[str, str]) -> Any:
+    """The same query in a clone of its session; None where this Spark does not let us."""
+    try:
+        jvm_frame = frame._jdf
+        clone = jvm_frame.sparkSession().cloneSession()
+        for name, value in settings.items():
+            clone.conf().set(name, value)
+        jvm = frame.sparkSession.sparkContext._jvm
+        for place in ("org.apache.spark.sql.classic.Dataset", "org.apache.spark.sql.Dataset"):
+            datasets: Any = jvm
+            for part in place.split("."):
+                datasets = getattr(datasets, part)
+            if hasattr(datasets, "ofRows"):
+                plan = jvm_frame.queryExecution().analyzed()
+                return type(frame)(datasets.ofRows(clone, plan), frame.sparkSession)
+    except Exception:  # py4j's: no such method in this Spark
+        return None
+    return None

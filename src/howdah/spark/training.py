@@ -1,0 +1,335 @@
+"""One call of `Cluster.train`: Spark's queries, the trainers' progress, restarts, all in one place.
+
+The user's thread waits here, for whichever comes first: Spark has fed an epoch, the programs have
+used it, one has raised or wants no more, the gang has formed anew, nothing moves, Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from howdah.spark.errors import FeedError
+from howdah.spark.feed.books import RunBook
+from howdah.spark.feed.feeder import Task
+from howdah.spark.feed.messages import Align, Options, Purpose
+from howdah.spark.feed.plan import Resumption, resumption
+from howdah.spark.reports import RankReport, TrainReport
+from howdah.spark.rows import Source
+from howdah.spark.session import Query
+
+if TYPE_CHECKING:
+    from howdah.spark.live import Live
+
+LOOK_S = 1.0
+"""Between two looks at what nobody tells (the clock)."""
+ECHO_S = 0.4
+"""A program that raises because another one was killed is heard before the kill, sometimes."""
+STOPPING_S = 0.3
+"""After `feed.stop` feeders are told by their trainers; what still runs then is cancelled."""
+
+
+class _Turn(enum.Enum):
+    """How one generation's part of a run has ended."""
+
+    DONE = enum.auto()
+    STOPPED = enum.auto()
+    """The programs want no more."""
+    FORMED_ANEW = enum.auto()
+    """The gang of processes is another one."""
+
+
+class Training:
+    """See the module."""
+
+    def __init__(
+        self,
+        live: Live,
+        source: Source,
+        options: Options,
+        *,
+        columns: list[str] | None = None,
+        timeout_s: float | None,
+    ) -> None:
+        self._live = live
+        self._master = live.master
+        self._source = source
+        self._options = options
+        self._columns = columns
+        self._timeout_s = timeout_s
+        self._run: RunBook = self._master.open(Purpose.TRAIN, options)
+        self._queries: list[Query] = []
+        self._left = False
+
+    def run(self) -> TrainReport:
+        """Feed everything; what became of it.
+
+        Raises:
+            FeedError: it could not be, with the reason of whichever side had one.
+        """
+        began = time.monotonic()
+        stopped = False
+        try:
+            while True:
+                generation = self._gang()
+                turn = self._turn(generation)
+                if turn is not _Turn.FORMED_ANEW:
+                    stopped = turn is _Turn.STOPPED
+                    break
+        except FeedError as error:
+            self._end_queries()
+            self._master.abort(self._run, str(error))
+            raise
+        finally:
+            self._end_queries()
+            self._master.close_run(self._run)
+        return self._report(stopped, time.monotonic() - began)
+
+    def leave(self) -> None:
+        """Let `run` end soon, as if the programs had had enough."""
+        with self._master.watching() as changed:
+            self._left = True
+            changed.notify_all()
+
+    # -- generations -------------------------------------------------------------------------------
+
+    def _gang(self) -> int:
+        """Wait until all trainers are there and ask for rows; the generation."""
+        with self._master.watching() as changed:
+            while True:
+                self._live.check()
+                if self._left:
+                    return self._master.generation
+                if self._master.complete() and self._master.asking(self._options.feed):
+                    return self._master.generation
+                self._check_time("the programs do not ask for rows of the feed")
+                changed.wait(LOOK_S)
+
+    def _turn(self, generation: int) -> _Turn:
+        run, options = self._run, self._options
+        found = resumption(run.number, options.align, self._master.positions(options.feed))
+        with self._master.watching():
+            run.begin_again(found.epoch)
+            # An epoch that goes on in its middle cannot be kept whole: Spark feeds the next anew.
+            run.cached_epoch = found.epoch + bool(found.skip) if options.cache else None
+            self._master.announce(run)
+        for epoch in range(found.epoch, options.epochs):
+            if run.cached_epoch is not None and epoch > run.cached_epoch:
+                break
+            skip = found if epoch == found.epoch else Resumption()
+            turn = self._feed(generation, epoch, skip)
+            if turn is not _Turn.DONE:
+                return turn
+        return self._until_used(generation)
+
+    def _feed(self, generation: int, epoch: int, skip: Resumption) -> _Turn:
+        """Have Spark bring an epoch to the trainers."""
+        task = Task(
+            access=self._live.access,
+            feed=self._options.feed,
+            run=self._run.number,
+            epoch=epoch,
+            skip=skip.skip,
+            columns=self._columns,
+        )
+        sent = msgspec.msgpack.encode(task)
+        query = self._live.query(lambda: self._source.feed(lambda: sent))
+        self._queries.append(query)
+        turn = self._wait(generation, lambda: query.over)
+        if turn is not _Turn.DONE:
+            if turn is _Turn.STOPPED:
+                _grace(query, STOPPING_S)
+            query.cancel()
+            return turn
+        if query.error is not None:
+            return self._after_failure(generation, query)
+        rows = sum(each[1] for each in query.value)
+        last = epoch + 1 >= self._options.epochs
+        self._master.fed(self._run, epoch, rows + skip.rows, last=last)
+        self._queries.remove(query)
+        return _Turn.DONE
+
+    def _after_failure(self, generation: int, query: Query) -> _Turn:
+        """Spark's query has failed: whose fault was it?"""
+        deadline = time.monotonic() + ECHO_S
+        with self._master.watching() as changed:
+            while (left := deadline - time.monotonic()) > 0:
+                turn = self._look(generation)
+                if turn is not None:
+                    return turn
+                changed.wait(left)
+            if not self._master.connected():
+                # A program was killed, and Spark's task with it or after it.
+                return self._wait(generation, lambda: False)
+        if query.cancelled:
+            raise FeedError(
+                f"the Spark job that feeds {self._options.feed!r} was cancelled"
+            ) from query.error
+        raise FeedError(
+            f"Spark could not bring the rows of {self._options.feed!r}: {query.problem}"
+        ) from query.error
+
+    def _until_used(self, generation: int) -> _Turn:
+        last = self._options.epochs - 1
+
+        def used() -> bool:
+            return self._run.done(last, list(self._master.trainers))
+
+        return self._wait(generation, used)
+
+    # -- waiting -----------------------------------------------------------------------------------
+
+    def _wait(self, generation: int, there: Callable[[], bool]) -> _Turn:
+        with self._master.watching() as changed:
+            while True:
+                turn = self._look(generation)
+                if turn is not None:
+                    return turn
+                if there():
+                    return _Turn.DONE
+                self._check_time("nothing has moved")
+                changed.wait(LOOK_S)
+
+    def _look(self, generation: int) -> _Turn | None:
+        """Whether something has happened that ends this generation's part."""
+        if self._master.generation != generation:
+            return _Turn.FORMED_ANEW
+        self._live.check()
+        if self._left or self._enough():
+            return _Turn.STOPPED
+        self._check_padding()
+        return None
+
+    def _enough(self) -> bool:
+        ranks = set(self._master.trainers)
+        stopped = self._run.stopped & ranks
+        if self._options.align is Align.NONE:
+            return bool(ranks) and stopped == ranks
+        # The others wait for it: none of them can go on.
+        return bool(stopped)
+
+    def _check_padding(self) -> None:
+        for book in self._run.epochs.values():
+            if book.allowed.empty:
+                ranks = ", ".join(map(str, book.allowed.empty))
+                raise FeedError(
+                    f"rank {ranks} got no rows of epoch {book.number} and has nothing to pad with: "
+                    "repartition the data to at least as many partitions as there are ranks, or use "
+                    "align='drop'"
+                )
+
+    def _check_time(self, what: str) -> None:
+        if self._timeout_s is None:
+            return
+        moved = max(self._master.moved, self._live.moved)
+        if (idle := time.monotonic() - moved) > self._timeout_s:
+            raise FeedError(
+                f"{what} for {idle:.0f} s (timeout_s={self._timeout_s:g}): {self._state()}. Ranks "
+                "that are computing must ask for the next batch within that time: raise timeout_s "
+                "for long steps; `howdah stacks` shows where a rank is"
+            )
+
+    def _state(self) -> str:
+        """What each rank does, for the text of a time-out."""
+        feed = self._options.feed
+        parts: list[str] = []
+        for rank, trainer in sorted(self._master.trainers.items()):
+            if feed not in trainer.asks:
+                parts.append(f"rank {rank} has not asked for rows of {feed!r}")
+            elif trainer.channel is None:
+                parts.append(f"rank {rank} is not connected")
+            else:
+                handed = sum(
+                    book.handed[rank].batches
+                    for book in self._run.epochs.values()
+                    if rank in book.handed
+                )
+                parts.append(f"rank {rank} was given {handed} batches")
+        missing = self._master.expected - len(self._master.trainers)
+        if missing > 0:
+            parts.append(f"{missing} of {self._master.expected} ranks are not there")
+        return "; ".join(parts)
+
+    # -- counts ------------------------------------------------------------------------------------
+
+    def _report(self, stopped: bool, seconds: float) -> TrainReport:
+        counts: dict[int, list[int]] = {}
+        epochs = 0
+        for book in self._run.epochs.values():
+            epochs += book.fed or book.number > (self._run.cached_epoch or book.number)
+            for rank, handed in book.handed.items():
+                total = counts.setdefault(rank, [0, 0, 0])
+                total[0] += handed.rows
+                total[1] += handed.batches
+                total[2] += handed.dropped
+        ranks = tuple(
+            RankReport(rank=rank, rows=rows, batches=batches, dropped=dropped)
+            for rank, (rows, batches, dropped) in sorted(counts.items())
+        )
+        rows = sum(each.rows for each in ranks)
+        dropped = sum(each.dropped for each in ranks)
+        if dropped and not rows and not stopped:
+            warnings.warn(
+                f"all {dropped} rows of the feed {self._options.feed!r} were dropped: with "
+                "align='drop' all ranks end with the poorest, and one has not a single batch. Give "
+                "at least as many partitions as ranks, smaller batches, or align='pad'",
+                stacklevel=4,
+            )
+        return TrainReport(
+            feed=self._options.feed,
+            rows=rows,
+            batches=sum(each.batches for each in ranks),
+            dropped=dropped,
+            ranks=ranks,
+            epochs=epochs,
+            stopped=stopped,
+            seconds=seconds,
+        )
+
+    def _end_queries(self) -> None:
+        for query in self._queries:
+            if not query.over:
+                query.cancel()
+        self._queries.clear()
+
+
+def _grace(query: Query, seconds: float) -> None:
+    """Let a query end by itself."""
+    deadline = time.monotonic() + seconds
+    gate = threading.Event()
+    while not query.over and time.monotonic() < deadline:
+        gate.wait(0.01)
+
+
+class Beside:
+    """Another feed of the same call, in a thread of its own: while the block runs."""
+
+    def __init__(
+        self, live: Live, source: Source, options: Options, *, timeout_s: float | None
+    ) -> None:
+        self._training = Training(live, source, options, timeout_s=timeout_s)
+        self._error: BaseException | None = None
+        self.report: TrainReport | None = None
+        self._thread = live.session.thread(self._run)
+
+    def __enter__(self) -> Beside:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._training.leave()
+        self._thread.join()
+        if error is None and self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            self.report = self._training.run()
+        except BaseException as error:
+            self._error = error
