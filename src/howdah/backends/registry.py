@@ -51,6 +51,11 @@ BUILT_IN = {
         site="howdah.backends.yarn.site:YarnSite",
         elsewhere="howdah.backends.yarn.elsewhere",
     ),
+    "spark": Parts(
+        backend="howdah.backends.spark.backend:SparkBackend",
+        submission="howdah.backends.spark.early:begin",
+        site="howdah.backends.spark.site:SparkSite",
+    ),
 }
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from howdah.agent.launch import HERE
 from howdah.client.errors import BadInput, JobFailed
 from howdah.client.exits import ExitCode, of_outcome
 from howdah.core.view import JobView, TaskView
@@ -25,6 +26,9 @@ from howdah.storage.jobdir import JobDirectory, base_folder
 
 FOLDER = "function"
 """Folder of the job directory with the pickled call and the script that makes it."""
+IN_CONTAINER = f"{HERE}/home"
+"""The job directory, or what stands for it, in a container on Spark
+(`howdah.backends.spark.luggage`). Values that are written there come home."""
 CALL = "call.pkl"
 SCRIPT = "call.py"
 
@@ -57,9 +61,12 @@ class FunctionJob:
         kwargs: Mapping[str, Any] | None = None,
         *,
         roles: Mapping[str, int | str | Role] | None = None,
+        backend: str | None = None,
         **fields: Any,
     ) -> None:
         """Pickle the call and describe the job; ``fields`` are those of `howdah.Job`.
+
+        ``backend`` is where it will run: on some the job directory is found in the container.
 
         Raises:
             BadInput: the function or its arguments cannot be pickled.
@@ -67,7 +74,8 @@ class FunctionJob:
         self._call = _pickled(function, tuple(args), dict(kwargs or {}))
         store = fields.get("store")
         # The shell's $HOWDAH_PYTHON is the interpreter of the job's environment.
-        script = base_folder(store) / "${job.id}" / FOLDER / SCRIPT
+        home = IN_CONTAINER if backend == "spark" else str(base_folder(store) / "${job.id}")
+        script = Path(home, FOLDER, SCRIPT)
         self.job = Job(
             name=fields.pop("name", None) or _job_name(function),
             command=f'"$HOWDAH_PYTHON" {_quoted(script)}',

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -371,12 +372,14 @@ async def serve(
     first_frame_s: float = FIRST_FRAME_S,
     backlog_bytes: int = BACKLOG_BYTES,
     most: int | None = None,
+    sock: socket.socket | None = None,
 ) -> asyncio.Server:
     """Listen, and run ``handler(channel)`` for each authenticated peer; the channel ends with it.
 
     ``receives`` is what peers may send: a message type or union, or one for each role
     (``{"agent": FromAgent, "client": FromClient}``), and then other roles are refused.
     ``most``: so many connections at once, handshakes included; more are cut off unheard.
+    ``sock``: a bound socket to listen on instead of ``host`` and ``port``.
     Closing the server stops listening; channels go on until their handlers return.
 
     Raises:
@@ -402,4 +405,4 @@ async def serve(
     def channel() -> Channel[Any]:
         return Channel(receives, backlog_bytes=backlog_bytes, opened=opened)
 
-    return await listen(channel, host, port, ssl_context, handshake_s, most)
+    return await listen(channel, host, port, ssl_context, handshake_s, most, sock)

@@ -39,10 +39,12 @@ async def listen(
     ssl_context: ssl.SSLContext,
     handshake_s: float,
     most: int | None = None,
+    sock: socket.socket | None = None,
 ) -> asyncio.Server:
     """``loop.create_server(protocol, host, port, ssl=ssl_context, …)`` with less memory.
 
-    With ``most`` connections, handshakes included, whoever comes is cut off.
+    With ``most`` connections, handshakes included, whoever comes is cut off. ``sock`` is a bound
+    socket to listen on instead of an address.
 
     Raises:
         OSError: the address can't be listened on.
@@ -50,6 +52,7 @@ async def listen(
     loop = asyncio.get_running_loop()
     buffer = bytearray(_READ_BYTES)
     crowd = _Crowd(most)
+    where: dict[str, Any] = {"host": host, "port": port} if sock is None else {"sock": sock}
 
     def secured() -> asyncio.BaseProtocol:
         return _SharedBufferTls(buffer, crowd, loop, protocol(), ssl_context, handshake_s)
@@ -60,15 +63,14 @@ async def listen(
         # The asyncio of another Python is made differently inside: its memory is all that is lost.
         server = await loop.create_server(
             protocol,
-            host,
-            port,
+            **where,
             ssl=ssl_context,
             ssl_handshake_timeout=handshake_s,
             ssl_shutdown_timeout=SHUTDOWN_S,
             backlog=ACCEPTED_AT_ONCE,
         )
     else:
-        server = await loop.create_server(secured, host, port, backlog=ACCEPTED_AT_ONCE)
+        server = await loop.create_server(secured, **where, backlog=ACCEPTED_AT_ONCE)
     # asyncio has one number for both; the kernel's queue is to be long.
     for each in server.sockets:
         with socket.socket(fileno=os.dup(each.fileno())) as same:

@@ -16,7 +16,12 @@ A program that has a Spark session starts a job in it so::
 - `holder`: the process that keeps one container where the Spark task ran
 """
 
+from typing import TYPE_CHECKING
+
 from howdah.backends.spark.modes import Mode
+
+if TYPE_CHECKING:
+    from howdah.backends.spark.submission import SparkSubmission
 
 __all__ = ["Mode", "SparkSubmission"]
 

@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import socket
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from howdah.backends.base import BackendError
+from howdah.backends.local.processes import start_of
+from howdah.backends.spark import facts as looking
+from howdah.backends.spark import luggage
+from howdah.backends.spark.child import Child
+from howdah.backends.spark.driver import Driver
+from howdah.backends.spark.messages import Order, Settings, Shipment
 from howdah.backends.spark.modes import Mode
+from howdah.backends.spark.sessions import session_of
+from howdah.backends.spark.settings import write_settings
+from howdah.backends.spark.shipping import files_of, secrets_of
+from howdah.frameworks import planning
+from howdah.frameworks.sidecars import TENSORBOARD
+from howdah.storage.files import write_atomically
+from howdah.storage.jobdir import JobDirectory, base_folder
 
 if TYPE_CHECKING:
     from howdah.backends.base import Step
+    from howdah.core.plan import Plan
     from howdah.spec.load import LoadedJob
     from howdah.spec.model import Job
-    from howdah.storage.jobdir import JobDirectory
+
+LEASE_S = 10.0
 
 
 class SparkSubmission:
@@ -31,39 +50,140 @@ class SparkSubmission:
     ) -> None:
         """
         Args:
-            spark: the session, classic or Connect.
+            spark: the session, classic or Connect. To be made in the thread whose job group and
+                pool the job is to share.
             on_driver: roles whose containers are on the driver's own machine and take no slot.
-            files: small files put into every container's ``home/``, by relative path. The job
-                directory's ``function/`` folder is always there.
+                TensorBoard's is always one.
+            files: small files put into every container's ``home/``, by relative path, where the
+                job directory is not seen. Its ``function/`` folder always is.
             host: address of this machine that executors reach; by default Spark's own
                 (``spark.driver.host``).
             wait_s: for executors that are still registering, before too few slots are refused.
+
+        Raises:
+            BackendError: this machine has no address of that name, or no process can be started.
         """
         self.spark = spark
         self.mode = mode
-        self.on_driver = on_driver
+        self.on_driver = on_driver | {TENSORBOARD}
         self.closed = threading.Event()
         """Set when the job's coordinator has ended for good, or none was ever started."""
-        self.address: tuple[str, int] = ("127.0.0.1", 0)
-        """Host that executors reach this program at; known once made (the port is the backend's)."""
+        self._files = dict(files or {})
+        self._wait_s = wait_s
+        self._session = session_of(spark)
+        self._facts: looking.Facts | None = None
+        self._plan: Plan | None = None
+        self._source: bytes = b""
+        self._driver: Driver | None = None
+        host = host or self._session.host()
+        bind = "127.0.0.1" if host in ("127.0.0.1", "localhost") else "0.0.0.0"
+        try:
+            self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._listener.bind((bind, 0))
+            self._listener.listen(1024)
+            self._child = Child(self._listener)
+        except OSError as error:
+            raise BackendError(f"No coordinator can be started here: {error}") from error
+        self._bind = bind
+        self.address: tuple[str, int] = (host, self._listener.getsockname()[1])
+        """Where executors reach this program: its host, and the port that holders dial."""
+
+    @property
+    def coordinator_pid(self) -> int:
+        """The coordinator's process of the moment."""
+        return self._driver.pid if self._driver is not None else self._child.process.pid
 
     def base(self, job: Job) -> Path:
-        raise NotImplementedError
+        """See `howdah.backends.base.Submission.base`."""
+        return base_folder(job.store)
 
     def check(self, job: Job, loaded: LoadedJob) -> None:
-        """Refuse what this session can never run, every reason with setting and value.
+        """Refuse what this application can never run, every reason with setting and value.
 
         Raises:
             BackendError: with all reasons.
         """
-        raise NotImplementedError
+        self._plan = planning.plan(job, "check")
+        needed = looking.slots_needed(self._plan, self.on_driver)
+        self._facts = looking.read_when_there(self._session, needed, self._wait_s)
+        problems = looking.refusals(self._facts, self.mode, needed, job, self.on_driver)
+        if loaded.source is not None and not self._facts.local:
+            try:
+                self._source = luggage.pack(Path(loaded.source))
+            except luggage.TooLarge as error:
+                problems.append(f"source: {error}")
+            except OSError as error:
+                problems.append(f"source: {loaded.source} cannot be read: {error}")
+        if problems:
+            lines = "\n".join(f"  {problem}" for problem in problems)
+            raise BackendError(f"This Spark application can never run the job:\n{lines}")
 
     def go(self, directory: JobDirectory, progress: Callable[[Step], None]) -> None:
-        raise NotImplementedError
+        """See `howdah.backends.base.Submission.go`."""
+        try:
+            shipment = self._prepare(directory)
+        except OSError as error:
+            raise BackendError(f"The job could not be prepared: {error}") from error
+        self._driver = Driver(
+            self._session,
+            self.mode,
+            directory.path,
+            shipment,
+            self._listener,
+            self._child,
+            self.closed.set,
+        )
+        first = 0
+        if self._plan is not None and self._facts is not None:
+            first = looking.first_slots(self._plan, self.on_driver, self._facts.capacity)
+        self._driver.start(first)
+
+    def _prepare(self, directory: JobDirectory) -> Shipment:
+        host, port = self.address
+        nonce = secrets.token_hex(16)
+        write_atomically(directory.path / luggage.NONCE, nonce.encode())
+        settings = Settings(
+            mode=self.mode,
+            host=host,
+            bind=self._bind,
+            port=port,
+            on_driver=tuple(sorted(self.on_driver)),
+            nonce=nonce,
+            application=self._session.setting("spark.app.id"),
+            driver_pid=os.getpid(),
+            driver_start=start_of(os.getpid()) or 0,
+            path=os.environ.get("PATH") or os.defpath,
+        )
+        write_settings(directory.path, settings)
+        order = Order(
+            job_id=directory.job_id,
+            holder="",
+            ticket=0,
+            host="",
+            folder="",
+            coordinator=self.address,
+            mode=self.mode,
+            lease_s=LEASE_S,
+            job_dir=str(directory.path),
+            nonce=nonce,
+            python="",
+            source=directory.meta().source,
+            keep=bool(os.environ.get("HOWDAH_KEEP_WORK")),
+        )
+        return Shipment(
+            order=order,
+            secrets=secrets_of(directory),
+            files=files_of(directory, self._files),
+            source=self._source,
+        )
 
     def cancel(self) -> None:
-        raise NotImplementedError
+        """Nothing: `go` takes no time."""
 
     def close(self) -> None:
         """Let go. After `go` the job goes on; it ends with this process, whatever happens."""
-        raise NotImplementedError
+        if self._driver is None and not self.closed.is_set():
+            self._child.close()
+            self._listener.close()
+            self.closed.set()

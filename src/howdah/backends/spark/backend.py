@@ -1,0 +1,434 @@
+"""The Spark backend, in the coordinator: containers in the slots of a Spark application.
+
+The driver program runs Spark jobs whose tasks start holders (`howdah.backends.spark.slots`), the
+holders dial this process, and each has one container at a time. A holder whose container has ended
+serves the next request, so that a restart needs no slot.
+
+Not guaranteed beyond `howdah.backends.base`: a container that was granted and not launched when its
+coordinator died is gone; its holder, and its request asked for again, are not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from howdah.agent.launch import AgentLaunch
+from howdah.backends.base import BackendError, PageReaders, Places, RoleResources
+from howdah.backends.spark import inside, luggage
+from howdah.backends.spark.books import Books
+from howdah.backends.spark.books import Launched as Entry
+from howdah.backends.spark.desk import Desk, Place
+from howdah.backends.spark.link import LINK, LISTEN, Link
+from howdah.backends.spark.local_holders import LocalHolders
+from howdah.backends.spark.messages import (
+    Launch,
+    Look,
+    Over,
+    Release,
+    Seen,
+    Settings,
+    SlotsOver,
+    UnderWay,
+    Want,
+)
+from howdah.backends.spark.modes import Mode
+from howdah.backends.spark.settings import read_settings
+from howdah.core.commands import ContainerRequest
+from howdah.core.events import (
+    ContainerEnded,
+    ContainerEndKind,
+    ContainerGranted,
+    Event,
+    RequestRefused,
+    StopRequested,
+)
+from howdah.core.view import JobView
+from howdah.spec.model import Job
+from howdah.storage.jobdir import JobDirectory
+from howdah.storage.layout import CoordinatorAddress
+
+log = logging.getLogger(__name__)
+
+LEASE_S = 10.0
+RELEASE_GRACE_S = 2.0
+"""For an agent to end by itself. Its task was given its own grace before."""
+AGAIN_S = 1.0
+"""Before slots are asked for again that the application did not have."""
+CLOSE_S = 5.0
+"""For holders to clean up at the end."""
+SEEN_S = 2.0
+FORGET_S = 15.0
+"""For the holders of a Spark job that an earlier coordinator had asked for."""
+
+
+class SparkBackend:
+    """Implements `howdah.backends.base.Backend` for one job in one Spark application."""
+
+    name = "spark"
+    lease_s = LEASE_S
+    page_readers = PageReaders()
+
+    def __init__(self, directory: JobDirectory, *, env: Mapping[str, str] = os.environ) -> None:
+        """
+        Raises:
+            BackendError: the job was never submitted to a Spark application.
+        """
+        self._directory = directory
+        self._settings: Settings = read_settings(directory.path)
+        self.host = self._settings.host
+        self.bind = self._settings.bind
+        self._env = env
+        self._emit: Callable[[Event], None] | None = None
+        self._early: list[Event] = []
+        self._address = b""
+        self._agents = ("", 0)
+        self._roles: Mapping[str, RoleResources] = {}
+        self._books = Books(directory.path)
+        self._pending: dict[int, ContainerRequest] = {}
+        self._known: set[int] = set()
+        self._granted: dict[str, tuple[ContainerRequest, Place]] = {}
+        """Containers that are not launched yet."""
+        self._releasing: set[str] = set()
+        self._under_way: dict[int, int] = {}
+        """By ticket: holders that Spark jobs may still bring."""
+        self._balancing: asyncio.Handle | None = None
+        self._local: LocalHolders | None = None
+        self._desk: Desk | None = None
+        self._link: Link | None = None
+        self._seen: asyncio.Future[str] | None = None
+        self._closed = False
+
+    # -- the contract --------------------------------------------------------------------------
+
+    def places(self, job: Job, directory: JobDirectory) -> Places:
+        """See `howdah.backends.base.Backend.places`."""
+        return inside.places(job, directory.meta().source, self._settings.path)
+
+    async def announce(self, address: CoordinatorAddress) -> None:
+        """See `howdah.backends.base.Backend.announce`."""
+        self._address = msgspec.json.encode(address)
+        self._agents = (address.host, address.port)
+        if self._desk is not None:
+            self._desk.announce(self._address)
+
+    async def finished(self, view: JobView) -> None:
+        """The end is in the job directory."""
+
+    async def start(
+        self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]
+    ) -> Sequence[str]:
+        """See `howdah.backends.base.Backend.start`."""
+        self._roles = roles
+        link, listener = _inherited(self._env)
+        self._desk = Desk(self, self._directory, self._address, LEASE_S)
+        await self._desk.open(listener)
+        self._local = LocalHolders(self._directory, self._settings, LEASE_S)
+        self._link = Link(link, self._on_driver, self._driver_gone)
+        self._link.open()
+        for container_id, entry in self._books.containers.items():
+            self._desk.expect(container_id, entry)
+        self._emit = emit
+        for event in self._early:
+            self._later(event)
+        return sorted(self._books.containers)
+
+    async def request(
+        self, requests: Sequence[ContainerRequest], avoid_nodes: Sequence[str]
+    ) -> None:
+        """See `howdah.backends.base.Backend.request`. ``avoid_nodes`` is heeded among holders that
+        are there; which hosts Spark gives nobody can say."""
+        if self._desk is not None:
+            self._desk.avoid = frozenset(avoid_nodes)
+        for request in requests:
+            if request.request_id in self._known or request.request_id in self._pending:
+                continue
+            if request.role not in self._roles:
+                self._refuse(request.request_id, f"the job has no role {request.role!r}")
+                continue
+            self._pending[request.request_id] = request
+        self._balance_soon()
+
+    async def waiting(self) -> str:
+        """See `howdah.backends.base.Backend.waiting`."""
+        if self._link is None or not self._pending:
+            return ""
+        self._seen = asyncio.get_running_loop().create_future()
+        self._link.send(Look())
+        try:
+            async with asyncio.timeout(SEEN_S):
+                return await self._seen
+        except TimeoutError:
+            return ""
+
+    async def cancel(self, request_ids: Sequence[int]) -> None:
+        """See `howdah.backends.base.Backend.cancel`."""
+        for request_id in request_ids:
+            if self._pending.pop(request_id, None) is not None:
+                self._known.add(request_id)
+
+    async def launch(self, container_id: str, launch: AgentLaunch) -> None:
+        """See `howdah.backends.base.Backend.launch`."""
+        granted = self._granted.get(container_id)
+        if granted is None or container_id in self._books.containers:
+            return
+        request, place = granted
+        role = request.role
+        place.container_id = container_id
+        here = place.here
+        entry = Entry(holder=here.holder, role=role, host=here.host, ticket=here.ticket)
+        self._books.launched(container_id, entry)
+        place.launch = Launch(
+            container_id=container_id, role=role, launch=self._complete(launch, place, role)
+        )
+        place.send(place.launch)
+
+    async def release(self, container_id: str) -> None:
+        """See `howdah.backends.base.Backend.release`."""
+        if container_id in self._books.containers:
+            self._releasing.add(container_id)
+            assert self._desk is not None
+            place = self._desk.of(container_id)
+            if place is not None:
+                place.send(Release(container_id=container_id, grace_s=RELEASE_GRACE_S))
+        elif container_id in self._granted:
+            _, place = self._granted.pop(container_id)
+            place.container_id = ""
+            self._later(ContainerEnded(container_id=container_id, kind=ContainerEndKind.RELEASED))
+            self._balance_soon()
+
+    async def superseded(self) -> str:
+        """The driver has one coordinator at a time, and the journal one writer."""
+        return await asyncio.Future()
+
+    async def close(self) -> None:
+        """See `howdah.backends.base.Backend.close`."""
+        if self._desk is not None:
+            await self._desk.dismiss(CLOSE_S)
+        await self.disconnect()
+
+    async def disconnect(self) -> None:
+        """Let go without an end: another coordinator takes over."""
+        self._closed = True
+        if self._balancing is not None:
+            self._balancing.cancel()
+        if self._desk is not None:
+            await self._desk.close()
+        if self._link is not None:
+            self._link.close()
+
+    # -- requests and places -------------------------------------------------------------------
+
+    def _balance_soon(self, delay_s: float = 0.0) -> None:
+        if self._closed:
+            return
+        loop = asyncio.get_running_loop()
+        if self._balancing is not None:
+            self._balancing.cancel()
+        self._balancing = (
+            loop.call_later(delay_s, self._balance) if delay_s else loop.call_soon(self._balance)
+        )
+
+    def _balance(self) -> None:
+        """Give free places to requests, and ask for what is missing."""
+        self._balancing = None
+        if self._closed or self._desk is None or self._local is None:
+            return
+        here = [r for r in self._pending.values() if r.role in self._settings.on_driver]
+        slots = [r for r in self._pending.values() if r.role not in self._settings.on_driver]
+        for request in here:
+            place = self._desk.free(on_driver=True)
+            if place is None:
+                break
+            self._grant(request, place)
+        missing = sum(r.request_id in self._pending for r in here) - self._local.starting
+        for _ in range(missing):
+            self._local.start(self._local_problem)
+        for request in slots:
+            place = self._desk.free(on_driver=False)
+            if place is None:
+                break
+            self._grant(request, place)
+        wanted = sum(r.request_id in self._pending for r in slots)
+        missing = wanted - sum(self._under_way.values())
+        if missing > 0 and self._link is not None:
+            ticket = self._books.next_ticket()
+            self._under_way[ticket] = missing
+            self._link.send(Want(ticket=ticket, count=missing))
+
+    def _grant(self, request: ContainerRequest, place: Place) -> None:
+        gpus = self._roles[request.role].gpus
+        if gpus > len(place.here.gpus):
+            self._refuse(
+                request.request_id,
+                f"roles.{request.role}.gpus: {gpus} are asked for, Spark gives a task "
+                f"{len(place.here.gpus)}: set spark.task.resource.gpu.amount = {gpus} (and "
+                "spark.executor.resource.gpu.amount)",
+            )
+            return
+        del self._pending[request.request_id]
+        self._known.add(request.request_id)
+        container_id = f"c{request.request_id:04d}"
+        place.container_id = container_id
+        self._granted[container_id] = request, place
+        self._later(
+            ContainerGranted(
+                request_id=request.request_id, container_id=container_id, node=place.here.host
+            )
+        )
+
+    def _refuse(self, request_id: int, reason: str) -> None:
+        self._pending.pop(request_id, None)
+        self._known.add(request_id)
+        self._later(RequestRefused(request_id=request_id, reason=reason))
+
+    def _refuse_all(self, reason: str, *, on_driver: bool) -> None:
+        for request in list(self._pending.values()):
+            if (request.role in self._settings.on_driver) == on_driver:
+                self._refuse(request.request_id, reason)
+
+    def _local_problem(self, problem: str) -> None:
+        self._refuse_all(f"no container on the driver's machine: {problem}", on_driver=True)
+
+    def _complete(self, launch: AgentLaunch, place: Place, role: str) -> AgentLaunch:
+        secrets = f"{luggage.inside(luggage.SECRETS)}"
+        return msgspec.structs.replace(
+            launch,
+            coordinator_file=f"{inside.HOME}/coordinator.json",
+            coordinators=(self._agents,),
+            ca=f"{secrets}/ca.pem",
+            certificate=f"{secrets}/agent.pem",
+            key=f"{secrets}/agent.key",
+            work_dir=f"{place.here.base}/{launch.container_id}",
+            log_dir=f"{inside.HOME}/logs",
+            gpus=self._gpus(place, role),
+            last_lines=not place.here.sees,
+        )
+
+    def _gpus(self, place: Place, role: str) -> tuple[str, ...]:
+        """Spark's for this task; where roles say how many, those only that say so."""
+        if any(each.gpus for each in self._roles.values()):
+            return place.here.gpus[: self._roles[role].gpus] if role in self._roles else ()
+        return place.here.gpus
+
+    # -- what holders say (howdah.backends.spark.desk.Owner) -----------------------------------
+
+    def arrived(self, place: Place) -> None:
+        """A holder has said for the first time, or again, what it holds."""
+        if not place.known_before and place.here.ticket in self._under_way:
+            self._under_way[place.here.ticket] -= 1
+            if self._under_way[place.here.ticket] <= 0:
+                del self._under_way[place.here.ticket]
+        if self._local is not None and not place.known_before:
+            self._local.arrived(place.here.holder)
+        container_id = place.here.container_id
+        if container_id and container_id in self._books.containers:
+            place.container_id = container_id
+            if container_id in self._releasing:
+                place.send(Release(container_id=container_id, grace_s=RELEASE_GRACE_S))
+        elif place.launch is not None and place.container_id in self._books.containers:
+            place.send(place.launch)  # the connection broke before it came there
+        elif place.container_id in self._books.containers:
+            # The coordinator that had launched it died before the word had left.
+            self._ended(place.container_id, ContainerEndKind.LAUNCH_FAILED, "it never began")
+        self._balance_soon()
+
+    def over(self, place: Place, over: Over) -> None:
+        """A container has ended, and its files are here."""
+        kind = over.kind
+        if over.container_id in self._releasing and kind is ContainerEndKind.EXITED:
+            kind = ContainerEndKind.RELEASED
+        self._ended(over.container_id, kind, over.detail)
+        self._balance_soon()
+
+    def lost(self, place: Place, reason: str, kind: ContainerEndKind) -> None:
+        """A holder is gone for good."""
+        container_id = place.container_id
+        if container_id in self._granted and container_id not in self._books.containers:
+            del self._granted[container_id]
+            self._later(ContainerEnded(container_id=container_id, kind=kind, detail=reason))
+        elif container_id:
+            self._ended(container_id, kind, reason)
+
+    def _ended(self, container_id: str, kind: ContainerEndKind, detail: str) -> None:
+        self._granted.pop(container_id, None)
+        self._releasing.discard(container_id)
+        if container_id in self._books.containers:
+            self._books.ended(container_id)
+            self._later(ContainerEnded(container_id=container_id, kind=kind, detail=detail))
+
+    # -- what the driver says ------------------------------------------------------------------
+
+    def _on_driver(self, message: UnderWay | SlotsOver | Seen) -> None:
+        match message:
+            case UnderWay():
+                self._books.tickets = max(self._books.tickets, message.ticket)
+                there = self._desk.of_ticket(message.ticket) if self._desk is not None else 0
+                if message.count > there:
+                    self._under_way[message.ticket] = message.count - there
+                    if self._settings.mode is Mode.FOREGROUND:
+                        # Its holders may have come, and left, before: nobody knows.
+                        loop = asyncio.get_running_loop()
+                        loop.call_later(FORGET_S, self._forget, message.ticket)
+            case SlotsOver():
+                self._slots_over(message)
+            case Seen():
+                if self._seen is not None and not self._seen.done():
+                    self._seen.set_result(message.words)
+
+    def _forget(self, ticket: int) -> None:
+        if self._under_way.pop(ticket, None) is not None:
+            self._balance_soon()
+
+    def _slots_over(self, message: SlotsOver) -> None:
+        self._under_way.pop(message.ticket, None)
+        if message.cancelled:
+            self._stop(f"its Spark job was cancelled: {message.problem}")
+        elif message.problem:
+            log.error("no slots: %s", message.problem)
+            self._refuse_all(message.problem, on_driver=False)
+        elif message.full:
+            self._balance_soon(AGAIN_S)
+        else:
+            self._balance_soon(0.2)  # what has just registered is on its way
+
+    def _driver_gone(self) -> None:
+        if not self._closed:
+            self._stop("the program that had the Spark session has ended")
+
+    def _stop(self, reason: str) -> None:
+        log.warning("the job is stopped: %s", reason)
+        self._later(StopRequested(by="Spark", reason=reason, firm=True))
+
+    # -- facts ---------------------------------------------------------------------------------
+
+    def _later(self, event: Event) -> None:
+        """Not from within a call: who calls has not written down yet that it has called."""
+        asyncio.get_running_loop().call_soon(self._deliver, event)
+
+    def _deliver(self, event: Event) -> None:
+        if self._emit is None:
+            self._early.append(event)
+        elif not self._closed:
+            self._emit(event)
+
+
+def _inherited(env: Mapping[str, str]) -> tuple[socket.socket, socket.socket]:
+    """The socket to the driver and the one that holders dial.
+
+    Raises:
+        BackendError: this is no driver's child.
+    """
+    try:
+        return socket.socket(fileno=int(env[LINK])), socket.socket(fileno=int(env[LISTEN]))
+    except (KeyError, ValueError, OSError) as error:
+        raise BackendError(
+            "A job in a Spark application is coordinated by a child of the application's driver; "
+            f"this process is none ({type(error).__name__}: {error}). When the application has "
+            "ended, so has the job: start it again in another one"
+        ) from error

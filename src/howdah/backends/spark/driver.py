@@ -1,0 +1,248 @@
+"""The driver program's side of one job: a coordinator kept alive, and Spark jobs run for it.
+
+Threads of ours only: nothing here runs in the user's threads after `Driver.start`, and nothing
+keeps the program from ending. When it ends, the coordinator sees its connection close.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from howdah.backends.local.supervision import Supervision, Verdict
+from howdah.backends.spark.child import Child
+from howdah.backends.spark.messages import (
+    Drop,
+    Look,
+    Seen,
+    Shipment,
+    SlotsOver,
+    ToDriver,
+    UnderWay,
+    Want,
+)
+from howdah.backends.spark.modes import Mode
+from howdah.backends.spark.sessions import Session, in_thread
+from howdah.backends.spark.words import plain, waiting, was_cancelled
+from howdah.wire.frames import FrameDecoder, FrameError, encode
+
+log = logging.getLogger(__name__)
+
+
+class Driver:
+    """One job's."""
+
+    def __init__(
+        self,
+        session: Session,
+        mode: Mode,
+        job_dir: Path,
+        shipment: Shipment,
+        listener: socket.socket,
+        child: Child,
+        ended: Callable[[], None],
+    ) -> None:
+        """``ended`` is called once, when there is no coordinator any more."""
+        self._session = session
+        self._mode = mode
+        self._job_dir = job_dir
+        self._shipment = shipment
+        self._listener = listener
+        self._child = child
+        self._ended = ended
+        self._lock = threading.Lock()
+        self._running: dict[int, int] = {}
+        """Spark jobs by ticket: holders wanted."""
+        self._dropped: set[int] = set()
+        self._over = False
+
+    def start(self, first: int) -> None:
+        """Let the coordinator begin. ``first``: so many slots will be wanted, begin with them."""
+        if first:
+            self._begin(1, first)
+        in_thread(f"howdah {self._job_dir.name}", self._attend)
+
+    @property
+    def pid(self) -> int:
+        """The coordinator's process."""
+        return self._child.process.pid
+
+    # -- the coordinator -----------------------------------------------------------------------
+
+    def _attend(self) -> None:
+        """Keep a coordinator alive until the job is over."""
+        supervision = Supervision()
+        reason = ""
+        try:
+            while True:
+                began = time.monotonic()
+                self._child.go(self._job_dir)
+                with self._lock:
+                    for ticket, count in self._running.items():
+                        self._tell(UnderWay(ticket=ticket, count=count))
+                self._listen()
+                status = _wait_status(self._child.process.wait())
+                words = self._child.last_words()
+                if (self._job_dir / "final.json").exists():
+                    status = 0
+                decision, supervision = supervision.ended(status, time.monotonic() - began)
+                self._child.close()
+                if decision.verdict is Verdict.FINISHED:
+                    return
+                if decision.verdict is Verdict.GIVE_UP:
+                    reason = f"{decision.reason}: {words}" if words else decision.reason
+                    return
+                if not self._job_dir.is_dir():
+                    return
+                time.sleep(decision.delay_s)
+                self._child = Child(self._listener)
+        except Exception as error:  # whatever it is, the job must not look alive
+            reason = f"{type(error).__name__}: {error}"
+        finally:
+            self._finish(reason)
+
+    def _listen(self) -> None:
+        """Until the coordinator's end of the connection is closed."""
+        decoder: FrameDecoder[Any] = FrameDecoder(ToDriver)
+        while True:
+            try:
+                data = self._child.link.recv(65536)
+                messages = decoder.feed(data)
+            except (OSError, FrameError) as error:
+                log.error("the coordinator is not understood: %s", error)
+                return
+            if not data:
+                return
+            for message in messages:
+                self._handle(message)
+
+    def _handle(self, message: Any) -> None:
+        match message:
+            case Want():
+                if message.ticket not in self._running:
+                    self._begin(message.ticket, message.count)
+            case Drop():
+                self._dropped.add(message.ticket)
+                with contextlib.suppress(Exception):
+                    self._session.cancel(self._tag(message.ticket))
+            case Look():
+                in_thread("howdah look", self._look)
+            case _:
+                pass
+
+    def _tell(self, message: msgspec.Struct) -> None:
+        with contextlib.suppress(OSError):
+            self._child.link.sendall(encode(message))
+
+    def _finish(self, reason: str) -> None:
+        self._over = True
+        if reason:
+            from howdah.backends.local.outcome import write_lost
+
+            with contextlib.suppress(Exception):
+                write_lost(self._job_dir, reason)
+        for ticket in list(self._running):
+            with contextlib.suppress(Exception):
+                self._session.cancel(self._tag(ticket))
+        self._child.close()
+        self._listener.close()
+        self._ended()
+
+    # -- Spark jobs ----------------------------------------------------------------------------
+
+    def _tag(self, ticket: int) -> str:
+        return f"howdah-{self._job_dir.name}-{ticket}"
+
+    def _begin(self, ticket: int, count: int) -> None:
+        with self._lock:
+            self._running[ticket] = count
+        in_thread(f"howdah slots {ticket}", lambda: self._run(ticket, count))
+
+    def _run(self, ticket: int, count: int) -> None:
+        answer = SlotsOver(ticket=ticket, problem="the program has ended")
+        try:
+            answer = self._slots(ticket, count)
+        finally:
+            with self._lock:
+                self._running.pop(ticket, None)
+                self._tell(answer)
+
+    def _slots(self, ticket: int, count: int) -> SlotsOver:
+        """Run the Spark job to its end."""
+        capacity = self._session.capacity()
+        if capacity is not None and capacity < count and self._mode is Mode.FEED:
+            # Spark itself would look again and again for ten minutes, and then fail.
+            return SlotsOver(ticket=ticket, full=True)
+        order = msgspec.structs.replace(self._shipment.order, ticket=ticket)
+        data = msgspec.msgpack.encode(msgspec.structs.replace(self._shipment, order=order))
+        try:
+            rows = self._session.run(
+                count, slot(data), barrier=self._mode is Mode.FEED, tag=self._tag(ticket)
+            )
+        except Exception as error:  # py4j's, Connect's, or whatever a task raised
+            if self._over or ticket in self._dropped:
+                return SlotsOver(ticket=ticket)
+            text = plain(error)
+            return SlotsOver(ticket=ticket, problem=text, cancelled=was_cancelled(error))
+        problems = sorted({problem for _, _, problem in rows if problem})
+        return SlotsOver(ticket=ticket, problem="; ".join(problems[:3]))
+
+    def _look(self) -> None:
+        with self._lock:
+            wanted = sum(self._running.values())
+        words = waiting(wanted, self._session.capacity(), self._session.busy())
+        self._tell(Seen(words=words))
+
+
+def slot(shipment: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The function that Spark's tasks run. It travels by value: where there is no Howdah, it is the
+    one to say so."""
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import sys
+
+        import pyarrow
+        from pyspark import TaskContext
+
+        for _ in batches:
+            pass
+        context = TaskContext.get()
+        assert context is not None  # in a task there is one
+        try:
+            from howdah.backends.spark.slots import occupy
+        except ImportError as error:
+            row = {
+                "number": context.partitionId(),
+                "host": "",
+                "problem": f"the executors' Python ({sys.executable}, {sys.version.split()[0]}) "
+                f"cannot run a container: {error}. Howdah and what it needs must be installed for "
+                "it, or travel with the application: --py-files, --archives, or a Python named by "
+                "spark.pyspark.python",
+            }
+        else:
+            row = occupy(shipment, context)
+        yield pyarrow.RecordBatch.from_pylist(
+            [row],
+            schema=pyarrow.schema(
+                [
+                    ("number", pyarrow.int32()),
+                    ("host", pyarrow.string()),
+                    ("problem", pyarrow.string()),
+                ]
+            ),
+        )
+
+    return run
+
+
+def _wait_status(code: int) -> int:
+    """A process's return code as `os.waitpid` gives it."""
+    return -code if code < 0 else code << 8

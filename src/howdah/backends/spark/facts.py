@@ -1,0 +1,157 @@
+"""What an application is like, and why a job can never run in it. Reading apart, the rest is pure."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from howdah.backends.spark.modes import Mode
+from howdah.backends.spark.sessions import Session
+from howdah.core.plan import Plan
+from howdah.spec.model import Job
+
+LOOK_S = 0.2
+"""Between two looks for executors that are still registering."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings and sizes of an application that matter here."""
+
+    master: str = ""
+    connect: bool = False
+    capacity: int | None = None
+    """Tasks that can run at the same time; None if nobody can tell."""
+    dynamic_allocation: bool = False
+    speculation: bool = False
+    task_cpus: int = 1
+    executor_cores: str = ""
+    cores_max: str = ""
+    instances: str = ""
+    task_gpus: float = 0.0
+    executor_gpus: float = 0.0
+
+    @property
+    def local(self) -> bool:
+        """Everything is in one process of one machine."""
+        return self.master.startswith("local")
+
+
+def read(session: Session) -> Facts:
+    """The facts of a session's application."""
+    return Facts(
+        master=session.setting("spark.master"),
+        connect=session.connect,
+        capacity=session.capacity(),
+        dynamic_allocation=_true(session.setting("spark.dynamicAllocation.enabled")),
+        speculation=_true(session.setting("spark.speculation")),
+        task_cpus=int(session.setting("spark.task.cpus", "1")),
+        executor_cores=session.setting("spark.executor.cores"),
+        cores_max=session.setting("spark.cores.max"),
+        instances=session.setting("spark.executor.instances"),
+        task_gpus=float(session.setting("spark.task.resource.gpu.amount", "0")),
+        executor_gpus=float(session.setting("spark.executor.resource.gpu.amount", "0")),
+    )
+
+
+def read_when_there(session: Session, needed: int, wait_s: float) -> Facts:
+    """The facts once there are so many slots, or after so long."""
+    deadline = time.monotonic() + wait_s
+    while True:
+        facts = read(session)
+        enough = facts.capacity is None or facts.capacity >= needed
+        if enough or facts.local or time.monotonic() > deadline:
+            return facts
+        time.sleep(LOOK_S)
+
+
+def slots_needed(plan: Plan, on_driver: frozenset[str]) -> int:
+    """Slots a job needs at the same time, at the least."""
+    stages: dict[int, int] = {}
+    for role in plan.roles:
+        if role.name not in on_driver:
+            stages[role.stage] = stages.get(role.stage, 0) + role.minimum
+    return max(stages.values(), default=0)
+
+
+def first_slots(plan: Plan, on_driver: frozenset[str], capacity: int | None) -> int:
+    """How many slots the job will ask for first; 0 if that cannot be told for sure."""
+    first = min((role.stage for role in plan.roles), default=0)
+    count = sum(
+        role.maximum for role in plan.roles if role.stage == first and role.name not in on_driver
+    )
+    return count if capacity is None or count <= capacity else 0
+
+
+def refusals(
+    facts: Facts, mode: Mode, needed: int, job: Job, on_driver: frozenset[str]
+) -> list[str]:
+    """Why the job can never run in this application, every reason; empty if it can."""
+    problems: list[str] = []
+    if facts.capacity is not None and facts.capacity < needed:
+        problems.append(_too_few(facts, needed))
+    if facts.dynamic_allocation and mode is Mode.FEED:
+        problems.append(
+            "spark.dynamicAllocation.enabled = true: executors that are idle for a moment are taken "
+            "away, and with them the places of the job. Start the application with "
+            "spark.dynamicAllocation.enabled = false and as many executors as the job needs"
+        )
+    if facts.speculation:
+        problems.append(
+            "spark.speculation = true: a second copy of a task that takes long would be started, "
+            "and the first one ended. Start the application with spark.speculation = false"
+        )
+    problems += _gpus(facts, job, on_driver)
+    problems += _environment(job)
+    return problems
+
+
+def _too_few(facts: Facts, needed: int) -> str:
+    have = f"the job needs {needed} slots at the same time, the application has {facts.capacity}"
+    if facts.local:
+        return (
+            f"spark.master = {facts.master}: {have}. Use local[{needed * facts.task_cpus}], or fewer "
+            "tasks"
+        )
+    settings = [
+        f"{name} = {value}"
+        for name, value in (
+            ("spark.executor.instances", facts.instances),
+            ("spark.executor.cores", facts.executor_cores),
+            ("spark.cores.max", facts.cores_max),
+            ("spark.task.cpus", str(facts.task_cpus)),
+        )
+        if value
+    ]
+    cores = needed * facts.task_cpus
+    return (
+        f"{have} ({', '.join(settings)}). It takes spark.executor.instances times "
+        f"spark.executor.cores of at least {cores} (on a Standalone master spark.cores.max >= "
+        f"{cores}), or fewer tasks; roles such as ps can be on the driver"
+    )
+
+
+def _gpus(facts: Facts, job: Job, on_driver: frozenset[str]) -> list[str]:
+    problems: list[str] = []
+    for name, role in job.roles.items():
+        if role.gpus > facts.task_gpus and name not in on_driver:
+            problems.append(
+                f"roles.{name}.gpus = {role.gpus}: spark.task.resource.gpu.amount is "
+                f"{facts.task_gpus:g}. Start the application with spark.task.resource.gpu.amount = "
+                f"{role.gpus} and spark.executor.resource.gpu.amount >= {role.gpus}"
+            )
+    return problems
+
+
+def _environment(job: Job) -> list[str]:
+    environment = job.environment
+    return [
+        f"environment.{name}: a job in a Spark application runs in its executors' environment, "
+        "which travels with the application (--archives, or spark.pyspark.python); leave it out"
+        for name in ("requirements", "project", "venv", "archive")
+        if getattr(environment, name) is not None
+    ]
+
+
+def _true(value: str) -> bool:
+    return value.strip().lower() == "true"

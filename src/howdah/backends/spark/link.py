@@ -1,0 +1,73 @@
+"""The coordinator's end of its connection to the driver program, whose child it is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from howdah.backends.spark.messages import FromDriver
+from howdah.wire.frames import FrameDecoder, FrameError, encode
+
+log = logging.getLogger(__name__)
+
+LINK = "HOWDAH_SPARK_LINK"
+"""Environment variable: descriptor of the connection."""
+LISTEN = "HOWDAH_SPARK_LISTEN"
+"""Environment variable: descriptor of the socket that holders dial."""
+
+
+class Link:
+    """Messages both ways, until the driver is gone."""
+
+    def __init__(
+        self, sock: socket.socket, receive: Callable[[Any], None], gone: Callable[[], None]
+    ) -> None:
+        sock.setblocking(False)
+        self._socket = sock
+        self._receive = receive
+        self._gone = gone
+        self._decoder: FrameDecoder[Any] = FrameDecoder(FromDriver)
+        self._closed = False
+
+    def open(self) -> None:
+        """From now on messages are handed over."""
+        asyncio.get_running_loop().add_reader(self._socket, self._readable)
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Small ones: the pipe takes them, or the driver is gone, which comes by itself."""
+        if self._closed:
+            return
+        try:
+            self._socket.sendall(encode(message))
+        except OSError as error:
+            log.warning("the driver does not listen: %s", error)
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            asyncio.get_running_loop().remove_reader(self._socket)
+            self._socket.close()
+
+    def _readable(self) -> None:
+        try:
+            data = self._socket.recv(65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        try:
+            messages = self._decoder.feed(data) if data else []
+        except FrameError as error:
+            log.error("the driver is not understood: %s", error)
+            data = b""
+            messages = []
+        for message in messages:
+            self._receive(message)
+        if not data and not self._closed:
+            self.close()
+            self._gone()

@@ -1,0 +1,74 @@
+"""Holders on the driver's own machine, for roles that need no slot: started by the coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable
+
+from howdah.backends.base import BackendError
+from howdah.backends.spark.messages import ON_DRIVER, Order, Settings, Shipment
+from howdah.backends.spark.shipping import secrets_of
+from howdah.storage.jobdir import JobDirectory
+
+log = logging.getLogger(__name__)
+
+
+class LocalHolders:
+    """Those under way. Once one is there it is like any other."""
+
+    def __init__(self, directory: JobDirectory, settings: Settings, lease_s: float) -> None:
+        self._directory = directory
+        self._settings = settings
+        self._lease_s = lease_s
+        self._starting: set[asyncio.Task[None]] = set()
+        self._coming: set[str] = set()
+
+    @property
+    def starting(self) -> int:
+        """How many were started and have not dialled."""
+        return len(self._starting) + len(self._coming)
+
+    def start(self, failed: Callable[[str], None]) -> None:
+        """One more, in the background; ``failed`` is told why there will be none."""
+        task = asyncio.get_running_loop().create_task(self._start(failed))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+
+    def arrived(self, holder: str) -> None:
+        self._coming.discard(holder)
+
+    async def _start(self, failed: Callable[[str], None]) -> None:
+        try:
+            name = await asyncio.to_thread(self._begin)
+        except (BackendError, OSError, RuntimeError) as error:
+            log.error("no holder on this machine: %s", error)
+            failed(str(error))
+            return
+        self._coming.add(name)
+
+    def _begin(self) -> str:
+        from howdah.backends.spark import slots
+
+        settings, directory = self._settings, self._directory
+        order = Order(
+            job_id=directory.job_id,
+            holder="",
+            ticket=ON_DRIVER,
+            host="",
+            folder="",
+            coordinator=("127.0.0.1", settings.port),
+            mode=settings.mode,
+            lease_s=self._lease_s,
+            job_dir=str(directory.path),
+            nonce=settings.nonce,
+            python=sys.executable,
+            source=directory.meta().source,
+            keep=bool(os.environ.get("HOWDAH_KEEP_WORK")),
+        )
+        shipment = Shipment(order=order, secrets=secrets_of(directory))
+        process, base = slots.start(shipment, ())
+        slots.detach(process)
+        return base.name.removeprefix("s-")

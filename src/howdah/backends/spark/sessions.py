@@ -1,0 +1,195 @@
+"""A Spark session, classic or Connect, as this backend uses it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+SCHEMA = "number int, host string, problem string"
+_GROUP = "spark.jobGroup.id"
+_DESCRIPTION = "spark.job.description"
+_POOL = "spark.scheduler.pool"
+
+
+class Session(Protocol):
+    """What both kinds can do."""
+
+    spark: Any
+    connect: bool
+
+    def setting(self, name: str, default: str = "") -> str:
+        """A setting of the application; ``default`` where it has none, or it cannot be asked."""
+        ...
+
+    def run(
+        self, count: int, task: Callable[[Iterator[Any]], Iterator[Any]], *, barrier: bool, tag: str
+    ) -> list[tuple[int, str, str]]:
+        """Run a job of so many tasks, as the user's own jobs run (group, pool); returns rows.
+
+        Raises:
+            Exception: the job failed or was cancelled.
+        """
+        ...
+
+    def cancel(self, tag: str) -> None:
+        """Cancel the job that runs under that tag."""
+        ...
+
+    def capacity(self) -> int | None:
+        """How many tasks can run at the same time; None if that cannot be told."""
+        ...
+
+    def busy(self) -> int | None:
+        """How many tasks run now; None if that cannot be told."""
+        ...
+
+    def host(self) -> str:
+        """This machine's address as executors reach it."""
+        ...
+
+    def alive(self) -> bool:
+        """The session has not been stopped."""
+        ...
+
+
+class ClassicSession:
+    """A session whose driver is this process."""
+
+    connect = False
+
+    def __init__(self, spark: Any) -> None:
+        """To be made in the user's own thread, for its job group and pool."""
+        self.spark = spark
+        self._context = spark.sparkContext
+        self._local = {
+            name: value
+            for name in (_GROUP, _DESCRIPTION, _POOL)
+            if (value := self._context.getLocalProperty(name)) is not None
+        }
+
+    def setting(self, name: str, default: str = "") -> str:
+        return self._context.getConf().get(name, default) or default
+
+    def run(
+        self, count: int, task: Callable[[Iterator[Any]], Iterator[Any]], *, barrier: bool, tag: str
+    ) -> list[tuple[int, str, str]]:
+        context = self._context
+        for name, value in self._local.items():
+            context.setLocalProperty(name, value)
+        context.setLocalProperty(_DESCRIPTION, tag)
+        context.addJobTag(tag)
+        try:
+            frame = self.spark.range(0, count, 1, count)
+            return _rows(frame.mapInArrow(task, SCHEMA, barrier=barrier).collect())
+        finally:
+            context.removeJobTag(tag)
+
+    def cancel(self, tag: str) -> None:
+        self._context.cancelJobsWithTag(tag)
+
+    def capacity(self) -> int | None:
+        scala = self._context._jsc.sc()
+        try:
+            return int(scala.maxNumConcurrentTasks(_profile(scala)))
+        except Exception:  # py4j's, where a Spark has no such method
+            return None
+
+    def busy(self) -> int | None:
+        try:
+            executors = self._context._jsc.sc().statusTracker().getExecutorInfos()
+            return sum(each.numRunningTasks() for each in executors)
+        except Exception:
+            return None
+
+    def host(self) -> str:
+        if self.setting("spark.master").startswith("local"):
+            return "127.0.0.1"
+        return self.setting("spark.driver.host") or socket.gethostname()
+
+    def alive(self) -> bool:
+        return self._context._jsc is not None
+
+
+class ConnectSession:
+    """A session on a Connect server: Spark's driver is another process."""
+
+    connect = True
+
+    def __init__(self, spark: Any) -> None:
+        self.spark = spark
+        self._tags: set[str] = set(spark.getTags())
+
+    def setting(self, name: str, default: str = "") -> str:
+        try:
+            return self.spark.conf.get(name, default) or default
+        except Exception:  # a setting that this server does not tell
+            return default
+
+    def run(
+        self, count: int, task: Callable[[Iterator[Any]], Iterator[Any]], *, barrier: bool, tag: str
+    ) -> list[tuple[int, str, str]]:
+        for each in {*self._tags, tag}:
+            self.spark.addTag(each)
+        frame = self.spark.range(0, count, 1, count)
+        return _rows(frame.mapInArrow(task, SCHEMA, barrier=barrier).collect())
+
+    def cancel(self, tag: str) -> None:
+        self.spark.interruptTag(tag)
+
+    def capacity(self) -> int | None:
+        return None
+
+    def busy(self) -> int | None:
+        return None
+
+    def host(self) -> str:
+        server = self.spark.client.host
+        if self.setting("spark.master").startswith("local") and _is_here(server):
+            return "127.0.0.1"
+        return _towards(server)
+
+    def alive(self) -> bool:
+        return not getattr(self.spark, "is_stopped", False)
+
+
+def session_of(spark: Any) -> Session:
+    """That session's kind."""
+    module = type(spark).__module__
+    return ConnectSession(spark) if ".connect." in f"{module}." else ClassicSession(spark)
+
+
+def in_thread(name: str, call: Callable[[], None]) -> threading.Thread:
+    """A thread of ours in the user's program: it never keeps the program from ending."""
+    thread = threading.Thread(target=call, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def _rows(rows: Any) -> list[tuple[int, str, str]]:
+    return [(row["number"], row["host"], row["problem"]) for row in rows]
+
+
+def _profile(scala: Any) -> Any:
+    return scala.resourceProfileManager().defaultResourceProfile()
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return socket.gethostbyname(host).startswith("127.")
+    except OSError:
+        return False
+
+
+def _towards(host: str) -> str:
+    """This machine's address on the way to another one. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, 9))
+            address = probe.getsockname()[0]
+        except OSError:
+            address = ""
+    if address and not address.startswith("127."):
+        return address
+    return socket.gethostname()

@@ -1,0 +1,35 @@
+"""What travels to a slot, put together where the job directory is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from howdah.storage.jobdir import JobDirectory
+
+AGENT_SECRETS = ("ca.pem", "agent.pem", "agent.key")
+FUNCTION = "function"
+"""Folder of the job directory with a function job's call (`howdah.client.functions`)."""
+
+
+def secrets_of(directory: JobDirectory) -> dict[str, bytes]:
+    """What an agent shows and checks.
+
+    Raises:
+        OSError: the job has no authority.
+    """
+    return {name: (directory.secrets / name).read_bytes() for name in AGENT_SECRETS}
+
+
+def files_of(directory: JobDirectory, more: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Files for ``home`` where the job directory is not seen, by relative path."""
+    folder = directory.path / FUNCTION
+    found = {
+        f"{FUNCTION}/{path.relative_to(folder).as_posix()}": path.read_bytes()
+        for path in _files(folder)
+    }
+    return {**found, **more}
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
