@@ -18,7 +18,7 @@ from howdah.core.view import JobView
 from howdah.spark.feed.lines import Access
 from howdah.spark.feed.master import Master
 from howdah.spark.feed.messages import Align, Options
-from howdah.spark.inference import answered
+from howdah.spark.inference import answered, scorer
 from howdah.spark.job import ClusterJob, Wiring, secret
 from howdah.spark.live import Live
 from howdah.spark.reports import TrainReport
@@ -215,6 +215,15 @@ class Cluster:
         """
         self._check_fed()
         return answered(self._live, data, feed=feed, schema=schema, keep=keep, columns=columns)
+
+    def scorer(self, feed: str = "inference") -> Callable[[Iterator[Any]], Iterator[Any]]:
+        """The function that answers record batches in a Spark task, for RDDs: rows in, answers out.
+
+        ``rdd.mapPartitions(to_record_batches).mapPartitions(cluster.scorer())``; lazy and exact as
+        `inference` is.
+        """
+        self._check_fed()
+        return scorer(self._live, feed)
 
     # -- ending ----------------------------------------------------------------------------------
 

@@ -41,18 +41,7 @@ def answered(
         )
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    with live.master.watching():
-        live.check()
-    run = live.master.open(Purpose.SCORE, Options(feed=feed, align=Align.NONE))
-    live.master.announce(run)
-    task = Task(
-        access=live.access,
-        feed=feed,
-        run=run.number,
-        purpose=Purpose.SCORE,
-        columns=list(columns) if columns is not None else None,
-        keep=False,
-    )
+    task = _opened(live, feed, columns)
     answer = _parsed(schema) if schema is not None else _probed(frame, task)
     names = [field.name for field in answer.fields]
     if keep:
@@ -66,6 +55,30 @@ def answered(
     sent = msgspec.msgpack.encode(msgspec.structs.replace(task, keep=keep, answer=promised))
     fields = [*(frame.schema.fields if keep else []), *answer.fields]
     return frame.mapInArrow(_scorer(sent), type(answer)(fields))
+
+
+def scorer(live: Live, feed: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """What a Spark task does with record batches that are to be answered: for RDDs of other kinds.
+
+    It gives as many record batches as it is given, each with as many rows.
+    """
+    return _scorer(msgspec.msgpack.encode(_opened(live, feed, None)))
+
+
+def _opened(live: Live, feed: str, columns: Sequence[str] | None) -> Task:
+    """Let the programs expect rows to be answered."""
+    with live.master.watching():
+        live.check()
+    run = live.master.open(Purpose.SCORE, Options(feed=feed, align=Align.NONE))
+    live.master.announce(run)
+    return Task(
+        access=live.access,
+        feed=feed,
+        run=run.number,
+        purpose=Purpose.SCORE,
+        columns=list(columns) if columns is not None else None,
+        keep=False,
+    )
 
 
 def _scorer(sent: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:

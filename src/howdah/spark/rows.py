@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from howdah.client.errors import BadInput
 from howdah.spark.feed.plan import BATCH_BYTES, batch_rows
@@ -30,6 +30,7 @@ GUESS_BYTES = {
 """Bytes of a value, by Spark's name for its type; arrays and binary values may be any size."""
 
 
+@runtime_checkable
 class Source(Protocol):
     """Rows that can be fed, again and again."""
 
@@ -39,11 +40,13 @@ class Source(Protocol):
 
 
 def source_of(session: Session, data: Any) -> Source:
-    """What feeds that data.
+    """What feeds that data; a `Source` stays as it is.
 
     Raises:
         BadInput: it is no DataFrame and no RDD.
     """
+    if isinstance(data, Source):
+        return data
     if hasattr(data, "mapInArrow"):
         if getattr(data, "isStreaming", False):
             raise BadInput(

@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from howdah.spark.cluster import Cluster
 from howdah.spark.reports import TrainReport
+
+
+class PickledRows:
+    """An RDD of any Python objects, as a `howdah.spark.rows.Source`: they arrive as they are."""
+
+    def __init__(self, rdd: Any) -> None:
+        self._rdd = rdd
+
+    def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
+        """Run the feeding query; partition, rows and bytes of each task."""
+        return self._rdd.mapPartitions(_feeder(task())).collect()
+
+
+def _feeder(sent: bytes) -> Callable[[Iterator[Any]], Iterator[tuple[int, int, int]]]:
+    def feed(rows: Iterator[Any]) -> Iterator[tuple[int, int, int]]:
+        from howdah.compat.tensorflowonspark.rows import to_arrow
+        from howdah.spark.feed.feeder import feed_partition
+
+        for batch in feed_partition(sent, to_arrow(rows)):
+            for row in batch.to_pylist():
+                yield row["partition"], row["rows"], row["bytes"]
+
+    return feed
 
 
 def is_stream(data: Any) -> bool:
@@ -17,21 +41,27 @@ def is_stream(data: Any) -> bool:
 
 def is_frame(data: Any) -> bool:
     """Whether it is a DataFrame, classic or Connect, and no RDD."""
-    return hasattr(data, "schema") and hasattr(data, "mapInArrow")
+    return hasattr(data, "mapInArrow")
 
 
 def train(cluster: Cluster, data: Any, epochs: int, timeout_s: float, feed: str) -> TrainReport:
     """Feed rows as they are, each rank for itself: that is what TensorFlowOnSpark does."""
-    from howdah.compat.tensorflowonspark import rows
-
-    source = data if is_frame(data) else data.mapPartitions(rows.to_arrow, True)
+    source = data if is_frame(data) else PickledRows(data)
     return cluster.train(source, feed=feed, epochs=epochs, align="none", timeout_s=timeout_s)
 
 
 def inference(cluster: Cluster, data: Any, feed: str) -> Any:
-    """An RDD of answers to the rows of an RDD (or of a DataFrame, which answers its `Row` objects)."""
-    from howdah.compat.tensorflowonspark import rows
+    """An RDD of answers to the rows of an RDD (or of a DataFrame, as `Row` objects)."""
+    rdd = data.rdd if is_frame(data) else data
+    return rdd.mapPartitions(_answers(cluster.scorer(feed)), True)
 
-    source = data.rdd if is_frame(data) else data
-    answers = cluster.inference(source.mapPartitions(rows.to_arrow, True), feed=feed, keep=False)
-    return answers.mapPartitions(rows.from_arrow, True)
+
+def _answers(
+    score: Callable[[Iterator[Any]], Iterator[Any]],
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def answers(rows: Iterator[Any]) -> Iterator[Any]:
+        from howdah.compat.tensorflowonspark.rows import from_arrow, to_arrow
+
+        return from_arrow(score(to_arrow(rows)))
+
+    return answers
