@@ -374,7 +374,7 @@ def make_broken(directory: JobDirectory) -> str:
 def test_a_plug_in_brings_a_backend_and_never_hides_ours(tmp_path: Path) -> None:
     assert registry.create("mine", JobDirectory(tmp_path / "j")) == "mine for j"
     assert isinstance(registry.create("local", JobDirectory(tmp_path)), LocalBackend)
-    assert registry.names() == ["local", "yarn", "absent", "broken", "mine"]
+    assert registry.names() == ["local", "yarn", "spark", "absent", "broken", "mine"]
 
 
 @pytest.mark.usefixtures("plugins")

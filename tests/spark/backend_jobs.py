@@ -1,0 +1,113 @@
+"""Function jobs on the Spark backend, as `howdah.spark` starts them, without its feeds."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+from howdah.backends.local import places
+from howdah.backends.spark import Mode, SparkSubmission
+from howdah.client.functions import FunctionJob, values
+from howdah.client.submit import submit
+from howdah.core.view import JobView
+from howdah.spec.load import LoadedJob
+from howdah.storage.jobdir import JobDirectory
+
+DEADLINE_S = 60.0
+
+
+class FarSubmission(SparkSubmission):
+    """Its executors do not see the job directory: they look for another nonce in it."""
+
+    def _prepare(self, directory: JobDirectory) -> Any:
+        shipment = super()._prepare(directory)
+        order = msgspec.structs.replace(shipment.order, nonce="not this one")
+        return msgspec.structs.replace(shipment, order=order)
+
+
+class Started:
+    """One job."""
+
+    def __init__(
+        self,
+        spark: Any,
+        function: Callable[..., Any],
+        args: Sequence[Any] = (),
+        *,
+        mode: Mode = Mode.FEED,
+        roles: dict[str, Any] | None = None,
+        far: bool = False,
+        on_driver: frozenset[str] = frozenset(),
+        source: Path | None = None,
+        **fields: Any,
+    ) -> None:
+        kind = FarSubmission if far else SparkSubmission
+        self.submission = kind(spark, mode=mode, on_driver=on_driver)
+        call = FunctionJob(function, args, roles=roles or {"worker": 2}, backend="spark", **fields)
+        self.directory = submit(
+            LoadedJob(job=call.job, source=source),
+            backend="spark",
+            furnish=call.furnish,
+            submission=self.submission,
+        )
+
+    @property
+    def job_id(self) -> str:
+        return self.directory.job_id
+
+    def ended(self, timeout_s: float = DEADLINE_S) -> JobView:
+        """How it ended, once it has and nothing is left of it."""
+        assert self.submission.closed.wait(timeout_s), self.story()
+        view = self.directory.final()
+        assert view is not None, self.story()
+        return view
+
+    def values(self) -> dict[int, Any]:
+        return values(self.directory, self.ended())
+
+    def story(self) -> str:
+        """The coordinator's log, for whoever has to find out why a test has failed."""
+        log = self.directory.logs / "coordinator.log"
+        return log.read_text() if log.exists() else "the coordinator never had a log"
+
+    def processes(self) -> list[psutil.Process]:
+        """Everything that carries this job's marker."""
+        return marked(self.job_id)
+
+
+def marked(job_id: str) -> list[psutil.Process]:
+    """Living processes of the job's containers."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("HOWDAH_CONTAINER", "").startswith(f"{job_id}/"):
+                found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def holder_folders() -> list[Path]:
+    """Folders of holders that live, or have left something."""
+    return sorted((Path(os.environ[places.FOLDER_VARIABLE]) / f"howdah-{os.getuid()}").glob("s-*"))
+
+
+def eventually(holds: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S) -> Any:
+    """What it returns once that is true."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := holds()):
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
+        time.sleep(0.05)
+    return found
+
+
+def lines(folder: Path) -> Iterator[str]:
+    """What the functions of a job have written into files of a folder."""
+    for path in sorted(folder.glob("*.said")):
+        yield from path.read_text().splitlines()

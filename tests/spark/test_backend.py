@@ -1,0 +1,198 @@
+"""The Spark backend in one JVM: jobs in the slots of a session, and their ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from howdah.backends.base import BackendError
+from howdah.backends.spark import Mode
+from howdah.client.errors import JobFailed
+from howdah.client.finding import find
+from howdah.client.liveness import Running, running
+from tests.spark.backend_jobs import (
+    Started,
+    eventually,
+    holder_folders,
+    marked,
+)
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def tell(word: str) -> tuple[str, str, str]:
+    """What a function sees of its place."""
+    print(f"rank {os.environ['HOWDAH_RANK']} says {word}", flush=True)
+    return word, os.environ["HOWDAH_RANK"], os.environ["HOWDAH_SPARK_FOLDER"]
+
+
+def wait_for(file: str) -> int:
+    """Note who runs, and wait to be let go."""
+    folder = Path(file).parent
+    (folder / f"{os.environ['HOWDAH_RANK']}.{os.getpid()}.said").write_text("here")
+    while not Path(file).exists():
+        time.sleep(0.02)
+    return os.getpid()
+
+
+def fail() -> None:
+    raise ValueError("no such luck")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """Every test ends with no holder and no folder of one."""
+    yield
+    eventually(lambda: not holder_folders(), f"holders are gone: {holder_folders()}", 30)
+
+
+def pids(folder: Path) -> list[int]:
+    return sorted(int(path.name.split(".")[1]) for path in folder.glob("*.said"))
+
+
+def gone(wanted: list[int]) -> bool:
+    return not any(psutil.pid_exists(pid) for pid in wanted)
+
+
+@pytest.mark.parametrize("far", [False, True], ids=["seen", "far"])
+@pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.value)
+def test_functions_run_in_slots_and_their_values_and_logs_come_home(
+    spark: Any, mode: Mode, far: bool
+) -> None:
+    job = Started(spark, tell, ("hello",), mode=mode, far=far)
+    found = job.values()
+    assert {rank: value[:2] for rank, value in found.items()} == {
+        0: ("hello", "0"),
+        1: ("hello", "1"),
+    }
+    log = job.directory.logs / "worker-1" / "1.log"
+    assert "rank 1 says hello" in log.read_text()
+    assert marked(job.job_id) == []
+
+
+def test_in_feed_mode_the_slots_are_free_while_the_functions_run(
+    spark: Any, tmp_path: Path
+) -> None:
+    job = Started(spark, wait_for, (str(tmp_path / "go"),))
+    eventually(lambda: len(pids(tmp_path)) == 2, "both run")
+    assert spark.range(0, 100, 1, 2).count() == 100
+    assert running(find(job.job_id)) is Running.YES
+    (tmp_path / "go").touch()
+    assert sorted(job.values().values()) == pids(tmp_path)
+
+
+def test_a_failed_job_says_why_and_the_next_one_runs(spark: Any) -> None:
+    job = Started(spark, fail, roles={"worker": 1}, attempts=1)
+    with pytest.raises(JobFailed, match="no such luck"):
+        job.values()
+    assert Started(spark, tell, ("next",), roles={"worker": 1}).values()[0][0] == "next"
+
+
+def test_two_jobs_run_in_one_session_at_the_same_time(spark: Any, tmp_path: Path) -> None:
+    one = Started(spark, wait_for, (str(tmp_path / "go"),), roles={"worker": 1})
+    two = Started(spark, wait_for, (str(tmp_path / "go"),), roles={"worker": 1})
+    eventually(lambda: len(pids(tmp_path)) == 2, "both run")
+    (tmp_path / "go").touch()
+    assert sorted([*one.values().values(), *two.values().values()]) == pids(tmp_path)
+
+
+def test_roles_on_the_driver_take_no_slot(spark: Any) -> None:
+    roles = {"worker": 2, "chief": 1}
+    job = Started(spark, tell, ("x",), roles=roles, on_driver=frozenset({"chief"}))
+    assert len(job.values()) == 3
+
+
+def test_a_killed_coordinator_is_replaced_and_the_functions_go_on(
+    spark: Any, tmp_path: Path
+) -> None:
+    job = Started(spark, wait_for, (str(tmp_path / "go"),))
+    eventually(lambda: len(pids(tmp_path)) == 2, "both run")
+    killed = job.submission.coordinator_pid
+    os.kill(killed, signal.SIGKILL)
+
+    def replaced() -> bool:
+        address = job.directory.coordinator()
+        return address is not None and address.incarnation == 2
+
+    eventually(replaced, "there is another coordinator")
+    (tmp_path / "go").touch()
+    assert sorted(job.values().values()) == pids(tmp_path)
+
+
+def test_a_killed_agent_is_replaced_in_the_same_place_without_a_slot(
+    spark: Any, tmp_path: Path
+) -> None:
+    job = Started(spark, wait_for, (str(tmp_path / "go"),))
+    before = eventually(lambda: len(pids(tmp_path)) == 2 and pids(tmp_path), "both run")
+    folders = holder_folders()
+    agent = psutil.Process(before[0]).parent()
+    assert agent is not None
+    agent.kill()
+    eventually(lambda: len(pids(tmp_path)) == 4, f"they run again: {job.story()}")
+    assert holder_folders() == folders
+    (tmp_path / "go").touch()
+    assert not set(job.values().values()) & set(before)
+
+
+def test_cancelling_the_job_group_ends_a_foreground_job(spark: Any, tmp_path: Path) -> None:
+    context = spark.sparkContext
+    context.setJobGroup("cell-7", "a cell of a notebook")
+    try:
+        job = Started(spark, wait_for, (str(tmp_path / "go"),), mode=Mode.FOREGROUND)
+        eventually(lambda: len(pids(tmp_path)) == 2, "both run")
+        begin = time.monotonic()
+        context.cancelJobGroup("cell-7")
+        view = job.ended(30)
+        assert gone(pids(tmp_path))
+        assert view.outcome == "stopped", view.reason
+        assert time.monotonic() - begin < 20
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)
+
+
+def test_too_few_slots_are_refused_at_once_with_the_setting(spark: Any) -> None:
+    with pytest.raises(
+        BackendError, match=r"spark\.master = local\[2\].*needs 3 slots.*local\[3\]"
+    ):
+        Started(spark, tell, ("x",), roles={"worker": 3})
+
+
+def test_a_job_waits_for_slots_that_are_busy_and_says_so(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "busy").mkdir()
+    gate = tmp_path / "busy" / "go"
+
+    def block(batches: Any) -> Any:
+        while not gate.exists():
+            time.sleep(0.02)
+        yield from batches
+
+    busy = threading.Thread(
+        target=lambda: spark.range(0, 2, 1, 2).mapInArrow(block, "id long").collect(), daemon=True
+    )
+    busy.start()
+    tracker = spark.sparkContext._jsc.sc().statusTracker()
+    eventually(
+        lambda: sum(e.numRunningTasks() for e in tracker.getExecutorInfos()) == 2, "slots are busy"
+    )
+    job = Started(spark, tell, ("late",))
+
+    def words() -> str:
+        from howdah.client.api import connect
+
+        waiting = connect(job.job_id).status().reason
+        return waiting if "busy" in waiting else ""
+
+    try:
+        assert "of the Spark application's 2 are busy" in eventually(words, "it says why")
+    finally:
+        gate.touch()
+        busy.join(30)
+    assert job.values()[1][0] == "late"
