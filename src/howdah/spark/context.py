@@ -2,51 +2,100 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from howdah import task
 from howdah.spark.feed.feed import Feed
+
+if TYPE_CHECKING:
+    from howdah.spark.feed.trainer import Wiring
+
+SCHEMES = frozenset(
+    "abfs abfss adl file gs hdfs http https o3fs ofs oss s3 s3a s3n swift viewfs wasb wasbs".split()
+)
+"""Paths that begin with one of these and a colon are left as they are."""
+FED_ROLES = ("chief", "master", "worker")
 
 
 class Context:
     """``ctx`` of ``train(args, ctx)``."""
 
-    role: str
-    index: int
-    rank: int | None
-    """None for a role without ranks (ps, evaluator)."""
-    world_size: int
-    generation: int
-    is_chief: bool
-    num_workers: int
-    """Ranks that are fed: roles chief, master and worker."""
-    cluster: dict[str, list[str]]
-    """``host:port`` of every task, by role and index."""
-    job_id: str
-    host: str
-    checkpoint_dir: Path
-    tensorboard_dir: str
-    output_dir: Path
-    shared_dir: Path
-    default_fs: str
-    """Spark's ``fs.defaultFS``, such as ``hdfs://namenode:8020``; ``file://`` by default."""
+    def __init__(
+        self, me: task.Context, wiring: Wiring | None, feed: Callable[[str], Feed]
+    ) -> None:
+        self._feed = feed
+        self._user = wiring.user if wiring is not None else ""
+        self.role: str = me.role
+        self.index: int = me.index
+        self.rank: int | None = me.rank
+        """None for a role without ranks (ps, evaluator)."""
+        self.world_size: int = me.world_size
+        self.generation: int = me.generation
+        """How often the gang has been formed; from 1."""
+        self.is_chief: bool = me.is_chief
+        self.cluster: dict[str, list[str]] = me.cluster
+        """``host:port`` of every task, by role and index."""
+        fed = sum(len(self.cluster.get(role, ())) for role in FED_ROLES)
+        self.num_workers: int = (wiring.workers if wiring is not None else 0) or fed or 1
+        """Ranks that are fed: roles chief, master and worker."""
+        self.job_id: str = me.job_id
+        self.host: str = me.host
+        self.checkpoint_dir: Path = me.checkpoint_dir
+        self.tensorboard_dir: str = me.tensorboard_dir
+        self.output_dir: Path = me.output_dir
+        self.shared_dir: Path = me.shared_dir
+        self.task: task.Context = me
+        """Everything else."""
+        self.default_fs: str = (wiring.default_fs if wiring is not None else "") or "file://"
+        """Spark's ``fs.defaultFS``, such as ``hdfs://namenode:8020``."""
+        self.working_dir: str = (
+            (wiring.working_dir if wiring is not None else "")
+            or os.environ.get("HOWDAH_SPARK_FOLDER")
+            or str(Path.cwd())
+        )
+        """Folder of the executor, usually; relative paths without a distributed file system begin there."""
 
     def absolute_path(self, path: str) -> str:
-        """The path as this cluster's file systems know it."""
-        raise NotImplementedError
+        """The path as this cluster's file systems know it: see `absolute_path`."""
+        return absolute_path(path, self.default_fs, self._user, self.working_dir)
 
     def report(self, step: float | None = None, **numbers: float) -> None:
         """Tell how training goes (`howdah.task.report`)."""
-        raise NotImplementedError
+        task.report(step, **numbers)
 
     def checkpoint_requested(self) -> bool:
         """Whether a checkpoint is asked for now (`howdah.task.checkpoint_requested`)."""
-        raise NotImplementedError
+        return task.checkpoint_requested()
 
     def feed(self, name: str = "train") -> Feed:
-        """The rows of `Cluster.train(…, feed=name)` or `inference`. Always the same object."""
-        raise NotImplementedError
+        """The rows of `Cluster.train(…, feed=name)` or `inference`. Always the same object.
+
+        Raises:
+            FeedError: this process is not fed.
+        """
+        return self._feed(name)
+
+
+def absolute_path(path: str, default_fs: str, user: str, working_dir: str) -> str:
+    """``path`` with its file system.
+
+    With a scheme it is left as it is. ``/x`` belongs to the default file system. A relative path
+    begins at the user's home on HDFS, at ``working_dir`` where the default is local.
+    """
+    if path.partition(":")[0] in SCHEMES and ":" in path:
+        return path
+    default = default_fs.rstrip("/") if not default_fs.startswith("file:") else "file://"
+    if path.startswith("/"):
+        return f"{default}{path}"
+    if default.startswith(("hdfs:", "viewfs:")):
+        return f"{default}/user/{user or getpass.getuser()}/{path}"
+    if default == "file://":
+        return f"file://{working_dir.rstrip('/')}/{path}"
+    return f"{default}/{path}"
 
 
 def run(

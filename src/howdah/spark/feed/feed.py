@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+import msgspec
 import numpy as np
+import pyarrow as pa
 
+from howdah.spark.errors import FeedError
+from howdah.spark.feed.answers import record_batch, stream
+from howdah.spark.feed.columns import Converter, Shapes, concatenated, ordered, rows
+from howdah.spark.feed.epochs import Source
+from howdah.spark.feed.handing import Hand, Key, Pieces, Run
 from howdah.spark.feed.messages import Position
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from howdah.spark.feed.state import FeedState
 
 Batch = dict[str, Any]
 """Column name -> numpy array (a dict of them for a struct); the first dimension is rows."""
-Shapes = Mapping[str, Sequence[int] | None]
-"""Shape of one row of a column; None: its rows differ, give an object array."""
 
 
 class Epoch:
     """One pass over a run's rows."""
 
-    number: int
-    """From 0, of its run."""
-    run: int
+    def __init__(self, feed: Feed, key: Key) -> None:
+        self._feed = feed
+        self._key = key
+
+    @property
+    def run(self) -> int:
+        """Number of the `Cluster.train` call."""
+        return self._key[0]
+
+    @property
+    def number(self) -> int:
+        """From 0, of its run."""
+        return self._key[1]
 
     def batches(
         self,
@@ -32,14 +45,26 @@ class Epoch:
         shapes: Shapes | None = None,
         drop_last: bool = False,
     ) -> Iterator[Batch]:
-        """What is left of the epoch."""
-        raise NotImplementedError
+        """What is left of the epoch; arguments as those of `Feed.batches`."""
+        return self._feed.iterate(size, columns, shapes, drop_last, self._key)
 
 
 class Feed:
-    """Rows of one named feed, for one rank. Used by one thread at a time."""
+    """Rows of one named feed, for one rank: ``ctx.feed(name)``. For one thread at a time.
 
-    name: str
+    Arrays are views of received memory, not to be written to: copy what is to be changed.
+    `howdah.spark.feed.columns` says which array a column becomes.
+    """
+
+    def __init__(self, state: FeedState) -> None:
+        self._state = state
+        self._hand = Hand(state)
+
+    @property
+    def name(self) -> str:
+        return self._state.name
+
+    # -- rows ------------------------------------------------------------------------------------
 
     def batches(
         self,
@@ -48,51 +73,173 @@ class Feed:
         shapes: Shapes | None = None,
         drop_last: bool = False,
     ) -> Iterator[Batch]:
-        """Batches of all runs and epochs until the feed is ended; none crosses an epoch's end."""
-        raise NotImplementedError
+        """Batches of all runs and epochs until the feed is ended; none crosses an epoch's end.
+
+        Leaving it and beginning anew goes on with the next row.
+
+        Args:
+            size: rows of a batch. An epoch's last may have fewer (with ``drop_last`` those are
+                dropped); while rows are scored, also a partition's last.
+            columns: only these.
+            shapes: of one row: ``{"image": (28, 28)}``; None: rows differ.
+
+        Raises:
+            FeedError: Spark's query failed, the driver is gone, or columns do not fit.
+        """
+        return self.iterate(size, columns, shapes, drop_last, None)
 
     def epochs(self) -> Iterator[Epoch]:
-        """The epochs of all runs until the feed is ended."""
-        raise NotImplementedError
+        """The epochs of all runs until the feed is ended; what is left of one is dropped when the
+        next is asked for. Ranks that leave an epoch early must all do so."""
+        key = self._hand.next_epoch(None)
+        while key is not None:
+            yield Epoch(self, key)
+            key = self._hand.next_epoch(key)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Row by row (slow: for programs that want no batches)."""
-        raise NotImplementedError
+        """Row by row, as dicts of plain values: slow, for programs that want no batches."""
+        for batch in self.batches(1024):
+            names = list(batch)
+            for index in range(_length(batch)):
+                yield {name: _item(batch[name], index) for name in names}
 
     def stop(self) -> None:
         """No more rows are wanted, by any rank: ends the Spark job, and every iteration."""
-        raise NotImplementedError
+        self._state.stop()
 
-    def position(self) -> Position:
-        """The rows handed out up to the last batch given: to be saved beside a checkpoint."""
-        raise NotImplementedError
+    def iterate(
+        self,
+        size: int,
+        columns: Sequence[str] | None,
+        shapes: Shapes | None,
+        drop_last: bool,
+        only: Key | None,
+    ) -> Iterator[Batch]:
+        """Batches, of the epoch ``only`` if it is given."""
+        if size < 1:
+            raise ValueError(f"A batch has at least one row, not {size}")
+        state, hand = self._state, self._hand
+        convert = _Views(Converter(self.name, columns, shapes))
+        while (found := hand.next(size, drop_last, only)) is not None:
+            if isinstance(found, Pieces):
+                yield _joined(found, convert)
+                continue
+            book, source, count = found
+            arrays = convert(source)
+            if any(isinstance(values, dict) for values in arrays.values()):
+                yield from _slices(found, arrays, size, state)
+                continue
+            items = list(arrays.items())
+            at = source.at
+            while count and not state.urgent:
+                stop = at + size
+                batch = {name: values[at:stop] for name, values in items}
+                source.at = at = stop
+                book.batches += 1
+                count -= 1
+                yield batch
+            del arrays, items
 
-    def restore(self, position: Position | bytes) -> None:
-        """Go on from there: before the first batch is asked for, in every rank."""
-        raise NotImplementedError
+    # -- answers ---------------------------------------------------------------------------------
+
+    @property
+    def scoring(self) -> bool:
+        """Whether the batch given last wants `results`."""
+        return self._hand.unanswered is not None
 
     def results(self, values: Any) -> None:
         """The answer to the batch given last (a feed that is scored): as many rows as it had.
 
         An array or list (column ``prediction``), a dict of them, a pyarrow array, record batch or
         table.
-        """
-        raise NotImplementedError
 
-    @property
-    def scoring(self) -> bool:
-        """Whether the batch given last wants `results`."""
-        raise NotImplementedError
+        Raises:
+            FeedError: the batch wants no answer, or it has not as many rows.
+        """
+        batch = self._hand.unanswered
+        if batch is None or batch.taking is None:
+            raise FeedError(
+                f"The feed {self.name!r} waits for no results: they are given once for each batch "
+                "of Cluster.inference, and for none of Cluster.train"
+            )
+        answer = record_batch(values, batch.rows, self.name)
+        self._hand.unanswered = None
+        at = 0
+        for source, start, stop in batch.pieces:
+            source.answered.append(answer.slice(at, stop - start))
+            at += stop - start
+            if stop == source.chunk.rows:
+                batch.taking.answer(stream(source.answered, self.name))
+                source.answered = []
+
+    # -- where it is -----------------------------------------------------------------------------
+
+    def position(self) -> Position:
+        """The rows handed out up to the last batch given: to be saved beside a checkpoint.
+
+        `position_bytes` gives the same for a file.
+        """
+        state = self._state
+        with state.changed:
+            for run in state.runs.values():
+                if run.over or run.scoring:
+                    continue
+                book = run.epoch(run.current)
+                size = state.size or 1
+                if book.over(size, state.drop_last) and not book.last:
+                    return Position(run=run.number, epoch=book.number + 1)
+                return book.position()
+            if state.last is not None and not state.last.scoring:
+                return Position(run=state.last.run, epoch=state.last.number + 1)
+            return state.restored or Position(epoch=0)
+
+    def position_bytes(self) -> bytes:
+        """`position`, as `restore` takes it."""
+        return msgspec.msgpack.encode(self.position())
+
+    def restore(self, position: Position | bytes) -> None:
+        """Go on from there: before the first batch is asked for, in every rank.
+
+        Exact where Spark gives the same rows in the same order again (deterministic or cached
+        plans).
+
+        Raises:
+            FeedError: batches were asked for before, or these are no bytes of `position_bytes`.
+        """
+        state = self._state
+        if not isinstance(position, Position):
+            try:
+                position = msgspec.msgpack.decode(position, type=Position)
+            except msgspec.DecodeError as error:
+                raise FeedError(f"This is no position of a feed: {error}") from error
+        with state.changed:
+            if state.asks:
+                raise FeedError(
+                    f"The feed {self.name!r} has begun: restore its position before the first batch"
+                )
+            state.restored = position
+            state.board.greet()
 
     @property
     def schema(self) -> pa.Schema:
         """Columns and Arrow types; waits for the first partition to begin."""
-        raise NotImplementedError
+        self._hand.wait_schema()
+        return self._state.schema
 
     @property
     def rows(self) -> int:
         """Handed out so far, of all epochs."""
-        raise NotImplementedError
+        state = self._state
+        with state.changed:
+            books = [book for run in state.runs.values() for book in run.epochs.values()]
+            return state.rows + sum(book.handed for book in books)
+
+    def sample(self, columns: Sequence[str] | None = None, shapes: Shapes | None = None) -> Batch:
+        """Some rows that will come, still to be handed out; waits. Empty if none will come."""
+        source = self._hand.peek()
+        return {} if source is None else _Views(Converter(self.name, columns, shapes))(source)
+
+    # -- frameworks ------------------------------------------------------------------------------
 
     def tf_dataset(
         self,
@@ -106,7 +253,9 @@ class Feed:
         """A `tf.data.Dataset`. With ``per_epoch`` each pass over it is one epoch (Keras's ``fit``),
         else one pass is everything. ``columns`` as a string: that tensor alone, else a dict;
         with ``label`` pairs of (features, label)."""
-        raise NotImplementedError
+        from howdah.spark.feed.tensorflow import dataset
+
+        return dataset(self, size, columns, label, shapes, drop_last, per_epoch)
 
     def torch_loader(
         self,
@@ -118,7 +267,78 @@ class Feed:
         per_epoch: bool = True,
     ) -> Any:
         """A `torch.utils.data.DataLoader`; arguments as those of `tf_dataset`."""
-        raise NotImplementedError
+        from howdah.spark.feed.torch import loader
+
+        return loader(self, size, columns, label, shapes, drop_last, per_epoch)
+
+    def passes(
+        self,
+        size: int,
+        columns: Sequence[str] | None,
+        shapes: Shapes | None,
+        drop_last: bool,
+        per_epoch: bool,
+    ) -> Iterator[Batch]:
+        """One pass: the next epoch, or everything."""
+        if not per_epoch:
+            yield from self.batches(size, columns, shapes, drop_last)
+            return
+        key = self._hand.next_epoch(None)
+        if key is not None:
+            yield from self.iterate(size, columns, shapes, drop_last, key)
 
 
-__all__ = ["Batch", "Epoch", "Feed", "Shapes", "np"]
+class _Views:
+    """Converts a record batch once for all batches cut from it."""
+
+    def __init__(self, converter: Converter) -> None:
+        self._converter = converter
+
+    def __call__(self, source: Source) -> Batch:
+        found = source.views.get(self)
+        if found is None:
+            if source.batch is None:
+                source.batch = source.chunk.load()
+            found = self._converter.convert(source.batch)
+            order = source.chunk.order
+            if order is not None:
+                found = {name: ordered(values, order) for name, values in found.items()}
+            source.views[self] = found
+        return found
+
+
+def _joined(found: Pieces, convert: _Views) -> Batch:
+    parts = [(convert(source), start, stop) for source, start, stop in found.pieces]
+    return {
+        name: concatenated([rows(arrays[name], start, stop) for arrays, start, stop in parts])
+        for name in parts[0][0]
+    }
+
+
+def _slices(found: Run, arrays: Batch, size: int, state: FeedState) -> Iterator[Batch]:
+    book, source, count = found
+    while count and not state.urgent:
+        at = source.at
+        batch = {name: rows(values, at, at + size) for name, values in arrays.items()}
+        source.at = at + size
+        book.batches += 1
+        count -= 1
+        yield batch
+
+
+def _length(values: Any) -> int:
+    if isinstance(values, dict):
+        return _length(next(iter(values.values()))) if values else 0
+    return len(values)
+
+
+def _item(values: Any, index: int) -> Any:
+    if isinstance(values, dict):
+        return {key: _item(value, index) for key, value in values.items()}
+    value = values[index]
+    if value is np.ma.masked:
+        return None
+    return value.item() if isinstance(value, np.generic) else value
+
+
+__all__ = ["Batch", "Epoch", "Feed", "Shapes"]

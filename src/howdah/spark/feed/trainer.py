@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
+import traceback
 from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from howdah import task
+from howdah.spark.errors import FeedError
+from howdah.spark.feed.connections import Connection
+from howdah.spark.feed.control import FIRST_S, LEASE_S, Control
 from howdah.spark.feed.feed import Feed
+from howdah.spark.feed.messages import Begin, Broken, Hello, Load, Place, Refused, Returned
+from howdah.spark.feed.server import Server
+from howdah.spark.feed.slabs import Slabs
+from howdah.spark.feed.state import Board, FeedState
+from howdah.spark.feed.taking import take
+from howdah.wire.tls import PeerRole, client_context, server_context
 
 if TYPE_CHECKING:
     from howdah.spark.context import Context
+
+WIRING = "HOWDAH_SPARK_WIRING"
+"""Environment variable: path of `Wiring` as JSON."""
+SECRETS = "HOWDAH_SPARK_SECRETS"
+"""Environment variable: folder with ``ca.pem``, ``agent.pem`` and ``agent.key``."""
+FOLDER = "HOWDAH_SPARK_FOLDER"
+"""Environment variable: working folder of the executor the process was started from."""
+
+
+class Wiring(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the master of the feeds is, and what else the driver lets its functions know."""
+
+    job_id: str
+    host: str
+    port: int
+    default_fs: str = ""
+    """Hadoop's ``fs.defaultFS``; empty: local."""
+    working_dir: str = ""
+    """Where relative local paths begin; empty: the executor's folder."""
+    user: str = ""
+    """Name of the user on that file system; empty: this process's."""
+    workers: int = 0
+    """How many ranks are fed."""
 
 
 class Trainer:
@@ -17,12 +57,105 @@ class Trainer:
 
     context: Context
 
-    def feed(self, name: str) -> Feed:
-        raise NotImplementedError
+    def __init__(
+        self,
+        me: task.Context,
+        wiring: Wiring | None,
+        secrets: Path | None,
+        folder: str = "",
+        *,
+        lease_s: float = LEASE_S,
+        first_s: float = FIRST_S,
+    ) -> None:
+        from howdah.spark.context import Context
 
-    def close(self) -> None:
+        self._lock = threading.Lock()
+        self._states: dict[str, FeedState] = {}
+        self._feeds: dict[str, Feed] = {}
+        self._server: Server | None = None
+        self._control: Control | None = None
+        self._slabs = Slabs()
+        self._all_ended = False
+        self._closed = False
+        self.context = Context(me, wiring, self.feed)
+        if wiring is None or secrets is None or me.rank is None:
+            return
+        self._board = Board(self._tell, me.rank, _spool_folder(folder))
+        self._board.greet = self._greet
+        self._server = Server(
+            self._take,
+            self._load,
+            name=f"feed-{me.rank}-{me.generation}-{os.getpid()}",
+            folder=secrets.parent,
+            context=server_context(secrets, PeerRole.AGENT),
+            job_id=wiring.job_id,
+        )
+        self._place = Place(
+            rank=me.rank,
+            role=me.role,
+            index=me.index,
+            generation=me.generation,
+            host=socket.gethostname(),
+            folder=folder,
+            socket=self._server.socket,
+            address=me.host,
+            port=self._server.port,
+        )
+        self._control = Control(
+            wiring.host,
+            wiring.port,
+            client_context(secrets, PeerRole.AGENT),
+            wiring.job_id,
+            hello=self._hello,
+            state=self._state,
+            states=self._all_states,
+            end_all=self._end_all,
+            lost=self._lost,
+            lease_s=lease_s,
+            first_s=first_s,
+        )
+        self._control.start()
+
+    def feed(self, name: str = "train") -> Feed:
+        """The feed of that name.
+
+        Raises:
+            FeedError: there are no feeds here.
+        """
+        if self._control is None:
+            raise FeedError(
+                "This process is not fed: feeds are for the ranks of a cluster started by "
+                'howdah.spark.Cluster.start with mode="feed". In mode="foreground", and in roles '
+                "such as ps, the program reads its data itself"
+            )
+        state = self._state(name)
+        with self._lock:
+            return self._feeds.setdefault(name, Feed(state))
+
+    def close(self, farewell: Returned | Broken | None = None) -> None:
         """End server and connections. May be called twice."""
-        raise NotImplementedError
+        if self._closed:
+            return
+        self._closed = True
+        if self._server is None or self._control is None:
+            return
+        reason = (
+            f"The training function has raised: {farewell.error}"
+            if isinstance(farewell, Broken)
+            else ""
+        )
+        with self._board.changed:
+            self._board.gone = Refused(reason=reason, again=True)
+            takings = [taking for state in self._all_states() for taking in state.takings]
+            self._board.changed.notify_all()
+        for taking in takings:
+            if reason:
+                taking.refuse(reason, again=True)
+            elif not taking.ended:
+                taking.stop()
+        self._control.close(farewell)
+        self._server.close()
+        self._board.spool.close()
 
     def __enter__(self) -> Trainer:
         return self
@@ -33,14 +166,102 @@ class Trainer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        raise NotImplementedError
+        if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
+            self.close(Returned())
+            return
+        text = "".join(traceback.format_exception(error))
+        last = traceback.format_exception_only(error)[-1].strip()
+        self.close(Broken(error=last, trace=text[-100_000:]))
+
+    # -- called by threads -----------------------------------------------------------------------
+
+    def _state(self, name: str) -> FeedState:
+        with self._lock:
+            state = self._states.get(name)
+            if state is None:
+                state = self._states[name] = FeedState(name, self._board)
+                state.ended = self._all_ended
+            return state
+
+    def _all_states(self) -> list[FeedState]:
+        with self._lock:
+            return list(self._states.values())
+
+    def _take(self, begin: Begin, connection: Connection) -> None:
+        take(begin, connection, self._state(begin.feed), self._slabs)
+
+    def _load(self) -> Load:
+        states = self._all_states()
+        with self._board.changed:
+            books = [
+                book
+                for state in states
+                for run in state.runs.values()
+                for book in run.epochs.values()
+            ]
+            return Load(
+                rank=self._place.rank,
+                partitions=sum(len(state.takings) for state in states),
+                rows=sum(book.received for book in books),
+            )
+
+    def _hello(self) -> Hello:
+        states = self._all_states()
+        return Hello(
+            place=self._place,
+            positions={
+                state.name: state.restored for state in states if state.restored is not None
+            },
+            asks=[state.name for state in states if state.asks],
+        )
+
+    def _end_all(self) -> None:
+        """No rows of any feed come any more, also of those nobody has asked for yet."""
+        self._all_ended = True
+
+    def _lost(self, reason: str) -> None:
+        with self._board.changed:
+            if self._board.lost == reason:
+                return
+            self._board.lost = reason
+            for state in self._all_states():
+                state.urgent = True
+            self._board.changed.notify_all()
+
+    def _tell(self, message: msgspec.Struct) -> None:
+        if self._control is not None:
+            self._control.tell(message)
+
+    def _greet(self) -> None:
+        if self._control is not None:
+            self._control.greet()
 
 
 def connect(env: Mapping[str, str] | None = None) -> Trainer:
     """Start the server of this rank's feeds, in threads of its own.
 
-    Reads ``HOWDAH_SPARK_WIRING`` (path of ``wiring.json``), ``HOWDAH_SPARK_SECRETS``,
+    Reads ``HOWDAH_SPARK_WIRING`` (path of ``wiring.json``), ``HOWDAH_SPARK_SECRETS`` and
     ``HOWDAH_SPARK_FOLDER`` from ``env`` (default `os.environ`), and `howdah.task.context`. Without
     wiring (foreground mode), or in a role without ranks, there is a context but no feed.
+
+    Raises:
+        FeedError: the wiring or the certificates cannot be read.
     """
-    raise NotImplementedError
+    env = os.environ if env is None else env
+    path, secrets = env.get(WIRING), env.get(SECRETS)
+    me = task.context()
+    if not path:
+        return Trainer(me, None, None)
+    try:
+        wiring = msgspec.json.decode(Path(path).read_bytes(), type=Wiring)
+        return Trainer(me, wiring, Path(secrets) if secrets else None, env.get(FOLDER, ""))
+    except (OSError, msgspec.DecodeError) as error:
+        raise FeedError(
+            f"The feeds of this process could not be set up from {path} and {secrets}: {error}"
+        ) from error
+
+
+def _spool_folder(folder: str) -> Path | None:
+    """Where rows go that do not fit into memory: the executor's disk, else the temporary folder."""
+    path = Path(folder) if folder else None
+    return path if path is not None and os.access(path, os.W_OK) else None

@@ -1,0 +1,146 @@
+"""Rows kept for another pass: in memory up to a limit, then in a file nobody else can open.
+
+The file has no name (it is unlinked as soon as it is open), so it goes with the process however
+that ends. It holds Arrow IPC messages as they came; later passes look at it through a memory map.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from howdah.spark.errors import FeedError
+from howdah.spark.feed.ipc import record_batch
+from howdah.spark.feed.messages import Intervals
+
+
+class Entry:
+    """One record batch on the shelf."""
+
+    __slots__ = ("load", "offsets", "partition", "rows")
+
+    def __init__(
+        self,
+        load: Callable[[], pa.RecordBatch],
+        rows: int,
+        partition: int,
+        offsets: Intervals,
+    ) -> None:
+        self.load = load
+        self.rows = rows
+        self.partition = partition
+        self.offsets = offsets
+
+
+class Spool:
+    """A file of messages that grows while it is read."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._file: int | None = None
+        self._size = 0
+        self._map: mmap.mmap | None = None
+        self._lock = threading.Lock()
+
+    def put(self, message: pa.Buffer) -> tuple[int, int]:
+        """Write the message; where it is, and how large.
+
+        Raises:
+            FeedError: the disk is full, or the folder cannot be written to.
+        """
+        with self._lock:
+            try:
+                descriptor = self._descriptor()
+                # Bodies begin at a multiple of 64: the map begins at a page.
+                start = self._size + -self._size % 64
+                view = memoryview(message).cast("B")
+                done = 0
+                while done < len(view):
+                    done += os.pwrite(descriptor, view[done:], start + done)
+            except OSError as error:
+                raise FeedError(
+                    f"Rows could not be kept in a file in {self._place()}: {error}. Set TMPDIR or "
+                    "Spark's spark.local.dir to a disk with room for them, or train with "
+                    "cache=False"
+                ) from error
+            self._size = start + len(view)
+            return start, len(view)
+
+    def get(self, start: int, size: int) -> pa.Buffer:
+        """The message, looking at the file."""
+        with self._lock:
+            if self._map is None or len(self._map) < start + size:
+                assert self._file is not None
+                self._map = mmap.mmap(self._file, self._size, prot=mmap.PROT_READ)
+            return pa.py_buffer(self._map).slice(start, size)
+
+    def close(self) -> None:
+        """Let the file go once nothing looks at it."""
+        with self._lock:
+            self._map = None
+            if self._file is not None:
+                os.close(self._file)
+                self._file = None
+
+    def _descriptor(self) -> int:
+        if self._file is None:
+            self._file, name = tempfile.mkstemp(prefix="howdah-rows-", dir=self._folder)
+            Path(name).unlink()
+        return self._file
+
+    def _place(self) -> str:
+        return str(self._folder or tempfile.gettempdir())
+
+
+class Shelf:
+    """All record batches of an epoch, in the order they came."""
+
+    def __init__(self, memory: int, spool: Spool) -> None:
+        """``memory``: bytes kept before the file is used."""
+        self._memory = memory
+        self._spool = spool
+        self.entries: list[Entry] = []
+        self.in_memory = 0
+        """Bytes."""
+
+    def add(
+        self, message: pa.Buffer, batch: pa.RecordBatch, partition: int, offsets: Intervals
+    ) -> None:
+        """Keep the rows; may write to the file."""
+        if self.in_memory + message.size <= self._memory:
+            self.in_memory += message.size
+
+            def load() -> pa.RecordBatch:
+                return batch
+
+        else:
+            load = spooled(self._spool, message, batch.schema)
+        self.entries.append(Entry(load, batch.num_rows, partition, offsets))
+
+
+def spooled(spool: Spool, message: pa.Buffer, schema: pa.Schema) -> Callable[[], pa.RecordBatch]:
+    """Write the message, and give back what reads it."""
+    start, size = spool.put(message)
+
+    def load() -> pa.RecordBatch:
+        return record_batch(spool.get(start, size), schema)
+
+    return load
+
+
+def shuffled(
+    entries: list[Entry], seed: int, epoch: int, rank: int
+) -> list[tuple[Entry, np.ndarray]]:
+    """Another order of the entries, and of the rows in each: the same for the same arguments,
+    in whatever order the entries came."""
+    entries = sorted(entries, key=lambda entry: (entry.partition, entry.offsets))
+    random = np.random.default_rng([seed & 0xFFFFFFFFFFFFFFFF, epoch, rank])
+    order = random.permutation(len(entries))
+    return [(entries[index], random.permutation(entries[index].rows)) for index in order]

@@ -1,0 +1,227 @@
+"""A trainer's connection to the master of all feeds: kept up by a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+
+from howdah.spark.feed.messages import (
+    Abort,
+    Close,
+    EpochFed,
+    Hello,
+    HowFar,
+    Open,
+    Permit,
+    ToTrainer,
+)
+from howdah.spark.feed.state import FeedState
+from howdah.wire.channel import Channel, connect
+
+LEASE_S = 10.0
+"""A master that has not been reached for so long is given up."""
+FIRST_S = 60.0
+"""The same before it was reached for the first time."""
+PROGRESS_S = 0.25
+"""How often the master hears how far the program is."""
+FAREWELL_S = 3.0
+"""What is said last is given so long to be sent."""
+
+_LOG = logging.getLogger(__name__)
+
+
+class Control:
+    """Runs from `start` to `close`. `tell` and `greet` may be called by any thread, and never wait."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        context: ssl.SSLContext,
+        job_id: str,
+        *,
+        hello: Callable[[], Hello],
+        state: Callable[[str], FeedState],
+        states: Callable[[], list[FeedState]],
+        end_all: Callable[[], None],
+        lost: Callable[[str], None],
+        lease_s: float = LEASE_S,
+        first_s: float = FIRST_S,
+    ) -> None:
+        self._address = (host, port)
+        self._context = context
+        self._job_id = job_id
+        self._hello = hello
+        self._state = state
+        self._states = states
+        self._end_all = end_all
+        self._lost = lost
+        self._lease_s = lease_s
+        self._first_s = first_s
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._main, name="howdah-control", daemon=True)
+        self._channel: Channel[Any] | None = None
+        self._unsent: list[msgspec.Struct] = []
+        """Said while there was no connection, and not said anew by `Hello`."""
+        self._helpers = ThreadPoolExecutor(2, thread_name_prefix="howdah-how-far")
+        self._main_task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin to dial."""
+        self._thread.start()
+
+    def tell(self, message: msgspec.Struct) -> None:
+        """Send it, now or once there is a connection."""
+        self._call(self._send, message)
+
+    def greet(self) -> None:
+        """Say `Hello` again, for it says something new."""
+        self._call(self._greet)
+
+    def close(self, farewell: msgspec.Struct | None = None) -> None:
+        """Send the last word, end the connection and the thread."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._thread.is_alive():
+            with contextlib.suppress(Exception):
+                future = asyncio.run_coroutine_threadsafe(self._end(farewell), self._loop)
+                future.result(2 * FAREWELL_S)
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(FAREWELL_S)
+        self._helpers.shutdown(wait=False)
+
+    # -- in the thread ---------------------------------------------------------------------------
+
+    def _main(self) -> None:
+        loop = self._loop
+        asyncio.set_event_loop(loop)
+        self._main_task = loop.create_task(self._keep())
+        ticker = loop.create_task(self._tick())
+        try:
+            loop.run_forever()
+        finally:
+            for task in (self._main_task, ticker):
+                task.cancel()
+            loop.run_until_complete(asyncio.gather(self._main_task, ticker, return_exceptions=True))
+            loop.close()
+
+    async def _keep(self) -> None:
+        reached = time.monotonic()
+        limit = self._first_s
+        pause = 0.05
+        while True:
+            try:
+                channel = await connect(
+                    *self._address,
+                    self._context,
+                    job_id=self._job_id,
+                    receives=ToTrainer,
+                    timeout_s=5.0,
+                )
+            except OSError as error:
+                problem = str(error)
+            else:
+                limit, pause = self._lease_s, 0.05
+                await self._talk(channel)
+                reached = time.monotonic()
+                problem = channel.problem or "it has closed the connection"
+            if time.monotonic() - reached > limit:
+                self._lost(
+                    f"The driver program has not been reached for {limit:g} s at "
+                    f"{self._address[0]}:{self._address[1]} ({problem}): it has ended, or the "
+                    "network between it and Spark's executors is cut"
+                )
+            await asyncio.sleep(pause * random.uniform(0.8, 1.2))
+            pause = min(2 * pause, 1.0)
+
+    async def _talk(self, channel: Channel[Any]) -> None:
+        self._channel = channel
+        try:
+            channel.send(self._hello())
+            for message in self._unsent:
+                channel.send(message)
+            self._unsent.clear()
+            self._lost("")
+            for state in self._states():
+                state.told_anew()
+            await channel.dispatch(self._handle)
+        except Exception:
+            _LOG.exception("A message of the feed's master could not be handled")
+        finally:
+            self._channel = None
+            channel.close()
+
+    def _handle(self, message: Any) -> None:
+        match message:
+            case Close() if not message.feed:
+                if message.end:
+                    self._end_all()
+                for state in self._states():
+                    state.close(message)
+            case Open():
+                self._state(message.options.feed).open(message)
+            case HowFar():
+                # It waits for a connection's thread.
+                state = self._state(message.feed)
+                self._helpers.submit(lambda: self.tell(state.how_far(message)))
+            case EpochFed():
+                self._state(message.feed).epoch_fed(message)
+            case Permit():
+                self._state(message.feed).permit(message)
+            case Close():
+                self._state(message.feed).close(message)
+            case Abort():
+                self._state(message.feed).abort(message)
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(PROGRESS_S)
+            for state in self._states():
+                state.progress()
+
+    def _send(self, message: msgspec.Struct) -> None:
+        if self._channel is None or self._channel.closed:
+            if len(self._unsent) < 10_000:
+                self._unsent.append(message)
+            return
+        self._channel.send(message)
+
+    def _greet(self) -> None:
+        if self._channel is not None and not self._channel.closed:
+            self._channel.send(self._hello())
+
+    async def _end(self, farewell: msgspec.Struct | None) -> None:
+        channel = self._channel
+        if channel is None and farewell is not None:
+            # It may just be coming back.
+            deadline = time.monotonic() + FAREWELL_S
+            while self._channel is None and time.monotonic() < deadline:
+                await asyncio.sleep(0.02)
+            channel = self._channel
+        if channel is None:
+            return
+        if farewell is not None:
+            channel.send(farewell)
+        if self._main_task is not None:
+            self._main_task.cancel()
+        channel.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FAREWELL_S):
+                await channel.wait_closed()
+
+    def _call(self, function: Callable[..., None], *args: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the trainer has ended
+            self._loop.call_soon_threadsafe(function, *args)

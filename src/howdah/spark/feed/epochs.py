@@ -1,0 +1,268 @@
+"""Books of a feed: runs, their epochs, the record batches that wait, and what was handed out.
+
+No locks and no threads: `howdah.spark.feed.state` has those.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from howdah.spark.feed.cache import Shelf
+from howdah.spark.feed.intervals import first, merged
+from howdah.spark.feed.messages import Align, Held, Intervals, Open, Options, Position, Purpose
+
+if TYPE_CHECKING:
+    from howdah.spark.feed.taking import Taking
+
+
+class Chunk:
+    """A record batch that waits, in memory or on a shelf."""
+
+    __slots__ = ("counted", "load", "offsets", "order", "partition", "repeated", "rows", "taking")
+
+    def __init__(
+        self,
+        load: Callable[[], pa.RecordBatch],
+        rows: int,
+        partition: int,
+        offsets: Intervals,
+        *,
+        counted: int = 0,
+        taking: Taking | None = None,
+        order: Any = None,
+        repeated: bool = False,
+    ) -> None:
+        self.load = load
+        self.rows = rows
+        self.partition = partition
+        self.offsets = offsets
+        self.counted = counted
+        """Bytes of `Options.buffer` it takes while it waits."""
+        self.taking = taking
+        self.order = order
+        """A permutation of its rows; None: as they came."""
+        self.repeated = repeated
+        """Handed out before in this epoch (`Align.PAD`)."""
+
+    def handed(self, rows: int) -> Intervals:
+        """Offsets of its first ``rows`` rows in the order they are handed out."""
+        if self.order is None or rows >= self.rows:
+            return first(self.offsets, rows)
+        offsets = [offset for start, stop in self.offsets for offset in range(start, stop)]
+        return merged((offsets[index], offsets[index] + 1) for index in self.order[:rows].tolist())
+
+
+class Source:
+    """A chunk that is being handed out."""
+
+    __slots__ = ("answered", "at", "batch", "chunk", "views")
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        self.batch: pa.RecordBatch | None = None
+        self.at = 0
+        """Rows handed out."""
+        self.views: dict[Any, Any] = {}
+        """What `howdah.spark.feed.batches` has made of it."""
+        self.answered: list[pa.RecordBatch] = []
+
+    @property
+    def left(self) -> int:
+        return self.chunk.rows - self.at
+
+
+class EpochBook:
+    """One epoch at one trainer."""
+
+    def __init__(self, run: int, number: int, options: Options, *, scoring: bool = False) -> None:
+        self.run = run
+        self.number = number
+        self.align = Align.NONE if scoring else options.align
+        self.scoring = scoring
+        self.waiting: deque[Chunk] = deque()
+        self.waiting_rows = 0
+        self.source: Source | None = None
+        self.taken: dict[int, Intervals] = {}
+        """Offsets received, by partition."""
+        self.received = 0
+        self.fed = False
+        """All its rows are at the trainers."""
+        self.last = False
+        """The run ends with it."""
+        self.limit: float = math.inf if self.align is Align.NONE else 0
+        """Batches that may be handed out."""
+        self.final = self.align is Align.NONE
+        """The limit will not grow."""
+        self.batches = 0
+        self.handed_before = 0
+        """Rows of chunks handed out whole."""
+        self.own_before = 0
+        """The same without repeated ones."""
+        self.books: dict[int, Intervals] = {}
+        """Offsets of chunks handed out whole, by partition."""
+        self.shelf: Shelf | None = None
+        """Keeps its rows, for repeating them."""
+        self.done = False
+        self.dropped = 0
+        self.told: tuple[int, int, bool] = (-1, -1, False)
+        """What `Held` said last."""
+        self.reported: tuple[int, int, bool] = (0, 0, False)
+        """What `HandedOut` said last."""
+
+    # -- figures ---------------------------------------------------------------------------------
+
+    @property
+    def handed(self) -> int:
+        """Rows, repeated ones included."""
+        return self.handed_before + (self.source.at if self.source else 0)
+
+    @property
+    def left(self) -> int:
+        """Own rows that were not handed out yet."""
+        source = self.source
+        own = source.at if source and not source.chunk.repeated else 0
+        return self.received - self.own_before - own
+
+    def held(self, size: int, drop_last: bool) -> int:
+        """Whole batches, handed out or not; with a last short one once all rows are there."""
+        batches = self.batches + self.left // size
+        if self.fed and self.left % size and (not drop_last or self.align is Align.PAD):
+            batches += 1
+        return batches
+
+    def news(self, feed: str, size: int, drop_last: bool) -> Held | None:
+        """What the master does not know yet."""
+        if self.told[2]:
+            return None
+        now = (self.held(size, drop_last), self.received if self.fed else 0, self.fed)
+        if now == self.told:
+            return None
+        self.told = now
+        return Held(
+            feed=feed,
+            run=self.run,
+            epoch=self.number,
+            batches=now[0],
+            rows=self.received,
+            final=self.fed,
+        )
+
+    def over(self, size: int, drop_last: bool) -> bool:
+        """Whether there is nothing more to hand out, for ever."""
+        if self.align is Align.NONE:
+            return self.fed and (not self.left or (drop_last and self.left < size))
+        return self.final and self.batches >= self.limit
+
+    # -- handing out -----------------------------------------------------------------------------
+
+    @property
+    def available(self) -> int:
+        """Rows that can be handed out now, repeated ones included."""
+        return self.waiting_rows + (self.source.left if self.source else 0)
+
+    def push(self, chunk: Chunk) -> None:
+        """Let a chunk wait for its turn."""
+        self.waiting.append(chunk)
+        self.waiting_rows += chunk.rows
+
+    def begin_next(self) -> Chunk:
+        """Make the next waiting chunk the source; the one before is done with."""
+        self.settle()
+        chunk = self.waiting.popleft()
+        self.waiting_rows -= chunk.rows
+        self.source = Source(chunk)
+        return chunk
+
+    def settle(self) -> None:
+        """Enter a source that was handed out whole into the books."""
+        source = self.source
+        if source is None or source.left:
+            return
+        self._enter(source.chunk)
+        self.source = None
+
+    def _enter(self, chunk: Chunk) -> None:
+        self.handed_before += chunk.rows
+        if chunk.repeated:
+            return
+        self.own_before += chunk.rows
+        known = self.books.get(chunk.partition, [])
+        if known and len(chunk.offsets) == 1 and known[-1][1] == chunk.offsets[0][0]:
+            known[-1] = (known[-1][0], chunk.offsets[0][1])  # the usual case
+        else:
+            self.books[chunk.partition] = merged([*known, *chunk.offsets])
+
+    def repeat(self) -> bool:
+        """Let its rows wait once more; whether it has any."""
+        if self.shelf is None or not self.received:
+            return False
+        for entry in self.shelf.entries:
+            self.push(Chunk(entry.load, entry.rows, entry.partition, entry.offsets, repeated=True))
+        return True
+
+    def position(self) -> Position:
+        """What was handed out of it."""
+        rows = {partition: list(ranges) for partition, ranges in self.books.items()}
+        source = self.source
+        if source is not None and source.at and not source.chunk.repeated:
+            chunk = source.chunk
+            known = rows.get(chunk.partition, [])
+            rows[chunk.partition] = merged([*known, *chunk.handed(source.at)])
+        return Position(run=self.run, epoch=self.number, rows=rows, batches=self.batches)
+
+    def drop(self) -> int:
+        """Forget what was not handed out; bytes of the buffer it took."""
+        self.dropped += max(self.left, 0)
+        freed = sum(chunk.counted for chunk in self.waiting)
+        self.waiting.clear()
+        self.waiting_rows = 0
+        if self.source is not None:
+            # What of the source was handed out stays in the books.
+            rest = self.position()
+            self.books = rest.rows
+            self.handed_before += self.source.at
+            if not self.source.chunk.repeated:
+                self.own_before += self.source.at
+            self.source = None
+        self.received = self.own_before
+        return freed
+
+
+class RunBook:
+    """One call of `Cluster.train`, or one inference."""
+
+    def __init__(self, opening: Open) -> None:
+        self.number = opening.run
+        self.purpose = opening.purpose
+        self.options = opening.options
+        self.first_epoch = opening.first_epoch
+        self.current = opening.first_epoch
+        """The epoch being handed out."""
+        cached = opening.first_epoch if opening.cached_epoch is None else opening.cached_epoch
+        self.cached_epoch: int | None = cached if opening.options.cache else None
+        self.epochs: dict[int, EpochBook] = {}
+        self.shelf: Shelf | None = None
+        """Of the cached epoch."""
+        self.over = False
+
+    @property
+    def scoring(self) -> bool:
+        return self.purpose is Purpose.SCORE
+
+    def epoch(self, number: int) -> EpochBook:
+        """The book of that epoch, begun if need be."""
+        book = self.epochs.get(number)
+        if book is None:
+            book = EpochBook(self.number, number, self.options, scoring=self.scoring)
+            book.last = not self.scoring and number + 1 >= self.options.epochs
+            self.epochs[number] = book
+        return book
+
+    def streamed(self, number: int) -> bool:
+        """Whether Spark feeds that epoch."""
+        return self.cached_epoch is None or number <= self.cached_epoch

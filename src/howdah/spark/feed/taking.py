@@ -1,0 +1,147 @@
+"""A partition's rows on their way in: what the thread of one data connection does."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from collections import deque
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from howdah.spark.errors import FeedError
+from howdah.spark.feed.connections import Connection
+from howdah.spark.feed.epochs import Chunk, Source
+from howdah.spark.feed.intervals import Offsets
+from howdah.spark.feed.ipc import Kind, read_body, read_head, read_schema, record_batch
+from howdah.spark.feed.messages import Begin, Purpose, Refused, Scored, Stop, Taken
+from howdah.spark.feed.slabs import Slabs
+
+if TYPE_CHECKING:
+    from howdah.spark.feed.state import FeedState
+
+
+class Taking:
+    """One stretch of a partition that is being received."""
+
+    def __init__(self, begin: Begin, connection: Connection) -> None:
+        self.begin = begin
+        self.connection = connection
+        self.offsets = Offsets(begin.start, begin.skip)
+        self.rows = 0
+        self.ended = False
+        """Its last row is here."""
+        self.discard = False
+        """No more rows are wanted: what comes is thrown away."""
+        self.gone = threading.Event()
+        """Its thread adds no more rows."""
+        # For scoring: its own queue, for batches never mix partitions.
+        self.waiting: deque[Chunk] = deque()
+        self.waiting_rows = 0
+        self.source: Source | None = None
+        self.came = 0.0
+        """`time.monotonic` of the last rows."""
+        self._answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._sender: threading.Thread | None = None
+
+    @property
+    def available(self) -> int:
+        """Rows that can be scored now."""
+        return self.waiting_rows + (self.source.left if self.source else 0)
+
+    def answer(self, stream: bytes) -> None:
+        """Send an answer, in the background."""
+        if self._sender is None:
+            self._sender = threading.Thread(
+                target=self._send_answers, name="howdah-answers", daemon=True
+            )
+            self._sender.start()
+        self._answers.put(stream)
+
+    def stop(self) -> None:
+        """Tell the feeder that no more rows are wanted."""
+        self.discard = True
+        with contextlib.suppress(OSError):
+            self.connection.send(Stop())
+
+    def refuse(self, reason: str, *, again: bool) -> None:
+        """Tell the feeder why its rows are not taken."""
+        self.discard = True
+        with contextlib.suppress(OSError):
+            self.connection.send(Refused(reason=reason, again=again))
+
+    def end(self) -> None:
+        """No more answers."""
+        self._answers.put(None)
+
+    def _send_answers(self) -> None:
+        while (stream := self._answers.get()) is not None:
+            try:
+                self.connection.send(Scored(size=len(stream)), stream)
+            except OSError:
+                return
+
+
+def take(begin: Begin, connection: Connection, state: FeedState, slabs: Slabs) -> None:
+    """Receive what the feeder has announced, to the end of the connection.
+
+    Raises:
+        EOFError, OSError, msgspec.DecodeError: the connection ended early, or makes no sense.
+    """
+    taking = Taking(begin, connection)
+    refused = state.begin(taking)
+    if refused is not None:
+        connection.send(refused)
+        _drain(connection)
+        return
+    try:
+        _receive(taking, state, slabs)
+    except FeedError as error:
+        taking.refuse(str(error), again=False)
+        state.fail(str(error))
+        _drain(connection)
+    finally:
+        state.end(taking)
+        taking.gone.set()
+        taking.end()
+
+
+def _receive(taking: Taking, state: FeedState, slabs: Slabs) -> None:
+    connection = taking.connection
+    read_into = connection.read_into
+    schema: pa.Schema | None = None
+    while (head := read_head(read_into)) is not None:
+        if head.kind is Kind.SCHEMA:
+            schema = read_schema(head, read_into)
+            if problem := state.check(schema):
+                taking.refuse(problem, again=False)
+        elif head.kind is Kind.DICTIONARY or schema is None:
+            raise FeedError(
+                "The feeder sent dictionary-encoded columns, which feeds do not take: decode them "
+                "before (pyarrow: column.dictionary_decode())"
+            )
+        else:
+            spill = state.room(taking, head.body)
+            message = read_body(head, read_into, slabs)
+            if not taking.discard:
+                state.add(taking, message, record_batch(message, schema), spill=spill)
+    if taking.discard:
+        return
+    taking.ended = True
+    state.arrived(taking)
+    if taking.begin.purpose is Purpose.SCORE:
+        # Answers follow; the feeder ends the connection when it has them all.
+        connection.read_into(memoryview(bytearray(1)))
+    else:
+        connection.send(Taken(rows=taking.rows))
+        _drain(connection)
+
+
+def _drain(connection: Connection) -> None:
+    """Read to the end: a close with unread bytes would reset what was just sent."""
+    scratch = memoryview(bytearray(1 << 20))
+    with contextlib.suppress(EOFError, OSError, msgspec.DecodeError):
+        while True:
+            connection.read_into(scratch)

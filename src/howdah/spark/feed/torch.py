@@ -1,0 +1,68 @@
+"""Feeds as PyTorch takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, IterableDataset
+
+from howdah.spark.errors import FeedError
+from howdah.spark.feed.columns import Shapes
+from howdah.spark.feed.selection import chosen, given
+
+if TYPE_CHECKING:
+    from howdah.spark.feed.feed import Feed
+
+
+class FeedDataset(IterableDataset[Any]):
+    """Ready batches of tensors: for a loader without batch size and workers."""
+
+    def __init__(
+        self,
+        feed: Feed,
+        size: int,
+        columns: Sequence[str] | str | None,
+        label: str | None,
+        shapes: Shapes | None,
+        drop_last: bool,
+        per_epoch: bool,
+    ) -> None:
+        self._feed = feed
+        self._arguments = (size, chosen(columns, label), shapes, drop_last, per_epoch)
+        self._columns = columns
+        self._label = label
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in self._feed.passes(*self._arguments):
+            tensors = {name: tensor(values, name) for name, values in batch.items()}
+            yield given(tensors, self._columns, self._label)
+
+
+def loader(feed: Feed, *arguments: Any) -> DataLoader[Any]:
+    """See `howdah.spark.feed.feed.Feed.torch_loader`."""
+    # Rows come over a connection of this process: workers would share it.
+    return DataLoader(FeedDataset(feed, *arguments), batch_size=None, num_workers=0)
+
+
+def tensor(values: Any, name: str) -> Any:
+    """The array as a tensor; strings and other objects stay as they are.
+
+    Raises:
+        FeedError: it has nulls that no tensor can hold.
+    """
+    if isinstance(values, dict):
+        return {key: tensor(value, f"{name}.{key}") for key, value in values.items()}
+    if isinstance(values, np.ma.MaskedArray):
+        raise FeedError(
+            f"The column {name!r} has nulls, which tensors of {values.dtype} cannot hold: fill "
+            "them (df.fillna), drop them (df.dropna), or cast the column to double (NaN)"
+        )
+    if values.dtype.kind in "mM":
+        values = values.astype(np.int64)  # in the column's own unit
+    if values.dtype.kind not in "biuf":
+        return values
+    # A copy: PyTorch writes where it likes, the received memory may be handed out again.
+    return torch.from_numpy(np.array(values, order="C"))
