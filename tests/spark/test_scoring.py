@@ -88,13 +88,14 @@ def test_columns_become_tensors_of_their_shape(spark: Any, numbers: Any) -> None
     assert reshaped.prediction == [[1.0, 3.0], [2.0, 4.0]]
 
 
-def test_nulls_are_nan_for_models_and_null_in_the_columns_kept(spark: Any) -> None:
+def test_nulls_are_masked_for_functions_and_null_in_the_columns_kept(spark: Any) -> None:
     rows = [(1, True, 1.5, "a"), (None, None, None, None)]
     data = spark.createDataFrame(rows, "i int, b boolean, d double, s string").coalesce(1)
     scored = score(
         data,
         lambda batch: {
-            "missing": sum(np.isnan(batch[name]).astype("int32") for name in "ibd"),
+            "missing": sum(np.ma.getmaskarray(batch[name]).astype("int32") for name in "ib")
+            + np.isnan(batch["d"]),
             "none": np.array([text is None for text in batch["s"]]),
         },
     )
@@ -179,10 +180,12 @@ def test_what_does_not_fit_in_the_workers_is_said_with_the_numbers(spark: Any) -
     plain = spark.range(0, 2, 1, 1)
     short = {"y": [1.0]}
     cases: list[tuple[Any, Any, dict[str, str] | None, str]] = [
-        (data, lambda batch: batch["x"], None, "lists of column 'x' have 1 to 2 values"),
+        (data, lambda batch: {"y": batch["x"]}, None, "cannot be double"),
         (plain, lambda batch: short, None, "has 1 rows for 2 rows"),
         (plain, lambda batch: short, {"z": "y"}, "the model answers 'y', not 'z'"),
     ]
+    with pytest.raises(Exception, match="rows of column 'x' have 1 to 2 values"):
+        score(data, lambda batch: batch["x"], shapes={"x": (1,)}, schema="y double").collect()
     for frame, function, outputs, text in cases:
         with pytest.raises(Exception, match=text):
             score(frame, function, schema="y double", outputs=outputs).collect()

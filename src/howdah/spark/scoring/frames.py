@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from howdah.client.errors import BadInput
 from howdah.spark.scoring.errors import ScoringError
 from howdah.spark.scoring.files import prepare
 from howdah.spark.scoring.predictors import Predictor, predictor
-from howdah.spark.scoring.worker import Plan, describe_batches, score_batches
+from howdah.spark.scoring.worker import Plan, declare_batches, describe_batches, score_batches
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,15 +83,7 @@ def score(
     if kept != data.columns and plan.inputs:
         needed = dict.fromkeys([*kept, *(column for column, _ in plan.inputs)])
         data = data.select(*(_quoted(name) for name in needed))
-    return data.mapInArrow(functools.partial(_score, plan), final)
-
-
-def _score(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return score_batches(plan, batches)
-
-
-def _describe(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return describe_batches(plan, batches)
+    return data.mapInArrow(functools.partial(score_batches, plan), final)
 
 
 def _with_schema(data: DataFrame, plan: Plan, schema: Any) -> tuple[StructType, Plan]:
@@ -120,14 +112,20 @@ def _asked(data: DataFrame, plan: Plan) -> pa.Schema:
 
     if data.isStreaming:
         raise BadInput('rows of a stream come later: give schema="…", such as "prediction float"')
-    rows = data.limit(1).mapInArrow(functools.partial(_describe, plan), "schema binary").collect()
-    encoded = [row[0] for row in rows if row[0] is not None]
-    if not encoded:
+    rows = (
+        data.limit(1)
+        .mapInArrow(functools.partial(describe_batches, plan), "schema binary")
+        .collect()
+    )
+    if not rows:
+        one = data.sparkSession.range(0, 1, 1, 1)
+        rows = one.mapInArrow(functools.partial(declare_batches, plan), "schema binary").collect()
+    if not rows:
         raise BadInput(
             "there is no row to ask the model with, and it does not declare its outputs: give "
             'schema="…", such as "prediction float"'
         )
-    return pa.ipc.read_schema(pa.py_buffer(bytes(encoded[0])))
+    return pa.ipc.read_schema(pa.py_buffer(bytes(rows[0][0])))
 
 
 def struct_type(spark: Any, schema: Any) -> StructType:

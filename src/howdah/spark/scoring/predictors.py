@@ -15,7 +15,8 @@ import msgspec
 from howdah.spark.scoring.errors import ScoringError
 
 Batch = dict[str, Any]
-"""Tensors by name, numpy arrays whose first dimension is rows."""
+"""Tensors by name: arrays whose first dimension is rows, as `howdah.spark.feed.columns` makes them
+(integers with nulls are masked arrays; rows that differ in length, object arrays)."""
 
 
 class Tensor(msgspec.Struct, frozen=True):

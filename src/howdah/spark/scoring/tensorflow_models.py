@@ -57,7 +57,10 @@ class LoadedKeras:
             Tensor(_short(tensor.name), _name(tensor.dtype), tuple(tensor.shape[1:]))
             for tensor in self._model.inputs or ()
         )
-        names = [_short(name) for name in self._model.output_names]
+        # Keras 3's Sequential does not tell its output's name, which is its last layer's.
+        names: list[str] = getattr(self._model, "output_names", None) or [
+            self._model.layers[-1].name
+        ]
         self.outputs = tuple(
             Tensor(name, _name(tensor.dtype), tuple(tensor.shape[1:]))
             for name, tensor in zip(names, self._model.outputs or ())

@@ -11,6 +11,7 @@ import numpy as np
 
 from howdah.spark.scoring.errors import ScoringError
 from howdah.spark.scoring.predictors import Batch, Tensor
+from howdah.spark.scoring.tensors import plain
 
 
 class LoadedTorch:
@@ -38,7 +39,8 @@ class LoadedTorch:
         with self._torch.inference_mode():
             return self._module(*[self._tensor(batch[name], name) for name in order])
 
-    def _tensor(self, values: np.ndarray, name: str) -> Any:
+    def _tensor(self, values: Any, name: str) -> Any:
+        values = plain(values, name)
         if values.dtype.kind in "OSUM":
             raise ScoringError(f"{name!r} is {values.dtype}; PyTorch's tensors hold numbers only")
         # Arrow's memory is not ours to write to, and a module may work in place.

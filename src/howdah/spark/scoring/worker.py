@@ -18,10 +18,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from howdah.spark.scoring import arrays, columns
+from howdah.spark.feed.columns import array
+from howdah.spark.scoring import columns
 from howdah.spark.scoring.errors import ScoringError
 from howdah.spark.scoring.files import ModelFiles, at_hand
 from howdah.spark.scoring.predictors import Batch, Loaded, Predictor, Tensor, named
+from howdah.spark.scoring.tensors import plain, side_by_side
 
 KEPT_MODELS = 2
 """In one worker; more of them evict the one that was used longest ago."""
@@ -66,17 +68,19 @@ def score_batches(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
 
 
 def describe_batches(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Scores one row and yields the Arrow schema of the answer, in one row; with no row at all,
-    what the model declares."""
+    """Scores one row and yields the Arrow schema of the answer, in one row; nothing without rows."""
     first = next((batch.slice(0, 1) for batch in batches if batch.num_rows), None)
-    model = loaded(plan)
-    schema = None
     if first is not None:
-        schema = answer(plan, model, first).schema
-    elif model.outputs is not None:
-        schema = _declared(plan, model.outputs)
-    encoded = schema.serialize().to_pybytes() if schema is not None else None
-    yield pa.RecordBatch.from_arrays([pa.array([encoded], pa.binary())], names=["schema"])
+        yield _schema_row(answer(plan, loaded(plan), first).schema)
+
+
+def declare_batches(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For each batch the Arrow schema of what the model declares to answer, if it does."""
+    for _ in batches:
+        outputs = loaded(plan).outputs
+        schema = _declared(plan, outputs) if outputs else None
+        if schema is not None:
+            yield _schema_row(schema)
 
 
 def rechunk(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.RecordBatch]:
@@ -147,13 +151,17 @@ def tensors_of(plan: Plan, model: Loaded, batch: pa.RecordBatch) -> Batch:
     """The columns that a model takes, as it takes them."""
     declared = {tensor.name: tensor for tensor in model.inputs or ()}
     shapes = dict(plan.shapes)
-    gathered: dict[str, list[np.ndarray]] = {}
-    for column, tensor in _mapping(plan, model, batch.schema.names):
+    mapping = _mapping(plan, model, batch.schema.names)
+    together = [tensor for _, tensor in mapping]
+    gathered: dict[str, list[Any]] = {}
+    for column, tensor in mapping:
         if model.inputs and tensor not in declared:
             raise ScoringError(
                 f"the model takes {_words(declared)}, not {tensor!r}; correct the input mapping"
             )
-        values = arrays.to_numpy(batch.column(column), column)
+        values = array(batch.column(column), column)
+        if model.inputs or tensor in shapes or together.count(tensor) > 1:
+            values = plain(values, column)
         gathered.setdefault(tensor, []).append(values)
     if model.inputs and (missing := [name for name in declared if name not in gathered]):
         raise ScoringError(
@@ -184,14 +192,12 @@ def _mapping(plan: Plan, model: Loaded, names: list[str]) -> tuple[tuple[str, st
     return tuple((name, name) for name in wanted)
 
 
-def _fit(parts: list[np.ndarray], tensor: Tensor, shape: tuple[int, ...] | None) -> np.ndarray:
-    values = parts[0]
-    if len(parts) > 1:
-        values = np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
+def _fit(parts: list[Any], tensor: Tensor, shape: tuple[int, ...] | None) -> Any:
+    values = side_by_side(parts)
     if tensor.dtype and values.dtype != np.dtype(tensor.dtype):
         values = values.astype(tensor.dtype)
     wanted = shape or tensor.shape
-    if wanted is None or tuple(values.shape[1:]) == tuple(wanted):
+    if wanted is None or isinstance(values, dict) or tuple(values.shape[1:]) == tuple(wanted):
         return values
     if len(wanted) == values.ndim - 1 and all(
         want in (None, has) for want, has in zip(wanted, values.shape[1:])
@@ -219,6 +225,11 @@ def _declared(plan: Plan, outputs: tuple[Tensor, ...]) -> pa.Schema | None:
             return None
         fields.append((column, columns.arrow_type(output.dtype, len(output.shape))))
     return pa.schema(fields)
+
+
+def _schema_row(schema: pa.Schema) -> pa.RecordBatch:
+    encoded = pa.array([schema.serialize().to_pybytes()], pa.binary())
+    return pa.RecordBatch.from_arrays([encoded], names=["schema"])
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
