@@ -70,7 +70,8 @@ def _runs(process: psutil.Process) -> bool:
 
 
 @pytest.mark.timeout(120)
-def test_a_job_whose_directory_was_removed_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_a_job_whose_directory_was_removed_ends(made_anew: bool, tmp_path: Path) -> None:
     file = job_file(tmp_path, PROGRAM.format(end="/nowhere"), roles={"worker": {"instances": 2}})
     job = Job(start("run", str(file)))
     for worker in (0, 1):  # or one had not yet read its program, and the gang would start anew
@@ -78,6 +79,8 @@ def test_a_job_whose_directory_was_removed_ends(tmp_path: Path) -> None:
     name = job.directory.job_id
     assert len(_of(name)) >= 6, "node daemon, coordinator, agents, programs"
     shutil.rmtree(job.directory.path)
+    if made_anew:  # by whatever was being written meanwhile
+        (job.directory.path / "containers").mkdir(parents=True)
     until(lambda: not _of(name), "the end of everything of the job", 30)
     assert job.run.end() == 2
     assert f"{name} has no meta.json" in job.run.told

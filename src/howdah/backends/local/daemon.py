@@ -48,6 +48,7 @@ from howdah.backends.local.notes import note
 from howdah.wire.frames import FrameError
 
 ADDRESS = "node.json"
+META = "meta.json"
 LOCK = "node.lock"
 LOG = "logs/node.log"
 
@@ -75,6 +76,9 @@ class Node:
             OSError: the job directory cannot be used.
         """
         self._job_dir = job_dir
+        # What is written meanwhile, metrics say, makes the directory anew; this file nobody does.
+        meta = job_dir / META
+        self._looked_for = meta if meta.exists() else job_dir
         self._lock = _only_one(job_dir)
         self._loop = Loop()
         self._containers = Containers(
@@ -151,7 +155,7 @@ class Node:
     def _look(self, missed: int = 0) -> None:
         """End a job whose directory has been removed: nobody could find or stop it any more."""
         try:
-            self._job_dir.stat()
+            self._looked_for.stat()
         except FileNotFoundError:
             missed += 1
         except OSError:
