@@ -1,0 +1,127 @@
+"""A schema from a sample of records of a sample of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from howdah.spark.tfrecord import wire
+from howdah.spark.tfrecord.columns import BYTES_COLUMN, Kind, RecordType
+from howdah.spark.tfrecord.decode import Features, parse, read_lists, rewritten
+from howdah.spark.tfrecord.errors import TFRecordError
+from howdah.spark.tfrecord.framing import Block
+from howdah.spark.tfrecord.values import Found
+
+_ENTRY = 0x0A
+
+
+class _Seen:
+    """What is known of one feature."""
+
+    def __init__(self, nested: bool) -> None:
+        self.nested = nested
+        self.most = 0
+        self.kinds: set[Kind] = set()
+        self.text = True
+
+
+class Inferred(msgspec.Struct, frozen=True):
+    """A feature's type."""
+
+    name: str
+    kind: Kind
+    depth: int
+    text: bool
+    """Bytes that are UTF-8."""
+
+
+def infer(
+    blocks: Iterable[Block], record_type: RecordType, binary_features: Iterable[str] = ()
+) -> list[Inferred]:
+    """The features of those records, by name.
+
+    A feature is a scalar if no record has more than one value of it, else an array; numbers that
+    are whole in some records only are floats; bytes are strings if all are UTF-8 and no hint says
+    binary. A feature that is empty in all records is taken for a string.
+
+    Raises:
+        TFRecordError: a feature has bytes in some records and numbers in others.
+        CorruptRecord: a record is no message of that type.
+    """
+    if record_type is RecordType.BYTES:
+        return [Inferred(BYTES_COLUMN, Kind.BYTES, 0, text=False)]
+    binary = set(binary_features)
+    seen: dict[str, _Seen] = {}
+    for block in blocks:
+        _look(block, record_type, binary, seen)
+    return [_decided(name, each, name in binary) for name, each in sorted(seen.items())]
+
+
+def _look(block: Block, record_type: RecordType, binary: set[str], seen: dict[str, _Seen]) -> None:
+    odd = np.zeros(len(block), dtype=bool)
+    parsed = parse(block, record_type, None, odd)
+    looked: list[tuple[str, bool, list[Found]]] = []
+    for _ in range(2):
+        if odd.any():
+            block = rewritten(block, record_type, odd)
+            odd = np.zeros(len(block), dtype=bool)
+            parsed = parse(block, record_type, None, odd)
+        looked = [
+            (key.decode(), nested, _lists(parsed.buffer, features, nested, odd))
+            for nested, group in ((False, parsed.context), (True, parsed.lists))
+            for key, features in group.items()
+        ]
+        if not odd.any():
+            break
+    for name, nested, lists in looked:
+        each = seen.setdefault(name, _Seen(nested))
+        if each.nested is not nested:
+            raise TFRecordError(
+                f"{name!r} is both a context feature and a feature list: read one of them by a"
+                " schema of its own"
+            )
+        for found in lists:
+            _count(each, found, name in binary)
+
+
+def _count(seen: _Seen, found: Found, binary: bool) -> None:
+    if not len(found.values):
+        return
+    seen.kinds.add(found.kind)
+    seen.most = max(seen.most, int(found.counts.max()))
+    if found.kind is Kind.BYTES and not binary and seen.text:
+        try:
+            found.values.cast(pa.string())
+        except pa.ArrowInvalid:
+            seen.text = False
+
+
+def _lists(buffer: wire.Buffer, features: Features, nested: bool, odd: Any) -> list[Found]:
+    if not nested:
+        return read_lists(buffer, features.owners, features.starts, features.ends, odd)
+    owner, begin, stop, wrong = wire.pieces(buffer, features.starts, features.ends, _ENTRY)
+    if wrong is not None:
+        odd[features.owners[wrong]] = True
+    inner = np.zeros(len(owner), dtype=bool)
+    found = read_lists(buffer, np.arange(len(owner)), begin, stop, inner)
+    odd[features.owners[owner[inner]]] = True
+    return found
+
+
+def _decided(name: str, seen: _Seen, binary: bool) -> Inferred:
+    kinds = set(seen.kinds)
+    if kinds == {Kind.INT, Kind.FLOAT}:
+        kinds = {Kind.FLOAT}
+    if len(kinds) > 1:
+        told = " and ".join(sorted(kind.list_name for kind in kinds))
+        raise TFRecordError(
+            f"feature {name!r} is {told} in different records: no column's type has room for both."
+            " Leave it out by giving a schema"
+        )
+    depth = 2 if seen.nested else int(seen.most > 1)
+    kind = kinds.pop() if kinds else Kind.BYTES
+    return Inferred(name, kind, depth, text=seen.text and not binary)
