@@ -1,0 +1,194 @@
+"""A training function as a stage of a pipeline: `fit` trains it on a cluster in Spark's executors."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.ml import Estimator as MLEstimator
+from pyspark.ml.util import MLReadable, MLWritable
+
+from howdah.client.errors import BadInput
+from howdah.spark.pipeline.model import Model, Summary
+from howdah.spark.pipeline.params import TrainingParams, accessors, set_all
+from howdah.spark.pipeline.persistence import StageReader, StageWriter
+from howdah.spark.scoring.errors import ScoringError
+from howdah.spark.scoring.predictors import predictor
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+WEIGHT = "sample_weight"
+"""Name of the weights in the feed."""
+
+_one_fit = threading.Lock()
+"""CrossValidator fits in several threads. Two clusters at once would each hold slots and wait for
+more: they come one after the other."""
+
+
+@accessors
+class Estimator(MLEstimator, TrainingParams, MLReadable, MLWritable):
+    """Trains ``train(args, ctx)`` on rows, and makes a `Model` of what it returns or saves.
+
+    ``args`` has the caller's own arguments as attributes, every parameter of this stage by its
+    name (`batch_size`, `epochs`, `export_dir`, …) and ``callbacks``. Rows come by
+    ``ctx.feed("train")`` and, with ``validation_col``, ``ctx.feed("validation")``, under the names
+    of tensors in ``input_mapping`` and ``label_mapping``; weights as ``sample_weight``.
+
+    The model is what ``to_model(value)`` makes of the value that rank 0 returned. Without
+    ``to_model`` that value must itself be a predictor, a function ``predict(batch)`` or the path of
+    a saved model; or None where ``export_dir`` is set and the model was saved there.
+    """
+
+    def __init__(
+        self,
+        train: Callable[[Any, Any], Any],
+        args: Mapping[str, Any] | Any = None,
+        *,
+        to_model: Callable[[Any], Any] | None = None,
+        callbacks: Sequence[Any] = (),
+        **params: Any,
+    ) -> None:
+        """Parameters by name, as ``setX`` takes them.
+
+        Raises:
+            BadInput: there is no such parameter, or it cannot have that value.
+        """
+        super().__init__()
+        self._set_training_defaults()
+        self._train = train
+        self._to_model = to_model
+        self._callbacks = list(callbacks)
+        set_all(self, {"args": args, **params})
+
+    def _fit(self, dataset: DataFrame) -> Model:
+        with _one_fit:
+            summary = self._trained(dataset)
+        model = self._copyValues(Model(self._predictor(summary.values.get(0))))
+        model.summary = summary
+        return model
+
+    def _trained(self, dataset: DataFrame) -> Summary:
+        from howdah.spark.cluster import Cluster
+
+        value = self.getOrDefault
+        rows, validation = self._rows(dataset)
+        with Cluster.start(
+            dataset.sparkSession,
+            self._train,
+            self._arguments(),
+            workers=value("workers"),
+            ps=value("ps"),
+            chief=value("chief"),
+            evaluator=value("evaluator"),
+            driver_ps=value("driver_ps"),
+            gpus=value("gpus"),
+            framework=value("framework"),
+            checkpoint=value("checkpoint") or None,
+            tensorboard=value("tensorboard"),
+            restarts=value("restarts"),
+            env=value("env") or None,
+            start_timeout_s=value("start_timeout_s"),
+            name=_name(self._train),
+        ) as cluster:
+            report = cluster.train(
+                rows,
+                epochs=value("epochs"),
+                validation=validation,
+                align=value("align"),
+                cache=value("cache"),
+                shuffle=None if value("shuffle") < 0 else value("shuffle"),
+                timeout_s=value("feed_timeout_s") or None,
+            )
+            return Summary(job_id=cluster.job_id, report=report, values=cluster.results())
+
+    def _arguments(self) -> SimpleNamespace:
+        own = {param.name: self.getOrDefault(param) for param in self.params}
+        del own["args"]
+        return SimpleNamespace(**{**own, **self.getOrDefault("args"), "callbacks": self._callbacks})
+
+    def _rows(self, dataset: DataFrame) -> tuple[DataFrame, DataFrame | None]:
+        """What is trained on, and what is held back, under the tensors' names."""
+        from pyspark.sql import functions as F
+
+        weight, held_back = self.getOrDefault("weight_col"), self.getOrDefault("validation_col")
+        mapping = {**self.getOrDefault("input_mapping"), **self.getOrDefault("label_mapping")}
+        _demand(dataset.columns, [*mapping, *filter(None, (weight, held_back))])
+        if not mapping:
+            mapping = {name: name for name in dataset.columns if name not in (weight, held_back)}
+        if weight:
+            mapping[weight] = WEIGHT
+        columns = fed_columns(mapping)
+        if not held_back:
+            return dataset.select(*columns), None
+        # A null is no true: such rows are trained on.
+        flag = F.coalesce(_column(held_back).cast("boolean"), F.lit(False))
+        return dataset.where(~flag).select(*columns), dataset.where(flag).select(*columns)
+
+    def _predictor(self, value: Any) -> Any:
+        try:
+            found = self._to_model(value) if self._to_model is not None else value
+            if found is None and self.getOrDefault("export_dir"):
+                found = self.getOrDefault("export_dir")
+            return predictor(found)
+        except ScoringError as error:
+            raise BadInput(
+                f"the training function returned {_short(value)} in rank 0, and no model can be made "
+                "of it: return a function predict(batch) or the path of a saved model, set "
+                "export_dir and save it there, or give to_model=…"
+            ) from error
+
+    def write(self) -> StageWriter:
+        """A writer for `save`."""
+        payload = {"train": self._train, "to_model": self._to_model, "callbacks": self._callbacks}
+        return StageWriter(self, payload)
+
+    @classmethod
+    def read(cls) -> StageReader:
+        """A reader for `load`, which unpickles: load only what you trust."""
+        return StageReader(cls)
+
+    @classmethod
+    def _from_payload(cls, payload: dict[str, Any], files: str) -> Estimator:
+        return cls(payload["train"], to_model=payload["to_model"], callbacks=payload["callbacks"])
+
+
+def fed_columns(mapping: Mapping[str, str]) -> list[Any]:
+    """Columns by the names of tensors; those of one tensor as one array."""
+    from pyspark.sql import functions as F
+
+    by_tensor: dict[str, list[Any]] = {}
+    for name, tensor in mapping.items():
+        by_tensor.setdefault(tensor, []).append(_column(name))
+    return [
+        (columns[0] if len(columns) == 1 else F.array(*columns)).alias(tensor)
+        for tensor, columns in by_tensor.items()
+    ]
+
+
+def _column(name: str) -> Any:
+    from pyspark.sql import functions as F
+
+    quoted = name.replace("`", "``")
+    return F.col(f"`{quoted}`")
+
+
+def _demand(there: list[str], wanted: Sequence[str]) -> None:
+    if missing := [name for name in wanted if name not in there]:
+        raise BadInput(
+            f"the rows have no column {', '.join(map(repr, missing))}; they have "
+            f"{', '.join(map(repr, there))}: correct input_mapping, label_mapping, weight_col or "
+            "validation_col"
+        )
+
+
+def _name(train: Callable[..., Any]) -> str | None:
+    name = getattr(train, "__name__", "")
+    return name if name.isidentifier() else None
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"
