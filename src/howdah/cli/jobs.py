@@ -88,8 +88,9 @@ _SOURCE_OPTIONS = (
         "--backend",
         metavar="NAME",
         callback=_backend,
-        help="Where to run it: 'local' is this machine, 'yarn' a Hadoop cluster. Default: "
-        "$HOWDAH_BACKEND, else the site file's, else local.",
+        help="Where to run it: 'local' is this machine, 'yarn' a Hadoop cluster, 'spark' the Spark "
+        "application of spark-submit or a new one. Default: $HOWDAH_BACKEND, else the site file's, "
+        "else local.",
     ),
 )
 

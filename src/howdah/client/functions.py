@@ -45,7 +45,8 @@ def place(backend: str | None) -> str:
     name = backend or default_backend()
     if name == "yarn":
         raise BadInput(
-            "functions are run on this machine only (backend='local'); on YARN submit a job with a "
+            "functions are run on this machine (backend='local') and in Spark applications "
+            "(backend='spark'); on YARN submit a job with a "
             "script: howdah.submit(job, backend='yarn')"
         )
     return name

@@ -1,6 +1,6 @@
-"""The Spark application of a command line: the present one under ``spark-submit``, else a new one.
+"""The Spark application of a job that was not given a session.
 
-A new one's master and settings are those of ``spark-defaults.conf`` and of the environment
+A new application's master and settings are those of ``spark-defaults.conf`` and of the environment
 (``SPARK_CONF_DIR``, ``PYSPARK_SUBMIT_ARGS``, ``SPARK_REMOTE``), as with every pyspark program.
 """
 
@@ -9,10 +9,21 @@ from __future__ import annotations
 from typing import Any
 
 from howdah.backends.base import BackendError
+from howdah.backends.spark.modes import Mode
+from howdah.backends.spark.submission import SparkSubmission
+
+
+def active() -> Any:
+    """This program's session; None if it has none."""
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        return None
+    return SparkSession.getActiveSession()
 
 
 def session() -> Any:
-    """A session.
+    """This program's session, or a new one.
 
     Raises:
         BackendError: there is no pyspark, or no application can be started.
@@ -24,9 +35,9 @@ def session() -> Any:
             f"The spark backend needs pyspark, which cannot be imported: {error}. Install it "
             "(pip install 'howdah[spark]'), or run this command by spark-submit"
         ) from error
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
+    found = active()
+    if found is not None:
+        return found
     try:
         return SparkSession.builder.appName("howdah").getOrCreate()
     except Exception as error:  # py4j's, or Java's own way to say that there is none
@@ -35,3 +46,26 @@ def session() -> Any:
             "Its master is that of spark-defaults.conf (SPARK_CONF_DIR), of PYSPARK_SUBMIT_ARGS or "
             "of spark-submit --master"
         ) from error
+
+
+class OwnApplication(SparkSubmission):
+    """A submission whose session is nobody else's: both end together."""
+
+    def close(self) -> None:
+        """Wait for the job's end, if it was begun, and end the application."""
+        if self.begun:
+            self.closed.wait()
+        super().close()
+        self.spark.stop()
+
+
+def in_this_program() -> SparkSubmission:
+    """The submission of a job to this program's application.
+
+    Raises:
+        BackendError: none can be started.
+    """
+    found = active()
+    if found is not None:
+        return SparkSubmission(found, mode=Mode.FOREGROUND)
+    return OwnApplication(session(), mode=Mode.FOREGROUND)

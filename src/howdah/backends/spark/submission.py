@@ -94,6 +94,11 @@ class SparkSubmission:
         """The coordinator's process of the moment."""
         return self._driver.pid if self._driver is not None else self._child.process.pid
 
+    @property
+    def begun(self) -> bool:
+        """`go` has started the job."""
+        return self._driver is not None
+
     def base(self, job: Job) -> Path:
         """See `howdah.backends.base.Submission.base`."""
         return base_folder(job.store)
