@@ -83,9 +83,9 @@ def run(
     )
     numbers = context.parallelize(range(num_executors), num_executors)
     if use_barrier:
-        found = numbers.barrier().mapPartitions(lambda it: call(instance, next(it))).collect()
+        found = numbers.barrier().mapPartitions(lambda it: call(instance, next(iter(it)))).collect()
     else:
-        found = numbers.mapPartitions(lambda it: call(instance, next(it))).collect()
+        found = numbers.mapPartitions(lambda it: call(instance, next(iter(it)))).collect()
     return [value for _, value in sorted(found, key=lambda pair: pair[0])]
 
 

@@ -1,4 +1,3 @@
-# ruff: noqa: PTH, SIM115
 """Writes the digits as CSV and as TFRecords, as the programs beside this one read them."""
 
 import argparse

@@ -1,4 +1,4 @@
-# ruff: noqa: PTH, SIM115
+# ruff: noqa: PTH103, PTH104, PTH208, SIM115
 """A chief that trains and an evaluator that scores each of its checkpoints: InputMode.TENSORFLOW."""
 
 import argparse

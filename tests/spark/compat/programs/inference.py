@@ -1,4 +1,3 @@
-# ruff: noqa: PTH, SIM115
 """Scoring an RDD with the cluster: one result a row, in order."""
 
 import argparse

@@ -1,4 +1,3 @@
-# ruff: noqa: PTH, SIM115
 """Keras fed by Spark: InputMode.SPARK with MultiWorkerMirroredStrategy, and export of the model."""
 
 import argparse

@@ -1,4 +1,4 @@
-# ruff: noqa: PTH, SIM115
+# ruff: noqa: SIM115
 """Keras that reads its own data: InputMode.TENSORFLOW over CSV files, one chief and a worker."""
 
 import argparse

@@ -1,4 +1,4 @@
-# ruff: noqa: PTH, SIM115
+# ruff: noqa: PTH207, SIM115
 """TFRecords that Spark wrote, read by tf.data in InputMode.TENSORFLOW; each worker alone."""
 
 import argparse

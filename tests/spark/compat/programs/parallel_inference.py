@@ -1,4 +1,3 @@
-# ruff: noqa: PTH, SIM115
 """Each Spark task scores its own share of the files with the exported model: TFParallel."""
 
 import argparse

@@ -1,4 +1,3 @@
-# ruff: noqa: PTH, SIM115
 """A Spark ML pipeline: TFEstimator trains, TFModel scores."""
 
 import argparse

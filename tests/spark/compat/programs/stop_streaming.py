@@ -1,4 +1,4 @@
-# ruff: noqa: PTH, SIM115
+# ruff: noqa: SIM115
 """A training function that has had enough ends the stream that feeds it."""
 
 import argparse

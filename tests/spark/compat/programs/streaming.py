@@ -1,4 +1,4 @@
-# ruff: noqa: PTH, SIM115
+# ruff: noqa: SIM115
 """DStreams feed a cluster with a parameter server until the stream is stopped."""
 
 import argparse
