@@ -9,7 +9,7 @@ from types import ModuleType
 
 import msgspec
 
-from benchmarks import agent, coordinator, launch, reaction, training, yarn, yarn_scale
+from benchmarks import agent, coordinator, launch, reaction, spark, training, yarn, yarn_scale
 from benchmarks.results import Result, load, machine, table
 
 ALL: dict[str, ModuleType] = {
@@ -20,6 +20,7 @@ ALL: dict[str, ModuleType] = {
     "training": training,
     "yarn": yarn,
     "yarn-scale": yarn_scale,
+    "spark": spark,
 }
 
 

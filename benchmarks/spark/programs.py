@@ -1,0 +1,265 @@
+"""What runs in a driver of its own: ``python -m benchmarks.spark.programs CONSUMER ORDER``.
+
+The order is JSON (`Order`); each figure is a line of JSON (`Figure`) in the file it names, as soon as
+it is known: what comes after an error or a time-out does not take along what came before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.spark import floor, ours, peer, training
+from benchmarks.spark.shapes import FACTS, Shape, expected, frame
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure."""
+
+    shapes: tuple[str, ...]
+    quick: bool
+    runs: int
+    partitions: tuple[int, ...]
+    figures: str
+    """The file for them."""
+    folder: str
+    """For notes of the nodes."""
+    epochs: int = 3
+    """With a cache: the first and so many more."""
+    train: bool = True
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One number."""
+
+    name: str
+    value: float
+    unit: str = "rows/s"
+    note: str = ""
+
+
+class Notes:
+    """Figures on their way out."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def add(self, name: str, value: float, unit: str = "rows/s", note: str = "") -> None:
+        """One more."""
+        line = msgspec.json.encode(Figure(name=name, value=value, unit=unit, note=note))
+        with self._path.open("ab") as out:
+            out.write(line + b"\n")
+
+    @contextlib.contextmanager
+    def attempt(self, what: str) -> Any:
+        """A failure is a figure too: the others are still measured."""
+        try:
+            yield
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"
+            self.add(f"failed: {what}", 1, "", text[:600])
+
+
+def main() -> None:
+    """Run one consumer."""
+    order = msgspec.json.decode(sys.argv[2], type=Order)
+    notes = Notes(Path(order.figures))
+    spark = _session()
+    try:
+        {"ours": _ours, "peer": _peer}[sys.argv[1]](spark, order, notes)
+    finally:
+        spark.stop()
+
+
+def _session() -> Any:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder
+    for name, value in json.loads(os.environ["SPARK_SETTINGS"]).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+# -- floor and ours, in turn ------------------------------------------------------------------------
+
+
+def _ours(spark: Any, order: Order, notes: Notes) -> None:
+    for name in order.shapes:
+        shape = Shape(name)
+        rows = FACTS[shape].quick_rows if order.quick else FACTS[shape].rows
+        for partitions in order.partitions:
+            made = frame(spark, shape, rows, partitions)
+            total = expected(made, shape)
+            for _ in range(order.runs + 1):  # the first warms Python workers up
+                floor.run(made)
+            with notes.attempt(f"{name}, {partitions} partitions"):
+                first = partitions == order.partitions[0]
+                _feed(spark, made, shape, rows, total, order, notes, partitions, cached=first)
+            if shape is Shape.FLOATS and partitions == order.partitions[0]:
+                with notes.attempt("inference"):
+                    _inference(spark, made, rows, notes, order.runs)
+                with notes.attempt("error"):
+                    notes.add("error", ours.error_known_s(spark, made), "s")
+            made.unpersist(blocking=True)
+    if order.train:
+        for kind in ("keras", "torch"):
+            with notes.attempt(f"training with {kind}"):
+                _training(spark, kind, notes, quick=order.quick)
+
+
+def _feed(
+    spark: Any,
+    made: Any,
+    shape: Shape,
+    rows: int,
+    total: int,
+    order: Order,
+    notes: Notes,
+    partitions: int,
+    *,
+    cached: bool,
+) -> None:
+    cluster, seconds = ours.start(spark, ours.consume, {"shape": shape.value})
+    notes.add("start", seconds, "s")
+    suffix = f"{shape.value}, {partitions} partitions"
+    try:
+        # Not counted: the first feed of a Python worker imports what it needs.
+        cluster.train(made, align="none")
+        for _ in range(order.runs):
+            seconds, words = floor.run(made)
+            assert words == total, f"the floor summed {words}, Spark {total}"
+            notes.add(f"floor: {suffix}", rows / seconds)
+            begin = time.perf_counter()
+            report = cluster.train(made, align="none")
+            notes.add(f"first epoch: {suffix}", rows / (time.perf_counter() - begin))
+            assert report.rows == rows, f"{report.rows} of {rows} rows"
+        if cached:
+            report = cluster.train(made, align="none", epochs=1 + order.epochs, cache=True)
+            assert report.rows == rows * (1 + order.epochs), report
+    finally:
+        values, seconds = ours.end(cluster)
+    notes.add("shutdown", seconds, "s")
+    seen = ours.passes(values)
+    for which, ranks in seen.items():
+        words = sum(one.words for one in ranks) % 2**64
+        assert words == total, f"run and epoch {which}: the feed summed {words}, Spark {total}"
+        if which[1] > 0:
+            notes.add(
+                f"later epochs: {suffix}", rows / max(one.seconds for one in ranks), note="cached"
+            )
+    peak = max(one.peak_mb for ranks in seen.values() for one in ranks)
+    notes.add(
+        f"memory: {suffix}", peak, "MB", "most of one trainer, its cache of the rows included"
+    )
+
+
+def _inference(spark: Any, made: Any, rows: int, notes: Notes, runs: int) -> None:
+    cluster, _ = ours.start(spark, ours.answer, {"shape": Shape.FLOATS.value})
+    try:
+        for number in range(runs + 1):
+            seconds, _ = floor.run(made)
+            begin = time.perf_counter()
+            scored = cluster.inference(made, schema="prediction float", keep=False)
+            count = scored.groupBy().agg({"prediction": "count"}).collect()[0][0]
+            spent = time.perf_counter() - begin
+            assert count == rows, f"{count} answers to {rows} rows"
+            if number:
+                notes.add("inference floor", rows / seconds)
+                notes.add("inference", rows / spent)
+    finally:
+        cluster.stop()
+
+
+def _training(spark: Any, kind: str, notes: Notes, *, quick: bool) -> None:
+    made = training.rows(spark, 8_000 if quick else 40_000)
+    from howdah.spark import Cluster
+
+    cluster = Cluster.start(
+        spark, training.FUNCTIONS[kind], {"rows": made.count()}, workers=2, on_log=None
+    )
+    try:
+        cluster.train(made, epochs=training.EPOCHS, cache=True)
+    finally:
+        values, _ = ours.end(cluster)
+    for one in values.values():
+        notes.add(f"{kind}: in memory", one["memory"], "steps/s")
+        notes.add(f"{kind}: by feed", one["feed"], "steps/s", "epochs from the cache")
+        notes.add(f"{kind}: by feed, first epoch", one["first"], "steps/s", "Spark's work included")
+    made.unpersist(blocking=True)
+
+
+# -- TensorFlowOnSpark ------------------------------------------------------------------------------
+
+
+def _peer(spark: Any, order: Order, notes: Notes) -> None:
+    clusters = peer.Peer(spark.sparkContext)
+    folder = Path(order.folder)
+    partitions = order.partitions[0]
+    for name in order.shapes:
+        shape = Shape(name)
+        rows = FACTS[shape].peer_quick_rows if order.quick else FACTS[shape].peer_rows
+        made = frame(spark, shape, rows, partitions)
+        _peer_feed(clusters, made, shape, rows, partitions, folder, notes)
+        if shape is Shape.FLOATS:
+            cluster, _ = clusters.start(peer.answer, {"shape": name, "folder": str(folder)})
+            begin = time.perf_counter()
+            count = cluster.inference(made.rdd).count()
+            notes.add("peer inference", rows / (time.perf_counter() - begin))
+            assert count == rows
+            clusters.stop(cluster)
+        made.unpersist(blocking=True)
+    if len(order.partitions) > 1:
+        # Each partition costs it a second: fewer than ours show it.
+        many, rows = (8, 2_000) if order.quick else (order.partitions[-1], 20_000)
+        made = frame(spark, Shape.NARROW, rows, many)
+        _peer_feed(clusters, made, Shape.NARROW, rows, many, folder, notes)
+    made = frame(spark, Shape.FLOATS, 2_000, partitions)
+    notes.add("peer error", _at_most(lambda: clusters.error_known_s(made.rdd, folder), 60.0), "s")
+
+
+def _peer_feed(
+    clusters: Any,
+    made: Any,
+    shape: Shape,
+    rows: int,
+    partitions: int,
+    folder: Path,
+    notes: Notes,
+) -> None:
+    total = expected(made, shape)
+    cluster, seconds = clusters.start(peer.consume, {"shape": shape.value, "folder": str(folder)})
+    notes.add("peer start", seconds, "s")
+    begin = time.perf_counter()
+    cluster.train(made.rdd, 1)
+    notes.add(f"peer: {shape.value}, {partitions} partitions", rows / (time.perf_counter() - begin))
+    notes.add(f"peer memory: {shape.value}", peer.managers_mb(), "MB", "its largest process")
+    notes.add("peer shutdown", clusters.stop(cluster), "s")
+    words = sum(int(one["words"]) for one in peer.collected(folder)) % 2**64
+    assert words == total, f"TensorFlowOnSpark summed {words}, Spark {total}"
+
+
+def _at_most(action: Callable[[], float], limit_s: float) -> float:
+    """Its figure, or the limit: its feed may wait for ten minutes after an error."""
+    import threading
+
+    found: list[float] = []
+    thread = threading.Thread(target=lambda: found.append(action()), daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    return found[0] if found else limit_s
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.flush()
+    os._exit(0)  # a thread of the peer's may still wait
