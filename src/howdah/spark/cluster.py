@@ -335,7 +335,9 @@ def _submit(
             job_id="",
             host=host,
             port=port,
-            default_fs=session.default_fs(),
+            default_fs=session.default_fs() or "file://",
+            user=session.user(),
+            workers=job.trainers,
         )
         directory = submit(
             load_object(job.job),

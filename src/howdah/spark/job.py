@@ -10,6 +10,7 @@ import msgspec
 
 from howdah.client.errors import BadInput
 from howdah.client.functions import CALL, FOLDER, SCRIPT, FunctionJob
+from howdah.spark.feed.trainer import Wiring
 from howdah.spec.model import Checkpoint, Job, Restart, Role, TensorBoard, Timeouts
 from howdah.storage.files import write_atomically
 from howdah.storage.jobdir import JobDirectory
@@ -22,16 +23,6 @@ COMMAND = f'HOWDAH_SPARK_WIRING={_PROGRAM}/{WIRING}" exec "$HOWDAH_PYTHON" {_PRO
 """The job directory is elsewhere in every container, and may be a copy of its own."""
 
 CHIEFS = ("chief", "master")
-
-
-class Wiring(msgspec.Struct, frozen=True, kw_only=True):
-    """``wiring.json``."""
-
-    job_id: str
-    host: str
-    port: int
-    default_fs: str = ""
-    working_dir: str = ""
 
 
 class ClusterJob:

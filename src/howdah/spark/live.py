@@ -14,6 +14,7 @@ from howdah.client.functions import values
 from howdah.client.handle import Callbacks, raise_unless_succeeded
 from howdah.client.items import LogLine
 from howdah.client.sync import JobHandle
+from howdah.core.blame import Blame
 from howdah.core.view import JobView
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.lines import Access
@@ -24,6 +25,7 @@ from howdah.storage.jobdir import JobDirectory
 ECHO_S = 0.5
 """So long after a function has raised it is known whether another rank was killed before: what the
 others raise then is the echo of that."""
+USER_CODE = Blame.USER_CODE.value
 END_S = 60.0
 """A job that was told to stop has ended by then."""
 
@@ -52,8 +54,10 @@ class Live:
         """When the job last went on, whatever its feeds did."""
         self._submission = submission
         self._restarts = restarts
-        self._failed_at: tuple[int, float] | None = None
-        self._echo: set[int] = set()
+        self._raised: dict[int, float] = {}
+        """When a function was first seen to raise, by generation."""
+        self._echoes: set[int] = set()
+        """Generations that ended because a task was killed or lost."""
         self._closed = False
         self._lock = threading.Lock()
         self.handle = JobHandle(directory, Callbacks(on_state=self._see, on_log=on_log))
@@ -87,27 +91,37 @@ class Live:
             raise FeedError(self._why_over())
 
     def failure(self) -> Failure | None:
-        """The exception of a training function that is no echo of another rank's end."""
-        failures = [each for each in self.master.failures if each.generation not in self._echo]
-        if not failures:
-            return None
-        first = failures[0]
-        if not self._restarts:
-            return first
-        now = time.monotonic()
-        if self._failed_at is None or self._failed_at[0] != first.generation:
-            self._failed_at = (first.generation, now)
-            threading.Timer(ECHO_S, self._wake).start()
-        raised = {each.rank for each in failures if each.generation == first.generation}
-        others = self.master.trainers.items()
-        killed = first.generation != self.master.generation or any(
-            trainer.channel is None and not trainer.returned and rank not in raised
-            for rank, trainer in others
-        )
-        if killed:
-            self._echo.add(first.generation)
-            return None
-        return first if now - self._failed_at[1] >= ECHO_S else None
+        """The exception of a training function that is no echo of another task's end.
+
+        With a budget for restarts it is told from echoes by what was seen before it and by what the
+        coordinator says of that generation; after `ECHO_S` without any sign it counts.
+        """
+        for first in self.master.failures:
+            if first.generation in self._echoes:
+                continue
+            if not self._restarts:
+                return first
+            since = self._raised.setdefault(first.generation, time.monotonic())
+            echo = self._is_echo(first)
+            if echo is None and time.monotonic() - since < ECHO_S:
+                threading.Timer(ECHO_S, self._wake).start()
+                return None
+            if not echo:
+                return first
+            self._echoes.add(first.generation)
+        return None
+
+    def _is_echo(self, failure: Failure) -> bool | None:
+        """None: that cannot be told yet."""
+        if failure.after_loss:
+            return True
+        view = self.view
+        for each in view.failures if view is not None else ():
+            if each.generation == failure.generation and view is not None:
+                ranks = {task.task: task.rank for task in view.tasks}
+                guilty = each.task is not None and ranks.get(each.task) == failure.rank
+                return not guilty and each.blame != USER_CODE
+        return None
 
     def _wake(self) -> None:
         with self.master.changed:

@@ -26,7 +26,7 @@ class TrainReport(msgspec.Struct, frozen=True, kw_only=True):
     dropped: int
     ranks: tuple[RankReport, ...]
     epochs: int
-    """Epochs that were fed to their end."""
+    """Epochs that were used to their end."""
     stopped: bool = False
     """The program had enough (``feed.stop()``, or it returned) before all rows were fed."""
     seconds: float = 0.0

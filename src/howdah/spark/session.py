@@ -10,6 +10,7 @@ from typing import Any
 
 from howdah.backends.spark.sessions import session_of
 from howdah.backends.spark.words import plain, was_cancelled
+from howdah.storage.jobdir import user_name
 
 MOST_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 MOST_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -89,6 +90,13 @@ class Session:
             except Exception:
                 return ""
         return self.setting("spark.hadoop.fs.defaultFS")
+
+    def user(self) -> str:
+        """The user's name on Hadoop's file systems."""
+        if not self.connect:
+            with contextlib.suppress(Exception):
+                return self.spark.sparkContext.sparkUser()
+        return user_name()
 
     def thread(self, target: Callable[[], None]) -> threading.Thread:
         """A daemon thread whose queries belong to the caller's job group, pool and tags."""

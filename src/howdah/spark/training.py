@@ -31,6 +31,7 @@ LOOK_S = 1.0
 """Between two looks at what nobody tells (the clock)."""
 ECHO_S = 0.4
 """A program that raises because another one was killed is heard before the kill, sometimes."""
+QUERY_END_S = 10.0
 STOPPING_S = 0.3
 """After `feed.stop` feeders are told by their trainers; what still runs then is cancelled."""
 
@@ -83,12 +84,13 @@ class Training:
                     stopped = turn is _Turn.STOPPED
                     break
         except FeedError as error:
-            self._end_queries()
+            # Feeders that ask again hear of it and end; Spark itself takes seconds to end a task.
             self._master.abort(self._run, str(error))
+            self._end_queries(wait_s=0)
             raise
         finally:
-            self._end_queries()
             self._master.close_run(self._run)
+            self._end_queries()
         return self._report(stopped, time.monotonic() - began)
 
     def leave(self) -> None:
@@ -262,7 +264,7 @@ class Training:
         counts: dict[int, list[int]] = {}
         epochs = 0
         for book in self._run.epochs.values():
-            epochs += book.fed or book.number > (self._run.cached_epoch or book.number)
+            epochs += any(each.done for each in book.handed.values())
             for rank, handed in book.handed.items():
                 total = counts.setdefault(rank, [0, 0, 0])
                 total[0] += handed.rows
@@ -292,10 +294,10 @@ class Training:
             seconds=seconds,
         )
 
-    def _end_queries(self) -> None:
+    def _end_queries(self, wait_s: float = QUERY_END_S) -> None:
         for query in self._queries:
             if not query.over:
-                query.cancel()
+                query.cancel(wait_s)
         self._queries.clear()
 
 

@@ -41,8 +41,8 @@ class EpochBook:
         """Rows a partition has, as far as can be told."""
         if self.finished:
             return max(1.0, sum(self.finished.values()) / len(self.finished))
-        running = [each.rows for each in self.begun.values()]
-        return max(1.0, sum(running) / len(running)) if running else 1.0
+        # As large as the one that is known best, or larger.
+        return max(1.0, *(each.rows for each in self.begun.values())) if self.begun else 1.0
 
 
 class _Stretch:
@@ -154,12 +154,15 @@ class RunBook:
         first."""
         book = self.epoch(again.epoch)
         stretch = book.begun.setdefault(again.partition, _Stretch(again.attempt))
-        busy: dict[int, int] = {}
+        usual = book.stretch()
+        coming: dict[int, float] = {}
         for each in book.begun.values():
             if each.active and each is not stretch:
-                busy[each.rank] = busy.get(each.rank, 0) + 1
+                # What it has sent is among the rank's rows already.
+                rest = max(usual - each.rows, 1.0)
+                coming[each.rank] = coming.get(each.rank, 0.0) + rest
         loads = [
-            Load(place=place, rows=book.rows.get(rank, 0), busy=busy.get(rank, 0))
+            Load(place=place, rows=book.rows.get(rank, 0), coming=coming.get(rank, 0.0))
             for rank, place in sorted(places.items())
             if rank not in self.stopped
         ]
@@ -167,7 +170,7 @@ class RunBook:
             loads,
             host=again.host,
             folder=again.folder,
-            stretch=book.stretch(),
+            stretch=usual,
             avoid=again.unreachable,
             current=again.rank,
         )

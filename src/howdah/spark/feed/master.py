@@ -71,6 +71,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     trace: str
     generation: int
+    after_loss: bool = False
+    """Another rank's process had been gone before: this one may only have noticed it."""
 
 
 class Master:
@@ -359,12 +361,14 @@ class Master:
                     if run.feed == message.feed:
                         run.stopped.add(rank)
             case Broken():
+                trainer.returned = True
                 self.failures.append(
                     Failure(
                         rank=rank,
                         error=message.error,
                         trace=message.trace,
                         generation=trainer.place.generation,
+                        after_loss=self._lost(),
                     )
                 )
             case Returned():
@@ -379,6 +383,10 @@ class Master:
                     self._asked[key].set()
                 return
         self.moved = time.monotonic()
+
+    def _lost(self) -> bool:
+        """Whether the process of a rank has gone without a word."""
+        return any(each.channel is None and not each.returned for each in self.trainers.values())
 
     def _permit(self, run: RunBook, epoch: int) -> None:
         # A rank that has returned takes no part; the cluster ends the run when that matters.

@@ -121,9 +121,9 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
     place: Place
     rows: int = 0
-    """Taken to the end of a stretch."""
-    busy: int = 0
-    """Stretches being taken now."""
+    """Sent to it."""
+    coming: float = 0.0
+    """About to be sent, by tasks that are at work, as far as can be told."""
 
 
 SLACK = 8
@@ -145,14 +145,14 @@ def preference(
     Within a slack of it nearby ones come first: the rows go through memory there.
 
     Args:
-        stretch: rows a stretch has, as far as is known: what a busy rank is about to get.
+        stretch: rows a partition has, as far as is known.
         current: who took the last stretch; it goes on unless others are behind.
         avoid: they come last.
     """
     if not loads:
         return []
     avoided = set(avoid)
-    expected = {each.place.rank: each.rows + each.busy * stretch for each in loads}
+    expected = {each.place.rank: each.rows + each.coming for each in loads}
     poorest = min(expected.values())
     slack = sum(expected.values()) / len(expected) / SLACK
     # Half a stretch more than the poorest is no reason to leave a trainer that is connected.
