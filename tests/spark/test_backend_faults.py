@@ -1,0 +1,145 @@
+"""The Spark backend on a master with two workers, and the deaths of what it stands on."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from howdah.backends.spark import Mode
+from howdah.storage.jobdir import list_jobs
+from tests.spark.backend_jobs import Started, eventually, holder_folders, marked
+from tests.spark.programs import start_program
+from tests.spark.servers import Standalone
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def tell() -> tuple[str, str]:
+    """What a function sees of its place."""
+    return os.environ["HOWDAH_SPARK_FOLDER"], Path("word.txt").read_text()
+
+
+def wait_for(file: str) -> int:
+    """Note who runs, and wait to be let go."""
+    folder = Path(file).parent
+    (folder / f"{os.environ['HOWDAH_RANK']}.{os.getpid()}.said").write_text("here")
+    while not Path(file).exists():
+        time.sleep(0.02)
+    return os.getpid()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left() -> Iterator[None]:
+    """Every test ends with no holder and no folder of one."""
+    yield
+    eventually(lambda: not holder_folders(), f"holders are gone: {holder_folders()}", 30)
+
+
+def pids(folder: Path) -> list[int]:
+    return sorted(int(path.name.split(".")[1]) for path in folder.glob("*.said"))
+
+
+def executors() -> list[psutil.Process]:
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        try:
+            if any("CoarseGrainedExecutorBackend" in word for word in process.cmdline()):
+                if os.environ["HOWDAH_TEST_RUN"] == process.environ().get("HOWDAH_TEST_RUN"):
+                    found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def test_the_source_folder_travels_to_executors_that_do_not_see_it(
+    standalone_spark: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "word.txt").write_text("from afar")
+    job = Started(standalone_spark, tell, far=True, source=tmp_path / "source")
+    found = job.values()
+    assert {word for _, word in found.values()} == {"from afar"}
+    assert len({folder for folder, _ in found.values()}) == 2
+
+
+def test_in_feed_mode_the_functions_survive_their_executors(
+    standalone_spark: Any, tmp_path: Path
+) -> None:
+    job = Started(standalone_spark, wait_for, (str(tmp_path / "go"),))
+    eventually(lambda: len(pids(tmp_path)) == 2, "both run")
+    for executor in executors():
+        executor.kill()
+    assert standalone_spark.range(0, 10, 1, 2).count() == 10
+    (tmp_path / "go").touch()
+    assert sorted(job.values().values()) == pids(tmp_path)
+
+
+def test_in_the_foreground_a_killed_executor_costs_its_container_and_the_gang_forms_anew(
+    standalone_spark: Any, tmp_path: Path
+) -> None:
+    eventually(lambda: len(executors()) == 2, "the executors are back")
+    job = Started(standalone_spark, wait_for, (str(tmp_path / "go"),), mode=Mode.FOREGROUND)
+    before = eventually(lambda: len(pids(tmp_path)) == 2 and pids(tmp_path), "both run")
+    executors()[0].kill()
+    eventually(lambda: len(pids(tmp_path)) == 4, f"they run again: {job.story()}")
+    (tmp_path / "go").touch()
+    assert not set(job.values().values()) & set(before)
+
+
+DRIVER = """
+import time
+from tests.spark.backend_jobs import Started
+from tests.spark.test_backend_faults import wait_for
+job = Started(spark, wait_for, ({file!r},))
+print("job=" + job.job_id, flush=True)
+job.ended(300)
+"""
+
+
+def test_when_the_driver_program_is_killed_nothing_remains_after_seconds(tmp_path: Path) -> None:
+    text = DRIVER.format(file=str(tmp_path / "go"))
+    root = str(Path(__file__).parents[2])
+    program = start_program(text, tmp_path / "program", env={"PYTHONPATH": root})
+    try:
+        job_id = program.wait_line(r"^job=(.*)$", 120)
+        eventually(lambda: len(pids(tmp_path)) == 2, "both run")
+        program.kill()
+        begin = time.monotonic()
+        eventually(lambda: not marked(job_id), "no process of the job is left", 20)
+        eventually(lambda: not holder_folders(), "no holder is left", 20)
+        assert time.monotonic() - begin < 15
+    finally:
+        program.end()
+    directory = next(
+        each
+        for each in list_jobs(Path(os.environ["HOWDAH_HOME"]) / "jobs" / _user())
+        if each.job_id == job_id
+    )
+    view = eventually(directory.final, "the end is written down")
+    assert view.outcome == "stopped"
+    assert "program that had the Spark session has ended" in view.reason
+
+
+def _user() -> str:
+    from howdah.storage.jobdir import user_name
+
+    return user_name()
+
+
+def test_settings_under_which_a_job_cannot_live_are_refused(standalone: Standalone) -> None:
+    """Read from a real session's settings; all the words are in the unit tests."""
+    from pyspark.sql import SparkSession
+
+    from howdah.backends.spark.facts import read
+    from howdah.backends.spark.sessions import session_of
+
+    active = SparkSession.getActiveSession()
+    assert active is not None
+    facts = read(session_of(active))
+    assert (facts.local, facts.capacity, facts.speculation) == (False, 2, False)
