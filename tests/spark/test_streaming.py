@@ -1,0 +1,160 @@
+"""Streams into a live cluster."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from howdah.client.errors import BadInput
+from howdah.spark import Cluster, FeedError
+
+
+def gather(args: Any, ctx: Any) -> Any:
+    """The values seen, by micro-batch; raises at 666, has enough at 777."""
+    seen = []
+    for epoch in ctx.feed().epochs():
+        values: list[int] = []
+        for batch in epoch.batches(10):
+            values += batch["value"].tolist()
+            if 666 in values:
+                raise ArithmeticError("the number of the beast")
+            if 777 in values:
+                ctx.feed().stop()
+        seen.append(values)
+    return seen
+
+
+def fail_when_told(args: Any, ctx: Any) -> Any:
+    for _ in ctx.feed().batches(10):
+        pass_on = Path(args)
+        while not pass_on.exists():
+            time.sleep(0.05)
+        raise ArithmeticError("between two micro-batches")
+
+
+class Source:
+    """A folder of JSON files: each is one micro-batch."""
+
+    def __init__(self, spark: Any, folder: Path) -> None:
+        folder.mkdir()
+        self._spark = spark
+        self._folder = folder
+        self._files = 0
+
+    def add(self, *values: int) -> None:
+        self._files += 1
+        text = "".join(f'{{"value": {value}}}\n' for value in values)
+        temporary = self._folder / f".{self._files}.json"
+        temporary.write_text(text)
+        # Spark takes them by age, in seconds.
+        os.utime(temporary, (1_700_000_000 + self._files,) * 2)
+        temporary.rename(self._folder / f"{self._files:03}.json")
+
+    def stream(self) -> Any:
+        reader = self._spark.readStream.schema("value long").option("maxFilesPerTrigger", 1)
+        return reader.json(str(self._folder))
+
+
+def cluster_of(spark: Any, train: Any, args: Any = None) -> Cluster:
+    return Cluster.start(spark, train, args, workers=1, restarts=0, on_log=None)
+
+
+def wait_for(condition: Any) -> None:
+    deadline = time.monotonic() + 60
+    gate = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline
+        gate.wait(0.05)
+
+
+@pytest.mark.both_sparks
+@pytest.mark.timeout(240)
+def test_a_stream_feeds_micro_batches_until_it_is_stopped_and_goes_on_later(
+    spark: Any, tmp_path: Path
+) -> None:
+    source = Source(spark, tmp_path / "in")
+    source.add(1, 2)
+    source.add(3)
+    location = str(tmp_path / "checkpoint")
+    with cluster_of(spark, gather) as cluster:
+        stream = cluster.train_stream(source.stream(), checkpoint_location=location)
+        wait_for(lambda: stream.report.micro_batches == 2)
+        source.add(4, 5, 6)
+        wait_for(lambda: stream.report.micro_batches == 3)
+        assert stream.active
+        report = stream.stop(60)
+        assert not stream.active and not stream.query.isActive
+        assert (report.micro_batches, report.rows, report.dropped) == (3, 6, 0)
+        # What comes later is for the next stream, from where this one was.
+        source.add(7)
+        again = cluster.train_stream(
+            source.stream(), checkpoint_location=location, trigger={"availableNow": True}
+        )
+        assert again.wait(60).rows == 1
+        assert cluster.results()[0] == [[1, 2], [3], [4, 5, 6], [7]]
+
+
+@pytest.mark.timeout(240)
+def test_a_program_that_has_enough_ends_the_stream(spark: Any, tmp_path: Path) -> None:
+    source = Source(spark, tmp_path / "in")
+    source.add(1, 777, 2)
+    source.add(3)
+    with cluster_of(spark, gather) as cluster:
+        stream = cluster.train_stream(source.stream())
+        assert stream.wait(60).micro_batches == 1
+        assert stream.stopped and not stream.query.isActive
+        assert [777 in values for values in cluster.results()[0]] == [True]
+
+
+@pytest.mark.timeout(240)
+def test_an_error_of_the_program_ends_the_stream_with_its_traceback(
+    spark: Any, tmp_path: Path
+) -> None:
+    source = Source(spark, tmp_path / "in")
+    source.add(1)
+    source.add(666)
+    cluster = cluster_of(spark, gather)
+    try:
+        stream = cluster.train_stream(source.stream())
+        with pytest.raises(FeedError, match="ArithmeticError: the number of the beast"):
+            stream.wait(60)
+        assert not stream.query.isActive
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.timeout(240)
+def test_an_error_while_no_rows_come_ends_the_stream_too(spark: Any, tmp_path: Path) -> None:
+    source = Source(spark, tmp_path / "in")
+    source.add(1)
+    go = tmp_path / "go"
+    cluster = cluster_of(spark, fail_when_told, str(go))
+    try:
+        stream = cluster.train_stream(source.stream())
+        wait_for(lambda: stream.query.isActive)
+        go.touch()
+        with pytest.raises(FeedError, match="between two micro-batches"):
+            stream.wait(60)
+        assert not stream.query.isActive
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.timeout(240)
+def test_an_error_of_the_stream_is_told(spark: Any, tmp_path: Path) -> None:
+    source = Source(spark, tmp_path / "in")
+    source.add(1)
+    cluster = cluster_of(spark, gather)
+    try:
+        with pytest.raises(BadInput, match="is no stream: feed it with cluster.train"):
+            cluster.train_stream(spark.range(3))
+        stream = cluster.train_stream(source.stream().selectExpr("raise_error('bad row') value"))
+        with pytest.raises(FeedError, match="bad row"):
+            stream.wait(60)
+    finally:
+        cluster.stop()
