@@ -95,7 +95,6 @@ def blocks(
         if end == size and not chunk:
             return
         if not chunk:
-            _verify_head(data, end, size, offset, first + len(block))
             raise _truncated(data, end, size, offset, first + len(block))
         rest = data[end:size]
         offset, first = offset + end, first + len(block)
@@ -146,8 +145,12 @@ def _found(data: bytes, size: int, offset: int, first: int) -> tuple[Block, int,
         (length,) = unpack(data, at)
         end = at + AROUND_BYTES + length
         if end > size:
-            # A wrong length would have us read the whole file: believe its sum only.
-            _verify_head(data, at, size, offset, first + len(begins) + sum(map(len, runs)))
+            # A wrong length would have us read the whole file: believe its sum only. If that is
+            # wrong too, a wrong length before may have led here.
+            if not _head_is_right(data, at):
+                before_it = _block(data, [*runs, np.array(begins, dtype=np.int64)], offset, first)
+                _verify(before_it)
+                raise _wrong_length(first + len(before_it), offset + at)
             if length > _LARGEST:
                 raise CorruptRecord(
                     f"a record of {length:,} bytes is more than can be read ({_LARGEST:,})",
@@ -167,10 +170,14 @@ def _found(data: bytes, size: int, offset: int, first: int) -> tuple[Block, int,
         begins.append(at)
         before = length
         at = end
-    runs.append(np.array(begins, dtype=np.int64))
+    return _block(data, [*runs, np.array(begins, dtype=np.int64)], offset, first), at, missing
+
+
+def _block(data: bytes, runs: list[Any], offset: int, first: int) -> Block:
+    """The records whose frames begin at those places."""
     frames = np.concatenate(runs)
     lengths = _words(data)[frames].astype(np.int64)
-    return Block(data, frames + HEAD_BYTES, lengths, offset=offset, first=first), at, missing
+    return Block(data, frames + HEAD_BYTES, lengths, offset=offset, first=first)
 
 
 def _run(data: bytes, at: int, size: int, length: int) -> int:
@@ -213,12 +220,11 @@ def _verify(block: Block) -> None:
         )
 
 
-def _verify_head(data: bytes, at: int, size: int, offset: int, number: int) -> None:
-    if at + HEAD_BYTES > size:
-        return
+def _head_is_right(data: bytes, at: int) -> bool:
+    """Whether the length at that place has its checksum behind it."""
     length = np.frombuffer(data, "<u8", 1, at)
-    if int(np.frombuffer(data, "<u4", 1, at + 8)[0]) != int(checksum.of_lengths(length)[0]):
-        raise _wrong_length(number, offset + at)
+    told = int(np.frombuffer(data, "<u4", 1, at + 8)[0])
+    return told == int(checksum.of_lengths(length)[0])
 
 
 def _wrong_length(number: int, offset: int) -> CorruptRecord:
