@@ -406,6 +406,7 @@ def main(folder: str) -> None:
     os.close(nothing)
     log_to(base / luggage.LOG)
     name_process("howdah-holder")
+    lock = luggage.claim(base)
     order = msgspec.json.decode((base / luggage.ORDER).read_bytes(), type=Order)
     sys.path.extend(path for path in order.paths if path not in sys.path)
     os.environ["HOWDAH_SPARK_SECRETS"] = str(base / luggage.SECRETS)
@@ -413,6 +414,7 @@ def main(folder: str) -> None:
     with contextlib.suppress(Exception):  # an agent that can't be imported says so when launched
         importlib.import_module(order.agent.partition(":")[0])
     Holder(base, order, task, answer).run()
+    os.close(lock)
 
 
 def new_base(holder: str) -> Path:
@@ -422,7 +424,9 @@ def new_base(holder: str) -> Path:
         BackendError: the folder for sockets cannot be used.
         OSError: it cannot be made.
     """
-    base = places.runtime_folder() / f"s-{holder}"
+    folder = places.runtime_folder()
+    luggage.tidy(folder)
+    base = folder / f"{luggage.PREFIX}{holder}"
     base.mkdir(mode=0o700)
     return base
 

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 
 from howdah.backends.base import BackendError
+from howdah.backends.spark import luggage
 from howdah.backends.spark.messages import ON_DRIVER, Order, Settings, Shipment
 from howdah.backends.spark.shipping import secrets_of
 from howdah.storage.jobdir import JobDirectory
@@ -71,4 +72,4 @@ class LocalHolders:
         shipment = Shipment(order=order, secrets=secrets_of(directory))
         process, base = slots.start(shipment, ())
         slots.detach(process)
-        return base.name.removeprefix("s-")
+        return base.name.removeprefix(luggage.PREFIX)

@@ -18,10 +18,12 @@ A holder's folder (short, 0700)::
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
 import os
 import shutil
 import tarfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -37,6 +39,10 @@ SECRETS = "secrets"
 SHIPPED = "shipped"
 SOURCE = "source"
 HOME = "home"
+LOCK = "lock"
+PREFIX = "s-"
+YOUNG_S = 60.0
+"""A younger folder's holder may not have begun."""
 LOG = "holder.log"
 PYTHON_PATH = "python"
 BIN = "bin"
@@ -59,6 +65,30 @@ def sees(order: Order) -> bool:
         )
     except (OSError, ValueError):
         return False
+
+
+def claim(base: Path) -> int:
+    """Mark a folder as somebody's: for as long as the descriptor is open.
+
+    Raises:
+        OSError: it cannot be marked.
+    """
+    descriptor = os.open(base / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return descriptor
+
+
+def tidy(folder: Path) -> None:
+    """Remove what holders that were killed have left in the folder."""
+    for base in folder.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - base.stat().st_mtime < YOUNG_S:
+                continue
+            descriptor = claim(base)
+            try:
+                shutil.rmtree(base, ignore_errors=True)
+            finally:
+                os.close(descriptor)
 
 
 def write_private(path: Path, data: bytes) -> None:

@@ -211,7 +211,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """The source folder on the submitter's machine."""
     keep: bool = False
     """Leave working folders where they are (HOWDAH_KEEP_WORK)."""
-    agent: str = "howdah.agent.main:main"
+    agent: str = "howdah.backends.spark.bound:main"
     """``module:function`` an agent's process runs; another only in tests."""
     paths: tuple[str, ...] = ()
     """Folders to import that from."""
