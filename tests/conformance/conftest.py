@@ -22,11 +22,18 @@ def _yarn(request: pytest.FixtureRequest, folder: Path) -> Callable[[], Harness]
     return lambda: YarnHarness(folder, cluster)
 
 
-HARNESSES = {"local": _local, "yarn": _yarn}
+def _spark(request: pytest.FixtureRequest, folder: Path) -> Callable[[], Harness]:
+    from tests.conformance.spark import SparkHarness
+
+    return lambda: SparkHarness(folder)
+
+
+HARNESSES = {"local": _local, "yarn": _yarn, "spark": _spark}
 
 
 @pytest.fixture(
-    params=["local", pytest.param("yarn", marks=pytest.mark.timeout(300))], ids=lambda name: name
+    params=["local", "spark", pytest.param("yarn", marks=pytest.mark.timeout(300))],
+    ids=lambda name: name,
 )
 def make_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[], Harness]:
     """Makes a job on the backend under test. To be called on the test's event loop."""

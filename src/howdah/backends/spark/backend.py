@@ -125,6 +125,9 @@ class SparkBackend:
     ) -> Sequence[str]:
         """See `howdah.backends.base.Backend.start`."""
         self._roles = roles
+        if self._desk is not None:  # it has begun before
+            self._emit = emit
+            return sorted(self._books.containers)
         link, listener = _inherited(self._env)
         self._desk = Desk(self, self._directory, self._address, LEASE_S)
         await self._desk.open(listener)
@@ -133,6 +136,7 @@ class SparkBackend:
         self._link.open()
         for container_id, entry in self._books.containers.items():
             self._desk.expect(container_id, entry)
+            self._known.add(int(container_id[1:]))
         self._emit = emit
         for event in self._early:
             self._later(event)

@@ -1,0 +1,195 @@
+"""The Spark backend under the conformance suite: real holders, and no Spark.
+
+Spark's part, running a task in a slot, is a function call here; tests/spark has it with Spark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from howdah.agent.launch import AgentLaunch
+from howdah.backends.base import RoleResources
+from howdah.backends.spark import Mode, luggage, slots
+from howdah.backends.spark.backend import SparkBackend
+from howdah.backends.spark.link import LINK, LISTEN
+from howdah.backends.spark.messages import Order, Settings, Shipment, SlotsOver, ToDriver, Want
+from howdah.backends.spark.settings import write_settings
+from howdah.backends.spark.shipping import secrets_of
+from howdah.storage.jobdir import JobDirectory
+from howdah.storage.layout import CoordinatorAddress
+from howdah.wire import authority
+from howdah.wire.frames import FrameDecoder, encode
+from tests.conformance.harness import Coordinator, eventually
+from tests.conformance.local import make_job
+
+ROOT = Path(__file__).parents[2]
+PIDS = "HOWDAH_STANDIN_PIDS"
+NONCE = "a word"
+
+
+class Driver:
+    """Stands in for a program with a Spark session that has slots without end."""
+
+    def __init__(self, directory: JobDirectory, port: int) -> None:
+        self.agent = "tests.conformance.standin:main"
+        self._directory = directory
+        self._port = port
+        self.link, self._own = socket.socketpair()
+        self.bases: list[Path] = []
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """As if the program had ended."""
+        with contextlib.suppress(OSError):
+            self._own.shutdown(socket.SHUT_RDWR)
+        self._thread.join(30)
+        self._own.close()
+
+    def _serve(self) -> None:
+        decoder: FrameDecoder[ToDriver] = FrameDecoder(ToDriver)
+        with contextlib.suppress(OSError):
+            while data := self._own.recv(65536):
+                for message in decoder.feed(data):
+                    if isinstance(message, Want):
+                        for _ in range(message.count):
+                            self._holder(message.ticket)
+                        self._own.sendall(encode(SlotsOver(ticket=message.ticket)))
+
+    def _holder(self, ticket: int) -> None:
+        order = Order(
+            job_id=self._directory.job_id,
+            holder="",
+            ticket=ticket,
+            host="",
+            folder="",
+            coordinator=("127.0.0.1", self._port),
+            mode=Mode.FEED,
+            lease_s=10.0,
+            job_dir=str(self._directory.path),
+            nonce=NONCE,
+            python=sys.executable,
+            agent=self.agent,
+            paths=(str(ROOT),),
+        )
+        process, base = slots.start(Shipment(order=order, secrets=secrets_of(self._directory)), ())
+        self.bases.append(base)
+        slots.detach(process)
+
+
+class SparkHarness:
+    """A job whose coordinators live in the test's process."""
+
+    roles: Mapping[str, RoleResources] = {
+        "small": RoleResources(),
+        "big": RoleResources(gpus=64),
+    }
+    asks_again = True
+    settling_s = 0.0
+    sees_hidden = True
+
+    def __init__(self, folder: Path) -> None:
+        self._patched = os.environ.get(PIDS)
+        self._pids = folder / "pids"
+        self._pids.mkdir()
+        os.environ[PIDS] = str(self._pids)
+        self.directory = make_job(folder)
+        authority.create(self.directory.job_id, self.directory.secrets)
+        (self.directory.path / luggage.NONCE).write_text(NONCE)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._port = self._listener.getsockname()[1]
+        settings = Settings(
+            mode=Mode.FEED, host="127.0.0.1", bind="127.0.0.1", port=self._port, nonce=NONCE
+        )
+        write_settings(self.directory.path, settings)
+        self.agent = ""
+        self.drivers: list[Driver] = []
+        self.coordinators: list[Coordinator] = []
+
+    async def coordinator(self) -> Coordinator:
+        driver = Driver(self.directory, self._port)
+        driver.agent = self.agent or driver.agent
+        self.drivers.append(driver)
+        env = {LINK: str(driver.link.detach()), LISTEN: str(os.dup(self._listener.fileno()))}
+        backend = SparkBackend(self.directory, env=env)
+        address = CoordinatorAddress(
+            incarnation=len(self.drivers), host="127.0.0.1", port=1, http_port=0, pid=os.getpid()
+        )
+        await backend.announce(address)
+        coordinator = Coordinator(backend)
+        await coordinator.start(self.roles)
+        self.coordinators.append(coordinator)
+        return coordinator
+
+    async def crash(self, coordinator: Coordinator) -> None:
+        assert isinstance(coordinator.backend, SparkBackend)
+        await coordinator.backend.disconnect()
+        await asyncio.to_thread(self.drivers[-1].close)
+
+    async def launch(self, coordinator: Coordinator, container_id: str, word: str) -> None:
+        launch = AgentLaunch(
+            job_id=self.directory.job_id,
+            container_id=container_id,
+            coordinator_file=None,
+            ca="",
+            certificate="",
+            key="",
+            work_dir="",
+            log_dir="",
+            source=word,
+        )
+        await coordinator.backend.launch(container_id, launch)
+
+    async def pids(self, container_id: str) -> list[int]:
+        file = self._pids / container_id
+        await eventually(
+            lambda: file.exists() and file.read_text().endswith("ready\n"),
+            f"the stand-in of {container_id} is ready",
+        )
+        return [int(line.split()[0]) for line in file.read_text().splitlines()]
+
+    async def alive(self, pids: Sequence[int]) -> list[int]:
+        return [pid for pid in pids if _runs(pid)]
+
+    async def kill_agent(self, container_id: str) -> None:
+        os.kill((await self.pids(container_id))[-1], signal.SIGKILL)
+
+    async def break_launches(self) -> None:
+        self.agent = "tests.conformance.nowhere:main"
+        self.drivers[-1].agent = self.agent
+
+    async def close(self) -> None:
+        if self.coordinators:
+            await self.coordinators[-1].backend.close()
+        for driver in self.drivers:
+            await asyncio.to_thread(driver.close)
+        self._listener.close()
+        if self._patched is None:
+            del os.environ[PIDS]
+        else:
+            os.environ[PIDS] = self._patched
+        bases = [base for driver in self.drivers for base in driver.bases]
+        await eventually(lambda: not any(map(_there, bases)), "no holder has left anything")
+        shutil.rmtree(self._pids)
+
+
+def _there(base: Path) -> bool:
+    return base.exists()
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
