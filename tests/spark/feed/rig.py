@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import struct
 import threading
@@ -179,6 +180,8 @@ class Feeder:
             return True
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that sends
         self.socket.close()
 
     def _exactly(self, size: int) -> bytes:
@@ -198,6 +201,7 @@ class Rig:
         self.folder = folder
         self.master = Master(secrets)
         self.trainers: list[Trainer] = []
+        self._purposes: dict[int, Purpose] = {}
 
     def trainer(self, rank: int = 0, lease_s: float = 10.0, **fields: Any) -> Trainer:
         me = task.context()._replace(rank=rank, index=rank, host="127.0.0.1", **fields)
@@ -210,6 +214,7 @@ class Rig:
         return self.master.wait(Hello, lambda hello: hello.place.rank == rank).place
 
     def open(self, run: int = 1, purpose: Purpose = Purpose.TRAIN, **fields: Any) -> None:
+        self._purposes[run] = purpose
         extra = {
             name: fields.pop(name) for name in ("first_epoch", "cached_epoch") if name in fields
         }
@@ -217,7 +222,9 @@ class Rig:
         self.master.say(Open(run=run, purpose=purpose, options=options, **extra))
 
     def feeder(self, rank: int = 0, *, far: bool = False, **fields: Any) -> Feeder:
-        return Feeder(self.place(rank), self.secrets if far else None).begin(**fields)
+        purpose = self._purposes.get(fields.get("run", 1), Purpose.TRAIN)
+        feeder = Feeder(self.place(rank), self.secrets if far else None)
+        return feeder.begin(purpose=purpose, **fields)
 
     def fed(self, run: int = 1, epoch: int = 0, feed: str = "train", last: bool = True) -> None:
         self.master.say(EpochFed(feed=feed, run=run, epoch=epoch, rows=0, last=last))

@@ -174,7 +174,12 @@ def _look(column: pa.Array) -> np.ndarray:
     dtype = np.dtype(column.type.to_pandas_dtype())
     if data is None or not len(column):
         return np.empty(len(column), dtype)
-    return np.frombuffer(data, dtype, len(column), column.offset * dtype.itemsize)
+    return _read_only(np.frombuffer(data, dtype, len(column), column.offset * dtype.itemsize))
+
+
+def _read_only(values: np.ndarray) -> np.ndarray:
+    values.flags.writeable = False
+    return values
 
 
 def _nulls(column: pa.Array) -> np.ndarray:
@@ -233,7 +238,7 @@ def _binary(column: pa.Array, name: str, ragged: set[str]) -> np.ndarray:
         if width is not None:
             if width <= 0 or data is None:
                 return np.empty((len(column), 0), np.uint8)
-            flat = np.frombuffer(data, np.uint8, width * len(column), start)
+            flat = _read_only(np.frombuffer(data, np.uint8, width * len(column), start))
             return flat.reshape(len(column), width)
     if name:
         ragged.add(name)

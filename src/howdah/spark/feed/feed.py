@@ -14,6 +14,7 @@ from howdah.spark.feed.answers import record_batch, stream
 from howdah.spark.feed.columns import Converter, Shapes, concatenated, ordered, rows
 from howdah.spark.feed.epochs import Source
 from howdah.spark.feed.handing import Hand, Key, Pieces, Run
+from howdah.spark.feed.intervals import merged
 from howdah.spark.feed.messages import Position
 from howdah.spark.feed.state import FeedState
 
@@ -188,7 +189,7 @@ class Feed:
                 size = state.size or 1
                 if book.over(size, state.drop_last) and not book.last:
                     return Position(run=run.number, epoch=book.number + 1)
-                return book.position()
+                return _continued(book.position(), state.restored)
             if state.last is not None and not state.last.scoring:
                 return Position(run=state.last.run, epoch=state.last.number + 1)
             return state.restored or Position(epoch=0)
@@ -286,6 +287,17 @@ class Feed:
         key = self._hand.next_epoch(None)
         if key is not None:
             yield from self.iterate(size, columns, shapes, drop_last, key)
+
+
+def _continued(now: Position, before: Position | None) -> Position:
+    """A position within the epoch that another had begun."""
+    if before is None or (before.run, before.epoch) != (now.run, now.epoch):
+        return now
+    rows = {
+        partition: merged([*now.rows.get(partition, ()), *before.rows.get(partition, ())])
+        for partition in {**before.rows, **now.rows}
+    }
+    return msgspec.structs.replace(now, rows=rows, batches=now.batches + before.batches)
 
 
 class _Views:

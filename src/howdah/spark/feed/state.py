@@ -371,7 +371,8 @@ class FeedState:
             book.done = True
         run.epochs.clear()
         for taking in self.takings:
-            if taking.begin.run == run.number and not taking.ended:
+            # One that is answered waits for its answers.
+            if taking.begin.run == run.number and (run.scoring or not taking.ended):
                 taking.stop()
 
     def stop(self) -> None:

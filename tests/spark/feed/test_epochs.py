@@ -1,0 +1,296 @@
+"""Epochs, their ends, caches, and positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from howdah.spark.errors import FeedError
+from howdah.spark.feed.messages import (
+    Close,
+    HandedOut,
+    Held,
+    Hello,
+    HowFar,
+    Kept,
+    Position,
+    Refused,
+    Taken,
+)
+from tests.spark.feed.rig import Rig
+
+SCHEMA = pa.schema({"y": pa.int64()})
+
+
+def numbers(*ranges: tuple[int, int]) -> list[pa.RecordBatch]:
+    return [pa.record_batch({"y": np.arange(start, stop)}) for start, stop in ranges]
+
+
+def values(batches: Iterable[dict[str, Any]]) -> list[list[int]]:
+    return [batch["y"].tolist() for batch in batches]
+
+
+def give(rig: Rig, *ranges: tuple[int, int], **begin: Any) -> None:
+    feeder = rig.feeder(**begin)
+    feeder.send(numbers(*ranges), SCHEMA)
+    assert feeder.hear() == Taken(rows=sum(stop - start for start, stop in ranges))
+    feeder.close()
+
+
+def flat(lists: list[list[int]]) -> list[int]:
+    return list(chain.from_iterable(lists))
+
+
+def test_batches_never_cross_an_epochs_end_and_go_on_in_the_next_run(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none", epochs=2)
+    give(rig, (0, 5), (5, 7))
+    rig.fed(last=False)
+    give(rig, (7, 10), epoch=1)
+    rig.fed(epoch=1)
+    rig.open(run=2, align="none")
+    give(rig, (10, 12), run=2)
+    rig.fed(run=2)
+    batches = feed.batches(3)
+    got = [next(batches) for _ in range(5)]
+    rig.end()
+    assert list(batches) == []
+    assert values(got) == [[0, 1, 2], [3, 4, 5], [6], [7, 8, 9], [10, 11]]
+    assert feed.rows == 12
+
+
+def test_short_last_batches_are_dropped_when_asked(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none")
+    give(rig, (0, 10))
+    rig.fed()
+    epoch = next(feed.epochs())
+    assert values(epoch.batches(4, drop_last=True)) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    done = rig.master.wait(HandedOut, lambda message: message.done)
+    assert (done.rows, done.dropped) == (8, 2)
+
+
+@pytest.mark.parametrize("partitions", [0, 3])
+def test_epochs_without_rows_end(rig: Rig, partitions: int) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open()
+    for partition in range(partitions):
+        give(rig, partition=partition)
+    rig.fed()
+    rig.permit(0, final=True)
+    done = rig.master.wait(HandedOut, lambda message: message.done)
+    assert (done.rows, done.batches, done.dropped) == (0, 0, 0)
+    assert values(next(feed.epochs()).batches(4)) == []
+    held = rig.master.wait(Held, lambda message: message.final)
+    assert (held.batches, held.rows) == (0, 0)
+
+
+def test_the_poorer_rank_pads_with_its_own_rows(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="pad")
+    give(rig, (0, 3), (3, 5))
+    rig.fed()
+    rig.permit(4, final=True)
+    assert values(next(feed.epochs()).batches(3)) == [[0, 1, 2], [3, 4, 0], [1, 2, 3], [4, 0, 1]]
+    assert rig.master.wait(Held, lambda message: message.final).batches == 2
+    done = rig.master.wait(HandedOut, lambda message: message.done)
+    assert (done.rows, done.batches, done.dropped) == (12, 4, 0)
+
+
+def test_a_rank_without_rows_cannot_pad_and_says_so(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="pad")
+    rig.fed()
+    rig.permit(4, final=True)
+    with pytest.raises(FeedError, match=r"no rows of epoch 0.*repartition"):
+        next(feed.batches(3))
+
+
+@pytest.mark.parametrize("memory", [1 << 30, 0], ids=["in memory", "in a file"])
+def test_later_epochs_come_from_the_cache(rig: Rig, memory: int) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none", epochs=3, cache=True, cache_memory=memory)
+    give(rig, (0, 5))
+    give(rig, (5, 9), partition=1)
+    rig.fed()
+    found = feed.epochs()
+    first = values(next(found).batches(4))
+    assert values(next(found).batches(4)) == first == [[0, 1, 2, 3], [4, 5, 6, 7], [8]]
+    assert values(next(found).batches(9)) == [list(range(9))]
+    rig.end()
+    assert next(found, None) is None
+    assert list(rig.folder.glob("howdah-rows-*")) == []
+    assert rig.master.wait(Held, lambda held: held.epoch == 2).final
+
+
+def test_cached_epochs_are_shuffled_by_seed_epoch_and_rank(rig: Rig) -> None:
+    def orders(run: int, seed: int) -> list[list[int]]:
+        rig.open(run=run, align="none", epochs=3, cache=True, shuffle=seed)
+        for partition in (1, 0) if run == 2 else (0, 1):
+            give(
+                rig,
+                *[(at, at + 10) for at in range(100 * partition, 100 * partition + 100, 10)],
+                run=run,
+                partition=partition,
+            )
+        rig.fed(run=run)
+        return [flat(values(next(found).batches(7))) for _ in range(3)]
+
+    feed = rig.trainer().feed("train")
+    found = feed.epochs()
+    first, again, other = orders(1, 5), orders(2, 5), orders(3, 6)
+    assert first[0] == list(range(200))
+    assert all(sorted(order) == list(range(200)) for order in first + other)
+    assert first[1] != first[2] != first[0]
+    assert first[1:] == again[1:]  # although the partitions came in another order
+    assert first[1] != other[1]
+
+
+def test_cached_epochs_keep_to_the_masters_permits(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(epochs=2, cache=True)
+    give(rig, (0, 8))
+    rig.fed()
+    rig.permit(2, final=True)
+    rig.permit(1, final=True, epoch=1)
+    batches = feed.batches(4)
+    assert values([next(batches) for _ in range(3)]) == [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 3]]
+    done = rig.master.wait(HandedOut, lambda message: message.done and message.epoch == 1)
+    assert (done.batches, done.dropped) == (1, 4)
+
+
+def test_leaving_an_epoch_drops_its_rest(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none", epochs=2)
+    give(rig, (0, 10))
+    rig.fed(last=False)
+    found = feed.epochs()
+    assert next(next(found).batches(4))["y"].tolist() == [0, 1, 2, 3]
+    give(rig, (10, 12), epoch=1)
+    rig.fed(epoch=1)
+    assert values(next(found).batches(4)) == [[10, 11]]
+    done = rig.master.wait(HandedOut, lambda message: message.done and message.epoch == 0)
+    assert (done.rows, done.dropped) == (4, 6)
+
+
+def test_iteration_that_was_left_goes_on_with_the_next_row(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none")
+    give(rig, (0, 10))
+    rig.fed()
+    for batch in feed.batches(3):
+        assert batch["y"].tolist() == [0, 1, 2]
+        break
+    assert next(feed.batches(4))["y"].tolist() == [3, 4, 5, 6]
+
+
+def test_the_position_knows_each_row_handed_out(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    assert feed.position() == Position(epoch=0)
+    rig.open(align="none", epochs=2)
+    give(rig, (0, 10), (10, 20), partition=3)
+    give(rig, (20, 30), partition=1, start=50)
+    batches = feed.batches(8)
+    for _ in range(3):
+        next(batches)
+    assert feed.position() == Position(
+        run=1, epoch=0, rows={3: [(0, 20)], 1: [(50, 54)]}, batches=3
+    )
+    rig.fed(last=False)
+    assert next(batches)["y"].tolist() == [24, 25, 26, 27, 28, 29]
+    assert feed.position() == Position(run=1, epoch=1)
+
+
+def test_the_position_in_a_shuffled_epoch_knows_each_row(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none", epochs=2, cache=True, shuffle=1)
+    give(rig, (0, 20), (20, 40))
+    rig.fed()
+    found = feed.epochs()
+    values(next(found).batches(10))
+    batches = next(found).batches(7)
+    given = [value for _ in range(4) for value in next(batches)["y"].tolist()]
+    position = feed.position()
+    assert position.epoch == 1 and position.batches == 4
+    rows = [offset for a, b in position.rows[0] for offset in range(a, b)]
+    assert rows == sorted(given)
+
+
+def test_a_restored_position_is_told_before_rows_are_asked_for(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.master.wait(Hello)
+    position = Position(run=1, epoch=2, rows={0: [(0, 6)]}, batches=2)
+    feed.restore(position)
+    told = rig.master.wait(Hello, lambda hello: bool(hello.positions))
+    assert told.positions == {"train": position} and told.asks == []
+    assert feed.position() == position
+    rig.open(align="none", epochs=3, first_epoch=2)
+    feeder = rig.feeder(epoch=2, skip=[(0, 6), (8, 9)])
+    feeder.send(numbers((6, 8), (9, 12)), SCHEMA).hear()
+    rig.fed(epoch=2)
+    batches = feed.batches(3)
+    assert next(batches)["y"].tolist() == [6, 7, 9]
+    assert rig.master.wait(Hello, lambda hello: hello.asks == ["train"])
+    now = Position(run=1, epoch=2, rows={0: [(0, 8), (9, 10)]}, batches=3)
+    assert feed.position() == now  # what the checkpoint before had seen included
+    with pytest.raises(FeedError, match="before the first batch"):
+        feed.restore(position)
+    with pytest.raises(FeedError, match="no position"):
+        rig.trainers[0].feed("other").restore(b"nonsense")
+
+
+def test_a_later_attempt_goes_on_where_the_earlier_one_was(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none")
+    earlier = rig.feeder(attempt=4)
+    writer = earlier.open(SCHEMA)
+    writer.write_batch(numbers((0, 5))[0])
+    earlier.flush()
+    batches = feed.batches(5)
+    assert next(batches)["y"].tolist() == [0, 1, 2, 3, 4]
+    rig.master.say(HowFar(feed="train", run=1, epoch=0, partition=0))
+    assert rig.master.wait(Kept).upto == 5
+    assert earlier.gone()
+    give(rig, (5, 8), attempt=7, start=5)
+    rig.fed()
+    assert next(batches)["y"].tolist() == [5, 6, 7]
+    rig.master.say(HowFar(feed="train", run=1, epoch=0, partition=9))
+    assert rig.master.wait(Kept, lambda kept: kept.partition == 9).upto == -1
+
+
+def test_no_row_is_taken_twice_whatever_is_sent(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none")
+    give(rig, (0, 5), (5, 9), attempt=1)
+    give(rig, (3, 7), (7, 14), attempt=2, start=3)
+    give(rig, (0, 14), attempt=3)
+    rig.fed()
+    assert flat(values(next(feed.epochs()).batches(4))) == list(range(14))
+
+
+def test_an_earlier_attempt_is_refused_while_a_later_one_feeds(rig: Rig) -> None:
+    rig.trainer().feed("train")
+    rig.open(align="none")
+    later = rig.feeder(attempt=7)
+    with later.open(SCHEMA) as writer:
+        writer.write_batch(numbers((0, 5))[0])
+        later.flush()
+        rig.master.wait(Hello)
+        earlier = rig.feeder(attempt=4)
+        earlier.send(numbers((0, 5)), SCHEMA)
+        assert "later attempt" in earlier.hear().reason
+
+
+def test_rows_of_a_run_that_is_over_are_refused(rig: Rig) -> None:
+    rig.trainer().feed("train")
+    rig.open(align="none")
+    rig.master.say(Close(feed="train", run=1))
+    rig.open(run=2, align="none")
+    give(rig, (0, 3), run=2)
+    refused = rig.feeder(run=1).hear()
+    assert isinstance(refused, Refused) and "is over" in refused.reason

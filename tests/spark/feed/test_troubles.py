@@ -1,0 +1,312 @@
+"""What goes wrong, and how both sides hear of it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from howdah.spark.errors import FeedError
+from howdah.spark.feed.messages import (
+    Abort,
+    Broken,
+    Close,
+    Enough,
+    HandedOut,
+    Hello,
+    Refused,
+    Returned,
+    Stop,
+    Taken,
+)
+from howdah.wire.authority import create
+from tests.spark.feed.rig import DEADLINE_S, Feeder, Rig
+
+ROWS = 4096
+SCHEMA = pa.schema({"y": pa.int64()})
+
+
+def numbers(start: int, rows: int = ROWS) -> pa.RecordBatch:
+    return pa.record_batch({"y": np.arange(start, start + rows)})
+
+
+def in_background(work: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
+
+
+class Endless:
+    """A feeder that sends rows until it is stopped, and counts them."""
+
+    def __init__(self, feeder: Feeder, batches: int = 1 << 30) -> None:
+        self.feeder = feeder
+        self.sent = 0
+        self._batches = batches
+        self._thread = in_background(self._send)
+
+    def _send(self) -> None:
+        try:
+            with self.feeder.open(SCHEMA) as writer:
+                for index in range(self._batches):
+                    writer.write_batch(numbers(index * ROWS))
+                    self.feeder.flush()
+                    self.sent += 1
+            self.feeder.flush()
+        except OSError:
+            pass
+
+    def held_back(self) -> int:
+        """Batches sent once no more can be."""
+        while True:
+            before = self.sent
+            self._thread.join(0.3)
+            if self.sent == before and before:
+                return before
+
+    def ended(self) -> None:
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+
+
+def test_memory_is_bounded_while_the_program_is_slow(rig: Rig) -> None:
+    trainer = rig.trainer()
+    feed = trainer.feed("train")
+    rig.open(align="none", buffer=10 * numbers(0).nbytes)
+    endless = Endless(rig.feeder())
+    batches = feed.batches(ROWS)
+    assert next(batches)["y"][0] == 0
+    # What is in sockets and files counts too: 12 MB of it at most.
+    assert endless.held_back() < 10 + 12_000_000 // numbers(0).nbytes
+    assert trainer._states["train"].buffered <= 10 * numbers(0).nbytes
+    for index in range(1, 500):
+        assert next(batches)["y"][0] == index * ROWS
+    feed.stop()
+    endless.feeder.close()
+    endless.ended()
+
+
+def test_a_full_buffer_goes_on_in_a_file_while_others_keep_the_program_waiting(rig: Rig) -> None:
+    """All feeders are held back by this rank, and the rank waits for one that gets no feeder."""
+    trainer = rig.trainer()
+    feed = trainer.feed("train")
+    rig.open(buffer=4 * numbers(0).nbytes)
+    endless = Endless(rig.feeder(), batches=2000)
+    got: list[int] = []
+    taking = in_background(lambda: [got.append(int(b["y"].sum())) for b in feed.batches(ROWS)])
+    assert endless.feeder.hear() == Taken(rows=2000 * ROWS)
+    assert trainer._states["train"].buffered <= 4 * numbers(0).nbytes
+    assert got == []
+    rig.fed()
+    rig.permit(2000, final=True)
+    rig.master.wait(HandedOut, lambda message: message.done)
+    rig.end()
+    taking.join(DEADLINE_S)
+    assert sum(got) == sum(range(2000 * ROWS))
+
+
+def test_a_feed_nobody_reads_yet_does_not_keep_another_from_its_rows(rig: Rig) -> None:
+    trainer = rig.trainer()
+    rig.open(align="none", buffer=4 * numbers(0).nbytes)
+    rig.open(run=2, feed="validation", align="none")
+    first = Endless(rig.feeder(), batches=500)
+    first.held_back()
+    rows: list[int] = []
+    taking = in_background(
+        lambda: rows.append(len(next(trainer.feed("validation").batches(8))["y"]))
+    )
+    assert first.feeder.hear() == Taken(rows=500 * ROWS)
+    rig.feeder(feed="validation", run=2).send([numbers(0)], SCHEMA).hear()
+    taking.join(DEADLINE_S)
+    assert rows == [8]
+
+
+def test_stopping_ends_feeders_within_a_second(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none")
+    endless = Endless(rig.feeder())
+    next(feed.batches(8))
+    began = time.monotonic()
+    feed.stop()
+    assert endless.feeder.hear() == Stop()
+    rig.master.wait(Enough)
+    assert time.monotonic() - began < 1
+    assert rig.master.wait(HandedOut, lambda message: message.rows == 8)
+    assert list(feed.batches(8)) == [] and list(feed.epochs()) == []
+    endless.feeder.close()
+    endless.ended()
+    late = rig.feeder(partition=5).send([numbers(0)], SCHEMA)
+    assert late.hear() == Stop()
+
+
+def test_a_waiting_program_hears_of_everything_that_ends_it(rig: Rig) -> None:
+    trainer = rig.trainer()
+    heard: list[BaseException | str] = []
+
+    def iterate(name: str) -> None:
+        try:
+            heard.append(f"{name} ended {len(list(trainer.feed(name).batches(8)))}")
+        except FeedError as error:
+            heard.append(error)
+
+    for number, name in enumerate(["a", "b", "c"], 1):
+        rig.open(run=number, feed=name)
+    threads = {name: in_background(lambda name=name: iterate(name)) for name in ("a", "b", "c")}
+    rig.master.wait(Hello, lambda hello: len(hello.asks) == 3)
+    rig.master.say(Abort(feed="a", run=1, error="Job aborted: no column z"))
+    threads["a"].join(DEADLINE_S)
+    assert "no column z" in str(heard.pop())
+    rig.master.say(Close(feed="b", end=True))
+    threads["b"].join(DEADLINE_S)
+    assert heard.pop() == "b ended 0"
+    rig.master.say(Close(feed="", end=True))
+    threads["c"].join(DEADLINE_S)
+    assert heard.pop() == "c ended 0"
+    assert list(trainer.feed("never opened").batches(1)) == []
+
+
+def test_a_master_that_is_gone_ends_the_program_after_the_lease(rig: Rig) -> None:
+    feed = rig.trainer(lease_s=0.5).feed("train")
+    rig.open()
+    rig.master.wait(Hello)
+    rig.master.vanish()
+    with pytest.raises(FeedError, match=r"driver program has not been reached for 0.5 s"):
+        next(feed.batches(8))
+
+
+def test_a_master_that_comes_back_hears_again_what_counts(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none")
+    rig.feeder().send([numbers(0)], SCHEMA).hear()
+    batches = feed.batches(8)
+    next(batches)
+    rig.master.wait(Hello, lambda hello: hello.asks == ["train"])
+    port = rig.master.port
+    rig.master.vanish()
+    rig.master.said.clear()
+    next(batches)
+    rig.master.listen(port)
+    assert rig.master.wait(Hello).asks == ["train"]
+    assert rig.master.wait(HandedOut, lambda message: message.rows == 16)
+    assert len(next(batches)["y"]) == 8
+
+
+def test_changed_columns_are_refused_and_raised_with_both_schemas(rig: Rig) -> None:
+    rig.trainer()
+    rig.open(align="none", epochs=2)
+    rig.feeder().send([numbers(0)], SCHEMA).hear()
+    rig.fed(last=False)
+    other = pa.schema({"y": pa.float64(), "z": pa.string()})
+    feeder = rig.feeder(epoch=1).send([], other)
+    refused = feeder.hear()
+    assert isinstance(refused, Refused) and not refused.again
+    assert "from y: int64 to y: double, z: string" in refused.reason
+
+
+def test_an_exception_is_told_with_its_traceback(rig: Rig) -> None:
+    trainer = rig.trainer()
+    rig.open(align="none")
+    feeder = rig.feeder()
+    Endless(feeder)
+    feeds = trainer.feed("train")
+    with pytest.raises(ZeroDivisionError), trainer:
+        next(feeds.batches(8))
+        _ = 1 // 0
+    broken = rig.master.wait(Broken)
+    assert broken.error == "ZeroDivisionError: integer division or modulo by zero"
+    assert "_ = 1 // 0" in broken.trace
+    refused = feeder.hear()
+    assert isinstance(refused, Refused) and refused.again
+    assert "ZeroDivisionError" in refused.reason
+
+
+def test_the_end_of_the_function_is_told_and_leaves_nothing(rig: Rig) -> None:
+    before = set(threading.enumerate())
+    with rig.trainer() as trainer:
+        place = rig.place()
+        assert Path(place.socket).is_socket()
+        Feeder(place)
+        trainer.feed("train")
+    rig.master.wait(Returned)
+    assert not Path(place.socket).exists()
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", place.port))
+    until(lambda: set(threading.enumerate()) <= before)
+
+
+@pytest.mark.parametrize("word", [b"\x00\x00\x00\x03abc", b"\xff\xff\xff\xff", b""])
+def test_strangers_words_end_their_connection_and_nothing_else(rig: Rig, word: bytes) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none")
+    stranger = Feeder(rig.place())
+    stranger.socket.sendall(word)
+    stranger.socket.shutdown(socket.SHUT_WR)
+    assert stranger.gone()
+    rig.feeder().send([numbers(0)], SCHEMA).hear()
+    assert len(next(feed.batches(8))["y"]) == 8
+
+
+def test_a_feeder_of_another_job_is_not_let_in(rig: Rig, tmp_path: Path) -> None:
+    rig.trainer()
+    create("feeding-1", tmp_path / "forged")
+    with pytest.raises((OSError, AssertionError)):
+        Feeder(rig.place(), tmp_path / "forged")
+
+
+def test_bytes_that_are_no_arrow_stream_are_raised_in_words(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none")
+    feeder = rig.feeder()
+    feeder.socket.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    refused = feeder.hear()
+    assert isinstance(refused, Refused) and "where an Arrow message begins" in refused.reason
+    with pytest.raises(FeedError, match="same version of howdah"):
+        next(feed.batches(8))
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from tests.spark.feed.rig import Rig
+import tests.spark.feed.test_troubles as t
+rig = Rig(Path(sys.argv[1]), Path(sys.argv[2]))
+feed = rig.trainer().feed("train")
+rig.open(align="none", cache=True, cache_memory=0, epochs=2)
+rig.feeder().send([t.numbers(0)], t.SCHEMA).hear()
+next(feed.batches(8))
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_killed_process_leaves_no_cache_file(rig: Rig, tmp_path: Path) -> None:
+    folder = tmp_path / "executor"
+    folder.mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(rig.secrets), str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=Path(__file__).parents[3],
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        files = [str(p.readlink()) for p in Path(f"/proc/{process.pid}/fd").iterdir()]
+        assert any("howdah-rows-" in file and "deleted" in file for file in files)
+        process.send_signal(signal.SIGKILL)
+    assert list(folder.iterdir()) == []
