@@ -24,6 +24,7 @@ from howdah.backends.spark import inside, luggage
 from howdah.backends.spark.books import Books
 from howdah.backends.spark.books import Launched as Entry
 from howdah.backends.spark.desk import Desk, Place
+from howdah.backends.spark.facts import unseen
 from howdah.backends.spark.link import LINK, LISTEN, Link
 from howdah.backends.spark.local_holders import LocalHolders
 from howdah.backends.spark.messages import (
@@ -266,6 +267,9 @@ class SparkBackend:
             self._link.send(Want(ticket=ticket, count=missing))
 
     def _grant(self, request: ContainerRequest, place: Place) -> None:
+        if not place.here.sees and (problem := unseen(self._directory.job(), place.here.host)):
+            self._refuse(request.request_id, problem)
+            return
         gpus = self._roles[request.role].gpus
         if gpus > len(place.here.gpus):
             self._refuse(

@@ -1,0 +1,172 @@
+"""What the Spark backend refuses, and its words for Spark's troubles. No Spark here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from howdah.backends.spark import Mode, luggage
+from howdah.backends.spark.facts import Facts, first_slots, refusals, slots_needed, unseen
+from howdah.backends.spark.homeward import Homeward, Intake
+from howdah.backends.spark.messages import Part
+from howdah.backends.spark.words import plain, waiting, was_cancelled
+from howdah.frameworks import planning
+from howdah.spec.model import Checkpoint, Environment, Job, Role
+
+GOOD = Facts(master="spark://here:7077", capacity=4, executor_cores="2", instances="2")
+JOB = Job(command="true", roles={"worker": Role(instances=4)})
+
+
+def problems(facts: Facts, job: Job = JOB, mode: Mode = Mode.FEED, ps: bool = False) -> str:
+    job = planning.expand(job)
+    on_driver = frozenset({"ps"} if ps else ())
+    needed = slots_needed(planning.plan(job, "check"), on_driver)
+    return "\n".join(refusals(facts, mode, needed, job, on_driver))
+
+
+def changed(**changes: object) -> Facts:
+    return msgspec.structs.replace(GOOD, **changes)
+
+
+def test_what_fits_is_not_refused() -> None:
+    assert problems(GOOD) == ""
+    assert problems(changed(capacity=None)) == ""
+
+
+def test_too_few_slots_name_the_settings_and_what_they_must_be() -> None:
+    text = problems(changed(capacity=3, cores_max="3", task_cpus=2))
+    assert "needs 4 slots" in text and "has 3" in text
+    assert "spark.cores.max = 3" in text and "spark.task.cpus = 2" in text
+    assert "at least 8" in text
+
+
+def test_too_few_threads_name_the_master_that_has_enough() -> None:
+    text = problems(Facts(master="local[2]", capacity=2))
+    assert "spark.master = local[2]" in text and "local[4]" in text
+
+
+def test_roles_on_the_driver_need_no_slot() -> None:
+    job = Job(command="true", roles={"worker": Role(instances=4), "ps": Role(instances=2)})
+    assert "needs 6 slots" in problems(GOOD, job)
+    assert problems(GOOD, job, ps=True) == ""
+
+
+def test_an_elastic_role_needs_its_minimum_and_asks_for_more_later() -> None:
+    job = planning.expand(Job(command="true", roles={"worker": Role(instances="2..9")}))
+    plan = planning.plan(job, "check")
+    assert slots_needed(plan, frozenset()) == 2
+    assert first_slots(plan, frozenset(), 4) == 0
+    assert first_slots(plan, frozenset(), 9) == 9
+
+
+def test_dynamic_allocation_is_refused_for_fed_jobs_only() -> None:
+    facts = changed(dynamic_allocation=True)
+    assert "spark.dynamicAllocation.enabled = false" in problems(facts)
+    assert problems(facts, mode=Mode.FOREGROUND) == ""
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_speculation_is_refused(mode: Mode) -> None:
+    assert "spark.speculation = false" in problems(changed(speculation=True), mode=mode)
+
+
+def test_gpus_that_a_task_does_not_get_are_refused() -> None:
+    job = Job(command="true", roles={"worker": Role(gpus=2)})
+    text = problems(changed(task_gpus=1.0), job)
+    assert "roles.worker.gpus = 2" in text and "spark.task.resource.gpu.amount = 2" in text
+    assert problems(changed(task_gpus=2.0), job) == ""
+
+
+def test_an_environment_that_would_not_travel_is_refused() -> None:
+    job = Job(command="true", environment=Environment(requirements="requirements.txt"))
+    assert "environment.requirements" in problems(GOOD, job)
+
+
+def test_checkpoints_need_a_place_that_all_hosts_see() -> None:
+    assert "checkpoint.store" in unseen(Job(command="true", checkpoint=Checkpoint()), "far")
+    assert unseen(Job(command="true", checkpoint=Checkpoint(store="hdfs:///c")), "far") == ""
+    assert unseen(JOB, "far") == ""
+
+
+def test_a_missing_module_is_told_with_what_to_do() -> None:
+    error = RuntimeError("Traceback …\n  ModuleNotFoundError: No module named 'pyarrow'\n\tat x")
+    assert "'pyarrow'" in plain(error) and "--archives" in plain(error)
+
+
+def test_of_two_stack_traces_the_line_that_says_it_is_told() -> None:
+    text = (
+        "An error occurred while calling o1.collectToPython.\n: org.apache.spark.SparkException: …\n"
+        "Traceback (most recent call last):\n  File x, line 1\n    y()\nValueError: that is it\n"
+        "\n\tat org.apache.spark.api.python\n"
+    )
+    assert plain(RuntimeError(text)) == "ValueError: that is it"
+
+
+def test_a_cancelled_job_is_known() -> None:
+    assert was_cancelled(RuntimeError("Job 3 cancelled part of cancelled job group cell-7"))
+    assert not was_cancelled(RuntimeError("Task failed 4 times"))
+
+
+def test_waiting_is_told_in_words() -> None:
+    assert waiting(0, 4, 0) == ""
+    assert "has 1" in waiting(2, 1, 0)
+    assert "3 of the Spark application's 4 are busy" in waiting(2, 4, 3)
+    assert waiting(2, 4, 1) == ""
+
+
+def test_files_come_home_as_they_grow_and_anew_when_they_are_replaced(tmp_path: Path) -> None:
+    (tmp_path / "there" / "logs" / "worker-0").mkdir(parents=True)
+    (tmp_path / "home").mkdir()
+    log = tmp_path / "there" / "logs" / "worker-0" / "1.log"
+    away, here = Homeward(tmp_path / "there"), Intake(tmp_path / "home")
+
+    def bring() -> bytes:
+        for part in away.news():
+            here.take(part)
+        return (tmp_path / "home" / "logs" / "worker-0" / "1.log").read_bytes()
+
+    log.write_bytes(b"one\n")
+    assert bring() == b"one\n"
+    with log.open("ab") as file:
+        file.write(b"two\n" * 200_000)
+    assert bring() == b"one\n" + b"two\n" * 200_000
+    assert list(away.news()) == []
+    log.unlink()
+    log.write_bytes(b"new")
+    assert bring() == b"new"
+    away.forget()
+    assert bring() == b"new"
+
+
+def test_too_much_stays_away(tmp_path: Path) -> None:
+    (tmp_path / "outputs").mkdir()
+    (tmp_path / "outputs" / "model").write_bytes(b"x" * 100)
+    away = Homeward(tmp_path, largest=99)
+    assert list(away.news()) == [] and away.cut_short
+
+
+@pytest.mark.parametrize(
+    "path", ["../x", "/etc/x", "secrets/ca.pem", "logs/../final.json", "job.json", "checkpoints/1"]
+)
+def test_a_container_writes_nowhere_else_in_the_job_directory(tmp_path: Path, path: str) -> None:
+    with pytest.raises(ValueError):
+        Intake(tmp_path).take(Part(path=path, offset=0, data=b""))
+
+
+def test_a_source_folder_travels_without_what_is_made_again(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "package").mkdir(parents=True)
+    (source / "package" / "code.py").write_text("x = 1")
+    (source / ".git").mkdir()
+    (source / ".git" / "HEAD").write_text("ref")
+    luggage.unpack(luggage.pack(source), tmp_path / "there")
+    found = [p.relative_to(tmp_path / "there") for p in (tmp_path / "there").rglob("*.*")]
+    assert found == [Path("package/code.py")]
+
+
+def test_a_source_folder_that_is_too_large_is_refused_with_the_limit(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(b"x" * 200)
+    with pytest.raises(luggage.TooLarge, match="all hosts see"):
+        luggage.pack(tmp_path, largest=100)
