@@ -1,0 +1,237 @@
+"""Decisions of a feed's master."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from howdah.spark.feed.books import RunBook
+from howdah.spark.feed.messages import (
+    Again,
+    Align,
+    Fed,
+    Held,
+    Options,
+    Place,
+    Position,
+    Purpose,
+)
+from howdah.spark.feed.plan import (
+    Load,
+    allowance,
+    batch_rows,
+    merged,
+    preference,
+    resumption,
+    wanted,
+)
+
+RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)))
+
+
+def held(batches: int, *, final: bool = False, epoch: int = 0) -> Held:
+    return Held(feed="train", run=1, epoch=epoch, batches=batches, rows=0, final=final)
+
+
+def place(rank: int, host: str = "here", folder: str = "/a") -> Place:
+    return Place(rank=rank, host=host, folder=folder)
+
+
+def test_a_batch_is_allowed_when_every_rank_can_have_one_of_its_number() -> None:
+    now = allowance(Align.DROP, [0, 1], {0: held(7), 1: held(4)})
+    assert (now.batches, now.final) == (4, False)
+
+
+def test_nothing_is_allowed_before_every_rank_has_said_what_it_holds() -> None:
+    now = allowance(Align.DROP, [0, 1, 2], {0: held(7), 1: held(4)})
+    assert (now.batches, now.final) == (0, False)
+
+
+def test_a_rank_that_knows_its_end_ends_the_epoch_for_all_when_rows_are_dropped() -> None:
+    now = allowance(Align.DROP, [0, 1], {0: held(7), 1: held(4, final=True)})
+    assert (now.batches, now.final) == (4, True)
+
+
+def test_a_rank_with_rows_to_come_may_still_be_the_poorest() -> None:
+    now = allowance(Align.DROP, [0, 1], {0: held(2), 1: held(4, final=True)})
+    assert (now.batches, now.final) == (2, False)
+
+
+def test_poorer_ranks_pad_as_far_as_the_richest_goes() -> None:
+    some = allowance(Align.PAD, [0, 1], {0: held(7), 1: held(4, final=True)})
+    assert (some.batches, some.final) == (7, False)
+    all_ = allowance(Align.PAD, [0, 1], {0: held(9, final=True), 1: held(4, final=True)})
+    assert (all_.batches, all_.final, all_.empty) == (9, True, ())
+
+
+def test_a_rank_without_a_batch_cannot_pad() -> None:
+    before = allowance(Align.PAD, [0, 1], {0: held(7), 1: held(0, final=True)})
+    assert before.batches == 0
+    after = allowance(Align.PAD, [0, 1], {0: held(7, final=True), 1: held(0, final=True)})
+    assert after.empty == (1,)
+    none = allowance(Align.PAD, [0, 1], {0: held(0, final=True), 1: held(0, final=True)})
+    assert (none.batches, none.final, none.empty) == (0, True, ())
+
+
+@given(
+    st.sampled_from([Align.DROP, Align.PAD]),
+    st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=6), min_size=1, max_size=4),
+    st.data(),
+)
+def test_what_was_allowed_is_never_taken_back(
+    align: Align, growth: list[list[int]], data: st.DataObject
+) -> None:
+    ranks = list(range(len(growth)))
+    steps = {
+        rank: [sum(parts[: i + 1]) for i in range(len(parts))] for rank, parts in enumerate(growth)
+    }
+    state: dict[int, Held] = {}
+    before = allowance(align, ranks, state)
+    while any(steps.values()):
+        rank = data.draw(st.sampled_from([rank for rank in ranks if steps[rank]]))
+        batches = steps[rank].pop(0)
+        state[rank] = held(batches, final=not steps[rank])
+        now = allowance(align, ranks, state)
+        assert now.batches >= before.batches
+        assert not before.final or now == before or align is Align.DROP
+        assert not before.final or now.batches == before.batches
+        before = now
+    assert before.final
+    totals = [sum(parts) for parts in growth]
+    if not before.empty:
+        assert before.batches == (min(totals) if align is Align.DROP else max(totals))
+
+
+@given(RANGES)
+def test_merging_keeps_exactly_the_offsets(ranges: list[tuple[int, int]]) -> None:
+    found = merged(ranges)
+    assert {x for a, b in found for x in range(a, b)} == {x for a, b in ranges for x in range(a, b)}
+    assert all(a < b for a, b in found)
+    assert all(first[1] < second[0] for first, second in itertools.pairwise(found))
+
+
+@given(st.integers(0, 40), st.integers(0, 40), RANGES)
+def test_what_is_left_out_and_what_is_sent_make_up_the_batch(
+    start: int, length: int, ranges: list[tuple[int, int]]
+) -> None:
+    skip = merged(ranges)
+    parts = wanted(start, length, skip)
+    left_out = {x for a, b in skip for x in range(a, b)}
+    assert [x for a, b in parts for x in range(a, b)] == [
+        x for x in range(start, start + length) if x not in left_out
+    ]
+
+
+def test_a_run_goes_on_where_all_ranks_together_were() -> None:
+    found = resumption(
+        3,
+        Align.DROP,
+        [
+            Position(run=3, epoch=1, rows={0: [(0, 50)], 2: [(10, 20)]}),
+            Position(run=3, epoch=1, rows={0: [(50, 80)]}),
+        ],
+    )
+    assert found.epoch == 1
+    assert found.skip == {0: [(0, 80)], 2: [(10, 20)]}
+    assert found.rows == 90
+
+
+def test_a_position_of_an_earlier_run_leaves_nothing_out() -> None:
+    found = resumption(4, Align.DROP, [Position(run=3, epoch=1, rows={0: [(0, 50)]})])
+    assert (found.epoch, found.skip) == (0, {})
+
+
+def test_ranks_that_do_not_wait_for_each_other_go_on_with_the_earliest_epoch() -> None:
+    positions = [
+        Position(run=1, epoch=2, rows={0: [(0, 5)]}),
+        Position(run=1, epoch=1, rows={1: [(0, 9)]}),
+    ]
+    assert resumption(1, Align.NONE, positions).epoch == 1
+    assert resumption(1, Align.DROP, positions).epoch == 2
+
+
+def test_a_feeder_goes_to_the_trainer_of_its_own_executor() -> None:
+    loads = [
+        Load(place=place(0, "there")),
+        Load(place=place(1, "here", "/b")),
+        Load(place=place(2, "here", "/a")),
+    ]
+    assert preference(loads, host="here", folder="/a", stretch=1) == [2, 1, 0]
+
+
+def test_a_feeder_goes_to_another_host_when_ranks_there_are_behind() -> None:
+    loads = [Load(place=place(0), rows=1000), Load(place=place(1, "there"), rows=100)]
+    assert preference(loads, host="here", folder="/a", stretch=100)[0] == 1
+
+
+def test_a_feeder_stays_with_its_trainer_until_others_are_half_a_partition_behind() -> None:
+    near = [Load(place=place(0), rows=1040), Load(place=place(1), rows=1000)]
+    assert preference(near, host="here", folder="/a", stretch=100, current=0)[0] == 0
+    far = [Load(place=place(0), rows=1200), Load(place=place(1), rows=1000)]
+    assert preference(far, host="here", folder="/a", stretch=100, current=0)[0] == 1
+
+
+def test_a_trainer_that_was_not_reached_comes_last() -> None:
+    loads = [Load(place=place(0)), Load(place=place(1), rows=10)]
+    assert preference(loads, host="here", folder="/a", stretch=1, avoid=[0]) == [1, 0]
+
+
+def again(partition: int, attempt: int, **fields: object) -> Again:
+    return Again(
+        feed="train", run=1, epoch=0, partition=partition, attempt=attempt, host="here", **fields
+    )
+
+
+def test_partitions_spread_over_the_ranks_as_they_come() -> None:
+    run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
+    places = {rank: place(rank) for rank in range(3)}
+    taken: dict[int, int] = {}
+    for partition in range(30):
+        word = again(partition, attempt=partition)
+        run.begin(word)
+        rank = run.choose(word, places)[0].rank
+        taken[rank] = taken.get(rank, 0) + 1
+        run.note_sent(
+            Fed(
+                feed="train",
+                run=1,
+                epoch=0,
+                partition=partition,
+                attempt=partition,
+                rank=rank,
+                rows=7,
+            )
+        )
+    assert taken == {0: 10, 1: 10, 2: 10}
+
+
+def test_one_large_partition_is_spread_over_the_ranks() -> None:
+    run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
+    places = {rank: place(rank) for rank in range(2)}
+    word = again(0, attempt=0)
+    run.begin(word)
+    rank = run.choose(word, places)[0].rank
+    for step in range(20):
+        word = again(0, attempt=0, rank=rank, rows=100, upto=100 * (step + 1))
+        run.note_sent(word)
+        rank = run.choose(word, places)[0].rank
+    rows = run.epoch(0).rows
+    assert abs(rows[0] - rows[1]) <= 1000
+
+
+def test_a_later_attempt_asks_how_far_the_earlier_came_and_the_earlier_may_not_go_on() -> None:
+    run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
+    assert run.begin(again(0, attempt=5)) == (False, "")
+    assert run.begin(again(0, attempt=9)) == (True, "")
+    asked, problem = run.begin(again(0, attempt=5))
+    assert not asked
+    assert "later attempt" in problem
+
+
+def test_record_batches_have_about_the_same_size_whatever_the_rows() -> None:
+    assert batch_rows(40) == 32768
+    assert batch_rows(3136) == 512
+    assert batch_rows(100_000) == 16
+    assert batch_rows(0) == 65536
