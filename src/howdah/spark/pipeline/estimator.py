@@ -11,6 +11,7 @@ from pyspark.ml import Estimator as MLEstimator
 from pyspark.ml.util import MLReadable, MLWritable
 
 from howdah.client.errors import BadInput
+from howdah.spark.pipeline.beside import Beside
 from howdah.spark.pipeline.model import Model, Summary
 from howdah.spark.pipeline.params import TrainingParams, accessors, set_all
 from howdah.spark.pipeline.persistence import StageReader, StageWriter
@@ -93,15 +94,17 @@ class Estimator(MLEstimator, TrainingParams, MLReadable, MLWritable):
             start_timeout_s=value("start_timeout_s"),
             name=_name(self._train),
         ) as cluster:
-            report = cluster.train(
-                rows,
-                epochs=value("epochs"),
-                validation=validation,
-                align=value("align"),
-                cache=value("cache"),
-                shuffle=None if value("shuffle") < 0 else value("shuffle"),
-                timeout_s=value("feed_timeout_s") or None,
-            )
+            feeding: dict[str, Any] = {
+                "epochs": value("epochs"),
+                "align": value("align"),
+                "cache": value("cache"),
+                "timeout_s": value("feed_timeout_s") or None,
+            }
+            beside = Beside(cluster, validation, feeding) if validation is not None else None
+            shuffle = None if value("shuffle") < 0 else value("shuffle")
+            report = cluster.train(rows, shuffle=shuffle, **feeding)
+            if beside is not None:
+                beside.finish()
             return Summary(job_id=cluster.job_id, report=report, values=cluster.results())
 
     def _arguments(self) -> SimpleNamespace:

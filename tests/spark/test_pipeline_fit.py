@@ -1,0 +1,197 @@
+"""Estimators: a training function fitted on a cluster, in pipelines and cross-validation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.evaluation import MulticlassClassificationEvaluator, RegressionEvaluator
+from pyspark.ml.feature import VectorAssembler
+from pyspark.ml.tuning import CrossValidator, ParamGridBuilder, TrainValidationSplit
+from pyspark.sql import functions as F
+
+from howdah.client.errors import BadInput, JobFailed
+from howdah.spark import FeedError
+from howdah.spark.pipeline import Estimator, Model
+from howdah.spark.scoring import Make
+
+
+def softmax(x: Any, weights: Any) -> Any:
+    scores = np.hstack([x, np.ones((len(x), 1))]) @ weights
+    scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return scores / scores.sum(axis=1, keepdims=True)
+
+
+def train_digits(args: Any, ctx: Any) -> Any:
+    """Softmax regression on the handwritten digits; the value is its own predict function."""
+    weights = np.zeros((65, 10))
+    for batch in ctx.feed().batches(args.batch_size, drop_last=True):
+        x = np.asarray(batch["x"]) / 16.0
+        truth = np.eye(10)[np.asarray(batch["y"], dtype=int)]
+        error = softmax(x, weights) - truth
+        weights -= args.rate * np.hstack([x, np.ones((len(x), 1))]).T @ error / len(x)
+
+    def predict(batch: dict[str, Any]) -> dict[str, Any]:
+        found = softmax(batch["x"] / 16.0, weights)
+        return {"digit": found.argmax(axis=1).astype("float64"), "probability": found}
+
+    return predict
+
+
+def train_mean(args: Any, ctx: Any) -> Any:
+    """The weighted mean of ``y`` times a factor, and what the other feeds and arguments were."""
+    total = weight = 0.0
+    held_back = []
+    for epoch in ctx.feed().epochs():
+        for batch in epoch.batches(4):
+            weights = batch.get("sample_weight", np.ones(len(batch["y"])))
+            total += float((batch["y"] * weights).sum())
+            weight += float(weights.sum())
+            for callback in args.callbacks:
+                callback(ctx)
+    if args.validation_col:
+        for batch in ctx.feed("validation").batches(4):
+            held_back += batch["y"].tolist()
+    mean = args.factor * total / weight
+    if args.export_dir:
+        Path(args.export_dir).mkdir(parents=True)
+        (Path(args.export_dir) / "mean.txt").write_text(str(mean))
+    return {"mean": mean, "held back": sorted(held_back), "seen": sorted(vars(args))}
+
+
+def constant(value: Any) -> Any:
+    mean = value["mean"]
+    return lambda batch: np.full(len(batch["x"]), mean)
+
+
+def from_file(path: str) -> Any:
+    mean = float((Path(path) / "mean.txt").read_text())
+    return lambda batch: np.full(len(batch["x"]), mean)
+
+
+def failing(args: Any, ctx: Any) -> Any:
+    raise ArithmeticError("no model today")
+
+
+@pytest.fixture(scope="module")
+def rows(spark: Any) -> Any:
+    """y is 1 … 8; rows with 7 and 8 are held back; the first half weighs nothing."""
+    values = [(float(i), float(i), float(i > 4), i > 6) for i in range(1, 9)]
+    frame = spark.createDataFrame(values, "x double, y double, w double, held boolean")
+    return frame.coalesce(1).cache()
+
+
+def mean_estimator(**params: Any) -> Estimator:
+    return Estimator(
+        train_mean,
+        {"factor": 1.0},
+        to_model=constant,
+        **{
+            "input_mapping": {"x": "x"},
+            "label_mapping": {"y": "y"},
+            "output_schema": "prediction double",
+            "restarts": 0,
+            **params,
+        },
+    )
+
+
+@pytest.mark.both_sparks
+@pytest.mark.timeout(300)
+def test_a_pipeline_learns_the_digits_and_scores_after_a_reload(spark: Any, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("sklearn.datasets")
+    images, labels = datasets.load_digits(return_X_y=True)
+    data = spark.createDataFrame(
+        [(*map(float, image), int(label)) for image, label in zip(images, labels)],
+        [*(f"p{i}" for i in range(64)), "label"],
+    ).repartition(4)
+    assembler = VectorAssembler(inputCols=[f"p{i}" for i in range(64)], outputCol="pixels")
+    estimator = Estimator(
+        train_digits,
+        {"rate": 0.5},
+        workers=2,
+        epochs=6,
+        cache=True,
+        shuffle=1,
+        batch_size=16,
+        input_mapping={"pixels": "x"},
+        label_mapping={"label": "y"},
+        output_mapping={"digit": "prediction", "probability": "probability"},
+    )
+    fitted = Pipeline(stages=[assembler, estimator]).fit(data)
+    model: Any = fitted.stages[1]
+    assert isinstance(model, Model)
+    assert model.summary.report.epochs == 6
+    assert sorted(model.summary.values) == [0, 1]
+    fitted.save(str(tmp_path / "digits"))
+    scored = PipelineModel.load(str(tmp_path / "digits")).transform(data)
+    assert scored.columns == [*data.columns, "pixels", "prediction", "probability"]
+    accuracy = MulticlassClassificationEvaluator(metricName="accuracy").evaluate(scored)
+    print(f"accuracy {accuracy:.3f} after {model.summary.report.rows} rows")
+    assert accuracy > 0.9
+
+
+@pytest.mark.timeout(300)
+def test_weights_validation_and_callbacks_reach_the_function(spark: Any, rows: Any) -> None:
+    def callback(ctx: Any) -> None:
+        ctx.report(called=1)
+
+    model = Estimator(
+        train_mean,
+        {"factor": 2.0},
+        to_model=constant,
+        callbacks=[callback],
+        input_mapping={"x": "x"},
+        label_mapping={"y": "y"},
+        weight_col="w",
+        validation_col="held",
+        output_schema="prediction double",
+        restarts=0,
+    ).fit(rows)
+    value = model.summary.values[0]
+    assert value["mean"] == 2.0 * (5 + 6) / 2
+    assert value["held back"] == [7.0, 8.0]
+    assert {"factor", "epochs", "export_dir", "callbacks"} <= set(value["seen"])
+    assert {row.prediction for row in model.transform(rows).collect()} == {11.0}
+
+
+@pytest.mark.timeout(300)
+def test_cross_validation_and_train_validation_split_choose_arguments(
+    spark: Any, rows: Any
+) -> None:
+    estimator = mean_estimator()
+    grid = ParamGridBuilder().addGrid(estimator.args, [{"factor": 1.0}, {"factor": 50.0}]).build()
+    chosen: list[tuple[Any, dict[str, int]]] = [
+        (TrainValidationSplit, {"seed": 3}),
+        (CrossValidator, {"numFolds": 2, "seed": 3, "parallelism": 2}),
+    ]
+    for kind, options in chosen:
+        search = kind(
+            estimator=estimator,
+            estimatorParamMaps=grid,
+            evaluator=RegressionEvaluator(labelCol="y"),
+            **options,
+        )
+        best = search.fit(rows).bestModel
+        mean = best.summary.values[0]["mean"]
+        assert abs(mean - 4.5) < 0.01
+
+
+@pytest.mark.timeout(300)
+def test_a_model_is_made_of_what_was_exported_or_refused_in_words(
+    spark: Any, rows: Any, tmp_path: Path
+) -> None:
+    folder = tmp_path / "export"
+    estimator = mean_estimator(export_dir=str(folder))
+    estimator._to_model = lambda value: Make(str(folder), make=from_file)
+    found = estimator.fit(rows).transform(rows.select(F.lit(0.0).alias("x")))
+    assert {row.prediction for row in found.collect()} == {4.5}
+    estimator = mean_estimator()
+    estimator._to_model = None
+    with pytest.raises(BadInput, match="and no model can be made of it"):
+        estimator.fit(rows)
+    with pytest.raises((FeedError, JobFailed), match="no model today"):
+        Estimator(failing, restarts=0).fit(rows)
