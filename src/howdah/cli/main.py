@@ -24,6 +24,7 @@ COMMANDS = {
     "stop": "Stop a job.",
     "rerun": "Run a job again.",
     "stack": "Show where a running task's Python threads are.",
+    "score": "Score files with a saved model, on Spark.",
     "notebook": "Run JupyterLab in a container until Ctrl-C.",
     "tunnel": "Open a port of this machine that leads to a page of a job, until Ctrl-C.",
     "check": "Report every problem of a job file.",
