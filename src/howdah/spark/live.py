@@ -61,6 +61,7 @@ class Live:
         self._closed = False
         self._lock = threading.Lock()
         self.handle = JobHandle(directory, Callbacks(on_state=self._see, on_log=on_log))
+        master.trouble = self.trouble
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -89,6 +90,14 @@ class Live:
             )
         if self.over():
             raise FeedError(self._why_over())
+
+    def trouble(self) -> str:
+        """What `check` would raise, or nothing."""
+        try:
+            self.check()
+        except FeedError as error:
+            return str(error)
+        return ""
 
     def failure(self) -> Failure | None:
         """The exception of a training function that is no echo of another task's end.

@@ -28,6 +28,8 @@ LONGEST_STRETCH_BYTES = 128 << 20
 """Between two questions to the master."""
 OUTSTANDING_BYTES = 64 << 20
 """Rows on their way to be scored, whose answers have not come."""
+MOST_LOST = 5
+"""Connections one task may lose while it scores a partition."""
 
 RESULT = "partition int, rows long, bytes long, ranks array<int>"
 """Schema of a feeding task's one row: Spark's partition, rows and bytes sent by this attempt."""
@@ -269,50 +271,112 @@ class _Feeding(_Connecting):
 class _Scoring(_Connecting):
     """One partition on its way to be answered row by row."""
 
+    def __init__(self, task: Task, me: _Me) -> None:
+        super().__init__(task, me)
+        self._trainer: Trainer | None = None
+        self._writer: pa.RecordBatchStreamWriter | None = None
+        self._waiting: deque[pa.RecordBatch] = deque()
+        """As they came; their answers have not."""
+        self._outstanding = 0  # bytes of those
+        self._lost = 0  # connections
+
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The answers, in order, as many rows a batch as came."""
-        waiting: deque[pa.RecordBatch] = deque()
-        outstanding = 0
-        trainer: Trainer | None = None
-        writer: pa.RecordBatchStreamWriter | None = None
         try:
             for batch in batches:
-                if not batch.num_rows:
-                    continue
-                rows = batch if self._task.columns is None else batch.select(self._task.columns)
-                if trainer is None:
-                    trainer = self._open(self._ask(), 0, [])
-                    writer = pa.ipc.new_stream(pa.PythonFile(trainer, "w"), rows.schema)
-                assert writer is not None
-                writer.write_batch(rows)
-                waiting.append(batch)
-                outstanding += batch.nbytes
-                trainer.look()
-                while waiting and (trainer.answers or outstanding > OUTSTANDING_BYTES):
-                    if not trainer.answers:
-                        trainer.wait()
-                        continue
-                    answered = waiting.popleft()
-                    outstanding -= answered.nbytes
-                    yield self._joined(answered, trainer.answers.popleft())
-            if trainer is not None and writer is not None:
-                writer.close()
-                while waiting:
-                    while not trainer.answers:
-                        trainer.wait()
-                    yield self._joined(waiting.popleft(), trainer.answers.popleft())
-                self._master.tell(Fed(**self._named(), rank=trainer.rank))
+                if batch.num_rows:
+                    self._waiting.append(batch)
+                    self._outstanding += batch.nbytes
+                    self._send(batch)
+                    yield from self._answers(OUTSTANDING_BYTES)
+            self._close_stream()
+            yield from self._answers(0)
+            if self._trainer is not None:
+                self._master.tell(Fed(**self._named(), rank=self._trainer.rank))
         except Enough as end:
             raise FeedError(
                 "the program takes no more rows to score: it has stopped the feed or returned"
             ) from end
         except NotTaken as error:
             raise FeedError(str(error)) from error
-        except ConnectionError as error:
-            raise FeedError(f"the program that scores the rows is gone: {error}") from error
         finally:
-            if trainer is not None:
-                trainer.close()
+            if self._trainer is not None:
+                self._trainer.close()
+
+    def _send(self, batch: pa.RecordBatch) -> None:
+        try:
+            if self._trainer is None:
+                self._begin()
+            else:
+                self._write(batch)
+            assert self._trainer is not None
+            self._trainer.look()
+        except ConnectionError as error:
+            self._recover(error)
+
+    def _begin(self) -> None:
+        """Find a trainer and send it all that waits."""
+        self._trainer = self._open(self._ask(), 0, [])
+        self._writer = None
+        for batch in self._waiting:
+            self._write(batch)
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        rows = batch if self._task.columns is None else batch.select(self._task.columns)
+        if self._writer is None:
+            self._writer = pa.ipc.new_stream(pa.PythonFile(self._trainer, "w"), rows.schema)
+        self._writer.write_batch(rows)
+
+    def _close_stream(self) -> None:
+        self._closing = True
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        except ConnectionError as error:
+            self._recover(error)
+
+    _closing = False
+
+    def _answers(self, outstanding: int) -> Iterator[pa.RecordBatch]:
+        """What has been answered; waits until no more than so many bytes are not."""
+        while self._waiting and self._trainer is not None:
+            if self._trainer.answers:
+                batch = self._waiting.popleft()
+                self._outstanding -= batch.nbytes
+                yield self._joined(batch, self._trainer.answers.popleft())
+            elif self._outstanding > outstanding:
+                try:
+                    self._trainer.wait()
+                except ConnectionError as error:
+                    self._recover(error)
+            else:
+                return
+
+    def _recover(self, error: ConnectionError) -> None:
+        """The trainer is gone: another one, or the next of its name, answers what waits.
+
+        Answers that came are kept: batches are answered whole and in order.
+        """
+        while True:
+            assert self._trainer is not None
+            answers = self._trainer.answers
+            self._trainer.close()
+            self._lost += 1
+            if self._lost > MOST_LOST:
+                raise FeedError(f"the programs that score the rows go away: {error}") from error
+            done = [(self._waiting.popleft(), answers.popleft()) for _ in range(len(answers))]
+            try:
+                self._begin()
+                if self._closing and self._writer is not None:
+                    self._writer.close()
+            except ConnectionError as next_error:
+                error = next_error
+            finally:
+                assert self._trainer is not None
+                self._waiting.extendleft(batch for batch, _ in reversed(done))
+                self._trainer.answers.extendleft(answer for _, answer in reversed(done))
+            if not self._trainer.closed:
+                return
 
     def _joined(self, batch: pa.RecordBatch, answer: bytes) -> pa.RecordBatch:
         with pa.ipc.open_stream(answer) as reader:

@@ -94,6 +94,8 @@ class Master:
         """Feeds that have been ended; "" for all."""
         self.moved = time.monotonic()
         """When anything last went on: what time-outs count from."""
+        self.trouble: Callable[[], str] = str
+        """Why nothing can be scored any more; empty while it can. Called with `changed` held."""
         self._takers = takers
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -412,6 +414,9 @@ class Master:
                 if run is not None and run.purpose is Purpose.SCORE:
                     return GoOn(start=0, problem="the cluster that scores these rows has ended")
                 return GoOn(start=0, whole=True)
+            if run.purpose is Purpose.SCORE and (trouble := self.trouble()):
+                # Nobody else looks: a scoring query is Spark's, not a call of the cluster's.
+                return GoOn(start=0, problem=trouble)
             if not self._can_take(run):
                 return GoOn(start=0, wait_s=AGAIN_S)
             if again.rank >= 0:
