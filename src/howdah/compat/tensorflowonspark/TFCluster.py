@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import logging
 import os
+import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -52,6 +53,7 @@ class TFCluster:
     queues: Sequence[str] | None = None
     server: Any = None
     """``done`` becomes true when a program has terminated its feed."""
+    _stream_error: BaseException | None = None
     howdah: Cluster
     """Howdah's own cluster, for what is new: ``status()``, ``logs()``, ``url``."""
 
@@ -74,7 +76,7 @@ class TFCluster:
         self._check_feed(qname, "train")
         assert num_epochs >= 0, "num_epochs cannot be negative"
         if feeding.is_stream(dataRDD):
-            dataRDD.foreachRDD(lambda rdd: self._feed(rdd, 1, feed_timeout, qname))
+            dataRDD.foreachRDD(lambda rdd: self._feed_part(rdd, feed_timeout, qname))
             return
         self._feed(dataRDD, num_epochs or EPOCHS, feed_timeout, qname)
 
@@ -114,6 +116,8 @@ class TFCluster:
             self.howdah.stop("shutdown failed")
             raise
         self.howdah.stop()
+        if self._stream_error is not None:
+            raise self._stream_error
 
     def tensorboard_url(self) -> str | None:
         """Address of TensorBoard; None without one."""
@@ -129,6 +133,17 @@ class TFCluster:
         report = feeding.train(self.howdah, data, epochs, timeout_s, qname)
         if report.stopped:
             self.server.done = True
+
+    def _feed_part(self, rdd: Any, timeout_s: float, qname: str) -> None:
+        """One RDD of a DStream. After an error, or once a program has had enough, none is fed."""
+        if self.server.done or rdd.isEmpty():
+            return
+        try:
+            self._feed(rdd, 1, timeout_s, qname)
+        except BaseException as error:
+            self._stream_error = error
+            self.server.done = True
+            raise
 
     def _await_stream(self, ssc: Any, deadline: float | None) -> None:
         while not ssc.awaitTerminationOrTimeout(POLL_S):
@@ -228,7 +243,7 @@ def run(
         mode="feed" if fed else "foreground",
         driver_ps=driver_ps_nodes,
         tensorboard=tensorboard,
-        name=getattr(map_fun, "__name__", "map_fun"),
+        name=_job_name(map_fun),
         start_timeout_s=reservation_timeout,
         env=environment(log_dir),
         **shape(template),
@@ -254,6 +269,11 @@ def run(
         "job_id": cluster.howdah.job_id,
     }
     return cluster
+
+
+def _job_name(function: Any) -> str:
+    title = getattr(function, "__name__", type(function).__name__)
+    return re.sub(r"[^A-Za-z0-9]+", "-", title).strip("-") or "map-fun"
 
 
 def shape(template: Mapping[str, Sequence[int]]) -> dict[str, Any]:

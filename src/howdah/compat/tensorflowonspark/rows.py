@@ -11,7 +11,7 @@ This way a row costs a pickle of its own; a DataFrame fed to `howdah.spark` cost
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import pyarrow as pa
@@ -48,14 +48,42 @@ def answers_to_arrow(answers: Sequence[Any]) -> pa.RecordBatch:
     return _batch([pickle.dumps(answer, protocol=pickle.HIGHEST_PROTOCOL) for answer in answers])
 
 
-def of_batch(batch: Mapping[str, Any]) -> list[Any]:
-    """The rows of a feed's batch (columns as arrays): Python objects, as `from_arrow` gives them."""
+def of_batch(batch: Mapping[str, Any], binary: Set[str] = frozenset()) -> list[Any]:
+    """The rows of a feed's batch (columns as arrays): as they were, or `Row` objects of a DataFrame.
+
+    Columns in ``binary`` hold bytes, which a feed gives as an array of numbers where it can.
+    """
     if is_pickled(list(batch)):
         return loads(batch[PICKLED])
     columns = [
-        values.tolist() if hasattr(values, "tolist") else values for values in batch.values()
+        [None if value is None else bytes(value) for value in column]
+        if name in binary
+        else _values(column)
+        for name, column in batch.items()
     ]
-    return list(zip(*columns))
+    make = _row_maker(list(batch))
+    return [make(*values) for values in zip(*columns)]
+
+
+def _values(column: Any) -> Sequence[Any]:
+    if isinstance(column, Mapping):  # of a struct
+        return of_batch(column)
+    return column.tolist() if hasattr(column, "tolist") else column
+
+
+def _row_maker(names: list[str]) -> Callable[..., Any]:
+    """What makes rows as ``df.rdd`` has them; tuples where Spark is not installed."""
+    try:
+        from pyspark.sql import Row
+    except ImportError:
+        return lambda *values: values
+    return Row(*names)
+
+
+def binary_columns(schema: pa.Schema) -> frozenset[str]:
+    """Names of the columns that hold bytes."""
+    kinds = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    return frozenset(field.name for field in schema if any(kind(field.type) for kind in kinds))
 
 
 def is_pickled(names: Sequence[str]) -> bool:
