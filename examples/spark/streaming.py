@@ -41,9 +41,9 @@ def main():
             part.coalesce(1).write.mode("append").parquet(source)
         stream = spark.readStream.schema(rows.schema).option("maxFilesPerTrigger", 1)
         with Cluster.start(spark, train, {"batch": 8}, workers=1) as cluster:
-            handle = cluster.train_stream(stream.parquet(source))
-            handle.wait_until_processed()
-            handle.stop()
+            # All that is there now, in several micro-batches; without it: until stream.stop().
+            fed = cluster.train_stream(stream.parquet(source), trigger={"availableNow": True})
+            print(f"{fed.wait().micro_batches} micro-batches")
             seen, weights = cluster.results()[0]
     _, (images, labels) = digits_frames.arrays()
     guesses = (np.hstack([images, np.ones((len(images), 1))]) @ weights).argmax(1)

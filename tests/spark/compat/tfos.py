@@ -93,6 +93,6 @@ NAMES = {
 ROWS = TESTS | EXAMPLES | NAMES
 
 SPARK_FIXTURES = frozenset(
-    {"spark", "standalone", "standalone_spark", "connect_spark", "run_program"}
+    {"spark", "standalone", "standalone_spark", "connect_spark", "run_program", "examples_ran"}
 )
 """Who uses one of them has a real Spark."""
