@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from howdah.spark.cluster import Cluster as Cluster
     from howdah.spark.errors import FeedError as FeedError
-    from howdah.spark.parallel import parallel as parallel
+    from howdah.spark.instances import parallel as parallel
     from howdah.spark.reports import TrainReport as TrainReport
 
 _HOMES = {
     "Cluster": "howdah.spark.cluster",
     "FeedError": "howdah.spark.errors",
     "TrainReport": "howdah.spark.reports",
-    "parallel": "howdah.spark.parallel",
+    "parallel": "howdah.spark.instances",
 }
 """Public names, and the modules that have them."""
 

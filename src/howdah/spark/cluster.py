@@ -10,7 +10,7 @@ from typing import Any
 
 from howdah.backends.spark import SparkSubmission
 from howdah.backends.spark.modes import Mode
-from howdah.client.errors import BadInput
+from howdah.client.errors import BadInput, JobFailed
 from howdah.client.items import LogLine
 from howdah.client.loading import load_object
 from howdah.client.submit import submit
@@ -25,7 +25,7 @@ from howdah.spark.reports import TrainReport
 from howdah.spark.rows import Source, source_of
 from howdah.spark.session import Session
 from howdah.spark.training import Beside, Training
-from howdah.spec.model import Checkpoint, Role
+from howdah.spec.model import Checkpoint, Role, TensorBoard
 
 
 class Cluster:
@@ -50,7 +50,7 @@ class Cluster:
         framework: str = "command",
         mode: str = "feed",
         driver_ps: bool = False,
-        tensorboard: bool = False,
+        tensorboard: bool | TensorBoard = False,
         checkpoint: Checkpoint | Mapping[str, Any] | bool | None = None,
         env: Mapping[str, str] | None = None,
         restarts: int = 2,
@@ -73,7 +73,7 @@ class Cluster:
             mode: ``feed`` (`train` and `inference` feed the processes, slots stay free for Spark) or
                 ``foreground`` (the program reads its own data, its slot is taken while it runs).
             driver_ps: parameter servers run on the driver's machine.
-            tensorboard: run TensorBoard beside the cluster.
+            tensorboard: run TensorBoard beside the cluster; a `howdah.TensorBoard` says how.
             checkpoint: the job's checkpoint table; True for the usual one.
             env: environment variables for all processes.
             restarts: failures of its own the cluster survives by forming again.
@@ -119,6 +119,8 @@ class Cluster:
             restarts,
         )
         cluster = cls(live, how)
+        if how is not Mode.FEED:
+            live.master.end()  # a program that asks for a feed all the same gets none
         try:
             live.wait_formed(start_timeout_s, cluster._formed)
         except BaseException as error:
@@ -131,6 +133,8 @@ class Cluster:
         self._live = live
         self._mode = mode
         self._results: dict[int, Any] | None = None
+        self._ended = False
+        """It was stopped, or its failure was told."""
 
     def _formed(self) -> bool:
         if self._mode is Mode.FEED:
@@ -236,14 +240,17 @@ class Cluster:
         """
         if self._results is None:
             self._live.master.end()
-            self._results = self._live.results(timeout_s)
+            try:
+                self._results = self._live.results(timeout_s)
+            except JobFailed:
+                self._ended = True
+                raise
             self._live.close()
         return self._results
 
     def stop(self, reason: str = "") -> None:
         """Stop the functions where they are; nothing of the cluster is left when this returns."""
-        self._live.stop(reason or "stopped by the program that started it")
-        self._live.close()
+        self._give_up(reason or "stopped by the program that started it")
 
     def end_feed(self, feed: str = "train") -> None:
         """No more rows of this feed will come: its iteration ends in the functions."""
@@ -294,6 +301,9 @@ class Cluster:
         if error is not None:
             self._give_up(f"{type(error).__name__} in the program that started it")
             return
+        if self._ended:
+            self._live.close()
+            return
         try:
             self.results()
         except BaseException:
@@ -315,6 +325,7 @@ class Cluster:
             )
 
     def _give_up(self, reason: str) -> None:
+        self._ended = True
         self._live.stop(reason)
         self._live.close()
 

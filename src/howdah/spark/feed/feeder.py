@@ -278,7 +278,9 @@ class _Scoring(_Connecting):
         self._waiting: deque[pa.RecordBatch] = deque()
         """As they came; their answers have not."""
         self._outstanding = 0  # bytes of those
+        self._ready: deque[tuple[pa.RecordBatch, bytes]] = deque()
         self._lost = 0  # connections
+        self._closing = False
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The answers, in order, as many rows a batch as came."""
@@ -335,48 +337,42 @@ class _Scoring(_Connecting):
         except ConnectionError as error:
             self._recover(error)
 
-    _closing = False
-
     def _answers(self, outstanding: int) -> Iterator[pa.RecordBatch]:
         """What has been answered; waits until no more than so many bytes are not."""
-        while self._waiting and self._trainer is not None:
-            if self._trainer.answers:
-                batch = self._waiting.popleft()
-                self._outstanding -= batch.nbytes
-                yield self._joined(batch, self._trainer.answers.popleft())
-            elif self._outstanding > outstanding:
-                try:
-                    self._trainer.wait()
-                except ConnectionError as error:
-                    self._recover(error)
-            else:
+        while True:
+            self._collect()
+            while self._ready:
+                yield self._joined(*self._ready.popleft())
+            if self._trainer is None or self._outstanding <= outstanding:
                 return
+            try:
+                self._trainer.wait()
+            except ConnectionError as error:
+                self._recover(error)
+
+    def _collect(self) -> None:
+        """Lay answers that came beside their rows: whole batches, in order."""
+        while self._trainer is not None and self._trainer.answers:
+            batch = self._waiting.popleft()
+            self._outstanding -= batch.nbytes
+            self._ready.append((batch, self._trainer.answers.popleft()))
 
     def _recover(self, error: ConnectionError) -> None:
-        """The trainer is gone: another one, or the next of its name, answers what waits.
-
-        Answers that came are kept: batches are answered whole and in order.
-        """
+        """The trainer is gone: another one, or the next of its rank, answers what waits."""
         while True:
-            assert self._trainer is not None
-            answers = self._trainer.answers
-            self._trainer.close()
+            self._collect()
+            if self._trainer is not None:
+                self._trainer.close()
             self._lost += 1
             if self._lost > MOST_LOST:
                 raise FeedError(f"the programs that score the rows go away: {error}") from error
-            done = [(self._waiting.popleft(), answers.popleft()) for _ in range(len(answers))]
             try:
                 self._begin()
                 if self._closing and self._writer is not None:
                     self._writer.close()
+                return
             except ConnectionError as next_error:
                 error = next_error
-            finally:
-                assert self._trainer is not None
-                self._waiting.extendleft(batch for batch, _ in reversed(done))
-                self._trainer.answers.extendleft(answer for _, answer in reversed(done))
-            if not self._trainer.closed:
-                return
 
     def _joined(self, batch: pa.RecordBatch, answer: bytes) -> pa.RecordBatch:
         with pa.ipc.open_stream(answer) as reader:

@@ -29,7 +29,8 @@ def parallel(
     def call(given: Sequence[Any], ctx: Any) -> Any:
         return fn(*given, ctx)
 
-    options = {"mode": "foreground", "name": getattr(fn, "__name__", "parallel"), **options}
+    call.__name__ = getattr(fn, "__name__", "parallel")
+    options = {"mode": "foreground", **options}
     with Cluster.start(spark, call, list(args), workers=n, **options) as cluster:
         values = cluster.results()
     return [values.get(rank) for rank in range(n)]

@@ -1,0 +1,366 @@
+"""A cluster in a session with two slots: fed, answered, stopped, and what goes wrong."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from howdah.client.errors import JobFailed
+from howdah.spark import Cluster, FeedError, parallel
+
+SOON_S = 20.0
+"""What takes a fraction of a second, on a machine that does other things too."""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Job directories of their own."""
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
+
+
+def start(spark: Any, train: Callable[..., Any], args: Any = None, **options: Any) -> Cluster:
+    return Cluster.start(spark, train, args, **{"workers": 2, "on_log": None, **options})
+
+
+def active_jobs(spark: Any) -> list[int]:
+    return list(spark.sparkContext.statusTracker().getActiveJobsIds())
+
+
+def eventually(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + SOON_S
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def collect(args: Any, ctx: Any) -> dict[str, Any]:
+    """All ids of each epoch, and how long the batches were."""
+    epochs: list[list[int]] = []
+    sizes: list[int] = []
+    for epoch in ctx.feed("train").epochs():
+        ids: list[int] = []
+        for batch in epoch.batches(100):
+            ids += batch["id"].tolist()
+            sizes.append(len(batch["id"]))
+        epochs.append(ids)
+    return {"epochs": epochs, "sizes": sizes, "rank": ctx.rank, "role": ctx.role}
+
+
+def all_ids(values: dict[int, Any], epoch: int) -> list[int]:
+    return sorted(i for value in values.values() for i in value["epochs"][epoch])
+
+
+def test_every_row_is_handed_out_once_an_epoch_and_ranks_return_values(spark: Any) -> None:
+    with start(spark, collect) as cluster:
+        report = cluster.train(spark.range(0, 2050, 1, 5), epochs=2, align="none")
+        values = cluster.results()
+    assert sorted(values) == [0, 1]
+    assert [all_ids(values, epoch) for epoch in (0, 1)] == [list(range(2050))] * 2
+    assert report.rows == 4100 == sum(each.rows for each in report.ranks)
+    assert (report.dropped, report.epochs, report.stopped) == (0, 2, False)
+    assert report.batches == sum(len(value["sizes"]) for value in values.values())
+
+
+def test_uneven_ranks_end_together_with_exact_counts(spark: Any) -> None:
+    # One row in the first partition, 999 in the second, none in the third.
+    uneven = spark.range(0, 3000, 1, 3).where("id = 5 or (id >= 1000 and id < 1999)")
+    with start(spark, collect) as cluster:
+        dropped = cluster.train(uneven, align="drop")
+        padded = cluster.train(uneven, align="pad")
+        values = cluster.results()
+    first, second = dropped.ranks
+    assert first.batches == second.batches
+    assert dropped.rows + dropped.dropped == 1000
+    first, second = padded.ranks
+    assert first.batches == second.batches
+    assert set(all_ids(values, 1)) == {5, *range(1000, 1999)}
+    assert padded.dropped == 0
+
+
+def test_cached_epochs_run_spark_once_and_shuffle(spark: Any) -> None:
+    counter = spark.sparkContext.accumulator(0)
+
+    def counted(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            counter.add(batch.num_rows)
+            yield batch
+
+    frame = spark.range(0, 1000, 1, 4).mapInArrow(counted, "id long")
+    with start(spark, collect) as cluster:
+        report = cluster.train(frame, epochs=3, align="none", cache=True, shuffle=7)
+        values = cluster.results()
+    assert counter.value == 1000
+    assert report.rows == 3000
+    assert [all_ids(values, epoch) for epoch in range(3)] == [list(range(1000))] * 3
+    orders = [tuple(values[0]["epochs"][epoch]) for epoch in range(3)]
+    assert len(set(orders)) == 3
+
+
+def test_a_validation_feed_goes_beside_the_training_feed(spark: Any) -> None:
+    def train(args: Any, ctx: Any) -> list[Any]:
+        found = []
+        validation = ctx.feed("validation").epochs()
+        for epoch in ctx.feed("train").epochs():
+            rows = sum(len(batch["id"]) for batch in epoch.batches(50))
+            seen = sum(int(batch["id"].sum()) for batch in next(validation).batches(50))
+            found.append((rows, seen))
+        return found
+
+    with start(spark, train) as cluster:
+        cluster.train(
+            spark.range(0, 1000, 1, 4),
+            epochs=2,
+            validation=spark.range(0, 100, 1, 2),
+            align="none",
+        )
+        values = cluster.results()
+    for epoch in (0, 1):
+        assert sum(value[epoch][0] for value in values.values()) == 1000
+        assert sum(value[epoch][1] for value in values.values()) == sum(range(100))
+
+
+def test_a_program_that_has_enough_ends_the_spark_job(spark: Any) -> None:
+    def train(args: Any, ctx: Any) -> int:
+        feed = ctx.feed("train")
+        for number, _ in enumerate(feed.batches(100), 1):
+            if number == 20:
+                feed.stop()
+        return number
+
+    with start(spark, train) as cluster:
+        began = time.monotonic()
+        report = cluster.train(spark.range(0, 10**10, 1, 8))
+        assert report.stopped
+        assert time.monotonic() - began < SOON_S
+        eventually(lambda: active_jobs(spark) == [])
+        assert cluster.results() == {0: 20, 1: 20}
+
+
+def test_an_exception_in_the_function_fails_training_with_its_traceback(spark: Any) -> None:
+    def train(args: Any, ctx: Any) -> None:
+        for number, _ in enumerate(ctx.feed("train").batches(100)):
+            if number == 5 and ctx.rank == 1:
+                raise ValueError("no good batch")
+
+    with pytest.raises(JobFailed, match="no good batch"):
+        with start(spark, train) as cluster:
+            with pytest.raises(FeedError, match="rank 1.*ValueError: no good batch") as caught:
+                cluster.train(spark.range(0, 10**9, 1, 4))
+            assert "in train" in str(caught.value)
+            cluster.results()
+    eventually(lambda: active_jobs(spark) == [])
+
+
+def test_an_exception_after_the_feed_is_in_the_results(spark: Any) -> None:
+    def train(args: Any, ctx: Any) -> None:
+        for _ in ctx.feed("train").batches(100):
+            pass
+        raise RuntimeError("late")
+
+    with start(spark, train) as cluster:
+        cluster.train(spark.range(0, 1000, 1, 2))
+        with pytest.raises(JobFailed, match="RuntimeError: late"):
+            cluster.results()
+
+
+def test_an_exception_in_sparks_plan_reaches_the_function(spark: Any) -> None:
+    def train(args: Any, ctx: Any) -> str:
+        from howdah.spark import FeedError
+
+        try:
+            for _ in ctx.feed("train").batches(10):
+                pass
+        except FeedError as error:
+            return str(error)
+        return ""
+
+    bad = spark.range(0, 1000, 1, 2).selectExpr("if(id = 700, raise_error('bad row'), id) as id")
+    with start(spark, train) as cluster:
+        with pytest.raises(FeedError, match="bad row"):
+            cluster.train(bad)
+        values = cluster.results()
+    assert all("bad row" in text for text in values.values())
+
+
+def answer(args: Any, ctx: Any) -> int:
+    feed = ctx.feed("inference")
+    rows = 0
+    for batch in feed.batches(64):
+        rows += len(batch["id"])
+        feed.results({"twice": batch["id"] * 2, "text": [f"<{i}>" for i in batch["id"]]})
+    return rows
+
+
+def test_inference_keeps_rows_order_and_columns(spark: Any) -> None:
+    frame = spark.range(0, 5000, 1, 7).selectExpr("id", "concat('n', id) as name")
+    with start(spark, answer) as cluster:
+        told = cluster.inference(frame, columns=["id"], schema="twice long, text string")
+        found = cluster.inference(frame, columns=["id"])
+        alone = cluster.inference(frame, columns=["id"], keep=False, schema="twice double")
+        assert told.columns == found.columns == ["id", "name", "twice", "text"]
+        assert dict(found.dtypes)["twice"] == "bigint"
+        rows = told.collect()
+        assert [row["id"] for row in rows] == list(range(5000))
+        assert all(row["twice"] == 2 * row["id"] for row in rows)
+        assert all(
+            row["name"] == f"n{row['id']}" and row["text"] == f"<{row['id']}>" for row in rows
+        )
+        assert found.where("twice = 84").count() == 1
+        assert alone.columns == ["twice"]
+        assert alone.groupBy().sum("twice").collect()[0][0] == float(2 * sum(range(5000)))
+        cluster.results()
+
+
+def test_answers_of_another_length_are_refused_in_words(spark: Any) -> None:
+    def wrong(args: Any, ctx: Any) -> None:
+        feed = ctx.feed("inference")
+        for batch in feed.batches(64):
+            feed.results(batch["id"][:-1])
+
+    with pytest.raises(JobFailed):
+        with start(spark, wrong) as cluster:
+            with pytest.raises(Exception, match="rows"):
+                cluster.inference(spark.range(100), schema="prediction long").collect()
+            cluster.results()
+
+
+def test_a_killed_process_is_started_again_and_goes_on_from_its_checkpoint(
+    spark: Any, tmp_path: Path
+) -> None:
+    def train(args: Any, ctx: Any) -> dict[str, Any]:
+        import json
+        import os
+        import signal
+        from pathlib import Path
+
+        import msgspec
+
+        from howdah.spark.feed.messages import Position
+
+        feed = ctx.feed("train")
+        saved = Path(args) / f"{ctx.rank}.json"
+        seen: list[int] = []
+        if ctx.generation > 1:
+            document = json.loads(saved.read_text())
+            seen = document["seen"]
+            feed.restore(msgspec.convert(document["position"], Position, strict=False))
+        before = len(seen)
+        for number, batch in enumerate(feed.batches(50), 1):
+            seen += batch["id"].tolist()
+            if ctx.generation == 1 and number == 8:
+                position = json.loads(msgspec.json.encode(feed.position()))
+                saved.write_text(json.dumps({"seen": seen, "position": position}))
+            if ctx.generation == 1 and number == 12 and ctx.rank == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return {"seen": seen, "before": before, "generation": ctx.generation}
+
+    with start(spark, train, str(tmp_path), restarts=1) as cluster:
+        cluster.train(spark.range(0, 4000, 1, 4), align="none")
+        values = cluster.results()
+    assert {value["generation"] for value in values.values()} == {2}
+    assert all(value["before"] == 400 for value in values.values())
+    assert sorted(i for value in values.values() for i in value["seen"]) == list(range(4000))
+
+
+def test_rows_of_an_rdd_are_fed_without_a_dataframe(spark: Any) -> None:
+    def train(args: Any, ctx: Any) -> list[Any]:
+        feed = ctx.feed("train")
+        return [
+            row
+            for batch in feed.batches(10)
+            for row in zip(batch["_1"].tolist(), batch["_2"].tolist())
+        ]
+
+    rdd = spark.sparkContext.parallelize([(i, [float(i), 0.5]) for i in range(300)], 3)
+    with start(spark, train) as cluster:
+        report = cluster.train(rdd, align="none")
+        values = cluster.results()
+    assert report.rows == 300
+    assert sorted(row[0] for rows in values.values() for row in rows) == list(range(300))
+    assert all(row[1] == [row[0], 0.5] for rows in values.values() for row in rows)
+
+
+def test_two_clusters_of_one_session_run_side_by_side(spark: Any) -> None:
+    with start(spark, collect, workers=1) as first, start(spark, collect, workers=1) as second:
+        first.train(spark.range(100))
+        second.train(spark.range(1000, 1200))
+        assert all_ids(second.results(), 0) == list(range(1000, 1200))
+        assert all_ids(first.results(), 0) == list(range(100))
+
+
+def test_independent_instances_return_their_values(spark: Any) -> None:
+    values = parallel(spark, lambda base, ctx: base + ctx.index, 2, [40], on_log=None)
+    assert values == [40, 41]
+
+
+def test_logs_status_and_pages_are_at_hand(spark: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    def train(args: Any, ctx: Any) -> None:
+        print(f"this is {ctx.role} {ctx.index} of {ctx.num_workers}")
+        for _ in ctx.feed("train").batches(10):
+            pass
+
+    with start(spark, train, chief=1, workers=1, on_log=True) as cluster:
+        assert cluster.url is not None
+        assert cluster.tensorboard_url is None
+        assert {task.task for task in cluster.status().tasks} == {"chief:0", "worker:0"}
+        assert {each.role for each in cluster.places} == {"chief", "worker"}
+        cluster.train(spark.range(100))
+        cluster.results()
+        assert any("this is chief 0 of 2" in line.text for line in cluster.logs())
+    assert "worker:0 | this is worker 0 of 2" in capfd.readouterr().out
+
+
+def test_a_feed_that_nobody_asks_for_times_out_in_words(spark: Any) -> None:
+    def train(args: Any, ctx: Any) -> None:
+        for _ in ctx.feed("train").batches(10):
+            pass
+
+    with start(spark, train) as cluster:
+        with pytest.raises(FeedError, match="rank 0 has not asked for rows of 'other'"):
+            cluster.train(spark.range(100), feed="other", timeout_s=0.5)
+        cluster.train(spark.range(100))
+
+
+def test_cancelling_the_cell_leaves_nothing_running(spark: Any) -> None:
+    def train(args: Any, ctx: Any) -> None:
+        for _ in ctx.feed("train").batches(10):
+            pass
+
+    def interrupt() -> None:
+        eventually(lambda: active_jobs(spark) != [])
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        with start(spark, train) as cluster:
+            threading.Thread(target=interrupt).start()
+            cluster.train(spark.range(0, 10**11, 1, 4))
+    assert cluster.status().outcome == "stopped"
+    eventually(lambda: active_jobs(spark) == [])
+
+
+def test_cancelling_the_job_group_ends_the_training(spark: Any) -> None:
+    def train(args: Any, ctx: Any) -> None:
+        for _ in ctx.feed("train").batches(10):
+            pass
+
+    context = spark.sparkContext
+    context.setJobGroup("mine", "a cell")
+
+    def cancel() -> None:
+        eventually(lambda: list(context.statusTracker().getJobIdsForGroup("mine")) != [])
+        eventually(lambda: active_jobs(spark) != [])
+        context.cancelJobGroup("mine")
+
+    with pytest.raises(FeedError, match="cancelled"):
+        with start(spark, train) as cluster:
+            threading.Thread(target=cancel).start()
+            cluster.train(spark.range(0, 10**11, 1, 4))
+    context.setLocalProperty("spark.jobGroup.id", None)
+    eventually(lambda: active_jobs(spark) == [])
