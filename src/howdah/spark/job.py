@@ -39,7 +39,7 @@ class ClusterJob:
         evaluator: bool,
         roles: Mapping[str, int | Role] | None,
         framework: str,
-        tensorboard: bool,
+        tensorboard: bool | TensorBoard,
         checkpoint: Checkpoint | Mapping[str, Any] | bool | None,
         env: Mapping[str, str] | None,
         restarts: int,
@@ -61,7 +61,8 @@ class ClusterJob:
         more.setdefault("timeouts", Timeouts(startup="off"))
         more.setdefault("restart", Restart.GANG)
         if tensorboard:
-            more.setdefault("tensorboard", TensorBoard())
+            given = tensorboard if isinstance(tensorboard, TensorBoard) else TensorBoard()
+            more.setdefault("tensorboard", given)
         if checkpoint:
             more["checkpoint"] = _checkpoint(checkpoint)
         call = FunctionJob(

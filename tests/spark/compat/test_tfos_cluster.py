@@ -328,3 +328,18 @@ def test_functions_and_modules_may_import_tensorflowonspark(sc: Any, tmp_path: P
                 assert cluster.howdah.results() == {0: expected}
         finally:
             tensorflowonspark.uninstall()
+
+
+@pytest.mark.tfos("TFCluster.tensorboard_url")
+def test_tensorboard_shows_the_folder_that_was_named(sc: Any, tmp_path: Path) -> None:
+    def summarise(args: Any, ctx: Any) -> None:
+        feed = ctx.get_data_feed()
+        while not feed.should_stop():
+            feed.next_batch(1)
+
+    cluster = _run(sc, summarise, nodes=1, tensorboard=True, log_dir=str(tmp_path))
+    url = cluster.tensorboard_url()
+    assert url is not None and url.startswith("http")
+    job = cluster.howdah.status()
+    assert any(task.role == "tensorboard" for task in job.tasks)
+    cluster.shutdown()

@@ -15,10 +15,13 @@ from typing import Any
 from howdah.compat.tensorflowonspark import TFSparkNode, compat, feeding, paths, running
 from howdah.core.view import JobView
 from howdah.spark.cluster import Cluster
+from howdah.spec.model import TensorBoard
 
 logger = logging.getLogger(__name__)
 
 POLL_S = 0.2
+TENSORBOARD_S = 60.0
+"""TensorBoard takes seconds to start, tens of them where it finds TensorFlow."""
 EPOCHS = 10
 """What ``num_epochs=0`` means."""
 
@@ -53,6 +56,7 @@ class TFCluster:
     queues: Sequence[str] | None = None
     server: Any = None
     """``done`` becomes true when a program has terminated its feed."""
+    _tensorboard = False
     _stream_error: BaseException | None = None
     howdah: Cluster
     """Howdah's own cluster, for what is new: ``status()``, ``logs()``, ``url``."""
@@ -120,8 +124,11 @@ class TFCluster:
             raise self._stream_error
 
     def tensorboard_url(self) -> str | None:
-        """Address of TensorBoard; None without one."""
-        return self.howdah.tensorboard_url
+        """Address of TensorBoard through the job page, once it answers; None without one."""
+        deadline = time.monotonic() + (TENSORBOARD_S if self._tensorboard else 0.0)
+        while (url := self.howdah.tensorboard_url) is None and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        return url
 
     def _check_feed(self, qname: str, what: str) -> None:
         if self.input_mode != InputMode.SPARK:
@@ -242,12 +249,13 @@ def run(
         framework="tensorflow",
         mode="feed" if fed else "foreground",
         driver_ps=driver_ps_nodes,
-        tensorboard=tensorboard,
+        tensorboard=TensorBoard(folder=log_dir) if tensorboard and log_dir else tensorboard,
         name=_job_name(map_fun),
         start_timeout_s=reservation_timeout,
-        env=environment(log_dir),
+        env=compat.legacy_keras(),
         **shape(template),
     )
+    cluster._tensorboard = tensorboard
     cluster.sc = context
     cluster.defaultFS = default_fs
     cluster.working_dir = working_dir
@@ -287,11 +295,6 @@ def shape(template: Mapping[str, Sequence[int]]) -> dict[str, Any]:
         "roles": {name: len(nodes) for name, nodes in template.items() if name not in known}
         or None,
     }
-
-
-def environment(log_dir: str | None) -> dict[str, str]:
-    """Variables of all nodes: old Keras programs run, and summaries go where they were told to."""
-    return compat.legacy_keras() | ({"TFOS_LOG_DIR": log_dir} if log_dir else {})
 
 
 def info(view: JobView, template: Mapping[str, Sequence[int]]) -> list[dict[str, Any]]:
