@@ -9,7 +9,17 @@ from types import ModuleType
 
 import msgspec
 
-from benchmarks import agent, coordinator, launch, reaction, spark, training, yarn, yarn_scale
+from benchmarks import (
+    agent,
+    coordinator,
+    launch,
+    reaction,
+    spark,
+    tfrecord,
+    training,
+    yarn,
+    yarn_scale,
+)
 from benchmarks.results import Result, load, machine, table
 
 ALL: dict[str, ModuleType] = {
@@ -21,6 +31,7 @@ ALL: dict[str, ModuleType] = {
     "yarn": yarn,
     "yarn-scale": yarn_scale,
     "spark": spark,
+    "tfrecord": tfrecord,
 }
 
 

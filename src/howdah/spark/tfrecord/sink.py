@@ -14,9 +14,12 @@ _FAR = 64
 
 def varint_size(values: Any) -> Any:
     """Bytes of each number as a varint; negative ones have ten."""
-    unsigned = values.astype(np.int64).view(np.uint64)
-    if len(unsigned) == 0 or int(unsigned.max()) < 0x80:
+    unsigned = values.astype(np.int64, copy=False).view(np.uint64)
+    most = int(unsigned.max()) if len(unsigned) else 0
+    if most < 1 << 7:
         return np.ones(len(unsigned), dtype=np.int64)
+    if most < 1 << 14:
+        return (unsigned >= np.uint64(1 << 7)).astype(np.int64) + 1
     return np.searchsorted(_LIMITS, unsigned, side="right").astype(np.int64) + 1
 
 
@@ -38,6 +41,17 @@ def varints(values: Any) -> tuple[Any, Any]:
     if len(unsigned) == 0 or int(unsigned.max()) < 0x80:
         return unsigned.astype(np.uint8), np.ones(len(unsigned), dtype=np.int64)
     sizes = varint_size(values)
+    if int(unsigned.max()) < 1 << 14:
+        both = np.empty((len(unsigned), 2), dtype=np.uint8)
+        more = sizes > 1
+        both[:, 0] = unsigned & np.uint64(0x7F)
+        both[:, 0] |= more.view(np.uint8) << np.uint8(7)
+        both[:, 1] = unsigned >> np.uint64(7)
+        if more.all():
+            return both.reshape(-1), sizes
+        meant = np.ones((len(unsigned), 2), dtype=bool)
+        meant[:, 1] = more
+        return both[meant], sizes
     ends = np.cumsum(sizes)
     starts = ends - sizes
     out = np.empty(int(ends[-1]), dtype=np.uint8)

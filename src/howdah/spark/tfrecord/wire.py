@@ -174,6 +174,16 @@ def integers(data: Any) -> tuple[Any, Any]:
     ends = np.flatnonzero(last)
     if len(ends) == 0 or ends[-1] != len(data) - 1:
         raise ValueError("a number does not end")
+    if not (last[1:] | last[:-1]).all():
+        return _long_integers(data, ends), last
+    # None has more than two bytes.
+    values = data[ends].astype(np.int64)
+    long = np.flatnonzero(~last[ends - 1] & (ends > 0))
+    values[long] = (values[long] << 7) | (data[ends[long] - 1] & 0x7F)
+    return values, last
+
+
+def _long_integers(data: Any, ends: Any) -> Any:
     starts = np.concatenate(([0], ends[:-1] + 1))
     sizes = ends - starts + 1
     longest = int(sizes.max())
@@ -184,4 +194,4 @@ def integers(data: Any) -> tuple[Any, Any]:
         more = np.flatnonzero(sizes > step)
         septets = (data[starts[more] + step] & 0x7F).astype(np.uint64)
         values[more] |= septets << np.uint64(7 * step)
-    return values.view(np.int64), last
+    return values.view(np.int64)
