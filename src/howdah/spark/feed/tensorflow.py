@@ -15,9 +15,6 @@ from howdah.spark.feed.selection import chosen, given
 if TYPE_CHECKING:
     from howdah.spark.feed.feed import Feed
 
-PREFETCH = 2
-"""Batches made ready while the program works on another."""
-
 
 def dataset(
     feed: Feed,
@@ -40,20 +37,61 @@ def dataset(
             f"The feed {feed.name!r} ended without any rows: a dataset needs some to know its types"
         )
     rows = size if drop_last else None
-    signature = given(
-        {name: _spec(values, rows, name) for name, values in sample.items()}, columns, label
-    )
+    # Rows that differ in the sample are taken to differ always: the types of a dataset are fixed.
+    ragged = {name for name, values in sample.items() if _is_ragged(values)}
+    shapes = {**(shapes or {}), **dict.fromkeys(ragged)}
+    signature = {
+        name: _ragged_spec(values) if name in ragged else _spec(values, rows, name)
+        for name, values in sample.items()
+    }
 
     def batches() -> Iterator[Any]:
         for batch in feed.passes(size, names, shapes, drop_last, per_epoch):
-            values = {name: _plain(value, name) for name, value in batch.items()}
-            yield given(values, columns, label)
+            yield {
+                name: _parts(values) if name in ragged else _plain(values, name)
+                for name, values in batch.items()
+            }
 
-    made = tf.data.Dataset.from_generator(batches, output_signature=signature)
+    from_lengths: Any = getattr(tf.RaggedTensor, "from_row_lengths")  # noqa: B009 - no type stub
+
+    def assembled(batch: Any) -> Any:
+        values = {
+            name: from_lengths(*value) if name in ragged else value for name, value in batch.items()
+        }
+        return given(values, columns, label)
+
+    made = tf.data.Dataset.from_generator(batches, output_signature=signature).map(assembled)
     options = tf.data.Options()
     # Each rank has its own rows already.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    return made.with_options(options).prefetch(PREFETCH)
+    # No prefetching: rows wait in this process anyway, and an iterator that is left while its own
+    # thread waits for a batch waits with it.
+    return made.with_options(options)
+
+
+def _is_ragged(values: Any) -> bool:
+    return (
+        not isinstance(values, dict)
+        and values.dtype == object
+        and any(isinstance(row, np.ndarray) for row in values)
+    )
+
+
+def _ragged_spec(values: Any) -> Any:
+    first = next(row for row in values if row is not None)
+    if first.ndim != 1 or first.dtype == object:
+        raise FeedError(
+            "Rows of several dimensions that differ in shape make no tensor: pad them in Spark, or "
+            "take feed.batches(), which gives arrays of arrays"
+        )
+    return (tf.TensorSpec([None], tf.as_dtype(first.dtype)), tf.TensorSpec([None], tf.int64))
+
+
+def _parts(rows: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Values and row lengths; a null row is empty."""
+    lengths = np.array([0 if row is None else len(row) for row in rows], np.int64)
+    there = [row for row in rows if row is not None]
+    return np.concatenate(there) if there else np.empty(0), lengths
 
 
 def _spec(values: Any, rows: int | None, name: str) -> Any:
@@ -61,10 +99,6 @@ def _spec(values: Any, rows: int | None, name: str) -> Any:
         return {key: _spec(value, rows, f"{name}.{key}") for key, value in values.items()}
     values = _plain(values, name)
     if values.dtype == object:
-        if len(values) and isinstance(values[0], np.ndarray):
-            inner = values[0]
-            shape = [rows, *[None] * inner.ndim]
-            return tf.RaggedTensorSpec(shape, tf.as_dtype(inner.dtype), inner.ndim)
         return tf.TensorSpec([rows], tf.string)
     return tf.TensorSpec([rows, *values.shape[1:]], tf.as_dtype(values.dtype))
 
@@ -80,8 +114,6 @@ def _plain(values: Any, name: str) -> Any:
         )
     if values.dtype.kind in "mM":
         return values.astype(np.int64)
-    if values.dtype == object and len(values) and isinstance(values[0], np.ndarray):
-        return tf.ragged.constant([row.tolist() for row in values], dtype=values[0].dtype)
     if values.dtype == object and any(value is None for value in values):
         raise FeedError(
             f"The column {name!r} has nulls, which tensors of strings cannot hold: fill or drop "

@@ -147,6 +147,9 @@ class Trainer:
         with self._board.changed:
             self._board.gone = Refused(reason=reason, again=True)
             takings = [taking for state in self._all_states() for taking in state.takings]
+            self._end_all()
+            for state in self._all_states():
+                state.ended = state.urgent = True  # threads of the program's may wait for rows
             self._board.changed.notify_all()
         for taking in takings:
             if reason:

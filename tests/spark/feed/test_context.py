@@ -1,0 +1,115 @@
+"""What a training function is given, and how it finds the master."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from howdah.spark.context import Context, absolute_path, run
+from howdah.spark.errors import FeedError
+from howdah.spark.feed.messages import Broken, Returned
+from howdah.spark.feed.trainer import connect
+from tests.spark.feed.rig import JOB, Rig
+
+
+@pytest.mark.parametrize(
+    ("default", "path", "expected"),
+    [
+        ("hdfs://nn:8020", "hdfs://other/x", "hdfs://other/x"),
+        ("hdfs://nn:8020", "s3a://bucket/x", "s3a://bucket/x"),
+        ("hdfs://nn:8020", "file:///x", "file:///x"),
+        ("hdfs://nn:8020", "/x", "hdfs://nn:8020/x"),
+        ("hdfs://nn:8020/", "x/y", "hdfs://nn:8020/user/ada/x/y"),
+        ("viewfs://site", "x", "viewfs://site/user/ada/x"),
+        ("file:///", "/x", "file:///x"),
+        ("file://", "x", "file:///executor/x"),
+        ("s3a://bucket", "x", "s3a://bucket/x"),
+    ],
+)
+def test_paths_belong_to_the_clusters_file_system(default: str, path: str, expected: str) -> None:
+    assert absolute_path(path, default, "ada", "/executor") == expected
+
+
+@pytest.fixture
+def task_env(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    wiring = {"job_id": JOB, "host": "127.0.0.1", "port": rig.master.port, "workers": 3, "new": 1}
+    (tmp_path / "wiring.json").write_bytes(msgspec.json.encode(wiring))
+    given = {
+        "HOWDAH_JOB_ID": JOB,
+        "HOWDAH_ROLE": "worker",
+        "HOWDAH_INDEX": "1",
+        "HOWDAH_RANK": "2",
+        "HOWDAH_WORLD_SIZE": "3",
+        "HOWDAH_GENERATION": "4",
+        "HOWDAH_CLUSTER": '{"chief": ["a:1"], "worker": ["b:1", "c:1"]}',
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    return {
+        "HOWDAH_SPARK_WIRING": str(tmp_path / "wiring.json"),
+        "HOWDAH_SPARK_SECRETS": str(rig.secrets),
+        "HOWDAH_SPARK_FOLDER": str(tmp_path),
+    }
+
+
+def test_the_function_is_told_who_it_is_and_its_end_is_told(
+    rig: Rig, task_env: dict[str, str]
+) -> None:
+    def train(args: Any, ctx: Context) -> tuple[Any, ...]:
+        feed = ctx.feed("train")
+        assert ctx.feed("train") is feed
+        batch = next(feed.batches(2))
+        return args, ctx.role, ctx.index, ctx.rank, ctx.generation, ctx.num_workers, batch["y"][1]
+
+    place_of = rig.place
+
+    import threading
+
+    def feed() -> None:
+        place = place_of(2)
+        assert (place.role, place.index, place.generation) == ("worker", 1, 4)
+        rig.open(align="none")
+        rig.feeder(2).send([pa.record_batch({"y": [5, 6]})], pa.schema({"y": pa.int64()})).hear()
+
+    thread = threading.Thread(target=feed)
+    thread.start()
+    assert run(train, {"lr": 1}, task_env) == ({"lr": 1}, "worker", 1, 2, 4, 3, 6)
+    thread.join()
+    rig.master.wait(Returned)
+
+
+@pytest.mark.parametrize("code", [0, None, 3])
+def test_exits_by_number_are_returns_or_failures(
+    rig: Rig, task_env: dict[str, str], code: int | None
+) -> None:
+    def train(args: Any, ctx: Context) -> None:
+        raise SystemExit(code)
+
+    with pytest.raises(SystemExit):
+        run(train, None, task_env)
+    rig.master.wait(Broken if code else Returned)
+
+
+def test_without_wiring_there_is_a_context_and_no_feed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def train(args: Any, ctx: Context) -> str:
+        assert ctx.num_workers == 1 and ctx.is_chief
+        ctx.report(step=1, loss=0.5)
+        assert not ctx.checkpoint_requested()
+        with pytest.raises(FeedError, match='mode="feed"'):
+            ctx.feed()
+        return ctx.absolute_path("data")
+
+    assert run(train, None, {}) == f"file://{tmp_path}/data"
+
+
+def test_wiring_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FeedError, match="nowhere.json"):
+        connect({"HOWDAH_SPARK_WIRING": str(tmp_path / "nowhere.json")})

@@ -1,0 +1,124 @@
+"""Feeds as TensorFlow and PyTorch take them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from howdah.spark.errors import FeedError
+from tests.spark.feed.rig import Rig
+
+pytestmark = pytest.mark.timeout(120)  # imports take their time
+
+
+def table(start: int, rows: int) -> pa.RecordBatch:
+    numbers = np.arange(start, start + rows)
+    images = np.repeat(numbers, 4).astype(np.float32)
+    offsets = np.arange(rows + 1, dtype=np.int32) * 4
+    return pa.record_batch(
+        {
+            "image": pa.ListArray.from_arrays(pa.array(offsets), pa.array(images)),
+            "label": pa.array(numbers),
+            "name": pa.array([f"n{number}" for number in numbers]),
+            "words": pa.array([[1] * (number % 3) for number in numbers], pa.list_(pa.int64())),
+        }
+    )
+
+
+@pytest.fixture
+def fed(rig: Rig) -> Rig:
+    rig.trainer()
+    rig.open(align="none", epochs=2)
+    for epoch in range(2):
+        feeder = rig.feeder(epoch=epoch)
+        feeder.send(
+            [table(100 * epoch, 3), table(100 * epoch + 3, 1), table(100 * epoch + 4, 1)],
+            table(0, 1).schema,
+        ).hear()
+        rig.fed(epoch=epoch, last=epoch == 1)
+    return rig
+
+
+def test_a_torch_loader_gives_an_epoch_a_pass(fed: Rig) -> None:
+    import torch
+
+    feed = fed.trainers[0].feed("train")
+    loader = feed.torch_loader(4, "image", "label", shapes={"image": (2, 2)})
+    first = list(loader)
+    assert [image.shape for image, _ in first] == [(4, 2, 2), (1, 2, 2)]
+    assert [label.tolist() for _, label in first] == [[0, 1, 2, 3], [4]]
+    assert first[0][0].dtype == torch.float32
+    first[0][0].add_(1)  # its own memory
+    assert [label.tolist() for _, label in loader] == [[100, 101, 102, 103], [104]]
+    fed.end()
+    assert list(loader) == []
+
+
+def test_a_torch_loader_may_give_dicts_of_all_epochs(fed: Rig) -> None:
+    feed = fed.trainers[0].feed("train")
+    batches = iter(feed.torch_loader(5, per_epoch=False))
+    both = [next(batches), next(batches)]
+    assert [batch["label"].tolist()[0] for batch in both] == [0, 100]
+    assert both[0]["name"].tolist() == ["n0", "n1", "n2", "n3", "n4"]
+
+
+def test_nulls_no_tensor_holds_are_named() -> None:
+    from howdah.spark.feed.torch import tensor
+
+    with pytest.raises(FeedError, match=r"column 'age' has nulls.*fillna"):
+        tensor(np.ma.MaskedArray([1, 2], [True, False]), "age")
+
+
+def test_a_tf_dataset_gives_an_epoch_a_pass(fed: Rig) -> None:
+    import tensorflow as tf
+
+    feed = fed.trainers[0].feed("train")
+    dataset = feed.tf_dataset(4, ["image", "words", "name"], "label", shapes={"image": (2, 2)})
+    features, label = dataset.element_spec
+    assert features["image"] == tf.TensorSpec((None, 2, 2), tf.float32)
+    assert features["name"].dtype == tf.string
+    assert label == tf.TensorSpec((None,), tf.int64)
+
+    def passed() -> list[Any]:
+        return [
+            (values["words"].to_list(), values["name"].numpy().tolist(), given.numpy().tolist())
+            for values, given in dataset
+        ]
+
+    assert passed() == [
+        ([[], [1], [1, 1], []], [b"n0", b"n1", b"n2", b"n3"], [0, 1, 2, 3]),
+        ([[1]], [b"n4"], [4]),
+    ]
+    assert [labels for _, _, labels in passed()] == [[100, 101, 102, 103], [104]]
+    fed.end()
+    assert passed() == []
+
+
+def test_a_tf_dataset_without_short_batches_has_their_size(fed: Rig) -> None:
+    feed = fed.trainers[0].feed("train")
+    dataset = feed.tf_dataset(2, "image", drop_last=True, per_epoch=False)
+    assert dataset.element_spec.shape == (2, 4)
+    assert [batch.numpy()[0, 0] for batch in dataset.take(4)] == [0, 2, 100, 102]
+    fed.end()
+
+
+def test_an_exception_passes_through_a_tf_dataset(fed: Rig) -> None:
+    import tensorflow as tf
+
+    from howdah.spark.feed.messages import Abort
+
+    feed = fed.trainers[0].feed("train")
+    dataset = feed.tf_dataset(5, "label", per_epoch=False)
+    fed.master.say(Abort(feed="train", run=1, error="Spark: no such table"))
+    with pytest.raises((tf.errors.UnknownError, tf.errors.InvalidArgumentError), match="no such"):
+        list(dataset)
+
+
+def test_a_feed_without_rows_makes_no_dataset(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.end()
+    with pytest.raises(FeedError, match="without any rows"):
+        feed.tf_dataset(4)
