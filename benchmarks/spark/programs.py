@@ -224,7 +224,10 @@ def _peer(spark: Any, order: Order, notes: Notes) -> None:
         made = frame(spark, Shape.NARROW, rows, many)
         _peer_feed(clusters, made, Shape.NARROW, rows, many, folder, notes)
     made = frame(spark, Shape.FLOATS, 2_000, partitions)
-    notes.add("peer error", _at_most(lambda: clusters.error_known_s(made.rdd, folder), 60.0), "s")
+    limit_s = 15.0 if order.quick else 90.0
+    notes.add(
+        "peer error", _at_most(lambda: clusters.error_known_s(made.rdd, folder), limit_s), "s"
+    )
 
 
 def _peer_feed(

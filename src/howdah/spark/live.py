@@ -15,6 +15,7 @@ from howdah.client.handle import Callbacks, raise_unless_succeeded
 from howdah.client.items import LogLine
 from howdah.client.sync import JobHandle
 from howdah.core.blame import Blame
+from howdah.core.states import JobPhase
 from howdah.core.view import JobView
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.lines import Access
@@ -74,6 +75,11 @@ class Live:
     def over(self) -> bool:
         """Whether the job has ended."""
         return self.view is not None and self.view.outcome is not None
+
+    def wants_slots(self) -> bool:
+        """Whether it forms anew and waits for slots of the Spark application."""
+        view = self.view
+        return view is not None and view.restarts > 0 and view.phase == JobPhase.ALLOCATING.value
 
     def check(self) -> None:
         """Whether the cluster can still be fed. With the master's lock held.

@@ -108,7 +108,8 @@ class Training:
                 self._live.check()
                 if self._left:
                     return self._master.generation
-                if self._master.complete() and self._master.asking(self._options.feed):
+                there = self._master.connected() and not self._live.wants_slots()
+                if there and self._master.asking(self._options.feed):
                     return self._master.generation
                 self._check_time("the programs do not ask for rows of the feed")
                 changed.wait(LOOK_S)
@@ -201,6 +202,9 @@ class Training:
     def _look(self, generation: int) -> _Turn | None:
         """Whether something has happened that ends this generation's part."""
         if self._master.generation != generation:
+            return _Turn.FORMED_ANEW
+        if self._live.wants_slots():
+            # The feeders wait for programs, and these for the slots that the feeders are in.
             return _Turn.FORMED_ANEW
         self._live.check()
         if self._left or self._enough():
