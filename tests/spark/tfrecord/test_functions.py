@@ -112,6 +112,8 @@ def test_no_rows_give_no_files_and_are_read_with_a_schema(spark: Any, tmp_path: 
     with pytest.raises(TFRecordError, match="give a schema"):
         read_tfrecords(spark, path)
     assert read_tfrecords(spark, path, "id bigint").collect() == []
+    with pytest.raises(TFRecordError, match="column 'm' has type map"):
+        read_tfrecords(spark, path, "m map<string, int>")
 
 
 def test_a_failed_write_leaves_nothing(spark: Any, tmp_path: Path) -> None:

@@ -151,10 +151,12 @@ def _read(
         wanted = spark.createDataFrame([], schema).schema
     else:
         wanted = schema
+    columns = arrow_schema(wanted)
+    reading.check(columns, found, options)
     shares = reading.splits(found, options.partition_bytes)
     if not shares:
         return spark.createDataFrame([], wanted)
-    work = _reading(shares, arrow_schema(wanted), options)
+    work = _reading(shares, columns, options)
     return spark.range(0, len(shares), 1, len(shares)).mapInArrow(work, wanted)
 
 

@@ -54,6 +54,16 @@ def pieces(options: Options, default_fs: str = "") -> list[Piece]:
     return found
 
 
+def check(schema: pa.Schema, found: Sequence[Piece], options: Options) -> None:
+    """Refuse a schema that no record can fill, before anything runs.
+
+    Raises:
+        TFRecordError: a column's type.
+    """
+    of_folders = folders.names([piece.values for piece in found])
+    columns([field for field in schema if field.name not in of_folders], options.record_type)
+
+
 def splits(found: Sequence[Piece], partition_bytes: int) -> list[Split]:
     """Who reads what. A file is never divided; many small ones are read by one task."""
     found = [piece for piece in found if piece.size]

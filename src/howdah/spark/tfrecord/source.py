@@ -55,10 +55,10 @@ class _Reader(DataSourceReader):
         self._schema = arrow_schema(schema)
         self._options = wanted
         self._default_fs = default_fs
-        self._of_folders: list[str] = []
 
     def partitions(self) -> Sequence[InputPartition]:
         found = reading.pieces(self._options, self._default_fs)
+        reading.check(self._schema, found, self._options)
         shares = reading.splits(found, self._options.partition_bytes)
         return [_Partition(split) for split in shares] or [_Partition(reading.Split(()))]
 
