@@ -58,6 +58,7 @@ class Cluster:
         on_log: Callable[[LogLine], Any] | bool | None = True,
         start_timeout_s: float = 600.0,
         gpus: int = 0,
+        slots_timeout_s: float = 10.0,
         **fields: Any,
     ) -> Cluster:
         """Start one process a slot and return when all are there (the gang has formed).
@@ -81,6 +82,8 @@ class Cluster:
             on_log: called with each line printed; True prints them with the task's name, None or
                 False does not.
             start_timeout_s: give up (and stop everything) when the gang has not formed by then.
+            slots_timeout_s: for executors that are still registering, before it is refused that
+                there are too few slots.
             gpus: of each worker, from Spark's own resources (``spark.task.resource.gpu.amount``).
             fields: further fields of `howdah.Job`.
 
@@ -113,7 +116,10 @@ class Cluster:
             session,
             job,
             SparkSubmission(
-                session.spark, mode=how, on_driver=frozenset({"ps"} if driver_ps else ())
+                session.spark,
+                mode=how,
+                on_driver=frozenset({"ps"} if driver_ps else ()),
+                wait_s=slots_timeout_s,
             ),
             _logger(on_log),
             restarts,

@@ -1,0 +1,101 @@
+"""A cluster on a Standalone master with two workers: tasks that Spark runs again, and the network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from howdah.spark import Cluster
+from howdah.spark.feed.lines import Trainer, first_word
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Job directories of their own."""
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
+
+
+def failing_once(partition: int, rows: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """Fails the first attempt of a partition's task after so many rows."""
+
+    def task(batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        seen = 0
+        for batch in batches:
+            for start in range(0, batch.num_rows, 50):
+                if context.partitionId() == partition and context.attemptNumber() == 0:
+                    if seen >= rows:
+                        raise RuntimeError("the first attempt fails")
+                part = batch.slice(start, 50)
+                seen += part.num_rows
+                yield part
+
+    return task
+
+
+def collect(args: Any, ctx: Any) -> list[int]:
+    return [i for batch in ctx.feed("train").batches(10) for i in batch["id"].tolist()]
+
+
+def test_rows_of_a_task_that_spark_runs_again_are_handed_out_once(standalone_spark: Any) -> None:
+    frame = standalone_spark.range(0, 4000, 1, 4).mapInArrow(failing_once(2, 600), "id long")
+    with Cluster.start(standalone_spark, collect, workers=2, on_log=None) as cluster:
+        assert len({place.folder for place in cluster.places}) == 2
+        report = cluster.train(frame, align="none")
+        values = cluster.results()
+    assert sorted(i for ids in values.values() for i in ids) == list(range(4000))
+    assert report.rows == 4000
+
+
+def test_one_large_partition_reaches_both_ranks(standalone_spark: Any) -> None:
+    frame = standalone_spark.range(0, 300_000, 1, 1)
+    with Cluster.start(standalone_spark, collect, workers=2, on_log=None) as cluster:
+        report = cluster.train(frame, align="drop")
+        values = cluster.results()
+    ids = [i for ids in values.values() for i in ids]
+    assert len(ids) == len(set(ids)) == report.rows
+    assert report.rows + report.dropped == 300_000
+    assert all(len(ids) > 50_000 for ids in values.values())
+
+
+def test_answers_are_exact_when_spark_runs_a_task_again(standalone_spark: Any) -> None:
+    def train(args: Any, ctx: Any) -> None:
+        feed = ctx.feed("inference")
+        for batch in feed.batches(30):
+            feed.results({"twice": 2 * batch["id"]})
+
+    frame = standalone_spark.range(0, 2000, 1, 4).mapInArrow(failing_once(1, 300), "id long")
+    with Cluster.start(standalone_spark, train, workers=2, on_log=None) as cluster:
+        rows = cluster.inference(frame, schema="twice long").collect()
+        cluster.results()
+    assert [(row["id"], row["twice"]) for row in rows] == [(i, 2 * i) for i in range(2000)]
+
+
+def test_trainers_of_other_hosts_are_reached_over_tls_with_the_jobs_certificate(
+    standalone_spark: Any,
+) -> None:
+    with Cluster.start(standalone_spark, collect, workers=2, on_log=None) as cluster:
+        access = cluster._live.access
+        for place in cluster.places:
+            trainer = Trainer(place, access, "another-host")
+            assert first_word(trainer).rank == place.rank
+            trainer.close()
+        stranger = msgspec.structs.replace(access, job_id="another-job")
+        with pytest.raises(OSError):
+            Trainer(cluster.places[0], stranger, "another-host")
+        cluster.train(standalone_spark.range(100))
+        cluster.results()
+
+
+def test_more_workers_than_slots_are_refused_at_once(standalone_spark: Any) -> None:
+    from howdah.backends.base import BackendError
+
+    with pytest.raises(BackendError, match="3"):
+        Cluster.start(standalone_spark, collect, workers=3, on_log=None, slots_timeout_s=0.5)
