@@ -233,10 +233,10 @@ def test_options_are_read_by_sparks_and_the_connectors_names() -> None:
 def test_other_file_systems_have_files_written_found_and_read(
     place: str, request: pytest.FixtureRequest
 ) -> None:
-    root = "memory://tfrecords"
+    root = "memory://some=where/tfrecords"
     if place == "hdfs":
         hadoop: Cluster = request.getfixturevalue("hadoop")
-        root = f"{hadoop.default_fs}/tmp/{uuid.uuid4().hex}"
+        root = f"{hadoop.default_fs}/tmp/some={uuid.uuid4().hex}"
     wanted = Options(paths=(root,), partition_by=("k",))
     plan = writing.plan(wanted)
     rows = batch(k=pa.array(["a", "b"]), x=pa.array([1, 2]))

@@ -129,6 +129,12 @@ def _matches(path: str, pattern: str) -> bool:
     return len(have) >= len(want) and all(map(fnmatch.fnmatchcase, have, want))
 
 
+def _below(given: str, root: str, path: str) -> str:
+    """A path as the file system tells it, in the words in which its folder was given."""
+    rest = path.removeprefix(root.rstrip("/")).strip("/")
+    return f"{given.rstrip('/')}/{rest}" if rest else given
+
+
 def _user() -> str:
     import getpass
 
@@ -183,8 +189,10 @@ class HdfsFiles:
         self._hdfs = Hdfs(url, patience_s=_HDFS_PATIENCE_S)
 
     def files(self, path: str) -> list[File]:
+        root = self._hdfs.path(path)
         found = self._hdfs.list(path, recursive=True)
-        return [File(self._hdfs.url(each.path), each.size) for each in found if not each.is_dir]
+        files = [each for each in found if not each.is_dir]
+        return [File(_below(path, root, each.path), each.size) for each in files]
 
     def read(self, path: str) -> Any:
         return _HdfsReader(self._hdfs, path)
@@ -201,8 +209,9 @@ class HdfsFiles:
         self._hdfs.remove(path, recursive=True)
 
     def children(self, path: str) -> list[str]:
+        root = self._hdfs.path(path)
         try:
-            return [self._hdfs.url(each.path) for each in self._hdfs.list(path)]
+            return [_below(path, root, each.path) for each in self._hdfs.list(path)]
         except FileNotFoundError:
             return []
 
@@ -236,8 +245,9 @@ class UrlFiles:
         self._fs.invalidate_cache()
         if not self._fs.exists(path):
             raise FileNotFoundError(f"there is no {path}")
+        root = self._fs._strip_protocol(path)
         found = self._fs.find(path, detail=True)
-        return [File(self._fs.unstrip_protocol(name), at["size"]) for name, at in found.items()]
+        return [File(_below(path, root, name), at["size"]) for name, at in found.items()]
 
     def read(self, path: str) -> Any:
         return self._fs.open(path, "rb")
@@ -260,7 +270,8 @@ class UrlFiles:
             found = self._fs.ls(path, detail=False)
         except FileNotFoundError:
             return []
-        return [self._fs.unstrip_protocol(each) for each in found]
+        root = self._fs._strip_protocol(path)
+        return [_below(path, root, each.rstrip("/")) for each in found]
 
 
 class Rewound:
