@@ -37,6 +37,10 @@ from howdah.wire.frames import FrameDecoder, FrameError, encode
 log = logging.getLogger(__name__)
 
 
+LAST_S = 5.0
+"""For the last Spark jobs to end after the job."""
+
+
 class Driver:
     """One job's."""
 
@@ -149,12 +153,17 @@ class Driver:
 
             with contextlib.suppress(Exception):
                 write_lost(self._job_dir, reason)
-        for ticket in list(self._running):
-            with contextlib.suppress(Exception):
-                self._session.cancel(self._tag(ticket))
         self._child.close()
         self._listener.close()
         self._ended()
+        # Tasks that are about to end do so by themselves: cancelling would cost Spark its Python
+        # workers, and the next job seconds.
+        deadline = time.monotonic() + LAST_S
+        while self._running and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for ticket in list(self._running):
+            with contextlib.suppress(Exception):
+                self._session.cancel(self._tag(ticket))
 
     # -- Spark jobs ----------------------------------------------------------------------------
 
