@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from howdah.client.errors import BadInput
 from howdah.spark.feed.plan import BATCH_BYTES, batch_rows
@@ -30,7 +30,6 @@ GUESS_BYTES = {
 """Bytes of a value, by Spark's name for its type; arrays and binary values may be any size."""
 
 
-@runtime_checkable
 class Source(Protocol):
     """Rows that can be fed, again and again."""
 
@@ -45,7 +44,8 @@ def source_of(session: Session, data: Any) -> Source:
     Raises:
         BadInput: it is no DataFrame and no RDD.
     """
-    if isinstance(data, Source):
+    # Not of the object: a DataFrame on Connect has any attribute, as a column.
+    if callable(getattr(type(data), "feed", None)):
         return data
     if hasattr(data, "mapInArrow"):
         if getattr(data, "isStreaming", False):

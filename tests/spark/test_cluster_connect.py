@@ -1,0 +1,53 @@
+"""A cluster from a Connect session: Spark's driver is another process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from howdah.client.errors import JobFailed
+from howdah.spark import Cluster, FeedError
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Job directories of their own."""
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
+
+
+def test_a_connect_session_feeds_scores_and_returns_values(connect_spark: Any) -> None:
+    def train(args: Any, ctx: Any) -> list[int]:
+        ids = [i for batch in ctx.feed("train").batches(10) for i in batch["id"].tolist()]
+        scored = ctx.feed("inference")
+        for batch in scored.batches(16):
+            scored.results({"more": batch["id"] + args})
+        return ids
+
+    with Cluster.start(connect_spark, train, 5, workers=2, on_log=None) as cluster:
+        report = cluster.train(connect_spark.range(0, 500, 1, 4), epochs=2, align="none")
+        cluster.end_feed("train")
+        rows = cluster.inference(connect_spark.range(0, 100, 1, 3)).collect()
+        values = cluster.results()
+    assert report.rows == 1000
+    assert sorted(i for ids in values.values() for i in ids) == sorted([*range(500), *range(500)])
+    assert [(row["id"], row["more"]) for row in rows] == [(i, i + 5) for i in range(100)]
+
+
+def test_errors_of_both_sides_are_told_on_connect(connect_spark: Any) -> None:
+    def train(args: Any, ctx: Any) -> None:
+        for number, _ in enumerate(ctx.feed("train").batches(10)):
+            if number == args:
+                raise ValueError("no good batch")
+
+    with pytest.raises(JobFailed):
+        with Cluster.start(connect_spark, train, 3, workers=1, on_log=None) as cluster:
+            with pytest.raises(FeedError, match="no good batch"):
+                cluster.train(connect_spark.range(0, 10**9, 1, 2))
+    bad = connect_spark.range(0, 100, 1, 2).selectExpr("if(id = 70, raise_error('bad row'), id) id")
+    with pytest.raises(JobFailed, match="bad row"):
+        with Cluster.start(connect_spark, train, -1, workers=1, on_log=None) as cluster:
+            with pytest.raises(FeedError, match="bad row"):
+                cluster.train(bad)
+            cluster.results()
