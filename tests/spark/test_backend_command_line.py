@@ -1,0 +1,119 @@
+"""`howdah run` and `howdah submit` on Spark: in an application of their own, or of spark-submit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from howdah.client.finding import find
+from tests.spark.backend_jobs import eventually, holder_folders, marked
+from tests.spark.versions import environment
+
+pytestmark = pytest.mark.timeout(240)
+
+HOWDAH = (sys.executable, "-m", "howdah")
+ARGUMENTS = (
+    "--master local[2] --driver-memory 512m --conf spark.ui.enabled=false "
+    "--conf spark.driver.host=127.0.0.1 pyspark-shell"
+)
+
+
+def howdah(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*HOWDAH, *arguments],
+        cwd=cwd,
+        env={**os.environ, **environment(), "PYSPARK_SUBMIT_ARGS": ARGUMENTS, **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+
+
+def job_file(folder: Path) -> None:
+    (folder / "train.py").write_text(
+        'import os\nprint("I am", os.environ["HOWDAH_RANK"], flush=True)\n'
+    )
+    (folder / "job.toml").write_text(
+        'name = "both"\ncommand = "python train.py"\n[roles.worker]\ninstances = 2\n'
+    )
+
+
+def programs() -> list[psutil.Process]:
+    """Driver programs of our own that run."""
+    found: list[psutil.Process] = []
+    for process in psutil.process_iter():
+        try:
+            if "howdah.backends.spark.program" in process.cmdline():
+                if process.environ().get("HOWDAH_TEST_RUN") == os.environ["HOWDAH_TEST_RUN"]:
+                    found.append(process)
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def test_a_job_file_runs_attached_in_an_application_of_its_own(tmp_path: Path) -> None:
+    job_file(tmp_path)
+    done = howdah("run", "job.toml", "--backend", "spark", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "I am 0" in done.stdout and "I am 1" in done.stdout
+    eventually(lambda: not programs(), "the application has ended")
+    assert not holder_folders()
+    assert not list(Path(os.environ["HOWDAH_HOME"]).rglob(".spark-*"))
+
+
+def test_a_submitted_job_outlives_its_command_and_is_looked_at_and_stopped_as_usual(
+    tmp_path: Path,
+) -> None:
+    done = howdah(
+        *("submit", "--json", "--backend", "spark", "--", "sh", "-c", "echo begun; sleep 200"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    job_id = json.loads(done.stdout)["job_id"]
+    log = find(job_id).logs / "worker-0" / "1.log"
+    eventually(lambda: log.exists() and "begun" in log.read_text(), "it runs")
+    status = howdah("status", job_id, cwd=tmp_path)
+    assert "running" in status.stdout, status.stdout
+    assert "begun" in howdah("logs", job_id, cwd=tmp_path).stdout
+    assert howdah("stop", job_id, cwd=tmp_path).returncode == 0
+    eventually(lambda: not programs(), "the application has ended")
+    assert marked(job_id) == [] and not holder_folders()
+    assert (find(job_id).logs / "spark.log").exists()
+
+
+def test_what_can_never_run_is_refused_and_the_application_ends(tmp_path: Path) -> None:
+    done = howdah(*"run --backend spark --role worker=3 -- true".split(), cwd=tmp_path)
+    assert done.returncode == 3
+    assert "spark.master = local[2]" in done.stderr and "local[3]" in done.stderr
+    eventually(lambda: not programs(), "the application has ended")
+
+
+def test_under_spark_submit_the_job_is_in_that_application(tmp_path: Path) -> None:
+    job_file(tmp_path)
+    (tmp_path / "howdah_main.py").write_text(
+        "import sys\nfrom howdah.cli.main import main\nsys.exit(main())\n"
+    )
+    env = {**os.environ, **environment()}
+    submit = Path(env["SPARK_HOME"]) / "bin" / "spark-submit"
+    done = subprocess.run(
+        [
+            *(str(submit), *ARGUMENTS.split()[:-1], "howdah_main.py"),
+            *("run", "job.toml", "--backend", "spark"),
+        ],
+        cwd=tmp_path,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "I am 1" in done.stdout
+    assert programs() == [] and not holder_folders()
