@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from benchmarks.tfrecord.shapes import Shape, batch, frame
 
-
 _SLOWER = 10
 """dfutil gets so much fewer rows: it takes minutes for what takes others a second."""
 
