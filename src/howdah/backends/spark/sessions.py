@@ -63,6 +63,8 @@ class ClassicSession:
         """To be made in the user's own thread, for its job group and pool."""
         self.spark = spark
         self._context = spark.sparkContext
+        # Spark copies it, setting by setting, for whoever asks; it does not change any more.
+        self._conf = self._context.getConf()
         self._local = {
             name: value
             for name in (_GROUP, _DESCRIPTION, _POOL)
@@ -70,7 +72,7 @@ class ClassicSession:
         }
 
     def setting(self, name: str, default: str = "") -> str:
-        return self._context.getConf().get(name, default) or default
+        return self._conf.get(name, default) or default
 
     def run(
         self, count: int, task: Callable[[Iterator[Any]], Iterator[Any]], *, barrier: bool, tag: str
