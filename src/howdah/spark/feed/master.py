@@ -62,6 +62,9 @@ class Trainer:
         self.positions: dict[str, Position] = {}
         self.asks: set[str] = set()
         self.returned = False
+        """Its function has ended: it takes no more rows."""
+        self.content = False
+        """By returning, not by raising."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,10 +201,10 @@ class Master:
             return len(self.trainers) >= self.expected
 
     def connected(self) -> bool:
-        """Whether all of them are connected now."""
+        """Whether all of them are connected now, but for those whose function has returned."""
         with self.changed:
             return self.complete() and all(
-                trainer.channel is not None and not trainer.channel.closed
+                trainer.content or (trainer.channel is not None and not trainer.channel.closed)
                 for trainer in self.trainers.values()
             )
 
@@ -374,7 +377,7 @@ class Master:
                     )
                 )
             case Returned():
-                trainer.returned = True
+                trainer.returned = trainer.content = True
                 for run in self.runs.values():
                     if not run.closed:
                         run.stopped.add(rank)
