@@ -11,12 +11,15 @@ import atexit
 import contextlib
 import enum
 import fcntl
+import functools
 import hashlib
 import os
 import posixpath
+import secrets
 import shutil
 import tarfile
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,10 @@ from typing import Any
 import msgspec
 
 from howdah.spark.scoring.errors import ScoringError
+
+_sending = threading.Lock()
+_told: set[tuple[str, str]] = set()
+"""Applications and the models they have."""
 
 
 class Way(enum.Enum):
@@ -170,21 +177,33 @@ def _fetch(url: str, target: Path) -> None:
 
 
 def _sent(spark: Any, local: Path) -> ModelFiles:
-    """Pack and hand it to Spark; the same content is sent once."""
-    folder = Path(tempfile.mkdtemp(prefix="howdah-model-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    packed = folder / "packed"
+    """Pack and hand it to Spark, the same content once an application: Spark knows files by name
+    and refuses a second one of a name from elsewhere."""
+    folder = _folder()
+    packed = folder / f".{secrets.token_hex(8)}.tar"
     pack(local, packed)
-    key = hashlib.sha256(packed.read_bytes()).hexdigest()
-    name = f"howdah-model-{key[:32]}.tar"
-    # A file is worth sending only once a session: Spark fetches by name.
-    final = packed.rename(folder / name)
+    with packed.open("rb") as file:
+        key = hashlib.file_digest(file, "sha256").hexdigest()
+    final = packed.replace(folder / f"howdah-model-{key[:32]}.tar")
+    files = ModelFiles(Way.SENT, final.name, key)
     context = getattr(spark, "_sc", None)
-    if context is None:
-        spark.addArtifacts(str(final), file=True)
-    else:
-        context.addFile(str(final))
-    return ModelFiles(Way.SENT, name, key)
+    application = spark.session_id if context is None else context.applicationId
+    with _sending:
+        if (application, key) not in _told:
+            if context is None:
+                spark.addArtifacts(str(final), file=True)
+            else:
+                context.addFile(str(final))
+            _told.add((application, key))
+    return files
+
+
+@functools.cache
+def _folder() -> Path:
+    """Of this process: executors that start later fetch from there."""
+    folder = Path(tempfile.mkdtemp(prefix="howdah-models-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def pack(source: Path, target: Path) -> None:

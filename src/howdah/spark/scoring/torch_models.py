@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import zipfile
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,7 @@ class LoadedTorch:
     outputs: tuple[Tensor, ...] | None = None
 
     def __init__(self, path: str, factory: Callable[[], Any] | None, device: str) -> None:
+        _keep_out_of_tensorflows_way()
         import torch
 
         if device == "auto":
@@ -48,6 +50,14 @@ class LoadedTorch:
         if tensor.is_floating_point() and self._dtype is not None:
             return tensor.to(self._device, self._dtype)
         return tensor.to(self._device)
+
+
+def _keep_out_of_tensorflows_way() -> None:
+    """In a worker that has scored with TensorFlow, loading Triton aborts the process: both bring an
+    LLVM ("Option … registered more than once"). PyTorch runs models without Triton. The other way
+    round nothing happens."""
+    if "tensorflow" in sys.modules and "triton" not in sys.modules:
+        sys.modules["triton"] = None  # type: ignore[assignment]  # importing it is an ImportError
 
 
 def _open(torch: Any, path: str, factory: Any, device: str) -> tuple[Any, list[str]]:

@@ -1,0 +1,39 @@
+"""Scoring and pipeline models on Spark Connect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from howdah.client.errors import BadInput
+from howdah.spark.pipeline import Model
+from howdah.spark.scoring import score
+from howdah.spark.streaming import train_stream
+from tests.spark.test_scoring_shipped import Make, make, saved
+
+
+def test_rows_are_scored_by_functions_and_by_models_sent_to_the_server(
+    connect_spark: Any, tmp_path: Path
+) -> None:
+    rows = connect_spark.range(0, 6, 1, 2)
+    frame = score(rows, lambda batch: {"z": batch["id"] * 0.5}, batch_size=2)
+    assert frame.columns == ["id", "z"]
+    assert [tuple(row) for row in frame.collect()] == [(i, i * 0.5) for i in range(6)]
+    model = Make(saved(tmp_path / "model", 7), make=make)
+    assert [row.y for row in score(rows, model).collect()] == list(range(7, 13))
+
+
+def test_a_model_is_saved_and_loaded(connect_spark: Any, tmp_path: Path) -> None:
+    model = Model(Make(saved(tmp_path / "model", 7), make=make), output_mapping={"y": "sum"})
+    model.save(str(tmp_path / "saved"))
+    loaded = Model.load(str(tmp_path / "saved"))
+    found = loaded.transform(connect_spark.range(3)).collect()
+    assert [(row.id, row["sum"]) for row in found] == [(0, 7), (1, 8), (2, 9)]
+
+
+def test_streams_are_refused_in_words(connect_spark: Any) -> None:
+    stream = connect_spark.readStream.format("rate").load()
+    with pytest.raises(BadInput, match="in Spark Connect micro-batches are handled in the server"):
+        train_stream(None, stream)  # type: ignore[arg-type]
