@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import threading
 import time
@@ -62,6 +63,7 @@ def gone(wanted: list[int]) -> bool:
     return not any(psutil.pid_exists(pid) for pid in wanted)
 
 
+@pytest.mark.both_sparks
 @pytest.mark.parametrize("far", [False, True], ids=["seen", "far"])
 @pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.value)
 def test_functions_run_in_slots_and_their_values_and_logs_come_home(
@@ -142,6 +144,7 @@ def test_a_killed_agent_is_replaced_in_the_same_place_without_a_slot(
     assert not set(job.values().values()) & set(before)
 
 
+@pytest.mark.both_sparks
 def test_cancelling_the_job_group_ends_a_foreground_job(spark: Any, tmp_path: Path) -> None:
     context = spark.sparkContext
     context.setJobGroup("cell-7", "a cell of a notebook")
@@ -156,6 +159,33 @@ def test_cancelling_the_job_group_ends_a_foreground_job(spark: Any, tmp_path: Pa
         assert time.monotonic() - begin < 20
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
+
+
+@pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.value)
+def test_executors_that_do_not_reach_the_driver_say_so_at_once(spark: Any, mode: Mode) -> None:
+    job = Started(spark, tell, ("x",), mode=mode, host="nobody.invalid")
+    view = job.ended()
+    assert view.outcome == "failed"
+    assert "does not reach the coordinator at nobody.invalid:" in view.reason
+
+
+def test_a_killed_holder_costs_its_container_and_the_job_goes_on(
+    spark: Any, tmp_path: Path
+) -> None:
+    job = Started(spark, wait_for, (str(tmp_path / "go"),), roles={"worker": 1})
+    first = eventually(lambda: pids(tmp_path), "it runs")
+    agent = psutil.Process(first[0]).parent()
+    assert agent is not None
+    holder = agent.parent()
+    assert holder is not None and "howdah.backends.spark.holder" in holder.cmdline()
+    left = holder_folders()
+    holder.kill()
+    eventually(lambda: len(pids(tmp_path)) == 2, f"it runs again: {job.story()}")
+    assert gone(first)
+    (tmp_path / "go").touch()
+    job.values()
+    for folder in left:  # the next holder on the host would, a minute later
+        shutil.rmtree(folder)
 
 
 def test_too_few_slots_are_refused_at_once_with_the_setting(spark: Any) -> None:

@@ -396,7 +396,7 @@ class SparkBackend:
     def _slots_over(self, message: SlotsOver) -> None:
         self._under_way.pop(message.ticket, None)
         if message.cancelled:
-            self._stop(f"its Spark job was cancelled: {message.problem}")
+            self._stop(message.problem)
         elif message.problem:
             log.error("no slots: %s", message.problem)
             self._refuse_all(message.problem, on_driver=False)

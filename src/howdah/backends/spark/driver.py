@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import select
 import socket
 import threading
 import time
@@ -37,6 +38,8 @@ from howdah.wire.frames import FrameDecoder, FrameError, encode
 log = logging.getLogger(__name__)
 
 
+ALIVE_S = 1.0
+"""Between two looks whether there still is a session."""
 LAST_S = 5.0
 """For the last Spark jobs to end after the job."""
 
@@ -67,6 +70,8 @@ class Driver:
         """Spark jobs by ticket: holders wanted."""
         self._dropped: set[int] = set()
         self._over = False
+        self._stopped = False
+        """The session was."""
 
     def start(self, first: int) -> None:
         """Let the coordinator begin. ``first``: so many slots will be wanted, begin with them."""
@@ -116,9 +121,14 @@ class Driver:
     def _listen(self) -> None:
         """Until the coordinator's end of the connection is closed."""
         decoder: FrameDecoder[Any] = FrameDecoder(ToDriver)
+        link = self._child.link
         while True:
+            # Not by a time-out of the socket: that would be one for sending, too.
+            if not select.select([link], [], [], ALIVE_S)[0]:
+                self._look_for_the_session()
+                continue
             try:
-                data = self._child.link.recv(65536)
+                data = link.recv(65536)
                 messages = decoder.feed(data)
             except (OSError, FrameError) as error:
                 log.error("the coordinator is not understood: %s", error)
@@ -127,6 +137,12 @@ class Driver:
                 return
             for message in messages:
                 self._handle(message)
+
+    def _look_for_the_session(self) -> None:
+        """A job does not outlive its session: where would it get slots from?"""
+        if not self._stopped and not self._session.alive():
+            self._stopped = True
+            self._tell(SlotsOver(ticket=0, cancelled=True, problem="the Spark session was stopped"))
 
     def _handle(self, message: Any) -> None:
         match message:
@@ -200,7 +216,10 @@ class Driver:
             if self._over or ticket in self._dropped:
                 return SlotsOver(ticket=ticket)
             text = plain(error)
-            return SlotsOver(ticket=ticket, problem=text, cancelled=was_cancelled(error))
+            if was_cancelled(error):
+                text = f"its Spark job was cancelled: {text}"
+                return SlotsOver(ticket=ticket, problem=text, cancelled=True)
+            return SlotsOver(ticket=ticket, problem=text)
         problems = sorted({problem for _, _, problem in rows if problem})
         return SlotsOver(ticket=ticket, problem="; ".join(problems[:3]))
 

@@ -20,6 +20,7 @@ import importlib
 import os
 import shutil
 import signal
+import socket
 import ssl
 import sys
 import time
@@ -65,6 +66,8 @@ DIAL_S = 5.0
 """For one attempt to connect. Meanwhile nothing else happens, which nothing minds."""
 REACH_S = 20.0
 """For the first connection: the coordinator's process is starting, the socket is there before."""
+NAME_S = 3.0
+"""The same for one whose name nobody knows."""
 FIRST_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 0.5
 HOME_S = 0.5
@@ -195,7 +198,8 @@ class Holder:
     def _not_reached(self, error: OSError) -> None:
         now = time.monotonic()
         host, port = self._order.coordinator
-        if (not self._welcomed and now - self._began > REACH_S) or _hopeless(error):
+        patience_s = NAME_S if isinstance(error, socket.gaierror) else REACH_S
+        if (not self._welcomed and now - self._began > patience_s) or _hopeless(error):
             problem = f"{self._order.host} does not reach the coordinator at {host}:{port}: {error}"
             self._say(problem)
             note(problem)
