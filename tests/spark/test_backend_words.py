@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -170,3 +172,21 @@ def test_a_source_folder_that_is_too_large_is_refused_with_the_limit(tmp_path: P
     (tmp_path / "data").write_bytes(b"x" * 200)
     with pytest.raises(luggage.TooLarge, match="all hosts see"):
         luggage.pack(tmp_path, largest=100)
+
+
+LIMITED = """
+import resource
+from howdah.backends.spark import slots
+resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+try:
+    with slots.no_limit():
+        print(resource.getrlimit(resource.RLIMIT_AS) == (resource.RLIM_INFINITY,) * 2)
+    print(resource.getrlimit(resource.RLIMIT_AS) == (8 << 30, 8 << 30))
+except slots.NoHolder as error:
+    print("spark.executor.pyspark.memory limits Python here to 8192 MiB" in str(error))
+"""
+
+
+def test_an_inherited_limit_on_memory_is_lifted_or_refused_in_words() -> None:
+    done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True)
+    assert set(done.stdout.split()) == {"True"}, done.stderr

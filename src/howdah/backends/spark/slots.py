@@ -6,6 +6,7 @@ try again; a user's failure never comes here at all.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import select
@@ -14,7 +15,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ def start(parts: Shipment, gpus: tuple[str, ...]) -> tuple[subprocess.Popen[byte
         furnish(base, parts, order)
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         env.pop("PYTHONHOME", None)
-        with (base / luggage.LOG).open("ab") as log:
+        with (base / luggage.LOG).open("ab") as log, no_limit():
             process = subprocess.Popen(
                 [sys.executable, "-m", "howdah.backends.spark.holder", str(base)],
                 stdin=subprocess.PIPE,
@@ -98,7 +99,6 @@ def start(parts: Shipment, gpus: tuple[str, ...]) -> tuple[subprocess.Popen[byte
                 env=env,
                 cwd=base,
                 start_new_session=True,
-                preexec_fn=_limits_to_lift(),
             )
     except BaseException:
         shutil.rmtree(base, ignore_errors=True)
@@ -168,27 +168,30 @@ def _gpus(devices: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     return devices.get("gpu", ())
 
 
-def _limits_to_lift() -> Any:
-    """What the child does about ``spark.executor.pyspark.memory``, which limits the address space
-    of Spark's Python workers and so of all they start.
+@contextlib.contextmanager
+def no_limit() -> Iterator[None]:
+    """Lift ``spark.executor.pyspark.memory`` meanwhile, which limits the address space of Spark's
+    Python workers and so of all they start.
 
     Raises:
-        NoHolder: there is a limit that this user cannot lift.
+        NoHolder: this user cannot lift it.
     """
     import resource
 
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    if hard == resource.RLIM_INFINITY:
-        return None
-    if os.geteuid() != 0:
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    infinity = resource.RLIM_INFINITY
+    if before == (infinity, infinity):
+        yield
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (infinity, infinity))
+    except (OSError, ValueError):
         raise NoHolder(
-            f"spark.executor.pyspark.memory limits Python here to {hard >> 20} MiB of address "
+            f"spark.executor.pyspark.memory limits Python here to {before[1] >> 20} MiB of address "
             "space, and the programs of the job with it, which cannot be lifted from inside; start "
             "the application without that setting"
-        )
-    infinity = resource.RLIM_INFINITY
-
-    def lift() -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (infinity, infinity))
-
-    return lift
+        ) from None
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
