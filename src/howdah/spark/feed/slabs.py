@@ -17,6 +17,7 @@ import pyarrow as pa
 ALIGNMENT = 64
 """Bytes: what Arrow recommends for a buffer's start."""
 SMALLEST = 64 * 1024
+"""Bytes; less comes from Arrow's own pool."""
 LARGEST_KEPT = 64 << 20
 
 _HUGE = 2 << 20
@@ -42,7 +43,10 @@ class Slabs:
         self._lock = threading.RLock()
 
     def take(self, size: int) -> tuple[pa.Buffer, memoryview]:
-        """At least ``size`` bytes, aligned to a page: to look at, and to write to."""
+        """At least ``size`` bytes, aligned: to look at, and to write to."""
+        if size < SMALLEST:
+            small = pa.allocate_buffer(size)
+            return small, memoryview(small).cast("B")
         memory = self._pick(size)
         lease = _Lease(memory)
         weakref.finalize(lease, self._put, memory).atexit = False
@@ -54,7 +58,8 @@ class Slabs:
         with self._lock:
             best = -1
             for index, memory in enumerate(self._free):
-                fits = size <= len(memory) <= max(4 * size, SMALLEST)
+                # Not much more: rows may be kept for long.
+                fits = size <= len(memory) <= size + size // 4
                 if fits and (best < 0 or len(memory) < len(self._free[best])):
                     best = index
             if best >= 0:
@@ -73,8 +78,6 @@ class Slabs:
 
 def _rounded(size: int) -> int:
     """Eighths of a power of two: little is wasted, and sizes that are alike fit each other."""
-    if size <= SMALLEST:
-        return SMALLEST
     step = max(1 << (size.bit_length() - 4), mmap.PAGESIZE)
     return -(-size // step) * step
 

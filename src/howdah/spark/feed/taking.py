@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
+from howdah.spark.feed import intake
 from howdah.spark.feed.connections import Connection
 from howdah.spark.feed.epochs import Chunk, Source
 from howdah.spark.feed.intervals import Offsets
@@ -91,7 +92,7 @@ def take(begin: Begin, connection: Connection, state: FeedState, slabs: Slabs) -
         EOFError, OSError, msgspec.DecodeError: the connection ended early, or makes no sense.
     """
     taking = Taking(begin, connection)
-    refused = state.begin(taking)
+    refused = intake.begin(state, taking)
     if refused is not None:
         connection.send(refused)
         _drain(connection)
@@ -103,7 +104,7 @@ def take(begin: Begin, connection: Connection, state: FeedState, slabs: Slabs) -
         state.fail(str(error))
         _drain(connection)
     finally:
-        state.end(taking)
+        intake.end(state, taking)
         taking.gone.set()
         taking.end()
 
@@ -115,7 +116,7 @@ def _receive(taking: Taking, state: FeedState, slabs: Slabs) -> None:
     while (head := read_head(read_into)) is not None:
         if head.kind is Kind.SCHEMA:
             schema = read_schema(head, read_into)
-            if problem := state.check(schema):
+            if problem := intake.check(state, schema):
                 taking.refuse(problem, again=False)
         elif head.kind is Kind.DICTIONARY or schema is None:
             raise FeedError(
@@ -123,14 +124,14 @@ def _receive(taking: Taking, state: FeedState, slabs: Slabs) -> None:
                 "before (pyarrow: column.dictionary_decode())"
             )
         else:
-            spill = state.room(taking, head.body)
+            spill = intake.room(state, taking, head.body)
             message = read_body(head, read_into, slabs)
             if not taking.discard:
-                state.add(taking, message, record_batch(message, schema), spill=spill)
+                intake.add(state, taking, message, record_batch(message, schema), spill=spill)
     if taking.discard:
         return
     taking.ended = True
-    state.arrived(taking)
+    intake.arrived(state)
     if taking.begin.purpose is Purpose.SCORE:
         # Answers follow; the feeder ends the connection when it has them all.
         connection.read_into(memoryview(bytearray(1)))

@@ -15,13 +15,14 @@ import msgspec
 
 from howdah import task
 from howdah.spark.errors import FeedError
+from howdah.spark.feed.board import Board
 from howdah.spark.feed.connections import Connection
 from howdah.spark.feed.control import FIRST_S, LEASE_S, Control
 from howdah.spark.feed.feed import Feed
 from howdah.spark.feed.messages import Begin, Broken, Hello, Load, Place, Refused, Returned
 from howdah.spark.feed.server import Server
 from howdah.spark.feed.slabs import Slabs
-from howdah.spark.feed.state import Board, FeedState
+from howdah.spark.feed.state import FeedState
 from howdah.spark.feed.taking import take
 from howdah.wire.tls import PeerRole, client_context, server_context
 

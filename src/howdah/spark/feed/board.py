@@ -1,0 +1,40 @@
+"""What all feeds of a trainer share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from howdah.spark.feed.cache import Spool
+from howdah.spark.feed.messages import Refused
+
+STARVED_S = 0.2
+"""The program waits for so long before a full buffer goes on in a file."""
+
+
+class Board:
+    """One lock for all feeds, and what concerns them all."""
+
+    def __init__(self, tell: Callable[[msgspec.Struct], None], rank: int, folder: Path | None):
+        self.tell = tell
+        """Sends a message to the master; never waits."""
+        self.greet: Callable[[], None] = lambda: None
+        """Says `Hello` again."""
+        self.rank = rank
+        self.spool = Spool(folder)
+        self.changed = threading.Condition(threading.RLock())
+        self.waits_since: float | None = None
+        """`time.monotonic` of when the program began to wait for a batch, of any feed."""
+        self.gone: Refused | None = None
+        """No rows are taken any more; with ``reason`` empty the program has simply ended."""
+        self.lost: str = ""
+        """Why the master is given up."""
+
+    def starved(self) -> bool:
+        """Whether the program waits, and not just for a moment."""
+        since = self.waits_since
+        return since is not None and time.monotonic() - since >= STARVED_S

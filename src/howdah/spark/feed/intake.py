@@ -1,0 +1,193 @@
+"""What data connections do to a feed: begin, add rows, wait for room, end."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from howdah.spark.feed.board import STARVED_S
+from howdah.spark.feed.cache import Shelf, spooled
+from howdah.spark.feed.epochs import Chunk, EpochBook, RunBook
+from howdah.spark.feed.intervals import merged, without
+from howdah.spark.feed.messages import Align, Purpose, Refused
+from howdah.spark.feed.picking import chosen, columns
+
+if TYPE_CHECKING:
+    from howdah.spark.feed.state import FeedState
+    from howdah.spark.feed.taking import Taking
+
+OPEN_S = 10.0
+"""Rows may come before the master has said that their run begins."""
+GONE_S = 5.0
+"""A superseded connection's thread is waited for so long."""
+
+
+def begin(state: FeedState, taking: Taking) -> Refused | None:
+    """Whether these rows are taken; None: yes (also when they are just thrown away)."""
+    begin = taking.begin
+    others = same(state, begin.run, begin.epoch, begin.partition)
+    if any(other.begin.attempt > begin.attempt for other in others):
+        return Refused(reason="A later attempt of the same task feeds this partition")
+    supersede(others)
+    deadline = time.monotonic() + OPEN_S
+    with state.changed:
+        while True:
+            if state.board.gone is not None and state.board.gone.reason:
+                return state.board.gone
+            if state.ended or state.board.gone is not None:
+                taking.stop()
+                break
+            if begin.run in state.over:
+                return Refused(reason=f"Run {begin.run} of the feed {state.name!r} is over")
+            run = state.runs.get(begin.run)
+            if run is not None:
+                if not run.scoring and begin.epoch < run.current:
+                    taking.stop()  # the program has left that epoch
+                break
+            left = deadline - time.monotonic()
+            if left <= 0:
+                reason = f"The master has not announced run {begin.run} of {state.name!r}"
+                return Refused(reason=reason, again=True)
+            state.changed.wait(left)
+        state.takings.add(taking)
+    return None
+
+
+def check(state: FeedState, schema: pa.Schema) -> str:
+    """Why these columns do not fit those that came before; empty if they do."""
+    with state.changed:
+        known = state.schema
+        if known is None:
+            state.schema = schema
+            state.changed.notify_all()
+            return ""
+    if known.names == schema.names and known.types == schema.types:
+        return ""
+    return (
+        f"The columns of the feed {state.name!r} have changed, from {columns(known)} to "
+        f"{columns(schema)}. Select and cast the same columns for every run, or use another "
+        "feed name"
+    )
+
+
+def room(state: FeedState, taking: Taking, size: int) -> bool:
+    """Wait until so many bytes may be received; True: they must go to a file."""
+    with state.changed:
+        while not taking.discard:
+            if not state.buffered or state.buffered + size <= _limit(state, taking):
+                return False
+            if state.board.starved():
+                return True
+            state.changed.wait(STARVED_S if state.board.waits_since is not None else None)
+    return False
+
+
+def add(
+    state: FeedState, taking: Taking, message: pa.Buffer, batch: pa.RecordBatch, *, spill: bool
+) -> None:
+    """Rows have come.
+
+    Raises:
+        FeedError: they could not be kept in a file.
+    """
+    begin = taking.begin
+    if not batch.num_rows:
+        return
+    with state.changed:
+        run = state.runs.get(begin.run)
+        if run is None:
+            return
+        book = run.epoch(begin.epoch)
+        offsets = taking.offsets.take(batch.num_rows)
+        shelf = None if run.scoring else _shelf(state, run, book)
+        known = book.taken.get(begin.partition, [])
+    taking.rows += batch.num_rows
+    fresh = offsets if run.scoring else without(offsets, known)
+    if fresh != offsets:
+        batch = chosen(batch, offsets, fresh)
+        message = batch.serialize()
+    if not batch.num_rows:
+        return
+
+    def load() -> pa.RecordBatch:
+        return batch
+
+    chunk = Chunk(load, batch.num_rows, begin.partition, fresh, counted=message.size)
+    if spill:
+        chunk.load, chunk.counted = spooled(state.board.spool, message, batch.schema), 0
+    if shelf is not None:
+        shelf.add(message, batch, begin.partition, fresh)
+    with state.changed:
+        if taking.discard or run.over or book.done:
+            return
+        state.buffered += chunk.counted
+        if run.scoring:
+            taking.waiting.append(chunk)
+            taking.waiting_rows += chunk.rows
+            taking.came = time.monotonic()
+        else:
+            _note(state, book, begin.partition, fresh)
+            book.received += chunk.rows
+            book.push(chunk)
+            state.news(book)
+        state.changed.notify_all()
+
+
+def arrived(state: FeedState) -> None:
+    """The last row of a connection is here."""
+    with state.changed:
+        state.changed.notify_all()
+
+
+def end(state: FeedState, taking: Taking) -> None:
+    """Its connection has ended."""
+    with state.changed:
+        state.takings.discard(taking)
+        if taking.begin.purpose is Purpose.SCORE:
+            state.buffered -= sum(chunk.counted for chunk in taking.waiting)
+            taking.waiting.clear()
+            taking.waiting_rows = 0
+            taking.source = None
+        state.changed.notify_all()
+
+
+def _limit(state: FeedState, taking: Taking) -> int:
+    run = state.runs.get(taking.begin.run)
+    return run.options.buffer if run is not None else 0
+
+
+def _shelf(state: FeedState, run: RunBook, book: EpochBook) -> Shelf | None:
+    """Where the epoch's rows are kept, if they are needed again."""
+    cached = run.cached_epoch == book.number and run.options.epochs > book.number + 1
+    if book.shelf is None and (cached or book.align is Align.PAD):
+        book.shelf = Shelf(run.options.cache_memory, state.board.spool)
+        if cached:
+            run.shelf = book.shelf
+    return book.shelf
+
+
+def _note(state: FeedState, book: EpochBook, partition: int, fresh: list[tuple[int, int]]) -> None:
+    known = book.taken.setdefault(partition, [])
+    if known and len(fresh) == 1 and known[-1][1] == fresh[0][0]:
+        known[-1] = (known[-1][0], fresh[0][1])
+    else:
+        book.taken[partition] = merged([*known, *fresh])
+
+
+def same(state: FeedState, run: int, epoch: int, partition: int) -> list[Taking]:
+    with state.changed:
+        return [
+            taking
+            for taking in state.takings
+            if (taking.begin.run, taking.begin.epoch, taking.begin.partition)
+            == (run, epoch, partition)
+        ]
+
+
+def supersede(takings: list[Taking]) -> None:
+    for taking in takings:
+        taking.connection.end()
+    for taking in takings:
+        taking.gone.wait(GONE_S)
