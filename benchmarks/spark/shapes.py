@@ -58,12 +58,12 @@ FACTS = {
         8_000,
     ),
     Shape.PIXELS: Facts(
-        "pixels binary, label bigint", 792, 1024, 10_000, 400_000, 80_000, 60_000, 8_000
+        "pixels binary, label bigint", 792, 1024, 10_000, 400_000, 240_000, 60_000, 8_000
     ),
     Shape.FLOATS: Facts(
-        "features array<float>", 3136, 1024, 10_000, 120_000, 30_000, 30_000, 6_000
+        "features array<float>", 3136, 1024, 10_000, 150_000, 90_000, 30_000, 6_000
     ),
-    Shape.WIDE: Facts("payload binary", 100_000, 64, 200, 4_000, 1_000, 4_000, 600),
+    Shape.WIDE: Facts("payload binary", 100_000, 64, 200, 5_000, 3_000, 4_000, 600),
 }
 
 
