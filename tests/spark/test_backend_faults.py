@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -12,9 +13,11 @@ import psutil
 import pytest
 
 from howdah.backends.spark import Mode
+from howdah.backends.spark.facts import read_when_there
+from howdah.backends.spark.sessions import session_of
 from howdah.storage.jobdir import list_jobs
 from tests.spark.backend_jobs import Started, eventually, holder_folders, marked
-from tests.spark.programs import start_program
+from tests.spark.programs import run_program, start_program
 from tests.spark.servers import Standalone
 
 pytestmark = pytest.mark.timeout(240)
@@ -132,14 +135,44 @@ def _user() -> str:
     return user_name()
 
 
-def test_settings_under_which_a_job_cannot_live_are_refused(standalone: Standalone) -> None:
-    """Read from a real session's settings; all the words are in the unit tests."""
-    from pyspark.sql import SparkSession
-
-    from howdah.backends.spark.facts import read
-    from howdah.backends.spark.sessions import session_of
-
-    active = SparkSession.getActiveSession()
-    assert active is not None
-    facts = read(session_of(active))
+def test_what_the_application_has_is_read_and_a_job_ends_with_its_session(
+    standalone_spark: Any, tmp_path: Path
+) -> None:
+    facts = read_when_there(session_of(standalone_spark), 2, 60)
     assert (facts.local, facts.capacity, facts.speculation) == (False, 2, False)
+    job = Started(standalone_spark, wait_for, (str(tmp_path / "go"),), roles={"worker": 1})
+    eventually(lambda: len(pids(tmp_path)) == 1, "it runs")
+    standalone_spark.stop()  # the last test of the file
+    view = job.ended(30)
+    assert view.outcome == "stopped" and "the Spark session was stopped" in view.reason
+
+
+WITH_DEVICES = """
+import json, os
+from tests.spark.backend_jobs import Started
+
+def look():
+    return os.environ["CUDA_VISIBLE_DEVICES"]
+
+print("found=" + json.dumps(Started(spark, look).values()), flush=True)
+"""
+
+
+def test_functions_get_the_gpus_that_spark_gives_their_tasks(tmp_path: Path) -> None:
+    devices = tmp_path / "devices"
+    devices.write_text("""#!/bin/sh\necho '{"name": "gpu", "addresses": ["5", "7"]}'\n""")
+    devices.chmod(0o700)
+    worker = "-Dspark.worker.resource.gpu.amount=2 -Dspark.worker.resource.gpu.discoveryScript="
+    conf = {"spark.executor.resource.gpu.amount": "2", "spark.task.resource.gpu.amount": "1"}
+    root = str(Path(__file__).parents[2])
+    env = {"SPARK_WORKER_OPTS": f"{worker}{devices}"}
+    with Standalone(tmp_path / "standalone", workers=1, cores=2, env=env) as cluster:
+        done = run_program(
+            WITH_DEVICES,
+            tmp_path / "program",
+            spark=cluster,
+            conf=conf,
+            env={"PYTHONPATH": root},
+            timeout_s=150,
+        )
+    assert sorted(json.loads(done.told("found")).values()) == ["5", "7"]
