@@ -269,6 +269,31 @@ def test_a_killed_process_is_started_again_and_goes_on_from_its_checkpoint(
     assert sorted(i for value in values.values() for i in value["seen"]) == list(range(4000))
 
 
+def test_a_python_worker_that_dies_costs_no_row_where_spark_does_not_try_again(
+    spark: Any, tmp_path: Path
+) -> None:
+    mark = tmp_path / "died"
+
+    def dying(batches: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        for batch in batches:
+            for start in range(0, batch.num_rows, 100):
+                if start == 500 and context.partitionId() == 1 and not mark.exists():
+                    mark.touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+                yield batch.slice(start, 100)
+
+    frame = spark.range(0, 4000, 1, 4).mapInArrow(dying, "id long")
+    with start(spark, collect) as cluster:
+        report = cluster.train(frame, align="none")
+        values = cluster.results()
+    assert mark.exists()
+    assert all_ids(values, 0) == list(range(4000))
+    assert report.rows == 4000
+
+
 def test_rows_of_an_rdd_are_fed_without_a_dataframe(spark: Any) -> None:
     def train(args: Any, ctx: Any) -> list[Any]:
         feed = ctx.feed("train")

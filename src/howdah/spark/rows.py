@@ -68,13 +68,16 @@ class FrameSource:
         self._session = session
         self._frame = frame
         self._row_bytes = float(row_bytes(frame.schema))
+        self._exact = fixed(frame.schema)
 
     def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
         """See `Source`."""
         from howdah.spark.feed.feeder import RESULT
 
         sent = task()
-        settings = self._session.batch_settings(batch_rows(self._row_bytes), BATCH_BYTES)
+        settings = self._session.batch_settings(
+            batch_rows(self._row_bytes), BATCH_BYTES, exact=self._exact
+        )
         with self._session.with_settings(self._frame, settings) as frame:
             rows = frame.mapInArrow(_partition_feeder(sent), RESULT).collect()
         found = [(row["partition"], row["rows"], row["bytes"]) for row in rows]
@@ -202,6 +205,19 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return list(value)
     return value
+
+
+VARIABLE = frozenset({"string", "binary", "array", "map", "variant", "char", "varchar"})
+
+
+def fixed(schema: Any) -> bool:
+    """Whether all rows have the same width."""
+    return all(
+        fixed(field.dataType)
+        if hasattr(field.dataType, "fields")
+        else field.dataType.typeName() not in VARIABLE
+        for field in schema.fields
+    )
 
 
 def row_bytes(schema: Any) -> int:

@@ -10,10 +10,13 @@ from typing import Any
 
 from howdah.backends.spark.sessions import session_of
 from howdah.backends.spark.words import plain, was_cancelled
+from howdah.spark.feed.plan import MOST_ROWS
 from howdah.storage.jobdir import user_name
 
 MOST_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 MOST_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+UNLIMITED = 2**31 - 1
+"""Spark does not look at a row's size then."""
 
 _settings_lock = threading.RLock()
 """Only one query of this process has settings of its own at a time where sessions are shared."""
@@ -156,12 +159,32 @@ class Session:
                     with contextlib.suppress(Exception):
                         conf.unset(name) if value is None else conf.set(name, value)
 
-    def batch_settings(self, rows: int, size: int) -> dict[str, str]:
-        """Settings for record batches of so many rows, or of so many bytes where Spark can count
-        those (``rows`` is a guess, then)."""
-        if self.setting(MOST_BYTES):
-            return {MOST_RECORDS: str(max(rows, 65536)), MOST_BYTES: str(size)}
-        return {MOST_RECORDS: str(rows)}
+    def tasks_ended(self) -> int:
+        """Tasks that the application's active stages have ended; 0 where that cannot be told."""
+        if self.connect:
+            return 0
+        try:
+            tracker = self.spark.sparkContext.statusTracker()
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            # A later stage is worth more than any number of an earlier one's tasks.
+            return sum(each.numCompletedTasks + each.stageId * 10**6 for each in stages if each)
+        except Exception:
+            return 0
+
+    def _counts_bytes(self) -> bool:
+        try:
+            return bool(self.spark.conf.get(MOST_BYTES))  # without a default: is there such a one?
+        except Exception:
+            return False
+
+    def batch_settings(self, rows: int, size: int, *, exact: bool) -> dict[str, str]:
+        """Settings for record batches of so many rows. Where that is a guess of what makes ``size``
+        bytes (not ``exact``), Spark 4 counts the bytes instead, row by row."""
+        if not self._counts_bytes():
+            return {MOST_RECORDS: str(rows)}
+        if exact:
+            return {MOST_RECORDS: str(rows), MOST_BYTES: str(UNLIMITED)}
+        return {MOST_RECORDS: str(MOST_ROWS), MOST_BYTES: str(size)}
 
 
 def _in_own_session(frame: Any, settings: Mapping[str, str]) -> Any:
@@ -176,7 +199,8 @@ def _in_own_session(frame: Any, settings: Mapping[str, str]) -> Any:
             datasets: Any = jvm
             for part in place.split("."):
                 datasets = getattr(datasets, part)
-            if hasattr(datasets, "ofRows"):
+            # What no class has that name is a package, of which anything can be asked.
+            if type(datasets).__name__ == "JavaClass":
                 plan = jvm_frame.queryExecution().analyzed()
                 return type(frame)(datasets.ofRows(clone, plan), frame.sparkSession)
     except Exception:  # py4j's: no such method in this Spark

@@ -32,6 +32,18 @@ LOOK_S = 1.0
 ECHO_S = 0.4
 """A program that raises because another one was killed is heard before the kill, sometimes."""
 QUERY_END_S = 10.0
+RETRIES = 3
+"""So often a query is run again whose Python worker or executor has died, where Spark itself does not
+try again (``local[N]``) or has tried often enough. What trainers have is not sent again."""
+COUNTS_S = 0.15
+"""After a run is closed the trainers' last counts come within this."""
+_DIED = (
+    "Python worker exited unexpectedly",
+    "Python worker failed to connect back",
+    "ExecutorLostFailure",
+    "Could not recover from a failed barrier",
+    "Connection reset",
+)
 STOPPING_S = 0.3
 """After `feed.stop` feeders are told by their trainers; what still runs then is cancelled."""
 
@@ -67,6 +79,8 @@ class Training:
         self._run: RunBook = self._master.open(Purpose.TRAIN, options)
         self._queries: list[Query] = []
         self._left = False
+        self._retries = RETRIES
+        self._work: tuple[int, float] = (0, time.monotonic())
 
     def run(self) -> TrainReport:
         """Feed everything; what became of it.
@@ -91,6 +105,8 @@ class Training:
         finally:
             self._master.close_run(self._run)
             self._end_queries()
+        if stopped:
+            self._hear_counts()
         return self._report(stopped, time.monotonic() - began)
 
     def leave(self) -> None:
@@ -142,24 +158,28 @@ class Training:
             columns=self._columns,
         )
         sent = msgspec.msgpack.encode(task)
-        query = self._live.query(lambda: self._source.feed(lambda: sent))
-        self._queries.append(query)
-        turn = self._wait(generation, lambda: query.over)
-        if turn is not _Turn.DONE:
-            if turn is _Turn.STOPPED:
-                _grace(query, STOPPING_S)
-            query.cancel()
-            return turn
-        if query.error is not None:
-            return self._after_failure(generation, query)
+        while True:
+            query = self._live.query(lambda: self._source.feed(lambda: sent))
+            self._queries.append(query)
+            turn = self._wait(generation, lambda query=query: query.over)
+            if turn is not _Turn.DONE:
+                if turn is _Turn.STOPPED:
+                    _grace(query, STOPPING_S)
+                query.cancel()
+                return turn
+            if query.error is None:
+                break
+            turn = self._after_failure(generation, query)
+            if turn is not None:
+                return turn
         rows = sum(each[1] for each in query.value)
         last = epoch + 1 >= self._options.epochs
         self._master.fed(self._run, epoch, rows + skip.rows, last=last)
         self._queries.remove(query)
         return _Turn.DONE
 
-    def _after_failure(self, generation: int, query: Query) -> _Turn:
-        """Spark's query has failed: whose fault was it?"""
+    def _after_failure(self, generation: int, query: Query) -> _Turn | None:
+        """Spark's query has failed: whose fault was it? None: it is worth another try."""
         deadline = time.monotonic() + ECHO_S
         with self._master.watching() as changed:
             while (left := deadline - time.monotonic()) > 0:
@@ -170,6 +190,9 @@ class Training:
             if not self._master.connected():
                 # A program was killed, and Spark's task with it or after it.
                 return self._wait(generation, lambda: False)
+        if self._retries and any(words in query.problem for words in _DIED):
+            self._retries -= 1
+            return None
         if query.cancelled:
             raise FeedError(
                 f"the Spark job that feeds {self._options.feed!r} was cancelled"
@@ -233,13 +256,23 @@ class Training:
     def _check_time(self, what: str) -> None:
         if self._timeout_s is None:
             return
-        moved = max(self._master.moved, self._live.moved)
-        if (idle := time.monotonic() - moved) > self._timeout_s:
+        moved = max(self._master.moved, self._live.moved, self._work[1])
+        idle = time.monotonic() - moved
+        if idle > self._timeout_s and not self._spark_works():
             raise FeedError(
                 f"{what} for {idle:.0f} s (timeout_s={self._timeout_s:g}): {self._state()}. Ranks "
                 "that are computing must ask for the next batch within that time: raise timeout_s "
                 "for long steps; `howdah stacks` shows where a rank is"
             )
+
+    def _spark_works(self) -> bool:
+        """Whether Spark has ended tasks since this was asked last: a query may sort for an hour
+        before its first row."""
+        ended = self._live.session.tasks_ended()
+        if ended <= self._work[0]:
+            return False
+        self._work = (ended, time.monotonic())
+        return True
 
     def _state(self) -> str:
         """What each rank does, for the text of a time-out."""
@@ -261,6 +294,13 @@ class Training:
         if missing > 0:
             parts.append(f"{missing} of {self._master.expected} ranks are not there")
         return "; ".join(parts)
+
+    def _hear_counts(self) -> None:
+        """The ranks that did not stop the feed themselves say what they were given."""
+        deadline = time.monotonic() + COUNTS_S
+        with self._master.watching() as changed:
+            while (left := deadline - time.monotonic()) > 0:
+                changed.wait(left)
 
     # -- counts ------------------------------------------------------------------------------------
 

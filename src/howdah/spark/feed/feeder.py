@@ -23,7 +23,7 @@ from howdah.spark.feed.lines import Access, Enough, Master, NotTaken, Trainer, f
 from howdah.spark.feed.messages import Again, Begin, Fed, GoOn, Intervals, Purpose
 from howdah.spark.feed.plan import merged, wanted
 
-FIRST_STRETCH_BYTES = 64 << 10
+FIRST_STRETCH_BYTES = 4 << 10
 LONGEST_STRETCH_BYTES = 128 << 20
 """Between two questions to the master."""
 OUTSTANDING_BYTES = 64 << 20
