@@ -46,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True):
     """For each of the two drivers."""
 
 
-QUICK = Settings(runs=1, quick=True, limit_s=240.0)
+QUICK = Settings(runs=3, quick=True, limit_s=240.0)
 
 
 def benchmark(settings: Settings) -> tuple[list[Measure], list[str]]:

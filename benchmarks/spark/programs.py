@@ -20,6 +20,9 @@ import msgspec
 from benchmarks.spark import floor, ours, peer, training
 from benchmarks.spark.shapes import FACTS, Shape, expected, frame
 
+_WARM_UPS = 2
+"""Not counted: Python workers import what they need, JVMs compile."""
+
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
     """What to measure."""
@@ -103,7 +106,7 @@ def _ours(spark: Any, order: Order, notes: Notes) -> None:
                 continue  # small tasks cost the same whatever their rows are
             made = frame(spark, shape, rows, partitions)
             total = expected(made, shape)
-            if first:  # Python workers import what they need
+            for _ in range(_WARM_UPS if first else 0):
                 floor.run(made)
             with notes.attempt(f"{name}, {partitions} partitions"):
                 _feed(spark, made, shape, rows, total, order, notes, partitions, cached=first)
@@ -135,9 +138,9 @@ def _feed(
     notes.add("start", seconds, "s")
     suffix = f"{shape.value}, {partitions} partitions"
     try:
-        if cached:  # not counted: a Python worker's first feed imports what it needs
+        for _ in range(_WARM_UPS if cached else 0):
             cluster.train(made, align="none")
-        for _ in range(order.runs):
+        for _ in range(order.runs if cached or not order.quick else 1):
             seconds, words = floor.run(made)
             assert words == total, f"the floor summed {words}, Spark {total}"
             notes.add(f"floor: {suffix}", rows / seconds)
