@@ -46,10 +46,11 @@ class Started:
         on_driver: frozenset[str] = frozenset(),
         source: Path | None = None,
         host: str | None = None,
+        profile: Any = None,
         **fields: Any,
     ) -> None:
         kind = FarSubmission if far else SparkSubmission
-        self.submission = kind(spark, mode=mode, on_driver=on_driver, host=host)
+        self.submission = kind(spark, mode=mode, on_driver=on_driver, host=host, profile=profile)
         call = FunctionJob(function, args, roles=roles or {"worker": 2}, backend="spark", **fields)
         self.directory = submit(
             LoadedJob(job=call.job, source=source),

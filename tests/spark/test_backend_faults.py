@@ -149,16 +149,28 @@ def test_what_the_application_has_is_read_and_a_job_ends_with_its_session(
 
 WITH_DEVICES = """
 import json, os
+from howdah.backends.base import BackendError
+from howdah.spec.model import Role
 from tests.spark.backend_jobs import Started
 
 def look():
     return os.environ["CUDA_VISIBLE_DEVICES"]
 
 print("found=" + json.dumps(Started(spark, look).values()), flush=True)
+
+from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
+wants = TaskResourceRequests().cpus(1).resource("gpu", 2)
+both = ResourceProfileBuilder().require(wants).build
+job = Started(spark, look, roles={"worker": Role(gpus=2)}, profile=both)
+print("both=" + json.dumps(job.values()), flush=True)
+try:
+    Started(spark, look, profile=both)
+except BackendError as error:
+    print("refused=" + " ".join(str(error).split()))
 """
 
 
-def test_functions_get_the_gpus_that_spark_gives_their_tasks(tmp_path: Path) -> None:
+def test_functions_get_the_gpus_that_spark_or_a_profile_gives_their_tasks(tmp_path: Path) -> None:
     devices = tmp_path / "devices"
     devices.write_text("""#!/bin/sh\necho '{"name": "gpu", "addresses": ["5", "7"]}'\n""")
     devices.chmod(0o700)
@@ -176,3 +188,5 @@ def test_functions_get_the_gpus_that_spark_gives_their_tasks(tmp_path: Path) -> 
             timeout_s=150,
         )
     assert sorted(json.loads(done.told("found")).values()) == ["5", "7"]
+    assert json.loads(done.told("both")) == {"0": "5,7"}
+    assert "needs 2 slots at the same time, the application has 1" in done.told("refused")

@@ -40,17 +40,23 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 def read(session: Session) -> Facts:
     """The facts of a session's application."""
+    task_cpus = session.task_amount("cpus")
+    task_gpus = session.task_amount("gpu")
+    if task_cpus is None:
+        task_cpus = float(session.setting("spark.task.cpus", "1"))
+    if task_gpus is None:
+        task_gpus = float(session.setting("spark.task.resource.gpu.amount", "0"))
     return Facts(
         master=session.setting("spark.master"),
         connect=session.connect,
         capacity=session.capacity(),
         dynamic_allocation=_true(session.setting("spark.dynamicAllocation.enabled")),
         speculation=_true(session.setting("spark.speculation")),
-        task_cpus=int(session.setting("spark.task.cpus", "1")),
+        task_cpus=int(task_cpus),
         executor_cores=session.setting("spark.executor.cores"),
         cores_max=session.setting("spark.cores.max"),
         instances=session.setting("spark.executor.instances"),
-        task_gpus=float(session.setting("spark.task.resource.gpu.amount", "0")),
+        task_gpus=task_gpus,
         executor_gpus=float(session.setting("spark.executor.resource.gpu.amount", "0")),
     )
 
@@ -103,6 +109,7 @@ def refusals(
             "and the first one ended. Start the application with spark.speculation = false"
         )
     problems += _gpus(facts, job, on_driver)
+    problems += _meaningless(job, on_driver)
     problems += _environment(job)
     return problems
 
@@ -156,6 +163,23 @@ def _gpus(facts: Facts, job: Job, on_driver: frozenset[str]) -> list[str]:
                 f"roles.{name}.gpus = {role.gpus}: spark.task.resource.gpu.amount is "
                 f"{facts.task_gpus:g}. Start the application with spark.task.resource.gpu.amount = "
                 f"{role.gpus} and spark.executor.resource.gpu.amount >= {role.gpus}"
+            )
+    return problems
+
+
+def _meaningless(job: Job, on_driver: frozenset[str]) -> list[str]:
+    """What only a cluster's own scheduler could heed."""
+    problems: list[str] = []
+    for name, role in job.roles.items():
+        if role.label is not None and name not in on_driver:
+            problems.append(
+                f"roles.{name}.label = {role.label!r}: a Spark application knows no labels; leave "
+                "it out, or set spark.yarn.executor.nodeLabelExpression for all executors"
+            )
+        for resource in role.resources:
+            problems.append(
+                f"roles.{name}.resources: {resource!r} is given to executors by Spark's own "
+                f"settings (spark.executor.resource.{resource}.amount); leave it out"
             )
     return problems
 

@@ -53,15 +53,20 @@ class Session(Protocol):
         """The session has not been stopped."""
         ...
 
+    def task_amount(self, resource: str) -> float | None:
+        """How much of it each task gets by the job's own profile; None if that does not say."""
+        ...
+
 
 class ClassicSession:
     """A session whose driver is this process."""
 
     connect = False
 
-    def __init__(self, spark: Any) -> None:
+    def __init__(self, spark: Any, profile: Any = None) -> None:
         """To be made in the user's own thread, for its job group and pool."""
         self.spark = spark
+        self._profile = profile
         self._context = spark.sparkContext
         # Spark copies it, setting by setting, for whoever asks; it does not change any more.
         self._conf = self._context.getConf()
@@ -83,8 +88,7 @@ class ClassicSession:
         context.setLocalProperty(_DESCRIPTION, tag)
         context.addJobTag(tag)
         try:
-            frame = self.spark.range(0, count, 1, count)
-            return _rows(frame.mapInArrow(task, SCHEMA, barrier=barrier).collect())
+            return _run(self.spark, count, task, barrier, self._profile)
         finally:
             context.removeJobTag(tag)
 
@@ -94,7 +98,12 @@ class ClassicSession:
     def capacity(self) -> int | None:
         scala = self._context._jsc.sc()
         try:
-            return int(scala.maxNumConcurrentTasks(_profile(scala)))
+            manager = scala.resourceProfileManager()
+            profile = manager.defaultResourceProfile()
+            if self._profile is not None:
+                profile = self._profile._java_resource_profile
+                manager.addResourceProfile(profile)
+            return int(scala.maxNumConcurrentTasks(profile))
         except Exception:  # py4j's, where a Spark has no such method
             return None
 
@@ -113,14 +122,18 @@ class ClassicSession:
     def alive(self) -> bool:
         return self._context._jsc is not None
 
+    def task_amount(self, resource: str) -> float | None:
+        return _amount(self._profile, resource)
+
 
 class ConnectSession:
     """A session on a Connect server: Spark's driver is another process."""
 
     connect = True
 
-    def __init__(self, spark: Any) -> None:
+    def __init__(self, spark: Any, profile: Any = None) -> None:
         self.spark = spark
+        self._profile = profile
         self._tags: set[str] = set(spark.getTags())
 
     def setting(self, name: str, default: str = "") -> str:
@@ -134,8 +147,7 @@ class ConnectSession:
     ) -> list[tuple[int, str, str]]:
         for each in {*self._tags, tag}:
             self.spark.addTag(each)
-        frame = self.spark.range(0, count, 1, count)
-        return _rows(frame.mapInArrow(task, SCHEMA, barrier=barrier).collect())
+        return _run(self.spark, count, task, barrier, self._profile)
 
     def cancel(self, tag: str) -> None:
         self.spark.interruptTag(tag)
@@ -155,11 +167,15 @@ class ConnectSession:
     def alive(self) -> bool:
         return not getattr(self.spark, "is_stopped", False)
 
+    def task_amount(self, resource: str) -> float | None:
+        return _amount(self._profile, resource)
 
-def session_of(spark: Any) -> Session:
-    """That session's kind."""
+
+def session_of(spark: Any, profile: Any = None) -> Session:
+    """That session's kind. ``profile`` is pyspark's ResourceProfile for jobs of ours."""
     module = type(spark).__module__
-    return ConnectSession(spark) if ".connect." in f"{module}." else ClassicSession(spark)
+    kind = ConnectSession if ".connect." in f"{module}." else ClassicSession
+    return kind(spark, profile)
 
 
 def in_thread(name: str, call: Callable[[], None]) -> threading.Thread:
@@ -169,12 +185,18 @@ def in_thread(name: str, call: Callable[[], None]) -> threading.Thread:
     return thread
 
 
-def _rows(rows: Any) -> list[tuple[int, str, str]]:
-    return [(row["number"], row["host"], row["problem"]) for row in rows]
+def _run(
+    spark: Any, count: int, task: Callable[..., Any], barrier: bool, profile: Any
+) -> list[tuple[int, str, str]]:
+    # Spark 3.5 has no such argument: who gives no profile needs none.
+    more = {} if profile is None else {"profile": profile}
+    frame = spark.range(0, count, 1, count).mapInArrow(task, SCHEMA, barrier=barrier, **more)
+    return [(row["number"], row["host"], row["problem"]) for row in frame.collect()]
 
 
-def _profile(scala: Any) -> Any:
-    return scala.resourceProfileManager().defaultResourceProfile()
+def _amount(profile: Any, resource: str) -> float | None:
+    request = profile.taskResources.get(resource) if profile is not None else None
+    return None if request is None else float(request.amount)
 
 
 def _is_here(host: str) -> bool:

@@ -47,6 +47,7 @@ class SparkSubmission:
         files: Mapping[str, bytes] | None = None,
         host: str | None = None,
         wait_s: float = 30.0,
+        profile: Any = None,
     ) -> None:
         """
         Args:
@@ -59,6 +60,7 @@ class SparkSubmission:
             host: address of this machine that executors reach; by default Spark's own
                 (``spark.driver.host``).
             wait_s: for executors that are still registering, before too few slots are refused.
+            profile: pyspark's ResourceProfile for the slots (stage-level scheduling, Spark 4).
 
         Raises:
             BackendError: this machine has no address of that name, or no process can be started.
@@ -70,7 +72,7 @@ class SparkSubmission:
         """Set when the job's coordinator has ended for good, or none was ever started."""
         self._files = dict(files or {})
         self._wait_s = wait_s
-        self._session = session_of(spark)
+        self._session = session_of(spark, profile)
         self._facts: looking.Facts | None = None
         self._plan: Plan | None = None
         self._source: bytes = b""
