@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -126,6 +128,26 @@ def test_later_epochs_come_from_the_cache(rig: Rig, memory: int) -> None:
     assert next(found, None) is None
     assert list(rig.folder.glob("howdah-rows-*")) == []
     assert rig.master.wait(Held, lambda held: held.epoch == 2).final
+
+
+def test_the_file_of_a_cache_goes_with_its_run_and_its_folder_may_go_before(rig: Rig) -> None:
+    rig.folder = rig.folder / "executor"
+    rig.folder.mkdir()
+    feed = rig.trainer().feed("train")
+    rig.folder.rmdir()  # as an executor that was killed
+    rig.open(align="none", epochs=2, cache=True, cache_memory=0)
+    give(rig, (0, 5))
+    rig.fed()
+    found = feed.epochs()
+    assert values(next(found).batches(5)) == values(next(found).batches(5))
+
+    def files() -> list[str]:
+        return [str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.exists()]
+
+    rig.end()
+    assert next(found, None) is None
+    gc.collect()
+    assert not any("howdah-rows-" in name for name in files())
 
 
 def test_cached_epochs_are_shuffled_by_seed_epoch_and_rank(rig: Rig) -> None:

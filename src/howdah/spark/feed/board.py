@@ -9,7 +9,6 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.spark.feed.cache import Spool
 from howdah.spark.feed.messages import Refused
 
 STARVED_S = 0.2
@@ -25,7 +24,8 @@ class Board:
         self.greet: Callable[[], None] = lambda: None
         """Says `Hello` again."""
         self.rank = rank
-        self.spool = Spool(folder)
+        self.folder = folder
+        """For rows that do not fit into memory; None: the temporary one."""
         self.changed = threading.Condition(threading.RLock())
         self.waits_since: float | None = None
         """`time.monotonic` of when the program began to wait for a batch, of any feed."""

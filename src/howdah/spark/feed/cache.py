@@ -20,6 +20,8 @@ from howdah.spark.errors import FeedError
 from howdah.spark.feed.ipc import record_batch
 from howdah.spark.feed.messages import Intervals
 
+_PREFIX = "howdah-rows-"
+
 
 class Entry:
     """One record batch on the shelf."""
@@ -40,7 +42,7 @@ class Entry:
 
 
 class Spool:
-    """A file of messages that grows while it is read."""
+    """A file of messages that grows while it is read; gone when nothing refers to it any more."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -81,17 +83,18 @@ class Spool:
                 self._map = mmap.mmap(self._file, self._size, prot=mmap.PROT_READ)
             return pa.py_buffer(self._map).slice(start, size)
 
-    def close(self) -> None:
-        """Let the file go once nothing looks at it."""
-        with self._lock:
-            self._map = None
-            if self._file is not None:
-                os.close(self._file)
-                self._file = None
+    def __del__(self) -> None:
+        if self._file is not None:
+            os.close(self._file)  # maps of it stay good
 
     def _descriptor(self) -> int:
         if self._file is None:
-            self._file, name = tempfile.mkstemp(prefix="howdah-rows-", dir=self._folder)
+            try:
+                made = tempfile.mkstemp(prefix=_PREFIX, dir=self._folder)
+            except OSError:
+                # The executor it belonged to is gone with its folder; the process lives on.
+                made = tempfile.mkstemp(prefix=_PREFIX)
+            self._file, name = made
             Path(name).unlink()
         return self._file
 

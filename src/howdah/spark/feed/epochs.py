@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from howdah.spark.feed.cache import Shelf
+from howdah.spark.feed.cache import Shelf, Spool
 from howdah.spark.feed.intervals import first, merged
 from howdah.spark.feed.messages import Align, Held, Intervals, Open, Options, Position, Purpose
 
@@ -105,6 +106,8 @@ class EpochBook:
         """The same without repeated ones."""
         self.books: dict[int, Intervals] = {}
         """Offsets of chunks handed out whole, by partition."""
+        self.spool: Spool | None = None
+        """Where rows go that do not fit into memory."""
         self.shelf: Shelf | None = None
         """Keeps its rows, for repeating them."""
         self.done = False
@@ -113,6 +116,12 @@ class EpochBook:
         """What `Held` said last."""
         self.reported: tuple[int, int, bool] = (0, 0, False)
         """What `HandedOut` said last."""
+
+    def file(self, folder: Path | None) -> Spool:
+        """Its spool, made if need be."""
+        if self.spool is None:
+            self.spool = Spool(folder)
+        return self.spool
 
     # -- figures ---------------------------------------------------------------------------------
 

@@ -190,8 +190,8 @@ class Feed:
                 if book.over(size, state.drop_last) and not book.last:
                     return Position(run=run.number, epoch=book.number + 1)
                 return _continued(book.position(), state.restored)
-            if state.last is not None and not state.last.scoring:
-                return Position(run=state.last.run, epoch=state.last.number + 1)
+            if state.last is not None:
+                return Position(run=state.last[0], epoch=state.last[1] + 1)
             return state.restored or Position(epoch=0)
 
     def position_bytes(self) -> bytes:

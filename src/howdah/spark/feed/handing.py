@@ -221,7 +221,7 @@ class Hand:
             return Wait(LOOK_S)
         source = book.source
         if source is not None and source.left >= size:
-            self.state.last = book
+            self.state.last = (book.run, book.number)
             return Run(book, source, int(min(source.left // size, book.limit - book.batches)))
         rows = min(book.available, size)
         if rows < size:
@@ -250,7 +250,7 @@ class Hand:
             source.at += taken
             need -= taken
         book.batches += 1
-        self.state.last = book
+        self.state.last = (book.run, book.number)
         return Pieces(book, pieces, rows)
 
     def _score(self, run: RunBook) -> Pieces | Wait:
@@ -287,7 +287,6 @@ class Hand:
             need -= taken
         book.batches += 1
         book.handed_before += rows
-        self.state.last = book
         self.unanswered = Pieces(book, pieces, rows, taking)
         return self.unanswered
 

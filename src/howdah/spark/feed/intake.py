@@ -116,7 +116,7 @@ def add(
 
     chunk = Chunk(load, batch.num_rows, begin.partition, fresh, counted=message.size)
     if spill:
-        chunk.load, chunk.counted = spooled(state.board.spool, message, batch.schema), 0
+        chunk.load, chunk.counted = spooled(book.file(state.board.folder), message, batch.schema), 0
     if shelf is not None:
         shelf.add(message, batch, begin.partition, fresh)
     with state.changed:
@@ -162,7 +162,7 @@ def _shelf(state: FeedState, run: RunBook, book: EpochBook) -> Shelf | None:
     """Where the epoch's rows are kept, if they are needed again."""
     cached = run.cached_epoch == book.number and run.options.epochs > book.number + 1
     if book.shelf is None and (cached or book.align is Align.PAD):
-        book.shelf = Shelf(run.options.cache_memory, state.board.spool)
+        book.shelf = Shelf(run.options.cache_memory, book.file(state.board.folder))
         if cached:
             run.shelf = book.shelf
     return book.shelf

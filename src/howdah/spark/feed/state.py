@@ -62,8 +62,8 @@ class FeedState:
         """Something has ended: look again before the next batch."""
         self.failure: str | None = None
         self.restored: Position | None = None
-        self.last: EpochBook | None = None
-        """The epoch a batch was last given of."""
+        self.last: tuple[int, int] | None = None
+        """Run and epoch a batch to train with was last given of."""
         self.rows = 0
         """Handed out, of epochs that are over."""
         self._ends: deque[HandedOut] = deque(maxlen=REMEMBERED)

@@ -90,6 +90,7 @@ class Trainer:
             folder=secrets.parent,
             context=server_context(secrets, PeerRole.AGENT),
             job_id=wiring.job_id,
+            host="127.0.0.1" if me.host in ("127.0.0.1", "localhost") else "",
         )
         self._place = Place(
             rank=me.rank,
@@ -159,7 +160,6 @@ class Trainer:
                 taking.stop()
         self._control.close(farewell)
         self._server.close()
-        self._board.spool.close()
 
     def __enter__(self) -> Trainer:
         return self
