@@ -76,6 +76,17 @@ def failing(args: Any, ctx: Any) -> Any:
     raise ArithmeticError("no model today")
 
 
+def resuming(args: Any, ctx: Any) -> Any:
+    """How often it was fitted before, as its checkpoint says."""
+    file = ctx.checkpoint_dir / "fits.txt"
+    before = int(file.read_text()) if file.exists() else 0
+    for _ in ctx.feed().batches(4):
+        pass
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(str(before + 1))
+    return {"mean": float(before)}
+
+
 @pytest.fixture(scope="module")
 def rows(spark: Any) -> Any:
     """y is 1 … 8; rows with 7 and 8 are held back; the first half weighs nothing."""
@@ -195,3 +206,16 @@ def test_a_model_is_made_of_what_was_exported_or_refused_in_words(
         estimator.fit(rows)
     with pytest.raises((FeedError, JobFailed), match="no model today"):
         Estimator(failing, restarts=0).fit(rows)
+
+
+@pytest.mark.timeout(300)
+def test_a_fit_goes_on_from_the_checkpoint_of_an_earlier_one(spark: Any, rows: Any) -> None:
+    first = Estimator(
+        resuming, to_model=constant, input_mapping={"x": "x"}, checkpoint=True, restarts=0
+    )
+    summary = first.fit(rows).summary
+    assert summary.values[0]["mean"] == 0.0
+    again = first.fit(rows, {first.resume: summary.job_id})
+    assert again.summary.values[0]["mean"] == 1.0
+    with pytest.raises(BadInput, match="resume='nothing'"):
+        first.fit(rows, {first.resume: "nothing"})

@@ -12,6 +12,7 @@ import pytest
 
 from howdah.client.errors import BadInput
 from howdah.spark import Cluster, FeedError
+from howdah.spark.streaming import feed_dstream
 
 
 def gather(args: Any, ctx: Any) -> Any:
@@ -158,3 +159,30 @@ def test_an_error_of_the_stream_is_told(spark: Any, tmp_path: Path) -> None:
             stream.wait(60)
     finally:
         cluster.stop()
+
+
+@pytest.mark.both_sparks
+@pytest.mark.timeout(240)
+def test_a_dstream_feeds_each_of_its_rdds(spark: Any) -> None:
+    from pyspark.streaming import StreamingContext
+
+    context = StreamingContext(spark.sparkContext, 1)
+    rdds = [spark.sparkContext.parallelize([{"value": n} for n in some]) for some in ([1, 2], [3])]
+    ended: list[BaseException | None] = []
+    over = threading.Event()
+
+    def on_end(error: BaseException | None) -> None:
+        ended.append(error)
+        over.set()
+
+    rdds.append(spark.sparkContext.parallelize([{"value": 777}]))
+    with cluster_of(spark, gather) as cluster:
+        feed_dstream(cluster, context.queueStream(rdds), on_end=on_end)
+        context.start()
+        try:
+            assert over.wait(120)
+        finally:
+            context.stop(stopSparkContext=False, stopGraceFully=False)
+        assert ended == [None]
+        found = cluster.results()[0]
+        assert [sorted(values) for values in found[:2]] == [[1, 2], [3]]

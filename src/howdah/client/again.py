@@ -62,7 +62,7 @@ def submit_again(
     def furnish(directory: JobDirectory) -> None:
         carry_over(before, directory)
         if resume:
-            _adopt(before, directory)
+            adopt(before, directory)
 
     return submit(
         loaded,
@@ -89,7 +89,12 @@ def go_on(directory: JobDirectory) -> None:
             site.revive()
 
 
-def _adopt(before: JobDirectory, directory: JobDirectory) -> None:
+def adopt(before: JobDirectory, directory: JobDirectory) -> None:
+    """Give a job that has not begun the newest checkpoint of an earlier one, if that has one.
+
+    Raises:
+        OSError: it cannot be read or copied.
+    """
     from howdah.storage.checkpoints import adopt
 
     places = _places(directory)

@@ -59,6 +59,7 @@ class Cluster:
         start_timeout_s: float = 600.0,
         gpus: int = 0,
         slots_timeout_s: float = 10.0,
+        resume: str | None = None,
         **fields: Any,
     ) -> Cluster:
         """Start one process a slot and return when all are there (the gang has formed).
@@ -85,6 +86,7 @@ class Cluster:
             slots_timeout_s: for executors that are still registering, before it is refused that
                 there are too few slots.
             gpus: of each worker, from Spark's own resources (``spark.task.resource.gpu.amount``).
+            resume: id of an earlier cluster's job, whose newest checkpoint is the first of this one.
             fields: further fields of `howdah.Job`.
 
         Raises:
@@ -108,6 +110,7 @@ class Cluster:
             restarts=restarts,
             name=name,
             gpus=gpus,
+            resume=resume,
             fields=fields,
         )
         how = _mode(mode)

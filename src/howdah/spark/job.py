@@ -8,12 +8,14 @@ from typing import Any
 
 import msgspec
 
+from howdah.client.again import adopt
 from howdah.client.errors import BadInput
+from howdah.client.finding import find
 from howdah.client.functions import CALL, FOLDER, SCRIPT, FunctionJob
 from howdah.spark.feed.trainer import Wiring
 from howdah.spec.model import Checkpoint, Job, Restart, Role, TensorBoard, Timeouts
 from howdah.storage.files import write_atomically
-from howdah.storage.jobdir import JobDirectory
+from howdah.storage.jobdir import JobDirectory, NoSuchJob
 
 WIRING = "wiring.json"
 """Beside the pickled call: where the feeds' master is."""
@@ -45,11 +47,13 @@ class ClusterJob:
         restarts: int,
         name: str | None,
         gpus: int,
+        resume: str | None,
         fields: Mapping[str, Any],
     ) -> None:
         """
         Raises:
-            BadInput: the arguments do not fit each other, or cannot be pickled.
+            BadInput: the arguments do not fit each other, or cannot be pickled; there is no job of
+                that name to resume.
         """
         from howdah.spark.context import run
 
@@ -77,6 +81,7 @@ class ClusterJob:
         )
         self.job: Job = msgspec.structs.replace(call.job, command=COMMAND)
         self._call = call
+        self._before = _earlier(resume, self.job) if resume else None
 
     @property
     def trainers(self) -> int:
@@ -96,6 +101,8 @@ class ClusterJob:
         self._call.furnish(directory)
         document = msgspec.structs.replace(wiring, job_id=directory.job_id)
         write_atomically(directory.path / FOLDER / WIRING, msgspec.json.encode(document))
+        if self._before is not None:
+            adopt(self._before, directory)
 
 
 def secret(directory: JobDirectory, name: str) -> str:
@@ -130,6 +137,18 @@ def _count(role: Role) -> int:
             'of processes, instead of a range or "gpus"'
         )
     return role.instances * role.processes
+
+
+def _earlier(resume: str, job: Job) -> JobDirectory:
+    if job.checkpoint is None:
+        raise BadInput(
+            f"resume={resume!r} wants a checkpoint folder to put that job's last checkpoint into: "
+            "give checkpoint=True"
+        )
+    try:
+        return find(resume, job.store)
+    except NoSuchJob as error:
+        raise BadInput(f"resume={resume!r}: {error}") from error
 
 
 def _checkpoint(given: Checkpoint | Mapping[str, Any] | bool) -> Checkpoint:

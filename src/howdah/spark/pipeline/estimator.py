@@ -88,6 +88,7 @@ class Estimator(MLEstimator, TrainingParams, MLReadable, MLWritable):
             gpus=value("gpus"),
             framework=value("framework"),
             checkpoint=value("checkpoint") or None,
+            resume=value("resume") or None,
             tensorboard=value("tensorboard"),
             restarts=value("restarts"),
             env=value("env") or None,

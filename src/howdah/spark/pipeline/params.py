@@ -181,7 +181,13 @@ class TrainingParams(ScoringParams):
     )
     checkpoint = param(
         "checkpoint",
-        "True, or the job's checkpoint table ({'dir': …}): fit goes on from the last checkpoint there",
+        "True, or the job's checkpoint table ({'store': …}): what the function writes into "
+        "ctx.checkpoint_dir comes back after a failure",
+    )
+    resume = param(
+        "resume",
+        "Id of an earlier fit's job (summary.job_id), whose last checkpoint this one begins with",
+        TypeConverters.toString,
     )
     tensorboard = param(
         "tensorboard", "Run TensorBoard beside the cluster", TypeConverters.toBoolean
@@ -217,6 +223,7 @@ class TrainingParams(ScoringParams):
             export_dir="",
             model_dir="",
             checkpoint=False,
+            resume="",
             tensorboard=False,
             restarts=2,
             start_timeout_s=600.0,
