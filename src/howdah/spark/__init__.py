@@ -20,16 +20,18 @@ if TYPE_CHECKING:
     from howdah.spark.errors import FeedError as FeedError
     from howdah.spark.instances import parallel as parallel
     from howdah.spark.reports import TrainReport as TrainReport
+    from howdah.spark.scoring.frames import score as score
 
 _HOMES = {
     "Cluster": "howdah.spark.cluster",
     "FeedError": "howdah.spark.errors",
     "TrainReport": "howdah.spark.reports",
     "parallel": "howdah.spark.instances",
+    "score": "howdah.spark.scoring.frames",
 }
 """Public names, and the modules that have them."""
 
-__all__ = ["Cluster", "FeedError", "TrainReport", "parallel"]
+__all__ = ["Cluster", "FeedError", "TrainReport", "parallel", "score"]
 
 
 def __getattr__(name: str) -> Any:
