@@ -12,6 +12,7 @@ def to_csv(row):
 
 
 if __name__ == "__main__":
+    import numpy as np
     from sklearn.datasets import load_digits
 
     parser = argparse.ArgumentParser()
@@ -22,6 +23,8 @@ if __name__ == "__main__":
     sc = SparkContext.getOrCreate()
     spark = SparkSession(sc)
     images, labels = load_digits(return_X_y=True)
+    mixed = np.random.RandomState(4).permutation(len(labels))
+    images, labels = images[mixed], labels[mixed]
     rows = [Row(image=i.tolist(), label=int(n)) for i, n in zip(images / 16.0, labels)]
     train = spark.createDataFrame(sc.parallelize(rows[:1440], args.num_partitions))
     test = spark.createDataFrame(sc.parallelize(rows[1440:], args.num_partitions))

@@ -15,6 +15,8 @@ def main_fun(args, ctx):
     from sklearn.datasets import load_digits
 
     x, y = load_digits(return_X_y=True)
+    mixed = np.random.RandomState(4).permutation(len(y))
+    x, y = x[mixed], y[mixed]
     x = np.hstack([x / 16.0, np.ones((len(x), 1))])
 
     if ctx.job_name == "evaluator":

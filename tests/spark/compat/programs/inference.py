@@ -32,6 +32,8 @@ if __name__ == "__main__":
     args = parser.parse_args()
 
     images, labels = load_digits(return_X_y=True)
+    mixed = np.random.RandomState(4).permutation(len(labels))
+    images, labels = images[mixed], labels[mixed]
     np.save(args.weights, np.array([images[:1440][labels[:1440] == n].mean(0) for n in range(10)]))
 
     sc = SparkContext.getOrCreate()
