@@ -104,6 +104,65 @@ def test_any_bytes_are_rows_or_an_error_with_their_place(record: bytes) -> None:
             assert error.offset == 16
 
 
+UNIFORM = {
+    "f": pa.array(np.arange(100, dtype=np.float32)),
+    "small": pa.array(np.arange(100)),
+    "large": pa.array(-np.arange(100) - 1),
+    "two": lists(pa.int64(), [[n, 200 + n] for n in range(100)]),
+    "many": lists(pa.int64(), [[n % 128, 300 + n] * 10 for n in range(100)]),
+    "text": pa.array([f"{n:03}" for n in range(100)]),
+    "texts": lists(pa.string(), [["a" * 5, f"{n:02}", ""] for n in range(100)]),
+    "image": pa.array([bytes([n]) * 200 for n in range(100)]),
+    "floats": lists(pa.float32(), [[n, 0.5] for n in range(100)]),
+    "none": lists(pa.float32(), [[]] * 100),
+}
+
+
+def test_records_of_one_form_are_read_whatever_is_in_them() -> None:
+    rows = batch(**UNIFORM)
+    records = payloads(encoded(rows))
+    assert len({len(record) for record in records}) == 1
+    wide = pa.schema([*rows.schema, ("missing", pa.string())])
+    found = decoded(frame(records), wide).combine_chunks().to_batches()[0]
+    assert found.select(rows.schema.names) == rows and found["missing"].null_count == 100
+    fields = [pa.field(name, kind.type) for name, kind in reversed(UNIFORM.items())]
+    some = decoded(frame(records), pa.schema(fields[:3]))
+    assert some.combine_chunks().to_batches()[0] == rows.select([f.name for f in fields[:3]])
+    with pytest.raises(RecordError, match="feature 'text' of record 0 is a bytes_list"):
+        decoded(frame(records), pa.schema([("text", pa.int64())]))
+
+
+@given(st.integers(0, 99), st.sampled_from(["value", "name", "absent", "number", "unended"]))
+def test_one_record_of_the_same_length_in_another_form_is_seen(at: int, how: str) -> None:
+    usual = [_message(n=_ints(7), s=_bytes(b"%03d" % n)) for n in range(100)]
+    other = {
+        "value": _message(n=_ints(200), s=_bytes(b"ab")),
+        "name": _message(m=_ints(7), s=_bytes(b"abc")),
+        "absent": _message(s=_bytes(b"x" * 15)),
+        "number": _message(n=_ints(7, 8), s=_bytes(b"ab")),
+        "unended": _message(n=_ints(7), s=_bytes(b"abc")),
+    }[how]
+    records = [each.SerializeToString(deterministic=True) for each in usual]
+    changed = other.SerializeToString(deterministic=True)
+    if how == "unended":
+        changed = changed.replace(b"\x0a\x01\x07", b"\x0a\x01\x87")
+    assert len(changed) == len(records[at])
+    records[at] = changed
+    schema = pa.schema([("n", pa.list_(pa.int64())), ("s", pa.string())])
+    if how == "unended":
+        with pytest.raises(RecordError, match=f"record {at} is no tf.train.Example"):
+            decoded(frame(records), schema)
+        return
+    wanted = [{"n": [7], "s": f"{n:03}"} for n in range(100)]
+    wanted[at] = {
+        "value": {"n": [200], "s": "ab"},
+        "name": {"n": None, "s": "abc"},
+        "absent": {"n": None, "s": "x" * 15},
+        "number": {"n": [7, 8], "s": "ab"},
+    }[how]
+    assert decoded(frame(records), schema).to_pylist() == wanted
+
+
 def _message(**features: Any) -> Any:
     return protos.message("Example")(features={"feature": features})
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -18,30 +17,11 @@ from howdah.spark.tfrecord import protos, wire
 from howdah.spark.tfrecord.columns import Column, Kind, RecordType
 from howdah.spark.tfrecord.errors import CorruptRecord
 from howdah.spark.tfrecord.framing import PADDING, Block
-from howdah.spark.tfrecord.values import Found, Misfit, assemble
+from howdah.spark.tfrecord.parsing import Features, Parsed, parse
+from howdah.spark.tfrecord.uniform import uniform
+from howdah.spark.tfrecord.values import Found, Misfit, assemble, binaries
 
 _ENTRY = 0x0A
-_VALUE = 0x12
-_PATIENCE = 64
-"""So many different names at one place of a record are compared in turn; more are looked up."""
-
-
-class Features(msgspec.Struct, frozen=True):
-    """One feature's messages in a block: `tf.train.Feature`, or `FeatureList`."""
-
-    owners: Any
-    """Which record each is of, ascending; each record at most once."""
-    starts: Any
-    ends: Any
-
-
-class Parsed(msgspec.Struct, frozen=True):
-    """A block's features by name."""
-
-    buffer: wire.Buffer
-    context: dict[bytes, Features]
-    """Of examples, and of a SequenceExample's context."""
-    lists: dict[bytes, Features]
 
 
 def decode(
@@ -56,6 +36,10 @@ def decode(
     if record_type is RecordType.BYTES:
         kind = schema.field(0).type
         return pa.RecordBatch.from_arrays([pa.array(block.payloads(), kind)], schema=schema)
+    if record_type is RecordType.EXAMPLE:
+        arrays = uniform(block, columns)
+        if arrays is not None:
+            return pa.RecordBatch.from_arrays(arrays, schema=schema)
     wanted = {column.key for column in columns}
     # Odd forms show in two steps, of the map and of the lists in it; rewritten records have none.
     for _ in range(3):
@@ -66,23 +50,6 @@ def decode(
             return pa.RecordBatch.from_arrays(arrays, schema=schema)
         block = rewritten(block, record_type, odd)
     raise AssertionError("protobuf has written a message in an unusual form")
-
-
-def parse(block: Block, record_type: RecordType, wanted: set[bytes] | None, odd: Any) -> Parsed:
-    """Find features; marks records in ``odd`` that must be rewritten first.
-
-    Args:
-        wanted: names to find; None for all.
-    """
-    buffer = wire.Buffer(block.data)
-    starts, ends = block.starts, block.starts + block.lengths
-    lists: dict[bytes, Features] = {}
-    if record_type is RecordType.SEQUENCE_EXAMPLE:
-        context_ends = _first_field(buffer, starts, ends, odd)
-        lists = _features(buffer, context_ends, ends, 0x12, wanted, odd)
-        ends = context_ends
-    context = _features(buffer, starts, ends, 0x0A, wanted, odd)
-    return Parsed(buffer, context, lists)
 
 
 def rewritten(block: Block, record_type: RecordType, odd: Any) -> Block:
@@ -118,84 +85,6 @@ class Rewritten(Block):
 
 
 # -- inside ------------------------------------------------------------------------------------
-
-
-def _first_field(buffer: wire.Buffer, starts: Any, ends: Any, odd: Any) -> Any:
-    """Where a SequenceExample's context ends and its feature lists begin."""
-    split = starts.copy()
-    has = np.flatnonzero((starts < ends) & (buffer.octets[starts] == _ENTRY))
-    if len(has):
-        length, begin, long = wire.lengths_at(buffer, starts[has] + 1)
-        stop = begin + length
-        bad = stop > ends[has]
-        if long is not None:
-            bad |= long
-        split[has] = np.where(bad, ends[has], stop)
-        odd[has[bad]] = True
-    return split
-
-
-def _features(
-    buffer: wire.Buffer, starts: Any, ends: Any, tag: int, wanted: set[bytes] | None, odd: Any
-) -> dict[bytes, Features]:
-    """A map from names to messages, of each range that is a field with a map in it, or empty."""
-    some = np.flatnonzero((starts < ends) & ~odd)
-    begins, stops, bad = wire.only(buffer, starts[some], ends[some], tag)
-    odd[some[bad]] = True
-    some, begins, stops = some[~bad], begins[~bad], stops[~bad]
-    owner, begin, stop, wrong = wire.pieces(buffer, begins, stops, _ENTRY)
-    if wrong is not None:
-        odd[some[wrong]] = True
-    owner = some[owner]
-    # An entry: its key, then its value, which reaches to the entry's end.
-    length, key, long = wire.lengths_at(buffer, begin + 1)
-    value = key + length
-    bad = (buffer.octets[begin] != _ENTRY) | (value >= stop)
-    bad = bad if long is None else bad | long
-    value = np.where(bad, begin, value)
-    size, inside, long = wire.lengths_at(buffer, value + 1)
-    bad |= (buffer.octets[value] != _VALUE) | (inside + size != stop)
-    bad = bad if long is None else bad | long
-    if bad.any():
-        odd[owner[bad]] = True
-        good = ~bad
-        owner, key, length = owner[good], key[good], length[good]
-        inside, stop = inside[good], stop[good]
-    found: dict[bytes, Features] = {}
-    for name, where in _names(buffer, key, length, wanted):
-        owners = owner[where]
-        if len(owners) > 1 and (owners[1:] == owners[:-1]).any():
-            # A name twice: the last one counts, which `google.protobuf` sees to.
-            odd[owners[1:][owners[1:] == owners[:-1]]] = True
-        found[name] = Features(owners, inside[where], stop[where])
-    return found
-
-
-def _names(
-    buffer: wire.Buffer, starts: Any, lengths: Any, wanted: set[bytes] | None
-) -> list[tuple[bytes, Any]]:
-    """Names and the places in the arrays that have them, in order."""
-    found: list[tuple[bytes, Any]] = []
-    if wanted is not None:
-        for name in wanted:
-            where = np.flatnonzero(wire.same(buffer, starts, lengths, name))
-            if len(where):
-                found.append((name, where))
-        return found
-    rest = np.arange(len(starts))
-    for _ in range(_PATIENCE):
-        if not len(rest):
-            return found
-        at, size = int(starts[rest[0]]), int(lengths[rest[0]])
-        name = buffer.data[at : at + size]
-        equal = wire.same(buffer, starts[rest], lengths[rest], name)
-        found.append((name, rest[equal]))
-        rest = rest[~equal]
-    slow: dict[bytes, list[int]] = {}
-    for index in rest.tolist():
-        at = int(starts[index])
-        slow.setdefault(buffer.data[at : at + int(lengths[index])], []).append(index)
-    return found + [(name, np.array(where)) for name, where in slow.items()]
 
 
 def _arrays(
@@ -274,7 +163,7 @@ def _read_list(
         if wrong is not None:
             odd[owners[wrong]] = True
         counts = np.bincount(owner, minlength=len(owners))
-        return Found(kind, owners, counts, binaries(buffer, begin, stop))
+        return Found(kind, owners, counts, _binaries(buffer, begin, stop))
     # Numbers are packed: one field with all of them.
     full = begin < stop
     if full.all():
@@ -298,26 +187,18 @@ def _read_list(
     data = wire.gather(buffer, begin, stop)
     unended = (begin < stop) & (buffer.octets[stop - 1] >= 0x80)
     try:
-        numbers, last = wire.integers(data)
+        numbers, lasts = wire.integers(data)
     except ValueError:
         unended[:] = True
     if unended.any():
         odd[owners[unended]] = True
         return Found(kind, owners, np.zeros(len(owners), np.int64), np.zeros(0, np.int64))
-    if len(numbers) == len(data):
-        counts = stop - begin
-    else:
-        until = np.concatenate(([0], np.cumsum(last)))
-        ends = np.cumsum(stop - begin)
-        counts = until[ends] - until[ends - (stop - begin)]
+    counts = stop - begin
+    if len(numbers) < len(data):
+        edges = np.concatenate(([0], np.cumsum(counts)))
+        counts = np.diff(np.searchsorted(lasts, edges))
     return Found(kind, owners, counts, numbers)
 
 
-def binaries(buffer: wire.Buffer, starts: Any, ends: Any) -> pa.Array:
-    """The bytes of ranges, a value each."""
-    offsets = np.zeros(len(starts) + 1, dtype=np.int32)
-    np.cumsum(ends - starts, out=offsets[1:])
-    data = wire.gather(buffer, starts, ends)
-    return pa.Array.from_buffers(
-        pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    )
+def _binaries(buffer: wire.Buffer, starts: Any, ends: Any) -> pa.Array:
+    return binaries(wire.gather(buffer, starts, ends), ends - starts)

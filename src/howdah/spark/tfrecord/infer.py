@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from howdah.spark.tfrecord import wire
 from howdah.spark.tfrecord.columns import BYTES_COLUMN, Kind, RecordType
-from howdah.spark.tfrecord.decode import Features, parse, read_lists, rewritten
+from howdah.spark.tfrecord.decode import read_lists, rewritten
 from howdah.spark.tfrecord.errors import TFRecordError
 from howdah.spark.tfrecord.framing import Block
+from howdah.spark.tfrecord.parsing import Features, parse
 from howdah.spark.tfrecord.values import Found
 
 _ENTRY = 0x0A

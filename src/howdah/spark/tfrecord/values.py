@@ -73,6 +73,14 @@ def assemble(
         raise
 
 
+def binaries(data: Any, sizes: Any) -> pa.Array:
+    """Bytes (uint8) as an array of binaries of those sizes."""
+    offsets = np.zeros(len(sizes) + 1, dtype=np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
+
+
 def _scalars(found: Sequence[Found], column: Column, rows: int) -> pa.Array:
     arrays: list[pa.Array] = []
     places = np.full(rows, -1, dtype=np.int64)

@@ -163,24 +163,24 @@ def places_in(starts: Any, lengths: Any) -> Any:
 
 
 def integers(data: Any) -> tuple[Any, Any]:
-    """All varints of a byte array as int64, and a mask of the bytes that end one.
+    """All varints of a byte array as int64, and the places of their last bytes.
 
     Raises:
         ValueError: the last one does not end, or one is longer than ten bytes.
     """
     last = data < 0x80
     if last.all():
-        return data.astype(np.int64), last
+        return data.astype(np.int64), np.arange(len(data))
     ends = np.flatnonzero(last)
     if len(ends) == 0 or ends[-1] != len(data) - 1:
         raise ValueError("a number does not end")
     if not (last[1:] | last[:-1]).all():
-        return _long_integers(data, ends), last
+        return _long_integers(data, ends), ends
     # None has more than two bytes.
     values = data[ends].astype(np.int64)
     long = np.flatnonzero(~last[ends - 1] & (ends > 0))
     values[long] = (values[long] << 7) | (data[ends[long] - 1] & 0x7F)
-    return values, last
+    return values, ends
 
 
 def _long_integers(data: Any, ends: Any) -> Any:
