@@ -1,8 +1,8 @@
-"""Rows a second, read and written: in Spark and, on one core, without it.
+"""Rows a second, read and written: in Spark and, by processor time, without it.
 
 The peers in Spark are TensorFlowOnSpark's dfutil and, for reading, what the JVM alone needs to find and
 check the records' frames (`tensorflow-hadoop`, a count in the JVM, nothing parsed): no reader in the
-JVM can be faster than that. On one core it is `tf.data` with `tf.io.parse_example`, and
+JVM can be faster than that. Without Spark it is `tf.data` with `tf.io.parse_example`, and
 `tf.io.TFRecordWriter` with messages made in Python. Ours and peers take turns in one driver.
 """
 
@@ -36,8 +36,14 @@ _TABLE = (
     ("read in Spark", "read ours", "read frames", "the JVM, frames only", None),
     ("read in Spark", "read ours", "read dfutil", _DFUTIL, _AT_LEAST),
     ("write in Spark", "write ours", "write dfutil", _DFUTIL, _AT_LEAST),
-    ("read, one core", "core read ours", "core read tf", "tf.data", _AT_LEAST),
-    ("write, one core", "core write ours", "core write tf", "tf.io.TFRecordWriter", _AT_LEAST),
+    ("read, processor time", "core read ours", "core read tf", "tf.data", _AT_LEAST),
+    (
+        "write, processor time",
+        "core write ours",
+        "core write tf",
+        "tf.io.TFRecordWriter",
+        _AT_LEAST,
+    ),
 )
 
 
