@@ -18,8 +18,9 @@ from howdah.core.blame import Blame
 from howdah.core.states import JobPhase
 from howdah.core.view import JobView
 from howdah.spark.errors import FeedError
+from howdah.spark.feed.conversations import Failure
 from howdah.spark.feed.lines import Access
-from howdah.spark.feed.master import Failure, Master
+from howdah.spark.feed.master import Master
 from howdah.spark.session import Query, Session
 from howdah.storage.jobdir import JobDirectory
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import socket
 import time
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,11 +25,6 @@ from howdah.spark.feed.plan import merged, wanted
 FIRST_STRETCH_BYTES = 4 << 10
 LONGEST_STRETCH_BYTES = 128 << 20
 """Between two questions to the master."""
-OUTSTANDING_BYTES = 64 << 20
-"""Rows on their way to be scored, whose answers have not come."""
-MOST_LOST = 5
-"""Connections one task may lose while it scores a partition."""
-
 RESULT = "partition int, rows long, bytes long, ranks array<int>"
 """Schema of a feeding task's one row: Spark's partition, rows and bytes sent by this attempt."""
 
@@ -53,7 +47,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Scoring: the schema of the answers, as Arrow serialises it; empty: answer with theirs."""
 
 
-class _Me(msgspec.Struct, frozen=True):
+class Me(msgspec.Struct, frozen=True):
     partition: int
     attempt: int
     host: str
@@ -67,31 +61,38 @@ def feed_partition(sent: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     task = msgspec.msgpack.decode(sent, type=Task)
     context = TaskContext.get()
     assert context is not None
-    me = _Me(context.partitionId(), context.taskAttemptId(), socket.gethostname(), str(Path.cwd()))
+    me = Me(context.partitionId(), context.taskAttemptId(), socket.gethostname(), str(Path.cwd()))
     if task.purpose is Purpose.SCORE:
-        yield from _Scoring(task, me).run(batches)
+        from howdah.spark.feed.scorer import Scoring
+
+        yield from Scoring(task, me).run(batches)
     else:
         yield _Feeding(task, me).run(batches)
 
 
-class _Connecting:
+class Connecting:
     """What feeding and scoring have in common: to find a trainer that takes it."""
 
-    def __init__(self, task: Task, me: _Me) -> None:
-        self._task = task
-        self._me = me
-        self._master = Master.of(task.access)
+    def __init__(self, task: Task, me: Me) -> None:
+        self.task = task
+        self.me = me
+        self.master = Master.of(task.access)
 
-    def _ask(
+    def ask(
         self, *, unreachable: list[int] | None = None, rank: int = -1, rows: int = 0, upto: int = 0
     ) -> GoOn:
+        """Where and with whom to go on. Waits while nobody can take rows.
+
+        Raises:
+            FeedError: it will never be taken, or the driver program is not there.
+        """
         while True:
             try:
-                answer = self._master.ask(
+                answer = self.master.ask(
                     Again(
-                        **self._named(),
-                        host=self._me.host,
-                        folder=self._me.folder,
+                        **self.named(),
+                        host=self.me.host,
+                        folder=self.me.folder,
                         unreachable=unreachable or [],
                         rank=rank,
                         rows=rows,
@@ -99,7 +100,7 @@ class _Connecting:
                     )
                 )
             except OSError as error:
-                access = self._task.access
+                access = self.task.access
                 raise FeedError(
                     f"the driver program at {access.host}:{access.port} does not answer: {error}. "
                     "The feed's tasks must reach it: set spark.driver.host to an address that "
@@ -112,8 +113,9 @@ class _Connecting:
             rows = 0
             time.sleep(answer.wait_s)
 
-    def _named(self) -> dict[str, Any]:
-        task, me = self._task, self._me
+    def named(self) -> dict[str, Any]:
+        """What messages about this task have in common."""
+        task, me = self.task, self.me
         return {
             "feed": task.feed,
             "run": task.run,
@@ -122,7 +124,7 @@ class _Connecting:
             "attempt": me.attempt,
         }
 
-    def _open(self, answer: GoOn, begin: int, skip: Intervals) -> Trainer:
+    def open(self, answer: GoOn, begin: int, skip: Intervals) -> Trainer:
         """A connection on which the partition has begun."""
         tried: list[int] = []
         problems: list[str] = []
@@ -133,10 +135,10 @@ class _Connecting:
                     continue
                 trainer = None
                 try:
-                    trainer = Trainer(place, self._task.access, self._me.host)
+                    trainer = Trainer(place, self.task.access, self.me.host)
                     first_word(trainer)
                     trainer.send(
-                        Begin(**self._named(), purpose=self._task.purpose, start=begin, skip=skip)
+                        Begin(**self.named(), purpose=self.task.purpose, start=begin, skip=skip)
                     )
                     return trainer
                 except (OSError, NotTaken) as error:
@@ -146,17 +148,17 @@ class _Connecting:
                         raise FeedError(str(error)) from error
                     tried.append(rank)
                     problems.append(f"rank {rank}: {error}")
-            answer = self._ask(unreachable=tried)
+            answer = self.ask(unreachable=tried)
             if answer.whole:
                 raise Enough
             if all(place.rank in tried for place in answer.places):
                 raise FeedError("no trainer takes rows of this task: " + "; ".join(problems))
 
 
-class _Feeding(_Connecting):
+class _Feeding(Connecting):
     """One partition on its way to train with."""
 
-    def __init__(self, task: Task, me: _Me) -> None:
+    def __init__(self, task: Task, me: Me) -> None:
         super().__init__(task, me)
         self._skip = task.skip.get(me.partition, [])
         self._trainer: Trainer | None = None
@@ -184,7 +186,7 @@ class _Feeding(_Connecting):
                 self._trainer.close()
         return pa.record_batch(
             {
-                "partition": pa.array([self._me.partition], pa.int32()),
+                "partition": pa.array([self.me.partition], pa.int32()),
                 "rows": pa.array([self._rows], pa.int64()),
                 "bytes": pa.array([self._bytes], pa.int64()),
                 "ranks": pa.array([self._ranks], pa.list_(pa.int32())),
@@ -192,15 +194,15 @@ class _Feeding(_Connecting):
         )
 
     def _feed(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._go = self._ask()
+        self._go = self.ask()
         if self._go.whole:
             return
         if self._go.start:
             self._skip = merged([(0, self._go.start), *self._skip])
         first = True
         for batch in batches:
-            if self._task.columns is not None:
-                batch = batch.select(self._task.columns)
+            if self.task.columns is not None:
+                batch = batch.select(self.task.columns)
             base = self._offset
             for start, stop in wanted(base, batch.num_rows, self._skip):
                 piece = batch.slice(start - base, stop - start)
@@ -218,14 +220,14 @@ class _Feeding(_Connecting):
                 self._check(self._offset)
         rank = self._trainer.rank if self._trainer is not None else -1
         self._finish()
-        self._master.tell(Fed(**self._named(), rank=rank, rows=self._unsaid))
+        self.master.tell(Fed(**self.named(), rank=rank, rows=self._unsaid))
 
     def _send(self, batch: pa.RecordBatch, start: int) -> None:
         if not batch.num_rows:
             return
         if self._trainer is None:
             ahead = [(max(a, start), b) for a, b in self._skip if b > start]
-            self._trainer = self._open(self._go, start, ahead)
+            self._trainer = self.open(self._go, start, ahead)
             self._ranks.append(self._trainer.rank)
             self._in_stretch = 0
             self._writer = pa.ipc.new_stream(pa.PythonFile(self._trainer, "w"), batch.schema)
@@ -244,7 +246,7 @@ class _Feeding(_Connecting):
         """Hear from the master whether another trainer should have what follows."""
         if self._trainer is None:
             return
-        self._go = self._ask(rank=self._trainer.rank, rows=self._unsaid, upto=upto)
+        self._go = self.ask(rank=self._trainer.rank, rows=self._unsaid, upto=upto)
         self._unsaid = self._stretch = 0
         if self._go.whole:
             raise Enough
@@ -262,151 +264,7 @@ class _Feeding(_Connecting):
         if trainer.taken != self._in_stretch:
             raise FeedError(
                 f"rank {trainer.rank} has taken {trainer.taken} rows of {self._in_stretch} that it"
-                f" was sent (partition {self._me.partition})"
+                f" was sent (partition {self.me.partition})"
             )
         trainer.close()
         self._trainer = self._writer = None
-
-
-class _Scoring(_Connecting):
-    """One partition on its way to be answered row by row."""
-
-    def __init__(self, task: Task, me: _Me) -> None:
-        super().__init__(task, me)
-        self._trainer: Trainer | None = None
-        self._writer: pa.RecordBatchStreamWriter | None = None
-        self._waiting: deque[pa.RecordBatch] = deque()
-        """As they came; their answers have not."""
-        self._outstanding = 0  # bytes of those
-        self._ready: deque[tuple[pa.RecordBatch, bytes]] = deque()
-        self._lost = 0  # connections
-        self._closing = False
-
-    def run(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The answers, in order, as many rows a batch as came."""
-        try:
-            for batch in batches:
-                if batch.num_rows:
-                    self._waiting.append(batch)
-                    self._outstanding += batch.nbytes
-                    self._send(batch)
-                    yield from self._answers(OUTSTANDING_BYTES)
-            self._close_stream()
-            yield from self._answers(0)
-            if self._trainer is not None:
-                self._master.tell(Fed(**self._named(), rank=self._trainer.rank))
-        except Enough as end:
-            raise FeedError(
-                "the program takes no more rows to score: it has stopped the feed or returned"
-            ) from end
-        except NotTaken as error:
-            raise FeedError(str(error)) from error
-        finally:
-            if self._trainer is not None:
-                self._trainer.close()
-
-    def _send(self, batch: pa.RecordBatch) -> None:
-        try:
-            if self._trainer is None:
-                self._begin()
-            else:
-                self._write(batch)
-            assert self._trainer is not None
-            self._trainer.look()
-        except ConnectionError as error:
-            self._recover(error)
-
-    def _begin(self) -> None:
-        """Find a trainer and send it all that waits."""
-        self._trainer = self._open(self._ask(), 0, [])
-        self._writer = None
-        for batch in self._waiting:
-            self._write(batch)
-
-    def _write(self, batch: pa.RecordBatch) -> None:
-        rows = batch if self._task.columns is None else batch.select(self._task.columns)
-        if self._writer is None:
-            self._writer = pa.ipc.new_stream(pa.PythonFile(self._trainer, "w"), rows.schema)
-        self._writer.write_batch(rows)
-
-    def _close_stream(self) -> None:
-        self._closing = True
-        try:
-            if self._writer is not None:
-                self._writer.close()
-        except ConnectionError as error:
-            self._recover(error)
-
-    def _answers(self, outstanding: int) -> Iterator[pa.RecordBatch]:
-        """What has been answered; waits until no more than so many bytes are not."""
-        while True:
-            self._collect()
-            while self._ready:
-                yield self._joined(*self._ready.popleft())
-            if self._trainer is None or self._outstanding <= outstanding:
-                return
-            try:
-                self._trainer.wait()
-            except ConnectionError as error:
-                self._recover(error)
-
-    def _collect(self) -> None:
-        """Lay answers that came beside their rows: whole batches, in order."""
-        while self._trainer is not None and self._trainer.answers:
-            batch = self._waiting.popleft()
-            self._outstanding -= batch.nbytes
-            self._ready.append((batch, self._trainer.answers.popleft()))
-
-    def _recover(self, error: ConnectionError) -> None:
-        """The trainer is gone: another one, or the next of its rank, answers what waits."""
-        while True:
-            self._collect()
-            if self._trainer is not None:
-                self._trainer.close()
-            self._lost += 1
-            if self._lost > MOST_LOST:
-                raise FeedError(f"the programs that score the rows go away: {error}") from error
-            try:
-                self._begin()
-                if self._closing and self._writer is not None:
-                    self._writer.close()
-                return
-            except ConnectionError as next_error:
-                error = next_error
-
-    def _joined(self, batch: pa.RecordBatch, answer: bytes) -> pa.RecordBatch:
-        with pa.ipc.open_stream(answer) as reader:
-            table = reader.read_all()
-        if table.num_rows != batch.num_rows:
-            raise FeedError(
-                f"{batch.num_rows} rows were sent to be scored and {table.num_rows} answers came; "
-                "each row must be answered by one"
-            )
-        if self._task.answer:
-            table = _fitted(table, pa.ipc.read_schema(pa.py_buffer(self._task.answer)))
-        table = table.combine_chunks()
-        columns = [
-            column.chunk(0) if column.num_chunks else pa.array([], column.type)
-            for column in table.columns
-        ]
-        names = list(table.column_names)
-        if self._task.keep:
-            columns = [*batch.columns, *columns]
-            names = [*batch.schema.names, *names]
-        return pa.RecordBatch.from_arrays(columns, names=names)
-
-
-def _fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The answers in the order and of the types that were promised."""
-    missing = [name for name in schema.names if name not in table.column_names]
-    if missing and len(schema.names) == len(table.column_names) == 1:
-        table = table.rename_columns(schema.names)
-    elif missing:
-        raise FeedError(
-            f"the answers have the columns {', '.join(table.column_names)}; promised were "
-            f"{', '.join(schema.names)}"
-        )
-    try:
-        return table.select(schema.names).cast(schema)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise FeedError(f"the answers are not what was promised ({schema}): {error}") from error
