@@ -1,0 +1,342 @@
+"""What the master of a cluster's feeds hears from trainers and feeders, and what it answers.
+
+Everything runs on the master's loop, under `Conversations.changed`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from howdah.spark.feed.books import RunBook
+from howdah.spark.feed.messages import (
+    Again,
+    Broken,
+    Close,
+    Enough,
+    EpochFed,
+    Fed,
+    FromControl,
+    GoOn,
+    HandedOut,
+    Held,
+    Hello,
+    HowFar,
+    Kept,
+    Open,
+    Place,
+    Position,
+    Purpose,
+    Returned,
+)
+from howdah.wire.channel import Channel
+from howdah.wire.tls import PeerRole
+
+TAKERS = frozenset({"chief", "master", "worker"})
+"""Roles whose ranks are fed."""
+HOW_FAR_S = 15.0
+"""A trainer that does not say for so long what it has of a partition has it not."""
+AGAIN_S = 0.1
+"""Feeders ask again after so long while the gang forms anew."""
+
+
+class Trainer:
+    """A trainer process, as the master knows it."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.channel: Channel[Any] | None = None
+        self.positions: dict[str, Position] = {}
+        self.asks: set[str] = set()
+        self.returned = False
+        """Its function has ended: it takes no more rows."""
+        self.content = False
+        """By returning, not by raising."""
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """A training function has raised."""
+
+    rank: int
+    error: str
+    trace: str
+    generation: int
+    after_loss: bool = False
+    """Another rank's process had been gone before: this one may only have noticed it."""
+
+
+class Conversations:
+    """With trainers and feeders, on the master's loop. `howdah.spark.feed.master` has the rest."""
+
+    def __init__(self, trainers: int, takers: frozenset[str] = TAKERS) -> None:
+        self.expected = trainers
+        self.changed = threading.Condition(threading.RLock())
+        self.generation = 0
+        """The newest that a trainer has named."""
+        self.trainers: dict[int, Trainer] = {}
+        """Of that generation, by rank."""
+        self.failures: list[Failure] = []
+        self.runs: dict[int, RunBook] = {}
+        self.ended: set[str] = set()
+        """Feeds that have been ended; "" for all."""
+        self.moved = time.monotonic()
+        """When anything last went on: what time-outs count from."""
+        self.trouble: Callable[[], str] = str
+        """Why nothing can be scored any more; empty while it can. Called with `changed` held."""
+        self._takers = takers
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._socket: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        self._channels: set[Channel[Any]] = set()
+        self._kept: dict[tuple[int, int, int], dict[int, int]] = {}
+        self._asked: dict[tuple[int, int, int], asyncio.Event] = {}
+
+    def complete(self) -> bool:
+        """Whether all trainers of the newest generation are there."""
+        with self.changed:
+            return len(self.trainers) >= self.expected
+
+    def connected(self) -> bool:
+        """Whether all of them are connected now, but for those whose function has returned."""
+        with self.changed:
+            return self.complete() and all(
+                trainer.content or (trainer.channel is not None and not trainer.channel.closed)
+                for trainer in self.trainers.values()
+            )
+
+    # -- trainers and feeders ----------------------------------------------------------------------
+
+    async def _talk(self, channel: Channel[Any]) -> None:
+        self._channels.add(channel)
+        try:
+            if channel.peer.role is PeerRole.CLIENT:
+                await self._hear_feeder(channel)
+            else:
+                await self._hear_trainer(channel)
+        finally:
+            self._channels.discard(channel)
+
+    async def _hear_trainer(self, channel: Channel[Any]) -> None:
+        trainer: Trainer | None = None
+
+        def handle(message: FromControl) -> None:
+            nonlocal trainer
+            with self.changed:
+                if isinstance(message, Hello):
+                    trainer = self._greet(channel, message) or trainer
+                elif trainer is not None and self._counts(trainer, message):
+                    self._note(trainer, message)
+                self.changed.notify_all()
+
+        await channel.dispatch(handle)
+        with self.changed:
+            if trainer is not None and trainer.channel is channel:
+                trainer.channel = None
+            self.changed.notify_all()
+
+    def _greet(self, channel: Channel[Any], hello: Hello) -> Trainer | None:
+        place = hello.place
+        if place.generation < self.generation:
+            channel.close()  # of a gang that is over
+            return None
+        if place.generation > self.generation:
+            self.generation = place.generation
+            self.trainers = {}
+        known = self.trainers.get(place.rank)
+        new = known is None
+        if known is None:
+            known = Trainer(place)
+            if place.role not in self._takers:
+                return known
+            self.trainers[place.rank] = known
+        again = known.channel is not channel
+        known.place, known.channel = place, channel
+        known.positions.update(hello.positions)
+        known.asks.update(hello.asks)
+        if again:
+            self._tell_story(channel, new=new)
+        self.moved = time.monotonic()
+        return known
+
+    def _counts(self, trainer: Trainer, message: FromControl) -> bool:
+        """Whether it comes from a process of the present gang, or says why one has ended."""
+        return self.trainers.get(trainer.place.rank) is trainer or isinstance(message, Broken)
+
+    def _tell_story(self, channel: Channel[Any], *, new: bool) -> None:
+        """What a trainer that has come (back) may have missed."""
+        for feed in sorted(self.ended):
+            channel.send(Close(feed=feed, end=True))
+        for run in self.runs.values():
+            if run.closed or (new and run.purpose is Purpose.TRAIN):
+                continue  # the cluster announces it once all are there
+            channel.send(self._opening(run))
+            for book in run.epochs.values():
+                if book.fed:
+                    last = book.number + 1 >= run.options.epochs
+                    rows = sum(book.rows.values())
+                    channel.send(
+                        EpochFed(
+                            feed=run.feed, run=run.number, epoch=book.number, rows=rows, last=last
+                        )
+                    )
+                if book.allowed.batches or book.allowed.final:
+                    channel.send(run.permission(book))
+
+    def _note(self, trainer: Trainer, message: Any) -> None:
+        rank = trainer.place.rank
+        match message:
+            case Held():
+                if (run := self.runs.get(message.run)) is not None and not run.closed:
+                    run.note_held(rank, message)
+                    self._permit(run, message.epoch)
+            case HandedOut():
+                if (run := self.runs.get(message.run)) is not None:
+                    run.note_handed(rank, message)
+            case Enough():
+                for run in self.runs.values():
+                    if run.feed == message.feed:
+                        run.stopped.add(rank)
+            case Broken():
+                trainer.returned = True
+                self.failures.append(
+                    Failure(
+                        rank=rank,
+                        error=message.error,
+                        trace=message.trace,
+                        generation=trainer.place.generation,
+                        after_loss=self._lost(),
+                    )
+                )
+            case Returned():
+                trainer.returned = trainer.content = True
+                for run in self.runs.values():
+                    if not run.closed:
+                        run.stopped.add(rank)
+            case Kept():
+                key = (message.run, message.epoch, message.partition)
+                if key in self._kept:
+                    self._kept[key][rank] = message.upto
+                    self._asked[key].set()
+                return
+        self.moved = time.monotonic()
+
+    def _lost(self) -> bool:
+        """Whether the process of a rank has gone without a word."""
+        return any(each.channel is None and not each.returned for each in self.trainers.values())
+
+    def _permit(self, run: RunBook, epoch: int) -> None:
+        # A rank that has returned takes no part; the cluster ends the run when that matters.
+        permit = run.permit(epoch, sorted(self.trainers) if self.complete() else [])
+        if permit is not None:
+            self._tell_all(permit)
+
+    async def _hear_feeder(self, channel: Channel[Any]) -> None:
+        while (message := await channel.receive()) is not None:
+            if isinstance(message, Fed):
+                with self.changed:
+                    if (run := self.runs.get(message.run)) is not None:
+                        run.note_sent(message)
+                        self.moved = time.monotonic()
+                        self.changed.notify_all()
+            else:
+                channel.send(await self._answer(message))
+
+    async def _answer(self, again: Again) -> GoOn:
+        with self.changed:
+            run = self.runs.get(again.run)
+            if run is None or run.closed or run.stopped >= set(self.trainers) != set():
+                if run is not None and run.purpose is Purpose.SCORE:
+                    return GoOn(start=0, problem="the cluster that scores these rows has ended")
+                return GoOn(start=0, whole=True)
+            if run.purpose is Purpose.SCORE and (trouble := self.trouble()):
+                # Nobody else looks: a scoring query is Spark's, not a call of the cluster's.
+                return GoOn(start=0, problem=trouble)
+            if not self._can_take(run):
+                return GoOn(start=0, wait_s=AGAIN_S)
+            if again.rank >= 0:
+                run.note_sent(again)
+                self.moved = time.monotonic()
+                self.changed.notify_all()
+                asked, problem = False, ""
+            else:
+                asked, problem = run.begin(again)
+            if problem:
+                return GoOn(start=0, problem=problem)
+        start = 0
+        if asked and run.purpose is Purpose.TRAIN:
+            start = await self._how_far(run, again)
+        with self.changed:
+            places = {rank: each.place for rank, each in self.trainers.items() if not each.returned}
+            chosen = run.choose(again, places)
+            if not chosen:
+                return GoOn(start=0, wait_s=AGAIN_S)
+            return GoOn(start=start, places=chosen, trainers=len(places))
+
+    def _can_take(self, run: RunBook) -> bool:
+        return self.connected()
+
+    async def _how_far(self, run: RunBook, again: Again) -> int:
+        """Offset after the last row that any trainer has of the partition."""
+        key = (again.run, again.epoch, again.partition)
+        deadline = time.monotonic() + HOW_FAR_S
+        with self.changed:
+            said = self._kept[key] = {}
+            event = self._asked[key] = asyncio.Event()
+            wanted = set(self.trainers)
+            self._tell_all(
+                HowFar(
+                    feed=again.feed,
+                    run=again.run,
+                    epoch=again.epoch,
+                    partition=again.partition,
+                )
+            )
+        while not wanted <= set(said) and (left := deadline - time.monotonic()) > 0:
+            try:
+                await asyncio.wait_for(event.wait(), left)
+            except TimeoutError:
+                break
+            event.clear()
+        if self._kept.get(key) is said:
+            del self._kept[key], self._asked[key]
+        return max(0, *said.values()) if said else 0
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _opening(self, run: RunBook) -> Open:
+        return Open(
+            run=run.number,
+            purpose=run.purpose,
+            options=run.options,
+            first_epoch=run.first_epoch,
+            cached_epoch=run.cached_epoch,
+        )
+
+    def _tell_all(self, message: msgspec.Struct) -> None:
+        self._tell(dict.fromkeys(self.trainers, message))
+
+    def _tell(self, messages: Mapping[int, msgspec.Struct]) -> None:
+        pairs = [(self.trainers[rank], message) for rank, message in messages.items()]
+
+        def send() -> None:
+            for trainer, message in pairs:
+                if trainer.channel is not None:
+                    trainer.channel.send(message)
+
+        self._soon(send)
+
+    def _soon(self, call: Callable[[], None]) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        if threading.current_thread() is self._thread:
+            call()
+        else:
+            loop.call_soon_threadsafe(call)
