@@ -20,6 +20,7 @@ import msgspec
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import BackendError, PageReaders, Places, RoleResources
+from howdah.backends.local.processes import alive
 from howdah.backends.spark import inside, luggage
 from howdah.backends.spark.books import Books
 from howdah.backends.spark.books import Launched as Entry
@@ -64,6 +65,8 @@ AGAIN_S = 1.0
 CLOSE_S = 5.0
 """For holders to clean up at the end."""
 SEEN_S = 2.0
+LOOK_S = 2.0
+"""Between two looks for the driver program's process."""
 FORGET_S = 15.0
 """For the holders of a Spark job that an earlier coordinator had asked for."""
 
@@ -104,6 +107,8 @@ class SparkBackend:
         self._link: Link | None = None
         self._seen: asyncio.Future[str] | None = None
         self._closed = False
+        self._alone = False
+        """The driver program is gone."""
 
     # -- the contract --------------------------------------------------------------------------
 
@@ -135,6 +140,7 @@ class SparkBackend:
         self._local = LocalHolders(self._directory, self._settings, LEASE_S)
         self._link = Link(link, self._on_driver, self._driver_gone)
         self._link.open()
+        self._look_for_driver()
         for container_id, entry in self._books.containers.items():
             self._desk.expect(container_id, entry)
             self._known.add(int(container_id[1:]))
@@ -405,8 +411,17 @@ class SparkBackend:
         else:
             self._balance_soon(0.2)  # what has just registered is on its way
 
+    def _look_for_driver(self) -> None:
+        """A process that the program had forked may still hold its end of the connection."""
+        pid, start = self._settings.driver_pid, self._settings.driver_start
+        if pid and not alive(pid, start):
+            self._driver_gone()
+        elif pid and not self._closed:
+            asyncio.get_running_loop().call_later(LOOK_S, self._look_for_driver)
+
     def _driver_gone(self) -> None:
-        if not self._closed:
+        if not self._closed and not self._alone:
+            self._alone = True
             self._stop("the program that had the Spark session has ended")
 
     def _stop(self, reason: str) -> None:

@@ -10,9 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from howdah.backends.spark import pythonpath
 from howdah.backends.spark.link import LINK, LISTEN
 
-_BOOT = os.path.join(os.path.dirname(__file__), "coordinate.py")
+_MODULE = "howdah.backends.spark.coordinate"
 
 
 class Child:
@@ -30,10 +31,12 @@ class Child:
                 **os.environ,
                 LINK: str(theirs.fileno()),
                 LISTEN: str(listener.fileno()),
+                # Whatever the program was given to find us by: --py-files, a folder, a zip file.
+                "PYTHONPATH": pythonpath.told(),
             }
             # In a session of its own: Ctrl-C in a notebook is not meant for it.
             self.process = subprocess.Popen(
-                [sys.executable, "-I", _BOOT],
+                [sys.executable, "-P", "-m", _MODULE],
                 stdin=subprocess.PIPE,
                 stdout=self._words,
                 stderr=self._words,

@@ -1,6 +1,6 @@
-"""The coordinator's process as the driver program's child: ``python -I coordinate.py``.
+"""The coordinator's process as the driver program's child: ``python -m`` this module.
 
-Run as a file, like `howdah.backends.local.boot`. It imports all it needs while the job directory
+It imports all it needs while the job directory
 is still being written; a line on standard input says which one it is, none that there is none.
 """
 
@@ -29,8 +29,4 @@ def main() -> int:
 
 if __name__ == "__main__":
     os.umask(0o077)
-    here = os.path.abspath(__file__)  # noqa: PTH100 - pathlib is not imported yet
-    root = here.split(os.sep + os.path.join("howdah", "backends"))[0]
-    if root not in sys.path:
-        sys.path.insert(0, root)
     sys.exit(main())

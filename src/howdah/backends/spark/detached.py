@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-import howdah
 from howdah.backends.base import BackendError, Step
+from howdah.backends.spark import pythonpath
 from howdah.storage.jobdir import JobDirectory, base_folder
 
 if TYPE_CHECKING:
@@ -29,15 +29,13 @@ class DetachedSubmission:
 
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair()
-        root = str(Path(howdah.__file__).parents[1])
-        path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH", ""))))
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "howdah.backends.spark.program"],
+                [sys.executable, "-P", "-m", "howdah.backends.spark.program"],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": path},
+                env={**os.environ, "PYTHONPATH": pythonpath.told()},
                 start_new_session=True,
             )
         self._answers = self._socket.makefile("rb")

@@ -415,6 +415,8 @@ def main(folder: str) -> None:
     sys.path.extend(path for path in order.paths if path not in sys.path)
     os.environ["HOWDAH_SPARK_SECRETS"] = str(base / luggage.SECRETS)
     os.environ["HOWDAH_SPARK_FOLDER"] = order.folder
+    if order.other_python:
+        os.environ.pop("PYTHONPATH", None)  # what this Python was told is not for that one
     with contextlib.suppress(Exception):  # an agent that can't be imported says so when launched
         importlib.import_module(order.agent.partition(":")[0])
     Holder(base, order, task, answer).run()

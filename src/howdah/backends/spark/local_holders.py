@@ -66,6 +66,7 @@ class LocalHolders:
             job_dir=str(directory.path),
             nonce=settings.nonce,
             python=sys.executable,
+            other_python=directory.job().environment.python is not None,
             source=directory.meta().source,
             keep=bool(os.environ.get("HOWDAH_KEEP_WORK")),
         )

@@ -207,6 +207,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     job_dir: str
     nonce: str
     python: str
+    other_python: bool = False
+    """The job names an interpreter of its own for its programs."""
     source: str | None = None
     """The source folder on the submitter's machine."""
     keep: bool = False

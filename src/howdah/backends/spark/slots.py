@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from howdah.backends.base import BackendError
-from howdah.backends.spark import luggage
+from howdah.backends.spark import luggage, pythonpath
 from howdah.backends.spark.messages import Order, Shipment
 from howdah.backends.spark.modes import Mode
 
@@ -88,11 +88,11 @@ def start(parts: Shipment, gpus: tuple[str, ...]) -> tuple[subprocess.Popen[byte
     )
     try:
         furnish(base, parts, order)
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        env = {**os.environ, "PYTHONPATH": pythonpath.told()}
         env.pop("PYTHONHOME", None)
         with (base / luggage.LOG).open("ab") as log, no_limit():
             process = subprocess.Popen(
-                [sys.executable, "-m", "howdah.backends.spark.holder", str(base)],
+                [sys.executable, "-P", "-m", "howdah.backends.spark.holder", str(base)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

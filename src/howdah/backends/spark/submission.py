@@ -175,6 +175,7 @@ class SparkSubmission:
             job_dir=str(directory.path),
             nonce=nonce,
             python="",
+            other_python=directory.job().environment.python is not None,
             source=directory.meta().source,
             keep=bool(os.environ.get("HOWDAH_KEEP_WORK")),
         )
