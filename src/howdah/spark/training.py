@@ -229,6 +229,8 @@ class Training:
         if self._live.wants_slots():
             # The feeders wait for programs, and these for the slots that the feeders are in.
             return _Turn.FORMED_ANEW
+        if self._master.all_returned():
+            return _Turn.STOPPED  # and the job may be over because of it
         self._live.check()
         if self._left or self._enough():
             return _Turn.STOPPED
