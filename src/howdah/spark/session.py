@@ -181,10 +181,21 @@ class Session:
         """Settings for record batches of so many rows. Where that is a guess of what makes ``size``
         bytes (not ``exact``), Spark 4 counts the bytes instead, row by row."""
         if not self._counts_bytes():
+            if not exact:
+                # Nobody knows how wide they are but, perhaps, the user.
+                rows = min(rows, self._own_limit())
             return {MOST_RECORDS: str(rows)}
         if exact:
             return {MOST_RECORDS: str(rows), MOST_BYTES: str(UNLIMITED)}
         return {MOST_RECORDS: str(MOST_ROWS), MOST_BYTES: str(size)}
+
+    def _own_limit(self) -> int:
+        """The session's own setting for rows in a record batch."""
+        try:
+            own = int(self.spark.conf.get(MOST_RECORDS))
+        except Exception:  # no number, or a server that does not answer
+            return MOST_ROWS
+        return own if own > 0 else MOST_ROWS
 
 
 def _in_own_session(frame: Any, settings: Mapping[str, str]) -> Any:
