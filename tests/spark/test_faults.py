@@ -60,6 +60,7 @@ def totals(values: dict[int, Any]) -> dict[int, tuple[int, int]]:
     return found
 
 
+@pytest.mark.both_sparks
 def test_an_exception_of_a_function_is_known_in_the_driver_with_its_traceback(spark: Any) -> None:
     # Before rows come.
     with pytest.raises((FeedError, JobFailed), match="no model of that name") as raised:
@@ -103,6 +104,7 @@ def test_an_exception_in_the_plan_is_known_in_the_driver_and_the_cluster_lives_o
     assert sum(passes[-1][1] for passes in found.values()) == 2000
 
 
+@pytest.mark.both_sparks
 def test_each_row_comes_once_though_spark_tries_a_task_again(spark: Any) -> None:
     with start(spark, count) as cluster:
         flaky = rows(spark, 2000).mapInArrow(FailsOnce(), "id long")
@@ -115,6 +117,7 @@ def test_each_row_comes_once_though_spark_tries_a_task_again(spark: Any) -> None
     assert sum(total for _, _, total in of_both) == 2 * sum(range(2000))
 
 
+@pytest.mark.both_sparks
 def test_each_row_is_answered_once_though_spark_tries_a_task_again(spark: Any) -> None:
     with start(spark, double) as cluster:
         for flaky in (FailsOnce(), FailsOnce(kill=True)):
@@ -129,6 +132,7 @@ def test_a_slow_consumer_gets_all_rows_and_holds_the_feeders_back(spark: Any) ->
         assert report.rows == 4000 and report.dropped == 0
 
 
+@pytest.mark.both_sparks
 def test_empty_uneven_and_missing_rows_end_together(spark: Any) -> None:
     with start(spark, count) as cluster:
         # Six of eight partitions are empty.
@@ -149,6 +153,7 @@ def test_empty_uneven_and_missing_rows_end_together(spark: Any) -> None:
         assert cluster.train(rows(spark, 1000), align="none").rows == 1000
 
 
+@pytest.mark.both_sparks
 def test_epochs_from_a_cache_have_the_same_rows(spark: Any) -> None:
     with start(spark, count) as cluster:
         cluster.train(rows(spark, 3000), epochs=3, cache=True, align="none")
