@@ -13,20 +13,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from howdah.agent.launch import AgentLaunch
-from howdah.backends.base import BackendError, PageReaders, Places, RoleResources
+from howdah.backends.base import PageReaders, Places, RoleResources
 from howdah.backends.local.processes import alive
-from howdah.backends.spark import inside, luggage
+from howdah.backends.spark import inside
 from howdah.backends.spark.books import Books
 from howdah.backends.spark.books import Launched as Entry
 from howdah.backends.spark.desk import Desk, Place
 from howdah.backends.spark.facts import unseen
-from howdah.backends.spark.link import LINK, LISTEN, Link
+from howdah.backends.spark.launching import completed, share, too_few_gpus
+from howdah.backends.spark.link import Link, inherited
 from howdah.backends.spark.local_holders import LocalHolders
 from howdah.backends.spark.messages import (
     Launch,
@@ -134,7 +134,7 @@ class SparkBackend:
         if self._desk is not None:  # it has begun before
             self._emit = emit
             return sorted(self._books.containers)
-        link, listener = _inherited(self._env)
+        link, listener = inherited(self._env)
         self._desk = Desk(self, self._directory, self._address, LEASE_S)
         await self._desk.open(listener)
         self._local = LocalHolders(self._directory, self._settings, LEASE_S)
@@ -195,7 +195,9 @@ class SparkBackend:
         entry = Entry(holder=here.holder, role=role, host=here.host, ticket=here.ticket)
         self._books.launched(container_id, entry)
         place.launch = Launch(
-            container_id=container_id, role=role, launch=self._complete(launch, place, role)
+            container_id=container_id,
+            role=role,
+            launch=completed(launch, here, self._agents, share(self._roles, role, here.gpus)),
         )
         place.send(place.launch)
 
@@ -276,14 +278,8 @@ class SparkBackend:
         if not place.here.sees and (problem := unseen(self._directory.job(), place.here.host)):
             self._refuse(request.request_id, problem)
             return
-        gpus = self._roles[request.role].gpus
-        if gpus > len(place.here.gpus):
-            self._refuse(
-                request.request_id,
-                f"roles.{request.role}.gpus: {gpus} are asked for, Spark gives a task "
-                f"{len(place.here.gpus)}: set spark.task.resource.gpu.amount = {gpus} (and "
-                "spark.executor.resource.gpu.amount)",
-            )
+        if problem := too_few_gpus(self._roles, request.role, place.here.gpus):
+            self._refuse(request.request_id, problem)
             return
         del self._pending[request.request_id]
         self._known.add(request.request_id)
@@ -308,27 +304,6 @@ class SparkBackend:
 
     def _local_problem(self, problem: str) -> None:
         self._refuse_all(f"no container on the driver's machine: {problem}", on_driver=True)
-
-    def _complete(self, launch: AgentLaunch, place: Place, role: str) -> AgentLaunch:
-        secrets = f"{luggage.inside(luggage.SECRETS)}"
-        return msgspec.structs.replace(
-            launch,
-            coordinator_file=f"{inside.HOME}/coordinator.json",
-            coordinators=(self._agents,),
-            ca=f"{secrets}/ca.pem",
-            certificate=f"{secrets}/agent.pem",
-            key=f"{secrets}/agent.key",
-            work_dir=f"{place.here.base}/{launch.container_id}",
-            log_dir=f"{inside.HOME}/logs",
-            gpus=self._gpus(place, role),
-            last_lines=not place.here.sees,
-        )
-
-    def _gpus(self, place: Place, role: str) -> tuple[str, ...]:
-        """Spark's for this task; where roles say how many, those only that say so."""
-        if any(each.gpus for each in self._roles.values()):
-            return place.here.gpus[: self._roles[role].gpus] if role in self._roles else ()
-        return place.here.gpus
 
     # -- what holders say (howdah.backends.spark.desk.Owner) -----------------------------------
 
@@ -439,19 +414,3 @@ class SparkBackend:
             self._early.append(event)
         elif not self._closed:
             self._emit(event)
-
-
-def _inherited(env: Mapping[str, str]) -> tuple[socket.socket, socket.socket]:
-    """The socket to the driver and the one that holders dial.
-
-    Raises:
-        BackendError: this is no driver's child.
-    """
-    try:
-        return socket.socket(fileno=int(env[LINK])), socket.socket(fileno=int(env[LISTEN]))
-    except (KeyError, ValueError, OSError) as error:
-        raise BackendError(
-            "A job in a Spark application is coordinated by a child of the application's driver; "
-            f"this process is none ({type(error).__name__}: {error}). When the application has "
-            "ended, so has the job: start it again in another one"
-        ) from error

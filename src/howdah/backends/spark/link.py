@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
+from howdah.backends.base import BackendError
 from howdah.backends.spark.messages import FromDriver
 from howdah.wire.frames import FrameDecoder, FrameError, encode
 
@@ -71,3 +72,19 @@ class Link:
         if not data and not self._closed:
             self.close()
             self._gone()
+
+
+def inherited(env: Mapping[str, str]) -> tuple[socket.socket, socket.socket]:
+    """The socket to the driver and the one that holders dial.
+
+    Raises:
+        BackendError: this is no driver's child.
+    """
+    try:
+        return socket.socket(fileno=int(env[LINK])), socket.socket(fileno=int(env[LISTEN]))
+    except (KeyError, ValueError, OSError) as error:
+        raise BackendError(
+            "A job in a Spark application is coordinated by a child of the application's driver; "
+            f"this process is none ({type(error).__name__}: {error}). When the application has "
+            "ended, so has the job: start it again in another one"
+        ) from error

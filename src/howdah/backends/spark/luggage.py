@@ -34,6 +34,10 @@ from howdah.backends.spark.messages import Order
 from howdah.storage import layout
 from howdah.storage.files import make_private_folder
 
+READY = "ready"
+"""What a holder says to its Spark task when it has been welcomed."""
+GO = b"go\n"
+"""The task's answer when it is about to end."""
 ORDER = "order.json"
 SECRETS = "secrets"
 SHIPPED = "shipped"

@@ -19,6 +19,7 @@ def told(path: Sequence[str] | None = None) -> str:
     """
     places = sysconfig.get_paths()
     own = {Path(places[name]) for name in _OWN}
+    own.add(Path(places["stdlib"]).parent / f"python{sys.version_info[0]}{sys.version_info[1]}.zip")
     entries = sys.path if path is None else path
     return os.pathsep.join(
         entry

@@ -55,7 +55,7 @@ def occupy(shipment: bytes, context: Any) -> dict[str, Any]:
         row["problem"] = f"{host}: {error}"
         return row
     word = _first_line(process, parts.wait_s)
-    if word != "ready":
+    if word != luggage.READY:
         words = _end(process, base)
         word = f"{word}: {words}" if word == LOST and words else word
         row["problem"] = word if host in word else f"{host}: {word}"
@@ -118,10 +118,8 @@ def furnish(base: Path, parts: Shipment, order: Order) -> None:
 
 def detach(process: subprocess.Popen[bytes]) -> None:
     """Let the holder stay when this process ends."""
-    from howdah.backends.spark.holder import GO
-
     assert process.stdin is not None and process.stdout is not None
-    process.stdin.write(GO)
+    process.stdin.write(luggage.GO)
     process.stdin.close()
     process.stdout.close()
     process.wait()  # it has forked the holder and ended long ago
