@@ -51,6 +51,8 @@ class Settings(msgspec.Struct, frozen=True):
     runs: int = 5
     scale: float = 1.0
     """Of the rows: 200,000 narrow ones and 20,000 of 784 numbers."""
+    spark: bool = True
+    """Measure in Spark too."""
     dfutil: bool = True
     limit_s: float = 900.0
 
@@ -74,8 +76,9 @@ def benchmark(settings: Settings) -> tuple[list[Measure], list[str]]:
         del conf["spark.driver.extraJavaOptions"]
         dfutil = False
         try:
-            conf["spark.jars"] = str(_jar(_HADOOP))
-            if settings.dfutil:
+            if settings.spark:
+                conf["spark.jars"] = str(_jar(_HADOOP))
+            if settings.spark and settings.dfutil:
                 progress("fetch TensorFlowOnSpark")
                 env["PYTHONPATH"] += f"{os.pathsep}{peers.folder()}"
                 dfutil = True
@@ -90,6 +93,7 @@ def benchmark(settings: Settings) -> tuple[list[Measure], list[str]]:
             figures=str(figures),
             jvm="spark.jars" in conf,
             dfutil=dfutil,
+            spark=settings.spark,
         )
         env["SPARK_SETTINGS"] = msgspec.json.encode(conf).decode()
         left_out += _run(order, folder, env, settings.limit_s)
@@ -140,7 +144,7 @@ def _run(order: Order, folder: Path, env: dict[str, str], limit_s: float) -> lis
         done = program.wait(limit_s)
         return [f"ended with {done.code}: {done.out[-1500:]}"] if done.code else []
     except AssertionError as error:
-        return [str(error)[-1500:]]
+        return [str(error)[:300]]
     finally:
         program.end()
 
