@@ -14,6 +14,8 @@ from howdah.client.errors import BadInput
 from howdah.spark.pipeline import Estimator, Model
 from howdah.spark.scoring import Make
 
+pytestmark = pytest.mark.timeout(400)  # the first test waits for Spark, on a busy machine
+
 
 def train(args: Any, ctx: Any) -> Any:
     raise AssertionError("nothing is trained here")

@@ -15,6 +15,8 @@ from pyspark.sql.types import StructField, StructType
 from howdah.client.errors import BadInput
 from howdah.spark.scoring import Function, Make, score
 
+pytestmark = pytest.mark.timeout(400)  # the first test waits for Spark, on a busy machine
+
 
 @pytest.fixture(scope="module")
 def numbers(spark: Any) -> Any:
@@ -30,6 +32,7 @@ def numbers(spark: Any) -> Any:
     )
 
 
+@pytest.mark.both_sparks
 def test_every_row_keeps_its_columns_and_its_place(numbers: Any) -> None:
     scored = score(
         numbers,
@@ -105,6 +108,7 @@ def test_nulls_are_masked_for_functions_and_null_in_the_columns_kept(spark: Any)
     ]
 
 
+@pytest.mark.both_sparks
 def test_vectors_of_spark_ml_are_matrices(spark: Any) -> None:
     data = spark.createDataFrame(
         [(Vectors.dense([1.0, 2.0]),), (Vectors.sparse(2, {1: 5.0}),)], ["features"]

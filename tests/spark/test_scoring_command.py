@@ -19,6 +19,8 @@ from tests.spark.versions import environment
 PROGRAM = """
 import json
 
+pytestmark = pytest.mark.timeout(400)  # the first test waits for Spark, on a busy machine
+
 def make(path):
     factor = json.load(open(path))["factor"]
     return lambda batch: {"y": batch["x"] * factor, "size": batch["x"].astype("int32") * 0 + len(batch["x"])}

@@ -13,6 +13,8 @@ from howdah.spark.scoring import score
 from howdah.spark.streaming import train_stream
 from tests.spark.test_scoring_shipped import Make, make, saved
 
+pytestmark = pytest.mark.timeout(400)  # the first test waits for Spark, on a busy machine
+
 
 def test_rows_are_scored_by_functions_and_by_models_sent_to_the_server(
     connect_spark: Any, tmp_path: Path
