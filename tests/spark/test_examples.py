@@ -43,7 +43,7 @@ for name in {NAMES!r}:
 print("===", flush=True)
 """
 
-pytestmark = pytest.mark.timeout(500)
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ def examples_ran(tmp_path_factory: pytest.TempPathFactory, free_port: int) -> di
         tmp_path_factory.mktemp("examples"),
         session=False,
         env={"PORT": str(free_port)},
-        timeout_s=480,
+        timeout_s=840,
     )
     parts = re.split(r"^=== ?(\S*)\n", done.out, flags=re.M)[1:]
     return dict(zip(parts[::2], parts[1::2]))

@@ -239,7 +239,7 @@ def test_rows_arrive_as_they_were(sc: Any, standalone_spark: Any) -> None:
 
     cluster = _run(sc, _collect, nodes=1, queues=["input", "frames", "output", "error"])
     given = [(1, [0.5, None]), {"a": b"\0"}, "text", None, SimpleNamespace(x=1), [1, "two"]]
-    cluster.train(sc.parallelize(given, 3), 1)
+    cluster.train(sc.parallelize(given, 1), 1)
     cluster.train(sc.parallelize(["default"], 1))  # ten times
     with pytest.raises(AssertionError, match="Unknown queue: other"):
         cluster.train(sc.parallelize(["x"]), 1, qname="other")
