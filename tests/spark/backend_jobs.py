@@ -19,7 +19,7 @@ from howdah.core.view import JobView
 from howdah.spec.load import LoadedJob
 from howdah.storage.jobdir import JobDirectory
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 
 class FarSubmission(SparkSubmission):

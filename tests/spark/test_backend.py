@@ -26,7 +26,7 @@ from tests.spark.backend_jobs import (
     marked,
 )
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(300)
 
 
 def tell(word: str) -> tuple[str, str, str]:

@@ -15,7 +15,7 @@ from howdah.client.finding import find
 from tests.spark.backend_jobs import eventually, holder_folders, marked
 from tests.spark.versions import environment
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(300)
 
 HOWDAH = (sys.executable, "-m", "howdah")
 ARGUMENTS = (

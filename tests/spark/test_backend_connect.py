@@ -13,7 +13,7 @@ import pytest
 from howdah.backends.spark import Mode
 from tests.spark.backend_jobs import Started, eventually, holder_folders
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(300)
 
 
 def tell(word: str) -> tuple[str, str]:

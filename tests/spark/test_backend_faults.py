@@ -20,7 +20,7 @@ from tests.spark.backend_jobs import Started, eventually, holder_folders, marked
 from tests.spark.programs import run_program, start_program
 from tests.spark.servers import Standalone
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(300)
 
 
 def tell() -> tuple[str, str]:

@@ -39,7 +39,9 @@ def session() -> Any:
     if found is not None:
         return found
     try:
-        return SparkSession.builder.appName("howdah").getOrCreate()
+        builder = SparkSession.builder.appName("howdah")
+        # Its bars would be drawn between the lines of a log.
+        return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
     except Exception as error:  # py4j's, or Java's own way to say that there is none
         raise BackendError(
             f"No Spark application could be started: {str(error).strip() or type(error).__name__}. "
