@@ -175,7 +175,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     measures: tuple[Measure, ...]
     left_out: tuple[str, ...] = ()
     """What could not be measured here, and why."""
-    settings: dict[str, bool | float | int | str | tuple[int, ...]]
+    settings: dict[str, bool | float | int | str | tuple[int | str, ...]]
     seconds: float
     """How long all of it took."""
     machine: Machine

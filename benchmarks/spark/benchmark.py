@@ -38,10 +38,13 @@ class Settings(msgspec.Struct, frozen=True):
     runs: int = 5
     spark: str = "3.5"
     """The peer knows no newer one; ``4`` measures ours and the floor."""
+    shapes: tuple[str, ...] = _ALL
     partitions: tuple[int, ...] = (2, 200)
     peer: bool = True
     train: bool = True
     quick: bool = False
+    rows: int = 0
+    """For the floor and ours, instead of each shape's own."""
     limit_s: float = 1500.0
     """For each of the two drivers."""
 
@@ -85,13 +88,14 @@ def _run(
     notes.mkdir()
     file.touch()
     order = Order(
-        shapes=_ALL,
+        shapes=settings.shapes,
         quick=settings.quick,
         runs=settings.runs,
         partitions=settings.partitions,
         figures=str(file),
         folder=str(notes),
         train=settings.train,
+        rows=settings.rows,
     )
     conf = {
         **cluster.settings(),

@@ -38,6 +38,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     epochs: int = 3
     """With a cache: the first and so many more."""
     train: bool = True
+    rows: int = 0
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,7 +100,7 @@ def _session() -> Any:
 def _ours(spark: Any, order: Order, notes: Notes) -> None:
     for name in order.shapes:
         shape = Shape(name)
-        rows = FACTS[shape].quick_rows if order.quick else FACTS[shape].rows
+        rows = order.rows or (FACTS[shape].quick_rows if order.quick else FACTS[shape].rows)
         for partitions in order.partitions:
             first = partitions == order.partitions[0]
             if order.quick and not first and shape is not Shape.NARROW:
