@@ -325,6 +325,19 @@ def test_independent_instances_return_their_values(spark: Any) -> None:
     assert values == [40, 41]
 
 
+def test_servers_on_the_driver_and_judges_end_with_the_workers(spark: Any) -> None:
+    def train(args: Any, ctx: Any) -> int:
+        if ctx.role != "worker":
+            threading.Event().wait()
+        return sum(len(batch["id"]) for batch in ctx.feed("train").batches(10))
+
+    options = {"workers": 1, "ps": 1, "driver_ps": True, "evaluator": True}
+    with start(spark, train, **options) as cluster:
+        assert [place.role for place in cluster.places] == ["worker"]
+        cluster.train(spark.range(100))
+        assert cluster.results() == {0: 100}
+
+
 def test_logs_status_and_pages_are_at_hand(spark: Any, capfd: pytest.CaptureFixture[str]) -> None:
     def train(args: Any, ctx: Any) -> None:
         print(f"this is {ctx.role} {ctx.index} of {ctx.num_workers}")

@@ -13,7 +13,7 @@ from howdah.client.errors import BadInput
 from howdah.client.finding import find
 from howdah.client.functions import CALL, FOLDER, SCRIPT, FunctionJob
 from howdah.spark.feed.trainer import Wiring
-from howdah.spec.model import Checkpoint, Job, Restart, Role, TensorBoard, Timeouts
+from howdah.spec.model import Checkpoint, Job, Restart, Role, TensorBoard, Timeouts, Tracking
 from howdah.storage.files import write_atomically
 from howdah.storage.jobdir import JobDirectory, NoSuchJob
 
@@ -126,7 +126,12 @@ def _roles(
             found[name] = value
         elif value:
             computes = name in ("worker", *CHIEFS)
-            found[name] = Role(instances=value, gpus=gpus if computes else 0)
+            # Servers and judges never end by themselves, whatever the framework calls them.
+            found[name] = Role(
+                instances=value,
+                gpus=gpus if computes else 0,
+                tracking=Tracking.UNTRACKED if name in ("ps", "evaluator") else None,
+            )
     return found
 
 
