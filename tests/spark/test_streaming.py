@@ -162,7 +162,7 @@ def test_an_error_of_the_stream_is_told(spark: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.both_sparks
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(400)
 def test_a_dstream_feeds_each_of_its_rdds(spark: Any) -> None:
     from pyspark.streaming import StreamingContext
 
@@ -180,7 +180,7 @@ def test_a_dstream_feeds_each_of_its_rdds(spark: Any) -> None:
         feed_dstream(cluster, context.queueStream(rdds), on_end=on_end)
         context.start()
         try:
-            assert over.wait(120)
+            assert over.wait(240)
         finally:
             context.stop(stopSparkContext=False, stopGraceFully=False)
         assert ended == [None]
