@@ -218,7 +218,7 @@ class Cluster:
     ) -> Any:
         """A DataFrame of answers, one for each row, in the order of the rows. Lazy.
 
-        The functions take batches of ``ctx.feed(name)`` and answer each with ``feed.answer(…)``.
+        The functions take batches of ``ctx.feed(name)`` and answer each with ``feed.results(…)``.
 
         Args:
             feed: name of the feed.
