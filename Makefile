@@ -23,8 +23,9 @@ test:
 	@chromium=$$(tests/tools/ensure_chromium) && \
 	  HOWDAH_CHROMIUM="$$chromium" $(RUN) tests/tools/run_tests $(JOBS) $(TESTS) $(ARGS)
 
+# spark: the Spark rooms' types are pyspark's and pyarrow's.
 check:
-	@tools/setup dev
+	@tools/setup dev spark
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	.venv/bin/lint-imports --no-logo

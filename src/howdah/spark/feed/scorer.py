@@ -80,9 +80,11 @@ class Scoring(Connecting):
 
     def _write(self, batch: pa.RecordBatch) -> None:
         rows = batch if self.task.columns is None else batch.select(self.task.columns)
-        if self._writer is None:
-            self._writer = pa.ipc.new_stream(pa.PythonFile(self._trainer, "w"), rows.schema)
-        self._writer.write_batch(rows)
+        writer = self._writer
+        if writer is None:
+            writer = pa.ipc.new_stream(pa.PythonFile(self._trainer, "w"), rows.schema)
+            self._writer = writer
+        writer.write_batch(rows)
 
     def _close_stream(self) -> None:
         self._closing = True

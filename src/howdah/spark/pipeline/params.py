@@ -22,7 +22,7 @@ def param(name: str, doc: str, convert: Callable[[Any], Any] | None = None) -> A
 def accessors(stage: Stage) -> Stage:
     """Class decorator: give every parameter of the class that has none its setter and getter."""
     for name in dir(stage):
-        found = getattr(stage, name, None)
+        found: Any = getattr(stage, name, None)
         if not isinstance(found, Param):
             continue
         suffix = "".join(part[:1].upper() + part[1:] for part in name.split("_"))
