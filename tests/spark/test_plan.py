@@ -158,24 +158,24 @@ def test_a_feeder_goes_to_the_trainer_of_its_own_executor() -> None:
         Load(place=place(1, "here", "/b")),
         Load(place=place(2, "here", "/a")),
     ]
-    assert preference(loads, host="here", folder="/a", stretch=1) == [2, 1, 0]
+    assert preference(loads, host="here", folder="/a", rest=1) == [2, 1, 0]
 
 
 def test_a_feeder_goes_to_another_host_when_ranks_there_are_behind() -> None:
     loads = [Load(place=place(0), rows=1000), Load(place=place(1, "there"), rows=100)]
-    assert preference(loads, host="here", folder="/a", stretch=100)[0] == 1
+    assert preference(loads, host="here", folder="/a", rest=100)[0] == 1
 
 
-def test_a_feeder_stays_with_its_trainer_until_others_are_half_a_partition_behind() -> None:
+def test_a_feeder_stays_with_its_trainer_until_others_are_half_of_what_comes_behind() -> None:
     near = [Load(place=place(0), rows=1040), Load(place=place(1), rows=1000)]
-    assert preference(near, host="here", folder="/a", stretch=100, current=0)[0] == 0
+    assert preference(near, host="here", folder="/a", rest=100, current=0)[0] == 0
     far = [Load(place=place(0), rows=1200), Load(place=place(1), rows=1000)]
-    assert preference(far, host="here", folder="/a", stretch=100, current=0)[0] == 1
+    assert preference(far, host="here", folder="/a", rest=100, current=0)[0] == 1
 
 
 def test_a_trainer_that_was_not_reached_comes_last() -> None:
     loads = [Load(place=place(0)), Load(place=place(1), rows=10)]
-    assert preference(loads, host="here", folder="/a", stretch=1, avoid=[0]) == [1, 0]
+    assert preference(loads, host="here", folder="/a", rest=1, avoid=[0]) == [1, 0]
 
 
 def again(partition: int, attempt: int, **fields: object) -> Again:
@@ -207,6 +207,30 @@ def test_partitions_spread_over_the_ranks_as_they_come() -> None:
     assert taken == {0: 10, 1: 10, 2: 10}
 
 
+def test_two_small_partitions_one_after_the_other_are_shared_equally() -> None:
+    run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
+    places = {rank: place(rank) for rank in range(2)}
+    for partition in range(2):
+        word = again(partition, attempt=partition)
+        run.begin(word)
+        rank = run.choose(word, places)[0].rank
+        word = again(partition, attempt=partition, rank=rank, rows=250, upto=250)
+        run.note_sent(word)
+        rank = run.choose(word, places)[0].rank
+        run.note_sent(
+            Fed(
+                feed="train",
+                run=1,
+                epoch=0,
+                partition=partition,
+                attempt=partition,
+                rank=rank,
+                rows=250,
+            )
+        )
+    assert run.epoch(0).rows == {0: 500, 1: 500}
+
+
 def test_one_large_partition_is_spread_over_the_ranks() -> None:
     run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
     places = {rank: place(rank) for rank in range(2)}
@@ -218,7 +242,7 @@ def test_one_large_partition_is_spread_over_the_ranks() -> None:
         run.note_sent(word)
         rank = run.choose(word, places)[0].rank
     rows = run.epoch(0).rows
-    assert abs(rows[0] - rows[1]) <= 1000
+    assert abs(rows[0] - rows[1]) <= 200
 
 
 def test_a_later_attempt_asks_how_far_the_earlier_came_and_the_earlier_may_not_go_on() -> None:

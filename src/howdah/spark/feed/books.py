@@ -170,7 +170,7 @@ class RunBook:
             loads,
             host=again.host,
             folder=again.folder,
-            stretch=usual,
+            rest=max(usual - stretch.rows, 0.0),
             avoid=again.unreachable,
             current=again.rank,
         )

@@ -126,8 +126,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """About to be sent, by tasks that are at work, as far as can be told."""
 
 
-SLACK = 8
-"""A trainer nearby may have this part (an eighth) of a rank's share more than the poorest."""
+SLACK = 32
+"""A trainer nearby may have this part of a rank's share more than the poorest."""
 
 
 def preference(
@@ -135,7 +135,7 @@ def preference(
     *,
     host: str,
     folder: str,
-    stretch: float,
+    rest: float,
     avoid: Iterable[int] = (),
     current: int = -1,
 ) -> list[int]:
@@ -145,7 +145,7 @@ def preference(
     Within a slack of it nearby ones come first: the rows go through memory there.
 
     Args:
-        stretch: rows a partition has, as far as is known.
+        rest: rows the feeder's partition still has, as far as can be told.
         current: who took the last stretch; it goes on unless others are behind.
         avoid: they come last.
     """
@@ -155,8 +155,8 @@ def preference(
     expected = {each.place.rank: each.rows + each.coming for each in loads}
     poorest = min(expected.values())
     slack = sum(expected.values()) / len(expected) / SLACK
-    # Half a stretch more than the poorest is no reason to leave a trainer that is connected.
-    patience = max(slack, stretch / 2)
+    # A trainer that is connected is left only when it is ahead by half of what still comes.
+    patience = max(slack, rest / 2)
 
     def key(each: Load) -> tuple[bool, bool, int, float, int]:
         rank = each.place.rank
