@@ -126,6 +126,37 @@ def test_a_validation_feed_goes_beside_the_training_feed(spark: Any) -> None:
         assert sum(value[epoch][1] for value in values.values()) == sum(range(100))
 
 
+def test_the_last_validation_is_whole_though_training_is_over(spark: Any) -> None:
+    def train(args: Any, ctx: Any) -> list[int]:
+        validation = ctx.feed("validation").epochs()
+        found = []
+        for epoch in ctx.feed("train").epochs():
+            for _ in epoch.batches(50):
+                pass
+            seen = 0
+            for batch in next(validation).batches(10):
+                time.sleep(0.02)  # evaluation takes longer than the end of training
+                seen += len(batch["id"])
+            found.append(seen)
+        return found
+
+    with start(spark, train) as cluster:
+        rows, held_out = spark.range(0, 400, 1, 4), spark.range(0, 1000, 1, 2)
+        cluster.train(rows, validation=held_out, align="none")
+        cluster.train(rows, validation=held_out, align="none")
+        values = cluster.results()
+    assert [sum(value[epoch] for value in values.values()) for epoch in (0, 1)] == [1000, 1000]
+
+
+def test_a_validation_feed_that_nobody_reads_holds_nothing_up(spark: Any) -> None:
+    def train(args: Any, ctx: Any) -> int:
+        return sum(len(batch["id"]) for batch in ctx.feed("train").batches(50))
+
+    with start(spark, train) as cluster:
+        cluster.train(spark.range(0, 400, 1, 4), validation=spark.range(100), align="none")
+        assert sum(cluster.results().values()) == 400
+
+
 def test_a_program_that_has_enough_ends_the_spark_job(spark: Any) -> None:
     def train(args: Any, ctx: Any) -> int:
         feed = ctx.feed("train")

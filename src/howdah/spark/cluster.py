@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
@@ -172,7 +171,9 @@ class Cluster:
             data: the rows; of an RDD, rows, tuples, lists, dicts or single values.
             feed: name of the feed: ``ctx.feed(name)`` in the function.
             epochs: how often the rows are handed out.
-            validation: another DataFrame, fed as ``validation`` before (each epoch of) training.
+            validation: another DataFrame, fed as ``ctx.feed("validation")`` beside the rows, as
+                often as they are; what programs have not read of it when they ask for rows after
+                the last epoch is left.
             align: ``drop``, ``pad`` or ``none``: see `howdah.spark.feed.messages.Align`.
             cache: keep the rows at the trainers, so that Spark runs once for all epochs.
             shuffle: seed (or True) for another order in each cached epoch.
@@ -186,20 +187,14 @@ class Cluster:
             FeedError: a function raised (with its traceback), Spark's query failed, or nothing moved.
         """
         self._check_fed()
-        with contextlib.ExitStack() as stack:
-            if validation is not None:
-                options = _options("validation", epochs, align, cache, None)
-                stack.enter_context(
-                    Beside(
-                        self._live,
-                        self._source(validation, columns),
-                        options,
-                        timeout_s=timeout_s,
-                    )
-                )
-            options = _options(feed, epochs, align, cache, shuffle)
-            source = self._source(data, columns)
-            return Training(self._live, source, options, timeout_s=timeout_s).run()
+        beside = None if validation is None else self._source(validation, columns)
+        options = _options(feed, epochs, align, cache, shuffle)
+        training = Training(self._live, self._source(data, columns), options, timeout_s=timeout_s)
+        if beside is None:
+            return training.run()
+        options = _options("validation", epochs, align, cache, None)
+        with Beside(self._live, beside, options, main=training):
+            return training.run()
 
     def train_stream(self, data: Any, *, feed: str = "train", **options: Any) -> Any:
         """Feed a streaming DataFrame, batch by batch: see `howdah.spark.streaming`."""

@@ -109,6 +109,16 @@ class Training:
             self._hear_counts()
         return self._report(stopped, time.monotonic() - began)
 
+    def wait_left(self, other: threading.Thread) -> None:
+        """After `run`: wait until the programs ask for more of this feed than there is, have had
+        enough or returned; or ``other`` has ended, or nothing moves for the time that is given."""
+        with self._master.watching() as changed:
+            while other.is_alive() and not self._master.left(self._run):
+                idle = time.monotonic() - max(self._master.moved, self._live.moved)
+                if self._timeout_s is not None and idle > self._timeout_s:
+                    return
+                changed.wait(LOOK_S)
+
     def leave(self) -> None:
         """Let `run` end soon, as if the programs had had enough."""
         with self._master.watching() as changed:
@@ -356,12 +366,13 @@ def _grace(query: Query, seconds: float) -> None:
 
 
 class Beside:
-    """Another feed of the same call, in a thread of its own: while the block runs."""
+    """Another feed of the same call, in a thread of its own: while the block runs, and until the
+    programs have come back from what they do after the last epoch of ``main``."""
 
-    def __init__(
-        self, live: Live, source: Source, options: Options, *, timeout_s: float | None
-    ) -> None:
-        self._training = Training(live, source, options, timeout_s=timeout_s)
+    def __init__(self, live: Live, source: Source, options: Options, *, main: Training) -> None:
+        # Whether anything moves is the main feed's to judge.
+        self._training = Training(live, source, options, timeout_s=None)
+        self._main = main
         self._error: BaseException | None = None
         self.report: TrainReport | None = None
         self._thread = live.session.thread(self._run)
@@ -371,8 +382,12 @@ class Beside:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._training.leave()
-        self._thread.join()
+        try:
+            if error is None:
+                self._main.wait_left(self._thread)
+        finally:
+            self._training.leave()
+            self._thread.join()
         if error is None and self._error is not None:
             raise self._error
 

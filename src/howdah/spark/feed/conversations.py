@@ -34,6 +34,7 @@ from howdah.spark.feed.messages import (
     Position,
     Purpose,
     Returned,
+    Waits,
 )
 from howdah.wire.channel import Channel
 from howdah.wire.tls import PeerRole
@@ -54,6 +55,8 @@ class Trainer:
         self.channel: Channel[Any] | None = None
         self.positions: dict[str, Position] = {}
         self.asks: set[str] = set()
+        self.waits: dict[str, int] = {}
+        """By feed: it waits for a run after this one."""
         self.returned = False
         """Its function has ended: it takes no more rows."""
         self.content = False
@@ -203,6 +206,9 @@ class Conversations:
                 for run in self.runs.values():
                     if run.feed == message.feed:
                         run.stopped.add(rank)
+            case Waits():
+                trainer.waits[message.feed] = message.run
+                return
             case Broken():
                 trainer.returned = True
                 self.failures.append(

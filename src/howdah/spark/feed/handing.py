@@ -86,7 +86,7 @@ class Hand:
                     if board.waits_since is None:
                         board.waits_since = time.monotonic()
                         state.changed.notify_all()
-                    state.changed.wait(found.seconds)
+                    state.wait(found.seconds)
             finally:
                 board.waits_since = None
 
@@ -107,7 +107,7 @@ class Hand:
                 for run in state.runs.values():
                     if not run.over and (run.number, run.current) != after:
                         return (run.number, run.current)
-                state.changed.wait(LOOK_S)
+                state.wait(LOOK_S)
 
     def peek(self) -> Source | None:
         """The first record batch that waits, left where it is; waits. None: none will come."""

@@ -189,6 +189,14 @@ class Master(Conversations):
                 feed in trainer.asks or trainer.returned for trainer in self.trainers.values()
             )
 
+    def left(self, run: RunBook) -> bool:
+        """Whether all programs wait for a run of the same feed after this one, or want none."""
+        with self.changed:
+            return all(
+                rank in run.stopped or trainer.waits.get(run.feed, -1) >= run.number
+                for rank, trainer in self.trainers.items()
+            )
+
     @contextmanager
     def watching(self) -> Iterator[threading.Condition]:
         """To look at several things at once and wait for a change of them."""

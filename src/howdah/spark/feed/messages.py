@@ -196,6 +196,15 @@ class Enough(msgspec.Struct, frozen=True, kw_only=True, tag="enough"):
     feed: str
 
 
+class Waits(msgspec.Struct, frozen=True, kw_only=True, tag="waits"):
+    """The program waits for rows of this feed, and all it was given by runs up to ``run`` is used:
+    it is done with what it does between them, such as a validation."""
+
+    feed: str
+    run: int
+    """-1 if there was none."""
+
+
 class Broken(msgspec.Struct, frozen=True, kw_only=True, tag="broken"):
     """The training function has raised; its process ends."""
 
@@ -281,7 +290,7 @@ class Abort(msgspec.Struct, frozen=True, kw_only=True, tag="abort"):
     error: str
 
 
-FromControl = Hello | Held | HandedOut | Enough | Broken | Returned | Kept
+FromControl = Hello | Held | HandedOut | Enough | Waits | Broken | Returned | Kept
 ToTrainer = Open | EpochFed | Permit | HowFar | Close | Abort
 
 # -- feeder and master (feeders dial it as `howdah.wire.tls.PeerRole.CLIENT`) -----------------------

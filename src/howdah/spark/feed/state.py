@@ -27,6 +27,7 @@ from howdah.spark.feed.messages import (
     Open,
     Permit,
     Position,
+    Waits,
 )
 
 if TYPE_CHECKING:
@@ -55,6 +56,10 @@ class FeedState:
         """Rows a batch, as the program asked last; 0 before."""
         self.drop_last = False
         self.asks = False
+        self.newest = -1
+        """Number of the last run there was."""
+        self.waits = False
+        """The program waits, and no run goes on."""
         self.ended = False
         self.stopped = False
         """By the program."""
@@ -75,6 +80,7 @@ class FeedState:
             if message.run in self.runs or message.run in self.over:
                 return  # said again after a lost connection
             self.runs[message.run] = RunBook(message)
+            self.newest = max(self.newest, message.run)
             self.changed.notify_all()
 
     def epoch_fed(self, message: EpochFed) -> None:
@@ -158,11 +164,22 @@ class FeedState:
                 self.board.tell(end)
             if self.stopped:
                 self.board.tell(Enough(feed=self.name))
+            if self.waits:
+                self.board.tell(Waits(feed=self.name, run=self.newest))
             for run in self.runs.values():
                 for book in run.epochs.values():
                     book.told = (-1, -1, False)
                     book.reported = (0, 0, False)
                     self.news(book)
+
+    def wait(self, seconds: float) -> None:
+        """Wait, in the program's thread, with the lock, until something has changed."""
+        if not self.runs and not self.waits:
+            self.waits = True
+            self.board.tell(Waits(feed=self.name, run=self.newest))
+        self.changed.wait(seconds)
+        if self.runs:
+            self.waits = False
 
     # -- inside ----------------------------------------------------------------------------------
 
