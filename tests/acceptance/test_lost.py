@@ -78,7 +78,12 @@ def test_a_job_whose_directory_was_removed_ends(made_anew: bool, tmp_path: Path)
         job.until_printed(f"worker:{worker} .*begun")
     name = job.directory.job_id
     assert len(_of(name)) >= 6, "node daemon, coordinator, agents, programs"
-    shutil.rmtree(job.directory.path)
+
+    def removed() -> bool:
+        shutil.rmtree(job.directory.path, ignore_errors=True)  # others write there meanwhile
+        return not job.directory.path.exists()
+
+    until(removed, "the removal of the directory")
     if made_anew:  # by whatever was being written meanwhile
         (job.directory.path / "containers").mkdir(parents=True)
     until(lambda: not _of(name), "the end of everything of the job", 30)

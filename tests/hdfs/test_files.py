@@ -119,6 +119,8 @@ def test_a_stranger_is_refused_in_words(url: str, hdfs: Hdfs) -> None:
     )
     told = subprocess.run(
         [sys.executable, "-c", program, f"{url}/secrets/key"],
+        # Without the name that this process may have on HDFS since an earlier test.
+        env={name: value for name, value in os.environ.items() if name != "HADOOP_USER_NAME"},
         capture_output=True,
         text=True,
         check=True,

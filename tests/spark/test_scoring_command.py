@@ -16,10 +16,10 @@ from howdah.client.exits import ExitCode
 from howdah.spark.tfrecord import read_tfrecords
 from tests.spark.versions import environment
 
+pytestmark = pytest.mark.timeout(400)  # the first test waits for Spark, on a busy machine
+
 PROGRAM = """
 import json
-
-pytestmark = pytest.mark.timeout(400)  # the first test waits for Spark, on a busy machine
 
 def make(path):
     factor = json.load(open(path))["factor"]
@@ -108,6 +108,7 @@ def test_what_is_wrong_is_said_in_words(
     spark: Any, folder: Path, parquet: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = ["--output", str(folder / "out")]
+    (folder / "refuses_to_load.py").write_text('raise RuntimeError("no licence")')
     cases: list[tuple[list[str], ExitCode, str]] = [
         (["--input", parquet], ExitCode.BAD_INPUT, "which model? Give --model PATH"),
         (["--input", "nowhere", *MODEL], ExitCode.BAD_INPUT, "nowhere"),
@@ -125,6 +126,11 @@ def test_what_is_wrong_is_said_in_words(
             ["--input", parquet, "--predict", "scoring_program:nothing"],
             ExitCode.BAD_INPUT,
             "'scoring_program:nothing' cannot be imported",
+        ),
+        (
+            ["--input", parquet, "--predict", "refuses_to_load:make"],
+            ExitCode.BAD_INPUT,
+            "'refuses_to_load:make' cannot be imported: RuntimeError: no licence",
         ),
         (
             ["--input", parquet, "--model", "model.json", "--predict", "scoring_program:broken"],

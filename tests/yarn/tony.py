@@ -88,7 +88,8 @@ class Tony:
         if not types:
             words += conf({"tony.am.memory": MEMORY})
         words += arguments
-        context = click.Context(cli)
+        # As the command line makes it: click keeps a command's help option as it is made first.
+        context = click.Context(cli, **cli.context_settings)
         command = cli.get_command(context, "submit")
         assert command is not None
         with command.make_context("submit", words, parent=context) as made:

@@ -141,8 +141,8 @@ def imported(name: str) -> Callable[..., Any]:
         sys.path.insert(0, here)
     try:
         found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise BadInput(f"{name!r} cannot be imported: {error}") from error
+    except Exception as error:  # the module is the user's: it may raise anything
+        raise BadInput(f"{name!r} cannot be imported: {type(error).__name__}: {error}") from error
     if not callable(found):
         raise BadInput(f"{name!r} is a {type(found).__name__}, not a function")
     return found
