@@ -6,6 +6,8 @@ A new application's master and settings are those of ``spark-defaults.conf`` and
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
 
 from howdah.backends.base import BackendError
@@ -41,13 +43,30 @@ def session() -> Any:
     try:
         builder = SparkSession.builder.appName("howdah")
         # Its bars would be drawn between the lines of a log.
-        return builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+        return with_this_python(
+            builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+        )
     except Exception as error:  # py4j's, or Java's own way to say that there is none
         raise BackendError(
             f"No Spark application could be started: {str(error).strip() or type(error).__name__}. "
             "Its master is that of spark-defaults.conf (SPARK_CONF_DIR), of PYSPARK_SUBMIT_ARGS or "
             "of spark-submit --master"
         ) from error
+
+
+def with_this_python(spark: Any) -> Any:
+    """A session just made: with master ``local`` its executors are this program, so their Python is
+    this one too, unless somebody has named another. Spark's own choice is ``python3`` of the PATH.
+    """
+    context = getattr(spark, "sparkContext", None) if _classic(spark) else None
+    if context is not None and context.master.startswith("local"):
+        if not os.environ.get("PYSPARK_PYTHON"):
+            context.pythonExec = sys.executable
+    return spark
+
+
+def _classic(spark: Any) -> bool:
+    return "connect" not in type(spark).__module__
 
 
 class OwnApplication(SparkSubmission):

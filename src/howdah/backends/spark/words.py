@@ -28,8 +28,8 @@ def plain(error: BaseException) -> str:
     if missing := _MISSING.search(text):
         return (
             f"the executors' Python has no module {missing.group(1)!r}: it must be installed for "
-            "it, or travel with the application (--archives, or a Python named by "
-            "spark.pyspark.python)"
+            "it, or travel with the application (--archives); which Python that is, "
+            "spark.pyspark.python or PYSPARK_PYTHON says"
         )
     if raised := _raised(text):
         return raised

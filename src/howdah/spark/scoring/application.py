@@ -40,7 +40,7 @@ def _made(master: str, settings: Mapping[str, str]) -> Any:
             builder = builder.master(master)
         for name, value in settings.items():
             builder = builder.config(name, value)
-        return builder.getOrCreate()
+        return applications.with_this_python(builder.getOrCreate())
     except Exception as error:  # no pyspark, no Java, a master that does not answer
         raise BackendError(
             f"No Spark application could be started{f' on {master}' if master else ''}: "
