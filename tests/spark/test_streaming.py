@@ -107,7 +107,7 @@ def test_a_program_that_has_enough_ends_the_stream(spark: Any, tmp_path: Path) -
     source.add(3)
     with cluster_of(spark, gather) as cluster:
         stream = cluster.train_stream(source.stream())
-        assert stream.wait(60).micro_batches == 1
+        assert stream.wait(120).micro_batches == 1
         assert stream.stopped and not stream.query.isActive
         assert [777 in values for values in cluster.results()[0]] == [True]
 
@@ -123,7 +123,7 @@ def test_an_error_of_the_program_ends_the_stream_with_its_traceback(
     try:
         stream = cluster.train_stream(source.stream())
         with pytest.raises(FeedError, match="ArithmeticError: the number of the beast"):
-            stream.wait(60)
+            stream.wait(120)
         assert not stream.query.isActive
     finally:
         cluster.stop()
@@ -140,7 +140,7 @@ def test_an_error_while_no_rows_come_ends_the_stream_too(spark: Any, tmp_path: P
         wait_for(lambda: stream.query.isActive)
         go.touch()
         with pytest.raises(FeedError, match="between two micro-batches"):
-            stream.wait(60)
+            stream.wait(120)
         assert not stream.query.isActive
     finally:
         cluster.stop()
@@ -156,7 +156,7 @@ def test_an_error_of_the_stream_is_told(spark: Any, tmp_path: Path) -> None:
             cluster.train_stream(spark.range(3))
         stream = cluster.train_stream(source.stream().selectExpr("raise_error('bad row') value"))
         with pytest.raises(FeedError, match="bad row"):
-            stream.wait(60)
+            stream.wait(120)
     finally:
         cluster.stop()
 
