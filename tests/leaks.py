@@ -21,8 +21,9 @@ MARKER = "HOWDAH_TEST_RUN"
 HOST_WIDE = {str(ports.FOLDER), str(gpus.LOCK_FOLDER)}
 """Made once on a host, shared by all users' agents and never removed: see docs/design/005-security.md."""
 
-RAY = "howdah-ray-"
-"""Begins the names of Ray's short-lived folders, which other workers' tests have meanwhile."""
+OTHERS = ("howdah-ray-", "howdah-model-")
+"""Begin the names of folders that other workers' tests have meanwhile: Ray's short-lived ones, and
+files of models, kept for as long as the process that has loaded them."""
 
 
 class Leftover(NamedTuple):
@@ -101,7 +102,7 @@ class Picture(NamedTuple):
             str(path)
             for place in places
             for path in Path(place).glob("**/howdah*" if place.endswith("/run") else "howdah*")
-            if not path.name.startswith(RAY)
+            if not path.name.startswith(OTHERS)
         } - HOST_WIDE
         return Picture(
             frozenset((p.pid, p.command) for p in own), frozenset(listening), frozenset(folders)

@@ -151,9 +151,15 @@ class Stream:
         Raises:
             FeedError: one has raised, or the cluster has ended.
         """
-        live = self._cluster._live
-        with live.master.changed:
-            live.check()
+        if not self._feeding.acquire(blocking=False):
+            return  # who feeds looks too, and knows a program that has had enough
+        try:
+            live = self._cluster._live
+            with live.master.changed:
+                if not self._ending.is_set():
+                    live.check()
+        finally:
+            self._feeding.release()
 
     def _await_commit(self) -> None:
         """Spark writes down that a micro-batch is done after `feed` has returned."""

@@ -241,9 +241,10 @@ class Training:
             return _Turn.FORMED_ANEW
         if self._master.all_returned():
             return _Turn.STOPPED  # and the job may be over because of it
-        self._live.check()
+        if not (self._left or self._enough()) or self._live.failure() is not None:
+            self._live.check()
         if self._left or self._enough():
-            return _Turn.STOPPED
+            return _Turn.STOPPED  # also where the programs have returned since
         self._check_padding()
         return None
 
