@@ -147,10 +147,15 @@ def _describe(args: Any, ctx: Any) -> dict[str, Any]:
     told["tf_config"] = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task")
     told["legacy"] = os.environ.get("TF_USE_LEGACY_KERAS")
     told["gpus"] = os.environ["CUDA_VISIBLE_DEVICES"]
+    said = Path(args[1], "ps")
     if ctx.job_name == "ps":
-        Path(args[1], "ps").write_text(json.dumps(told))
+        said.with_suffix(".part").write_text(json.dumps(told))
+        said.with_suffix(".part").rename(said)
         while True:
             time.sleep(0.1)
+    # The parameter server is ended with the last worker: it may not have come to its first line.
+    while not said.exists():
+        time.sleep(0.05)
     return told
 
 

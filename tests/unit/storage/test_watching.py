@@ -10,8 +10,9 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 import pytest
@@ -61,6 +62,22 @@ def start(spec: CheckpointSpec, tmp_path: Path) -> Iterator[Callable[..., Helper
 
 def versions(spec: CheckpointSpec) -> list[str]:
     return LocalStore(Path(spec.store)).versions()
+
+
+@contextmanager
+def watched(spec: CheckpointSpec, reports: list[Any]) -> Iterator[BinaryIO]:
+    """A watcher in a thread, and where it is told: until its end, which a closed pipe is too."""
+    reader, writer = os.pipe()
+    orders = Orders(reader)
+    thread = threading.Thread(target=watch, args=(spec, orders, reports.append))
+    thread.start()
+    try:
+        with os.fdopen(writer, "wb", buffering=0) as tell:
+            yield tell
+    finally:
+        thread.join()
+        orders.close()
+        os.close(reader)
 
 
 def until(condition: Callable[[], Any]) -> None:
@@ -245,27 +262,37 @@ def test_files_that_were_quiet_when_the_program_was_killed_are_saved(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_a_file_that_was_open_until_the_kill_is_not_saved(
-    start: Callable[..., Helper], folder: Path, spec: CheckpointSpec
+    folder: Path, spec: CheckpointSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    helper = start()
-    (folder / "other").write_text("x")
-    assert helper.says() is not None, "it is up and looks"
+    seen = threading.Event()
+    reports: list[Any] = []
+
+    def look(*args: Any) -> str | None:
+        name = written_now(*args)
+        if name == "model":
+            seen.set()
+        return name
+
+    written_now = watching.written_now
+    monkeypatch.setattr(watching, "written_now", look)
     script = (
         "import sys; f = open(sys.argv[1], 'w'); f.write('half'); f.flush();"
         "print(flush=True); sys.stdin.read()"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(folder / "model")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as program:
-        assert program.stdout is not None
-        program.stdout.readline()
-        time.sleep(4 * SETTLE_S)  # quiet long enough, but open
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(folder / "model")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as program,
+        watched(spec, reports) as tell,
+    ):
+        assert seen.wait(DEADLINE_S), "it has been quiet long enough, but is open"
         program.kill()
-    helper.process.send_signal(signal.SIGTERM)
-    assert helper.says() is None
-    assert versions(spec) == ["000001"]
+        program.wait()
+        tell.close()
+    assert reports == []
+    assert versions(spec) == []
 
 
 def test_a_killed_watcher_leaves_no_half_version(
@@ -331,16 +358,9 @@ def test_a_folder_that_is_never_quiet_is_reported(
 ) -> None:
     monkeypatch.setattr(watching, "RESTLESS_S", 0.3)
     reports: list[Any] = []
-    reader, writer = os.pipe()
-    orders = Orders(reader)
-    thread = threading.Thread(target=watch, args=(spec, orders, reports.append))
-    thread.start()
-    until(lambda: (folder / "train.log").write_text(str(time.time())) and reports)
-    os.write(writer, b"finish\n")
-    thread.join()
-    orders.close()
-    os.close(reader)
-    os.close(writer)
+    with watched(spec, reports) as tell:
+        until(lambda: (folder / "train.log").write_text(str(time.time())) and reports)
+        tell.write(b"finish\n")
     assert "train.log" in reports[0].problem
     assert "[checkpoint] ignore" in reports[0].problem
 
