@@ -1,23 +1,28 @@
-"""Writes docs/guides/tony-parity.md from the tests themselves: which stands for which of TonY's.
+"""Writes the parity tables of docs/guides from the tests that stand for their rows.
 
-Run it after a change of tests/yarn/test_tony_*.py; a test compares what is committed with it, and fails
-where a row has no test, or one that may be skipped or never sees the real cluster.
+Run it after a change of tests/yarn/test_tony_*.py, tests/spark/compat/test_tfos_*.py or
+tests/spark/test_examples.py; a test compares what is committed with it, and fails where a row has no
+test, or one that may be skipped or never sees the real servers.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.yarn.parity import Like, collected  # noqa: E402
-from tests.yarn.tony import ROWS  # noqa: E402
+from tests.parity import Like  # noqa: E402
+from tests.spark.compat import tfos  # noqa: E402
+from tests.yarn import tony  # noqa: E402
 
-PAGE = ROOT / "docs" / "guides" / "tony-parity.md"
+GUIDES = ROOT / "docs" / "guides"
+TONY = GUIDES / "tony-parity.md"
+TENSORFLOWONSPARK = GUIDES / "tensorflowonspark-parity.md"
 
-INTRODUCTION = """\
+_TONY = """\
 # TonY's tests, and ours
 
 <!-- Written by docs/generate_parity.py from tests/yarn/test_tony_*.py. Change those. -->
@@ -29,16 +34,43 @@ because something of its own died, ours expects the job to go on.
 This table is made from the tests. The build fails where a row has no test, where a test was skipped,
 and where one does not use the real cluster.
 
-| TonY's test | | Ours |
-|---|---|---|
+"""
+
+_TENSORFLOWONSPARK = """\
+# TensorFlowOnSpark's tests, examples and names, and ours
+
+<!-- Written by docs/generate_parity.py from tests/spark. Change those. -->
+
+For every test and example of TensorFlowOnSpark 2.2.5 (and what its 1.4.4 had), and for every name, a
+test of ours on a real Spark: mostly a Standalone master and two workers. "(not there)" is what its
+users asked for.
+
+This table is made from the tests. The build fails where a row has no test, where a test was skipped,
+and where one does not use a real Spark.
 """
 
 
-def page(found: list[Like] | None = None) -> str:
+def tony_page(found: list[Like]) -> str:
     """The whole page."""
-    found = collected() if found is None else found
-    return INTRODUCTION + "".join(
-        f"| {row} | `{test}` | {_tests(row, found)} |\n" for row, test in ROWS.items()
+    return _TONY + _table("| TonY's test | | Ours |", tony.ROWS, found)
+
+
+def tensorflowonspark_page(found: list[Like]) -> str:
+    """The whole page."""
+    parts = (
+        ("Tests", "Its test", tfos.TESTS),
+        ("Examples", "Its example", tfos.EXAMPLES),
+        ("Names", "There", tfos.NAMES),
+    )
+    return _TENSORFLOWONSPARK + "".join(
+        f"\n## {title}\n\n" + _table(f"| | {there} | Ours |", rows, found)
+        for title, there, rows in parts
+    )
+
+
+def _table(head: str, rows: Mapping[str, str], found: list[Like]) -> str:
+    return f"{head}\n|---|---|---|\n" + "".join(
+        f"| {row} | `{name}` | {_tests(row, found)} |\n" for row, name in rows.items()
     )
 
 
@@ -52,4 +84,5 @@ def _name(test: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    TONY.write_text(tony_page(tony.PARITY.collected()), encoding="utf-8")
+    TENSORFLOWONSPARK.write_text(tensorflowonspark_page(tfos.PARITY.collected()), encoding="utf-8")

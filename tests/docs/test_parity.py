@@ -1,4 +1,4 @@
-"""The parity table is what the tests say, and each of TonY's tests has its like on a real cluster."""
+"""The parity tables are what the tests say, and each row has its like on real servers."""
 
 from __future__ import annotations
 
@@ -8,36 +8,51 @@ from types import ModuleType
 import pytest
 
 from tests.docs.pages import DOCS
-from tests.yarn.parity import Like, collected, problems
-from tests.yarn.tony import ROWS
+from tests.parity import Like, Parity
+from tests.spark.compat import tfos
+from tests.yarn import tony
+
+SYSTEMS = {"tony": tony.PARITY, "tensorflowonspark": tfos.PARITY}
+
+
+@pytest.fixture(scope="module", params=SYSTEMS)
+def system(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Like]:
-    return collected()
+def parity(system: str) -> Parity:
+    return SYSTEMS[system]
 
 
-def test_every_test_of_tonys_has_its_like_that_runs_on_a_real_cluster(found: list[Like]) -> None:
-    assert problems(found) == []
+@pytest.fixture(scope="module")
+def found(parity: Parity) -> list[Like]:
+    return parity.collected()
 
 
-def test_the_parity_page_is_up_to_date(found: list[Like]) -> None:
-    written = (DOCS / "guides" / "tony-parity.md").read_text(encoding="utf-8")
-    assert written == _generator().page(found), "run docs/generate_parity.py and commit the result"
+def test_every_row_has_its_like_on_real_servers(parity: Parity, found: list[Like]) -> None:
+    assert parity.problems(found) == []
 
 
-def test_a_row_without_a_real_test_is_told() -> None:
-    row, other, *_ = ROWS
+def test_the_parity_page_is_up_to_date(system: str, found: list[Like]) -> None:
+    generator = _generator()
+    written = getattr(generator, system.upper()).read_text(encoding="utf-8")
+    page = getattr(generator, f"{system}_page")(found)
+    assert written == page, "run docs/generate_parity.py and commit the result"
+
+
+def test_a_row_without_a_real_test_is_told(parity: Parity) -> None:
+    row, other, *_ = parity.rows
     likes = [
         Like(row=row, test="a", real=False, skipped=False),
         Like(row=other, test="b", real=True, skipped=True),
         Like(row="nonsense", test="c", real=True, skipped=False),
     ]
-    told = "\n".join(problems(likes))
-    assert "a does not use the real cluster" in told
+    told = "\n".join(parity.problems(likes))
+    assert f"a does not use {parity.real}" in told
     assert "b may be skipped" in told
-    assert "'nonsense', which is no test of TonY's" in told
-    assert told.count("nothing stands for") == len(ROWS) - 2
+    assert f"'nonsense', which is not {parity.row}" in told
+    assert told.count("nothing stands for") == len(parity.rows) - 2
 
 
 def _generator() -> ModuleType:

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.hadoop.cluster import Cluster
-from tests.yarn.parity import pytest_runtest_makereport  # noqa: F401  (a hook)
 from tests.yarn.runner import Yarn
-from tests.yarn.tony import Tony
+from tests.yarn.tony import PARITY, Tony
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(PARITY)
 
 
 @pytest.fixture

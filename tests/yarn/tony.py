@@ -18,6 +18,7 @@ from howdah.cli.main import cli
 from howdah.client.submit import submit
 from howdah.client.sync import JobHandle
 from howdah.spec.load import LoadedJob
+from tests.parity import Parity
 from tests.yarn.runner import Yarn, YarnJob
 
 ROWS = {
@@ -56,8 +57,14 @@ ROWS = {
     "the final configuration": "testTonyFinalConf",
 }
 
-CLUSTER_FIXTURES = frozenset({"hadoop", "hadoop_cluster", "hadoop_module_cluster"})
-"""Who uses one of them has the real servers."""
+PARITY = Parity(
+    mark="tony",
+    rows=ROWS,
+    row="a test of TonY's",
+    fixtures=frozenset({"hadoop", "hadoop_cluster", "hadoop_module_cluster"}),
+    real="the real cluster",
+    files=("yarn/test_tony_*.py",),
+)
 
 SMALL = (
     *("-container_env", "SKIP_HADOOP_PATH=true"),

@@ -2,4 +2,10 @@
 
 from __future__ import annotations
 
-from tests.spark.compat.parity import pytest_runtest_makereport  # noqa: F401  (a hook)
+import pytest
+
+from tests.spark.compat.tfos import PARITY
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(PARITY)

@@ -1,10 +1,12 @@
 """TensorFlowOnSpark's tests, examples and names (2.2.5, and what 1.4.4 had), as rows.
 
 Each has its like among ours: a test with ``@pytest.mark.tfos("the row")`` that uses a real Spark.
-``docs/generate_tensorflowonspark_parity.py`` makes the parity table of them.
+``docs/generate_parity.py`` makes the parity table of them.
 """
 
 from __future__ import annotations
+
+from tests.parity import Parity
 
 TESTS = {
     "TFCluster: arguments reach the functions": "test_TFCluster: test_basic_tf",
@@ -92,7 +94,13 @@ NAMES = {
 
 ROWS = TESTS | EXAMPLES | NAMES
 
-SPARK_FIXTURES = frozenset(
-    {"spark", "standalone", "standalone_spark", "connect_spark", "run_program", "examples_ran"}
+PARITY = Parity(
+    mark="tfos",
+    rows=ROWS,
+    row="a row of TensorFlowOnSpark's",
+    fixtures=frozenset(
+        {"spark", "standalone", "standalone_spark", "connect_spark", "run_program", "examples_ran"}
+    ),
+    real="a real Spark",
+    files=("spark/compat/test_tfos_*.py", "spark/test_examples.py"),
 )
-"""Who uses one of them has a real Spark."""
