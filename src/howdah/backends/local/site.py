@@ -4,36 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
-from collections.abc import Sequence
 
+from howdah.backends.athand import SiteAtHand
 from howdah.backends.base import BackendError, Running
 from howdah.backends.local.processes import alive
 from howdah.backends.local.submit import ADDRESS, node_alive, revive
-from howdah.core.events import Task
-from howdah.core.view import JobView
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
 
-SUBMITTING_S = 60.0
-"""A submission that takes longer has failed."""
 FULL = 1 << 20
 """Bytes; a disk with less is full."""
 
 
-class LocalSite:
+class LocalSite(SiteAtHand):
     """Everything is in the job directory and on this machine."""
-
-    at_hand = True
-
-    def __init__(self, directory: JobDirectory) -> None:
-        self._directory = directory
-
-    def coordinator(self) -> CoordinatorAddress | None:
-        return self._directory.coordinator()
-
-    def final(self) -> JobView | None:
-        return self._directory.final()
 
     def running(self) -> Running:
         """Whether the job's node daemon or its coordinator is alive. Either starts the other again,
@@ -44,26 +28,14 @@ class LocalSite:
         if coordinator is not None and _lives(coordinator):
             return Running.YES
         known = coordinator is not None or (self._directory.path / ADDRESS).exists()
-        late = time.time() - self._directory.meta().submitted > SUBMITTING_S
-        return Running.NO if known or late else Running.NOT_YET
-
-    def waiting(self) -> str:
-        return ""
-
-    def bring_story(self) -> None:
-        """Nothing: it is there."""
-
-    def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
-        """Nothing: they are there."""
+        return Running.NO if known or self._late() else Running.NOT_YET
 
     def lost(self) -> str:
         directory = self._directory
-        resume = " --resume" if directory.job().checkpoint is not None else ""
-        rerun = f"howdah rerun {directory.job_id}{resume}"
         return (
             f"nobody runs {directory.job_id} any more: neither its coordinator nor its node daemon "
             f"is alive ({_likely(directory)}). To go on where it was: howdah attach --revive "
-            f"{directory.job_id}; to begin anew: {rerun}. What it left is in {directory.path}"
+            f"{directory.job_id}; to begin anew: {self._rerun()}. What it left is in {directory.path}"
         )
 
     def revive(self) -> None:

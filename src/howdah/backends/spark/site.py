@@ -2,34 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
-
+from howdah.backends.athand import SiteAtHand
 from howdah.backends.base import BackendError, Running
 from howdah.backends.local.processes import alive
 from howdah.backends.spark.settings import read_settings
-from howdah.core.events import Task
-from howdah.core.view import JobView
-from howdah.storage.jobdir import JobDirectory
-from howdah.storage.layout import CoordinatorAddress
-
-SUBMITTING_S = 60.0
-"""A submission that takes longer has failed."""
 
 
-class SparkSite:
+class SparkSite(SiteAtHand):
     """Everything is in the job directory; who runs it is the driver program."""
-
-    at_hand = True
-
-    def __init__(self, directory: JobDirectory) -> None:
-        self._directory = directory
-
-    def coordinator(self) -> CoordinatorAddress | None:
-        return self._directory.coordinator()
-
-    def final(self) -> JobView | None:
-        return self._directory.final()
 
     def running(self) -> Running:
         """Whether the driver program or the coordinator is alive: with the program gone, the
@@ -37,8 +17,7 @@ class SparkSite:
         try:
             settings = read_settings(self._directory.path)
         except BackendError:
-            late = time.time() - self._directory.meta().submitted > SUBMITTING_S
-            return Running.NO if late else Running.NOT_YET
+            return Running.NO if self._late() else Running.NOT_YET
         if alive(settings.driver_pid, settings.driver_start):
             return Running.YES
         address = self._directory.coordinator()
@@ -46,22 +25,12 @@ class SparkSite:
             return Running.YES
         return Running.NO
 
-    def waiting(self) -> str:
-        return ""
-
-    def bring_story(self) -> None:
-        """Nothing: it is there."""
-
-    def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
-        """Nothing: what is not there yet is being brought by the job itself."""
-
     def lost(self) -> str:
         directory = self._directory
-        resume = " --resume" if directory.job().checkpoint is not None else ""
         return (
             f"nobody runs {directory.job_id} any more: the program with its Spark session has "
-            "ended, and its coordinator with it. In a new session it can be begun anew: howdah "
-            f"rerun {directory.job_id}{resume} --backend spark. What it left is in {directory.path}"
+            "ended, and its coordinator with it. In a new session it can be begun anew: "
+            f"{self._rerun()} --backend spark. What it left is in {directory.path}"
         )
 
     def revive(self) -> None:

@@ -1,0 +1,47 @@
+"""A job whose directory is on the client's machine: most of a `Site` is reading it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from howdah.core.events import Task
+from howdah.core.view import JobView
+from howdah.storage.jobdir import JobDirectory
+from howdah.storage.layout import CoordinatorAddress
+
+SUBMITTING_S = 60.0
+"""A submission that takes longer has failed."""
+
+
+class SiteAtHand:
+    """What is the same whoever runs such a job."""
+
+    at_hand = True
+
+    def __init__(self, directory: JobDirectory) -> None:
+        self._directory = directory
+
+    def coordinator(self) -> CoordinatorAddress | None:
+        return self._directory.coordinator()
+
+    def final(self) -> JobView | None:
+        return self._directory.final()
+
+    def waiting(self) -> str:
+        return ""
+
+    def bring_story(self) -> None:
+        """Nothing: it is there."""
+
+    def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
+        """Nothing: they are there, or are being brought by the job itself."""
+
+    def _late(self) -> bool:
+        """Whether a submission that has shown nothing yet has failed."""
+        return time.time() - self._directory.meta().submitted > SUBMITTING_S
+
+    def _rerun(self) -> str:
+        """The command that begins the job anew."""
+        resume = " --resume" if self._directory.job().checkpoint is not None else ""
+        return f"howdah rerun {self._directory.job_id}{resume}"
