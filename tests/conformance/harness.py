@@ -6,9 +6,16 @@ A new backend adds a `Harness` and a line in ``conftest.py``; the tests are the 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol, TypeVar
 
+import psutil
+
+from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import Backend, RoleResources
 from howdah.core.commands import ContainerRequest
 from howdah.core.events import (
@@ -17,6 +24,7 @@ from howdah.core.events import (
     Event,
     RequestRefused,
 )
+from howdah.storage.jobdir import JobDirectory
 
 E = TypeVar("E", bound=Event)
 
@@ -67,6 +75,54 @@ class Harness(Protocol):
     async def close(self) -> None:
         """End the job and check that it left nothing."""
         ...
+
+
+class Standins(ABC):
+    """What harnesses share whose stand-ins write down their processes in a file per container."""
+
+    directory: JobDirectory
+
+    @abstractmethod
+    def pids_file(self, container_id: str) -> Path:
+        """Where the container's stand-in writes."""
+
+    def launch_file(self, container_id: str, word: str) -> AgentLaunch:
+        """What the stand-in is given; ``word`` says what it does."""
+        return AgentLaunch(
+            job_id=self.directory.job_id,
+            container_id=container_id,
+            coordinator_file=None,
+            ca="",
+            certificate="",
+            key="",
+            work_dir="",
+            log_dir="",
+            source=word,
+        )
+
+    async def launch(self, coordinator: Coordinator, container_id: str, word: str) -> None:
+        await coordinator.backend.launch(container_id, self.launch_file(container_id, word))
+
+    async def pids(self, container_id: str) -> list[int]:
+        file = self.pids_file(container_id)
+        await eventually(
+            lambda: file.exists() and file.read_text().endswith("ready\n"),
+            f"the stand-in of {container_id} is ready",
+        )
+        return [int(line.split()[0]) for line in file.read_text().splitlines()]
+
+    async def alive(self, pids: Sequence[int]) -> list[int]:
+        return [pid for pid in pids if _runs(pid)]
+
+    async def kill_agent(self, container_id: str) -> None:
+        os.kill((await self.pids(container_id))[-1], signal.SIGKILL)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 class Coordinator:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
-import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -20,7 +18,7 @@ from howdah.backends.local.submit import NodeOptions, node_alive, wait_gone
 from howdah.spec.model import Job, Role
 from howdah.storage.jobdir import JobDirectory, new_job_id
 from howdah.storage.layout import JobMeta
-from tests.conformance.harness import Coordinator, eventually
+from tests.conformance.harness import Coordinator, Standins
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,7 +45,7 @@ def make_job(folder: Path, job: Job | None = None) -> JobDirectory:
     return directory
 
 
-class LocalHarness:
+class LocalHarness(Standins):
     """A job whose coordinators live in the test's process."""
 
     roles: Mapping[str, RoleResources] = {
@@ -76,36 +74,15 @@ class LocalHarness:
         assert isinstance(coordinator.backend, LocalBackend)
         await coordinator.backend.disconnect()
 
+    def pids_file(self, container_id: str) -> Path:
+        return self.directory.container_path(container_id) / "pids"
+
     def launch_file(self, container_id: str, word: str) -> AgentLaunch:
-        work_dir = self.directory.container_path(container_id)
-        return AgentLaunch(
-            job_id=self.directory.job_id,
-            container_id=container_id,
-            coordinator_file=None,
-            ca="",
-            certificate="",
-            key="",
-            work_dir=str(work_dir),
+        return msgspec.structs.replace(
+            super().launch_file(container_id, word),
+            work_dir=str(self.directory.container_path(container_id)),
             log_dir=str(self.directory.logs),
-            source=word,
         )
-
-    async def launch(self, coordinator: Coordinator, container_id: str, word: str) -> None:
-        await coordinator.backend.launch(container_id, self.launch_file(container_id, word))
-
-    async def pids(self, container_id: str) -> list[int]:
-        file = self.directory.container_path(container_id) / "pids"
-        await eventually(
-            lambda: file.exists() and file.read_text().endswith("ready\n"),
-            f"the stand-in of {container_id} is ready",
-        )
-        return [int(line.split()[0]) for line in file.read_text().splitlines()]
-
-    async def alive(self, pids: Sequence[int]) -> list[int]:
-        return [pid for pid in pids if _runs(pid)]
-
-    async def kill_agent(self, container_id: str) -> None:
-        os.kill((await self.pids(container_id))[-1], signal.SIGKILL)
 
     async def break_launches(self) -> None:
         # Its folder cannot be made where a file is in the way.
@@ -128,13 +105,6 @@ class LocalHarness:
         left = [p for p in psutil.process_iter() if self.directory.job_id in _marker(p)]
         assert not left
         assert not self.directory.containers.exists()
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _marker(process: psutil.Process) -> str:

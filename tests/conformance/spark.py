@@ -9,16 +9,12 @@ import asyncio
 import contextlib
 import os
 import shutil
-import signal
 import socket
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-import psutil
-
-from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import RoleResources
 from howdah.backends.spark import Mode, luggage, slots
 from howdah.backends.spark.backend import SparkBackend
@@ -30,7 +26,7 @@ from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire import authority
 from howdah.wire.frames import FrameDecoder, encode
-from tests.conformance.harness import Coordinator, eventually
+from tests.conformance.harness import Coordinator, Standins, eventually
 from tests.conformance.local import make_job
 
 ROOT = Path(__file__).parents[2]
@@ -88,7 +84,7 @@ class Driver:
         slots.detach(process)
 
 
-class SparkHarness:
+class SparkHarness(Standins):
     """A job whose coordinators live in the test's process."""
 
     roles: Mapping[str, RoleResources] = {
@@ -137,33 +133,8 @@ class SparkHarness:
         await coordinator.backend.disconnect()
         await asyncio.to_thread(self.drivers[-1].close)
 
-    async def launch(self, coordinator: Coordinator, container_id: str, word: str) -> None:
-        launch = AgentLaunch(
-            job_id=self.directory.job_id,
-            container_id=container_id,
-            coordinator_file=None,
-            ca="",
-            certificate="",
-            key="",
-            work_dir="",
-            log_dir="",
-            source=word,
-        )
-        await coordinator.backend.launch(container_id, launch)
-
-    async def pids(self, container_id: str) -> list[int]:
-        file = self._pids / container_id
-        await eventually(
-            lambda: file.exists() and file.read_text().endswith("ready\n"),
-            f"the stand-in of {container_id} is ready",
-        )
-        return [int(line.split()[0]) for line in file.read_text().splitlines()]
-
-    async def alive(self, pids: Sequence[int]) -> list[int]:
-        return [pid for pid in pids if _runs(pid)]
-
-    async def kill_agent(self, container_id: str) -> None:
-        os.kill((await self.pids(container_id))[-1], signal.SIGKILL)
+    def pids_file(self, container_id: str) -> Path:
+        return self._pids / container_id
 
     async def break_launches(self) -> None:
         self.agent = "tests.conformance.nowhere:main"
@@ -180,16 +151,7 @@ class SparkHarness:
         else:
             os.environ[PIDS] = self._patched
         bases = [base for driver in self.drivers for base in driver.bases]
-        await eventually(lambda: not any(map(_there, bases)), "no holder has left anything")
+        await eventually(
+            lambda: not any(base.exists() for base in bases), "no holder has left anything"
+        )
         shutil.rmtree(self._pids)
-
-
-def _there(base: Path) -> bool:
-    return base.exists()
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
-import signal
 import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -26,7 +24,7 @@ from howdah.storage.hdfs import Hdfs
 from howdah.storage.jobdir import JobDirectory, new_job_id
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire import authority
-from tests.conformance.harness import Coordinator, eventually
+from tests.conformance.harness import Coordinator, Standins, eventually
 from tests.conformance.local import make_job
 from tests.hadoop.cluster import Cluster
 from tests.yarn import unmanaged
@@ -48,7 +46,7 @@ class _Backend(YarnBackend):
         )
 
 
-class YarnHarness:
+class YarnHarness(Standins):
     """An application whose masters live in the test's process."""
 
     roles: Mapping[str, RoleResources] = {
@@ -90,33 +88,8 @@ class YarnHarness:
         assert isinstance(coordinator.backend, YarnBackend)
         await coordinator.backend.disconnect()
 
-    async def launch(self, coordinator: Coordinator, container_id: str, word: str) -> None:
-        launch = AgentLaunch(
-            job_id=self.directory.job_id,
-            container_id=container_id,
-            coordinator_file=None,
-            ca="",
-            certificate="",
-            key="",
-            work_dir="",
-            log_dir="",
-            source=word,
-        )
-        await coordinator.backend.launch(container_id, launch)
-
-    async def pids(self, container_id: str) -> list[int]:
-        file = self.pid_files / container_id
-        await eventually(
-            lambda: file.exists() and file.read_text().endswith("ready\n"),
-            f"the stand-in of {container_id} is ready",
-        )
-        return [int(line.split()[0]) for line in file.read_text().splitlines()]
-
-    async def alive(self, pids: Sequence[int]) -> list[int]:
-        return [pid for pid in pids if _runs(pid)]
-
-    async def kill_agent(self, container_id: str) -> None:
-        os.kill((await self.pids(container_id))[-1], signal.SIGKILL)
+    def pids_file(self, container_id: str) -> Path:
+        return self.pid_files / container_id
 
     async def break_launches(self) -> None:
         for coordinator in self.coordinators:
@@ -185,13 +158,6 @@ class YarnHarness:
 
 def _sources(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if "__pycache__" in info.name else info
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _container(process: psutil.Process) -> str:
