@@ -16,6 +16,7 @@ import pytest
 
 from tests.hadoop.cluster import Cluster
 from tests.spark import programs, servers, sessions, versions
+from tests.spark.backend_jobs import eventually, holder_folders
 from tests.spark.programs import Done
 from tests.spark.servers import Standalone
 
@@ -41,6 +42,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         uses = _HEAVY.intersection(getattr(item, "fixturenames", ()))
         if uses and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
+
+
+@pytest.fixture
+def no_holder_left() -> Iterator[None]:
+    """The test ends with no holder and no folder of one."""
+    yield
+    eventually(lambda: not holder_folders(), f"holders are gone: {holder_folders()}", 30)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,9 @@ from howdah.backends.spark import Mode
 from howdah.client.errors import JobFailed
 from howdah.client.finding import find
 from howdah.client.liveness import Running, running
-from tests.spark.backend_jobs import (
-    Started,
-    eventually,
-    holder_folders,
-    marked,
-)
+from tests.spark.backend_jobs import Started, eventually, holder_folders, marked, pids, wait_for
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("no_holder_left")]
 
 
 def tell(word: str) -> tuple[str, str, str]:
@@ -35,28 +29,8 @@ def tell(word: str) -> tuple[str, str, str]:
     return word, os.environ["HOWDAH_RANK"], os.environ["HOWDAH_SPARK_FOLDER"]
 
 
-def wait_for(file: str) -> int:
-    """Note who runs, and wait to be let go."""
-    folder = Path(file).parent
-    (folder / f"{os.environ['HOWDAH_RANK']}.{os.getpid()}.said").write_text("here")
-    while not Path(file).exists():
-        time.sleep(0.02)
-    return os.getpid()
-
-
 def fail() -> None:
     raise ValueError("no such luck")
-
-
-@pytest.fixture(autouse=True)
-def nothing_left() -> Iterator[None]:
-    """Every test ends with no holder and no folder of one."""
-    yield
-    eventually(lambda: not holder_folders(), f"holders are gone: {holder_folders()}", 30)
-
-
-def pids(folder: Path) -> list[int]:
-    return sorted(int(path.name.split(".")[1]) for path in folder.glob("*.said"))
 
 
 def gone(wanted: list[int]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,36 +15,16 @@ from howdah.backends.spark import Mode
 from howdah.backends.spark.facts import read_when_there
 from howdah.backends.spark.sessions import session_of
 from howdah.storage.jobdir import list_jobs
-from tests.spark.backend_jobs import Started, eventually, holder_folders, marked
+from tests.spark.backend_jobs import Started, eventually, holder_folders, marked, pids, wait_for
 from tests.spark.programs import run_program, start_program
 from tests.spark.servers import Standalone
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("no_holder_left")]
 
 
 def tell() -> tuple[str, str]:
     """What a function sees of its place."""
     return os.environ["HOWDAH_SPARK_FOLDER"], Path("word.txt").read_text()
-
-
-def wait_for(file: str) -> int:
-    """Note who runs, and wait to be let go."""
-    folder = Path(file).parent
-    (folder / f"{os.environ['HOWDAH_RANK']}.{os.getpid()}.said").write_text("here")
-    while not Path(file).exists():
-        time.sleep(0.02)
-    return os.getpid()
-
-
-@pytest.fixture(autouse=True)
-def nothing_left() -> Iterator[None]:
-    """Every test ends with no holder and no folder of one."""
-    yield
-    eventually(lambda: not holder_folders(), f"holders are gone: {holder_folders()}", 30)
-
-
-def pids(folder: Path) -> list[int]:
-    return sorted(int(path.name.split(".")[1]) for path in folder.glob("*.said"))
 
 
 def executors() -> list[psutil.Process]:
@@ -97,8 +76,7 @@ def test_in_the_foreground_a_killed_executor_costs_its_container_and_the_gang_fo
 
 DRIVER = """
 import time
-from tests.spark.backend_jobs import Started
-from tests.spark.test_backend_faults import wait_for
+from tests.spark.backend_jobs import Started, wait_for
 job = Started(spark, wait_for, ({file!r},))
 print("job=" + job.job_id, flush=True)
 job.ended(300)
