@@ -16,18 +16,29 @@ import pyarrow as pa
 import pytest
 
 from howdah.spark.errors import FeedError
+from howdah.spark.feed import intake
+from howdah.spark.feed.board import Board
+from howdah.spark.feed.connections import Connection
 from howdah.spark.feed.messages import (
     Abort,
+    Begin,
     Broken,
     Close,
     Enough,
     HandedOut,
     Hello,
+    HowFar,
+    Kept,
+    Open,
+    Options,
+    Purpose,
     Refused,
     Returned,
     Stop,
     Taken,
 )
+from howdah.spark.feed.state import FeedState
+from howdah.spark.feed.taking import Taking
 from howdah.wire.authority import create
 from tests.spark.feed.rig import DEADLINE_S, Feeder, Rig
 
@@ -100,6 +111,43 @@ def test_memory_is_bounded_while_the_program_is_slow(rig: Rig) -> None:
     feed.stop()
     endless.feeder.close()
     endless.ended()
+
+
+def test_what_waits_for_room_is_not_taken_once_the_master_knows_how_far_it_came(rig: Rig) -> None:
+    """The next attempt brings it, to whichever rank: this one would have it a second time."""
+    trainer = rig.trainer()
+    feed = trainer.feed("train")
+    rig.open(align="none", buffer=1)
+    earlier = rig.feeder()
+    with earlier.open(SCHEMA) as writer:
+        writer.write_batch(numbers(0))
+        writer.write_batch(numbers(ROWS))
+    earlier.flush()
+    until(lambda: trainer._states["train"].buffered > 0)
+    rig.master.say(HowFar(feed="train", run=1, epoch=0, partition=0))
+    assert rig.master.wait(Kept).upto == ROWS
+    batches = next(feed.epochs()).batches(ROWS)
+    assert next(batches)["y"][0] == 0  # there is room again
+    until(lambda: not trainer._states["train"].takings)
+    rig.fed()
+    assert next(batches, None) is None
+
+
+def test_rows_of_an_attempt_that_was_superseded_are_not_kept_for_later_epochs(
+    tmp_path: Path,
+) -> None:
+    state = FeedState("train", Board(lambda message: None, 0, tmp_path))
+    options = Options(feed="train", epochs=2, cache=True)
+    state.open(Open(run=1, purpose=Purpose.TRAIN, options=options))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        taking = Taking(Begin(feed="train", run=1, partition=0), Connection(ours))
+        assert intake.begin(state, taking) is None
+        intake.supersede(state, [taking])
+        intake.add(state, taking, numbers(0).serialize(), numbers(0), spill=False)
+    run = state.runs[1]
+    assert run.epoch(0).received == 0
+    assert run.shelf is not None and run.shelf.entries == []
 
 
 def test_a_full_buffer_goes_on_in_a_file_while_others_keep_the_program_waiting(rig: Rig) -> None:

@@ -113,19 +113,16 @@ class Shelf:
         self.in_memory = 0
         """Bytes."""
 
-    def add(
-        self, message: pa.Buffer, batch: pa.RecordBatch, partition: int, offsets: Intervals
-    ) -> None:
-        """Keep the rows; may write to the file."""
-        if self.in_memory + message.size <= self._memory:
-            self.in_memory += message.size
+    def keep(self, message: pa.Buffer, batch: pa.RecordBatch) -> Callable[[], pa.RecordBatch]:
+        """What gives the rows back, for an entry; may write to the file."""
+        if self.in_memory + message.size > self._memory:
+            return spooled(self._spool, message, batch.schema)
+        self.in_memory += message.size
 
-            def load() -> pa.RecordBatch:
-                return batch
+        def load() -> pa.RecordBatch:
+            return batch
 
-        else:
-            load = spooled(self._spool, message, batch.schema)
-        self.entries.append(Entry(load, batch.num_rows, partition, offsets))
+        return load
 
 
 def spooled(spool: Spool, message: pa.Buffer, schema: pa.Schema) -> Callable[[], pa.RecordBatch]:

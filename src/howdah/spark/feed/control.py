@@ -10,7 +10,6 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -73,7 +72,6 @@ class Control:
         self._channel: Channel[Any] | None = None
         self._unsent: list[msgspec.Struct] = []
         """Said while there was no connection, and not said anew by `Hello`."""
-        self._helpers = ThreadPoolExecutor(2, thread_name_prefix="howdah-how-far")
         self._main_task: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -101,7 +99,6 @@ class Control:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(FAREWELL_S)
-        self._helpers.shutdown(wait=False)
 
     # -- in the thread ---------------------------------------------------------------------------
 
@@ -174,9 +171,7 @@ class Control:
             case Open():
                 self._state(message.options.feed).open(message)
             case HowFar():
-                # It waits for a connection's thread.
-                state = self._state(message.feed)
-                self._helpers.submit(lambda: self.tell(state.how_far(message)))
+                self._send(self._state(message.feed).how_far(message))
             case EpochFed():
                 self._state(message.feed).epoch_fed(message)
             case Permit():

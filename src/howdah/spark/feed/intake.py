@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from howdah.spark.feed.board import STARVED_S
-from howdah.spark.feed.cache import Shelf, spooled
+from howdah.spark.feed.cache import Entry, Shelf, spooled
 from howdah.spark.feed.epochs import Chunk, EpochBook, RunBook
 from howdah.spark.feed.intervals import merged, without
 from howdah.spark.feed.messages import Align, Purpose, Refused
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 OPEN_S = 10.0
 """Rows may come before the master has said that their run begins."""
-GONE_S = 5.0
-"""A superseded connection's thread is waited for so long."""
 
 
 def begin(state: FeedState, taking: Taking) -> Refused | None:
@@ -30,7 +28,7 @@ def begin(state: FeedState, taking: Taking) -> Refused | None:
     others = same(state, begin.run, begin.epoch, begin.partition)
     if any(other.begin.attempt > begin.attempt for other in others):
         return Refused(reason="A later attempt of the same task feeds this partition")
-    supersede(others)
+    supersede(state, others)
     deadline = time.monotonic() + OPEN_S
     with state.changed:
         while True:
@@ -117,11 +115,12 @@ def add(
     chunk = Chunk(load, batch.num_rows, begin.partition, fresh, counted=message.size)
     if spill:
         chunk.load, chunk.counted = spooled(book.file(state.board.folder), message, batch.schema), 0
-    if shelf is not None:
-        shelf.add(message, batch, begin.partition, fresh)
+    kept = load if shelf is None else shelf.keep(message, batch)
     with state.changed:
         if taking.discard or run.over or book.done:
             return
+        if shelf is not None:
+            shelf.entries.append(Entry(kept, batch.num_rows, begin.partition, fresh))
         state.buffered += chunk.counted
         if run.scoring:
             taking.waiting.append(chunk)
@@ -186,8 +185,12 @@ def same(state: FeedState, run: int, epoch: int, partition: int) -> list[Taking]
         ]
 
 
-def supersede(takings: list[Taking]) -> None:
+def supersede(state: FeedState, takings: list[Taking]) -> None:
+    """None of their rows is taken from now on."""
+    with state.changed:
+        for taking in takings:
+            # Ending alone is not enough: what the feeder has sent before can still be read.
+            taking.discard = True
+        state.changed.notify_all()
     for taking in takings:
         taking.connection.end()
-    for taking in takings:
-        taking.gone.wait(GONE_S)

@@ -109,8 +109,8 @@ class FeedState:
             self.changed.notify_all()
 
     def how_far(self, message: HowFar) -> Kept:
-        """Ends the partition's connection. May wait for its thread: not for the event loop."""
-        intake.supersede(intake.same(self, message.run, message.epoch, message.partition))
+        """Ends the partition's connection."""
+        intake.supersede(self, intake.same(self, message.run, message.epoch, message.partition))
         with self.changed:
             run = self.runs.get(message.run)
             book = run.epochs.get(message.epoch) if run else None

@@ -36,8 +36,6 @@ class Taking:
         """Its last row is here."""
         self.discard = False
         """No more rows are wanted: what comes is thrown away."""
-        self.gone = threading.Event()
-        """Its thread adds no more rows."""
         # For scoring: its own queue, for batches never mix partitions.
         self.waiting: deque[Chunk] = deque()
         self.waiting_rows = 0
@@ -105,7 +103,6 @@ def take(begin: Begin, connection: Connection, state: FeedState, slabs: Slabs) -
         _drain(connection)
     finally:
         intake.end(state, taking)
-        taking.gone.set()
         taking.end()
 
 
