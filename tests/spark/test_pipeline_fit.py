@@ -87,6 +87,11 @@ def resuming(args: Any, ctx: Any) -> Any:
     return {"mean": float(before)}
 
 
+def _hidden(args: Any, ctx: Any) -> Any:
+    """A name with which no job may begin."""
+    return train_mean(args, ctx)
+
+
 @pytest.fixture(scope="module")
 def rows(spark: Any) -> Any:
     """y is 1 … 8; rows with 7 and 8 are held back; the first half weighs nothing."""
@@ -206,6 +211,15 @@ def test_a_model_is_made_of_what_was_exported_or_refused_in_words(
         estimator.fit(rows)
     with pytest.raises((FeedError, JobFailed), match="no model today"):
         Estimator(failing, restarts=0).fit(rows)
+
+
+@pytest.mark.timeout(300)
+def test_a_function_may_have_any_name(spark: Any, rows: Any) -> None:
+    estimator = mean_estimator()
+    estimator._train = _hidden
+    summary = estimator.fit(rows).summary
+    assert summary.job_id.startswith("hidden-")
+    assert summary.values[0]["mean"] == 4.5
 
 
 @pytest.mark.timeout(300)

@@ -52,6 +52,11 @@ def place(backend: str | None) -> str:
     return name
 
 
+def job_name(function: Callable[..., Any]) -> str:
+    """What a job is called that calls it, where nobody says: always a name that a job may have."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", _title(function)).strip("._-")[:100] or "function"
+
+
 class FunctionJob:
     """A job whose program is a call of a Python function."""
 
@@ -78,7 +83,7 @@ class FunctionJob:
         home = IN_CONTAINER if backend == "spark" else str(base_folder(store) / "${job.id}")
         script = Path(home, FOLDER, SCRIPT)
         self.job = Job(
-            name=fields.pop("name", None) or _job_name(function),
+            name=fields.pop("name", None) or job_name(function),
             command=f'"$HOWDAH_PYTHON" {_quoted(script)}',
             roles={name: _role(value) for name, value in (roles or {"worker": 1}).items()},
             source=fields.pop("source", None),
@@ -155,10 +160,6 @@ def _pickled(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[s
 
 def _role(value: int | str | Role) -> Role:
     return value if isinstance(value, Role) else Role(instances=value)
-
-
-def _job_name(function: Callable[..., Any]) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", _title(function)).strip("-") or "function"
 
 
 def _title(function: Callable[..., Any]) -> str:

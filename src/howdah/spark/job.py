@@ -11,7 +11,7 @@ import msgspec
 from howdah.client.again import adopt
 from howdah.client.errors import BadInput
 from howdah.client.finding import find
-from howdah.client.functions import CALL, FOLDER, SCRIPT, FunctionJob
+from howdah.client.functions import CALL, FOLDER, SCRIPT, FunctionJob, job_name
 from howdah.spark.feed.trainer import Wiring
 from howdah.spec.model import Checkpoint, Job, Restart, Role, TensorBoard, Timeouts, Tracking
 from howdah.storage.files import write_atomically
@@ -74,7 +74,7 @@ class ClusterJob:
             (function, args),
             roles=_roles(workers, ps, chief, evaluator, roles, gpus),
             framework=framework,
-            name=name or _name(function),
+            name=name or job_name(function),
             env=dict(env or {}),
             attempts=restarts + 1,
             **more,
@@ -163,15 +163,6 @@ def _checkpoint(given: Checkpoint | Mapping[str, Any] | bool) -> Checkpoint:
         return msgspec.convert({} if given is True else dict(given or {}), Checkpoint)
     except msgspec.ValidationError as error:
         raise BadInput(f"checkpoint: {error}") from error
-
-
-def _name(function: Any) -> str:
-    return (
-        "".join(
-            c if c.isalnum() or c in "._-" else "-" for c in getattr(function, "__name__", "train")
-        ).strip("-_.")
-        or "train"
-    )
 
 
 __all__ = ["CALL", "ClusterJob", "Wiring", "secret"]

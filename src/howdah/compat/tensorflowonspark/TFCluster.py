@@ -5,13 +5,13 @@ from __future__ import annotations
 import getpass
 import logging
 import os
-import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from howdah.client.functions import job_name
 from howdah.compat.tensorflowonspark import TFSparkNode, compat, feeding, paths, running
 from howdah.core.view import JobView
 from howdah.spark.cluster import Cluster
@@ -250,7 +250,7 @@ def run(
         mode="feed" if fed else "foreground",
         driver_ps=driver_ps_nodes,
         tensorboard=TensorBoard(folder=log_dir) if tensorboard and log_dir else tensorboard,
-        name=_job_name(map_fun),
+        name=job_name(map_fun),
         start_timeout_s=reservation_timeout,
         env=compat.legacy_keras(),
         **shape(template),
@@ -277,11 +277,6 @@ def run(
         "job_id": cluster.howdah.job_id,
     }
     return cluster
-
-
-def _job_name(function: Any) -> str:
-    title = getattr(function, "__name__", type(function).__name__)
-    return re.sub(r"[^A-Za-z0-9]+", "-", title).strip("-") or "map-fun"
 
 
 def shape(template: Mapping[str, Sequence[int]]) -> dict[str, Any]:

@@ -93,7 +93,6 @@ class Estimator(MLEstimator, TrainingParams, MLReadable, MLWritable):
             restarts=value("restarts"),
             env=value("env") or None,
             start_timeout_s=value("start_timeout_s"),
-            name=_name(self._train),
         ) as cluster:
             feeding: dict[str, Any] = {
                 "epochs": value("epochs"),
@@ -186,11 +185,6 @@ def _demand(there: list[str], wanted: Sequence[str]) -> None:
             f"{', '.join(map(repr, there))}: correct input_mapping, label_mapping, weight_col or "
             "validation_col"
         )
-
-
-def _name(train: Callable[..., Any]) -> str | None:
-    name = getattr(train, "__name__", "")
-    return name if name.isidentifier() else None
 
 
 def _short(value: Any) -> str:
