@@ -13,6 +13,7 @@ from howdah.spark.tfrecord import TFRecordError, filesystems, folders, options, 
 from howdah.spark.tfrecord.columns import Kind
 from howdah.spark.tfrecord.framing import frame
 from howdah.spark.tfrecord.options import Options
+from howdah.spark.tfrecord.schemas import arrow_schema, spark_schema
 from tests.hadoop.cluster import Cluster
 from tests.spark.tfrecord.records import RecordType, batch, encoded, lists
 
@@ -131,6 +132,29 @@ def test_names_of_folders_are_values_and_back() -> None:
 )
 def test_the_type_of_a_folder_column_is_the_narrowest(texts: list[str | None], kind: str) -> None:
     assert folders.type_of(texts) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1_2", "1_2"),
+        (" 5", " 5"),
+        ("+5", 5.0),
+        ("\u0665", "\u0665"),  # an Arabic-Indic five
+        ("0x1F", "0x1F"),
+        ("1_0.5", "1_0.5"),
+        ("2026-W01-1", "2026-W01-1"),
+    ],
+)
+def test_a_folder_of_any_name_is_read_by_the_type_it_is_given(
+    text: str, value: Any, tmp_path: Path
+) -> None:
+    _put(tmp_path / f"k={text}/part", x=pa.array([1]))
+    wanted = Options(paths=(str(tmp_path),))
+    found = reading.pieces(wanted)
+    schema = arrow_schema(spark_schema(reading.inferred(found, wanted), found))
+    [rows] = reading.rows(reading.Split(tuple(found)), schema, wanted)
+    assert rows.to_pylist() == [{"x": 1, "k": value}]
 
 
 def test_folders_that_do_not_agree_are_told(tmp_path: Path) -> None:

@@ -62,25 +62,24 @@ def names(all_values: Sequence[tuple[tuple[str, str | None], ...]]) -> tuple[str
     return kinds.pop() if kinds else ()
 
 
-_READERS: tuple[tuple[str, Callable[[str], Any]], ...] = (
-    ("int", int),
-    ("bigint", int),
-    ("double", float),
-    ("date", datetime.date.fromisoformat),
+_TYPES: tuple[tuple[str, pa.DataType, Callable[[str], Any]], ...] = (
+    ("int", pa.int32(), int),
+    ("bigint", pa.int64(), int),
+    ("double", pa.float64(), float),
+    ("date", pa.date32(), datetime.date.fromisoformat),
 )
 
 
 def type_of(texts: Sequence[str | None]) -> str:
     """Spark's name for the narrowest type of all values: int, bigint, double, date or string."""
     known = [text for text in texts if text is not None]
-    for name, read in _READERS:
+    for name, kind, read in _TYPES:
         try:
-            found = [read(text) for text in known]
-        except ValueError:
-            continue
-        if name == "int" and any(abs(value) >= 2**31 for value in found):
-            continue
-        if name == "bigint" and any(abs(value) >= 2**63 for value in found):
+            # Python takes 1_2 for a number, Arrow 0x1F: what only one of them can read is a name.
+            for text in known:
+                read(text)
+            pa.array(known, pa.string()).cast(kind)
+        except ValueError:  # Arrow's ArrowInvalid is one
             continue
         return name if known else "string"
     return "string"
