@@ -170,7 +170,8 @@ class Standalone:
 
     def settings(self) -> dict[str, str]:
         """Settings of a session on it."""
-        return {**settings(self.folder), "spark.master": self.url}
+        cores = {"spark.cores.max": str(len(self.workers))}
+        return {**settings(self.folder), "spark.master": self.url, **cores}
 
     def end(self) -> None:
         """Stop them all."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -42,6 +43,28 @@ def test_too_few_slots_name_the_settings_and_what_they_must_be() -> None:
     assert "needs 4 slots" in text and "has 3" in text
     assert "spark.cores.max = 3" in text and "spark.task.cpus = 2" in text
     assert "at least 8" in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "slots"),
+    [
+        ({"master": "spark://here:7077", "cores_max": "6"}, 6),
+        ({"master": "spark://here:7077", "cores_max": "7", "task_cpus": 2}, 3),
+        ({"master": "spark://here:7077", "instances": "2"}, None),
+        ({"master": "yarn"}, 2),
+        ({"master": "yarn", "instances": "4", "executor_cores": "2"}, 8),
+        ({"master": "k8s://https://there", "instances": "3"}, 3),
+        ({"master": "yarn", "instances": "4", "dynamic_allocation": True}, None),
+        ({"master": "mesos://there"}, None),
+    ],
+)
+def test_settings_promise_slots(settings: dict[str, Any], slots: int | None) -> None:
+    assert Facts(**settings).promised == slots
+
+
+def test_too_few_slots_are_those_that_are_promised_while_executors_are_on_their_way() -> None:
+    assert "the application has 3" in problems(changed(capacity=0, cores_max="3"))
+    assert "the application has 2" in problems(changed(capacity=2, cores_max="5"))
 
 
 def test_too_few_threads_name_the_master_that_has_enough() -> None:

@@ -57,7 +57,7 @@ class Cluster:
         on_log: Callable[[LogLine], Any] | bool | None = True,
         start_timeout_s: float = 600.0,
         gpus: int = 0,
-        slots_timeout_s: float = 10.0,
+        slots_timeout_s: float = 30.0,
         resume: str | None = None,
         **fields: Any,
     ) -> Cluster:
@@ -83,7 +83,7 @@ class Cluster:
                 False does not.
             start_timeout_s: give up (and stop everything) when the gang has not formed by then.
             slots_timeout_s: for executors that are still registering, before it is refused that
-                there are too few slots.
+                there are too few slots; at once where the settings promise too few.
             gpus: of each worker, from Spark's own resources (``spark.task.resource.gpu.amount``).
             resume: id of an earlier cluster's job, whose newest checkpoint is the first of this one.
             fields: further fields of `howdah.Job`.

@@ -14,6 +14,8 @@ from howdah.spec.model import Job
 
 LOOK_S = 0.2
 """Between two looks for executors that are still registering."""
+SETTLED_S = 10.0
+"""An application that has executors, and gets no more for so long, has all it will get."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +38,24 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     def local(self) -> bool:
         """Everything is in one process of one machine."""
         return self.master.startswith("local")
+
+    @property
+    def promised(self) -> int | None:
+        """Slots the application will have by its settings; None where these do not tell.
+
+        Spark's "Configuration": without dynamic allocation YARN and Kubernetes give
+        ``spark.executor.instances`` (2) executors of ``spark.executor.cores`` (1), a Standalone
+        master ``spark.cores.max`` cores.
+        """
+        if self.dynamic_allocation:
+            return None
+        if self.master.startswith("spark:"):
+            cores = int(self.cores_max) if self.cores_max else None
+        elif self.master.startswith(("yarn", "k8s")):
+            cores = int(self.instances or 2) * int(self.executor_cores or 1)
+        else:
+            return None
+        return None if cores is None else cores // self.task_cpus
 
 
 def read(session: Session) -> Facts:
@@ -62,12 +82,21 @@ def read(session: Session) -> Facts:
 
 
 def read_when_there(session: Session, needed: int, wait_s: float) -> Facts:
-    """The facts once there are so many slots, or after so long."""
-    deadline = time.monotonic() + wait_s
+    """The facts once there are so many slots, or there can never be: after ``wait_s`` without one
+    that is promised, sooner where nothing says that more will come."""
+    begin = changed = time.monotonic()
+    before: int | None = 0
     while True:
         facts = read(session)
-        enough = facts.capacity is None or facts.capacity >= needed
-        if enough or facts.local or time.monotonic() > deadline:
+        if facts.capacity is None or facts.capacity >= needed or facts.local:
+            return facts
+        if facts.promised is not None and facts.promised < needed:
+            return facts
+        now = time.monotonic()
+        if facts.capacity != before:
+            before, changed = facts.capacity, now
+        settled = bool(facts.capacity) and facts.promised is None and now - changed > SETTLED_S
+        if settled or now - begin > wait_s:
             return facts
         time.sleep(LOOK_S)
 
@@ -131,7 +160,10 @@ def unseen(job: Job, host: str) -> str:
 
 
 def _too_few(facts: Facts, needed: int) -> str:
-    have = f"the job needs {needed} slots at the same time, the application has {facts.capacity}"
+    slots = facts.capacity or 0
+    if facts.promised is not None and facts.promised < needed:
+        slots = max(slots, facts.promised)  # its executors may still be on their way
+    have = f"the job needs {needed} slots at the same time, the application has {slots}"
     if facts.local:
         return (
             f"spark.master = {facts.master}: {have}. Use local[{needed * facts.task_cpus}], or fewer "
