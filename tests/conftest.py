@@ -87,5 +87,5 @@ def leaves_nothing() -> Iterator[None]:
     """Compare processes, listening ports and temporary folders before and after the test."""
     before = leaks.Picture.take()
     yield
-    difference = leaks.Picture.wait_equal(before, timeout_s=10.0)
+    difference = leaks.Picture.wait_equal(before, timeout_s=30.0)
     assert not difference, "left behind:\n" + "\n".join(difference)

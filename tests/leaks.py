@@ -21,7 +21,7 @@ MARKER = "HOWDAH_TEST_RUN"
 HOST_WIDE = {str(ports.FOLDER), str(gpus.LOCK_FOLDER)}
 """Made once on a host, shared by all users' agents and never removed: see docs/design/005-security.md."""
 
-OTHERS = ("howdah-ray-", "howdah-model-")
+OTHERS = ("howdah-ray-", "howdah-model")
 """Begin the names of folders that other workers' tests have meanwhile: Ray's short-lived ones, and
 files of models, kept for as long as the process that has loaded them."""
 
