@@ -25,6 +25,11 @@ def twice(batch: dict[str, Any]) -> dict[str, Any]:
     return {"y": batch["x"] * 2.0}
 
 
+def _times(path: str) -> Any:
+    factor = float(Path(path).read_text())
+    return lambda batch: {"y": batch["x"] * factor}
+
+
 @pytest.fixture(scope="module")
 def rows(spark: Any) -> Any:
     frame = spark.createDataFrame([(float(i), 2.0 * i) for i in range(6)], "x double, label double")
@@ -65,6 +70,27 @@ def test_a_model_scores_in_a_pipeline_that_is_saved_and_loaded(
     # and once more, from what was loaded
     loaded.write().overwrite().save(place)
     assert PipelineModel.load(place).transform(rows).first().prediction == 0.0
+
+
+def test_a_model_in_the_home_folder_is_saved_with_its_files(
+    spark: Any, rows: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    weights = tmp_path / "factor.txt"
+    weights.write_text("3")
+    model = Model(Make("~/factor.txt", make=_times), output_schema="y double", keep_columns=False)
+    expected = [(3.0 * i,) for i in range(6)]
+    assert [tuple(row) for row in model.transform(rows).collect()] == expected
+    model.save(str(tmp_path / "saved"))
+    weights.unlink()
+    loaded = Model.load(str(tmp_path / "saved"))
+    assert [tuple(row) for row in loaded.transform(rows).collect()] == expected
+
+
+def test_of_a_model_that_only_executors_see_the_path_is_saved(spark: Any, tmp_path: Path) -> None:
+    elsewhere = str(tmp_path / "shared" / "factor.txt")
+    Model(Make(elsewhere, make=_times)).save(str(tmp_path / "saved"))
+    assert Model.load(str(tmp_path / "saved")).predictor.path == elsewhere
 
 
 @pytest.mark.both_sparks

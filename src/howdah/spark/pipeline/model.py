@@ -10,7 +10,7 @@ from pyspark.ml.util import MLReadable, MLWritable
 
 from howdah.spark.pipeline.params import ScoringParams, accessors, set_all
 from howdah.spark.pipeline.persistence import StageReader, StageWriter
-from howdah.spark.scoring.files import is_url
+from howdah.spark.scoring.files import local_path
 from howdah.spark.scoring.frames import score
 from howdah.spark.scoring.predictors import Predictor, predictor
 
@@ -67,10 +67,11 @@ class Model(MLModel, ScoringParams, MLReadable, MLWritable):
         )
 
     def write(self) -> StageWriter:
-        """A writer for `save`. The files of a model on this machine are saved too; of one at a URL
-        the URL is."""
+        """A writer for `save`. The files of a model on this machine are saved too; of one at a URL,
+        or at a path that only the executors see, the URL or path is."""
         path = self._predictor.path
-        files = path.removeprefix("file://") if path and not is_url(path) else ""
+        local = local_path(path) if path else None
+        files = str(local) if local is not None and local.exists() else ""
         return StageWriter(self, {"predictor": self._predictor}, files)
 
     @classmethod

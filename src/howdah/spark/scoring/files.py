@@ -62,9 +62,9 @@ def prepare(spark: Any, path: str) -> ModelFiles:
     """
     if not path:
         return ModelFiles()
-    if is_url(path):
+    local = local_path(path)
+    if local is None:
         return ModelFiles(Way.FETCHED, path, _state_of_url(path))
-    local = Path(path.removeprefix("file://")).expanduser().absolute()
     if not local.exists():
         return ModelFiles(Way.SEEN, str(local), str(local))
     if _one_machine(spark):
@@ -72,9 +72,11 @@ def prepare(spark: Any, path: str) -> ModelFiles:
     return _sent(spark, local)
 
 
-def is_url(path: str) -> bool:
-    """Whether it is elsewhere than in a file system of this machine."""
-    return "://" in path and not path.startswith("file://")
+def local_path(path: str) -> Path | None:
+    """A path as this machine and the executors have it, there or not; None for a URL."""
+    if "://" in path and not path.startswith("file://"):
+        return None
+    return Path(path.removeprefix("file://")).expanduser().absolute()
 
 
 @contextlib.contextmanager
