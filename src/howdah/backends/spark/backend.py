@@ -324,7 +324,8 @@ class SparkBackend:
             place.send(place.launch)  # the connection broke before it came there
         elif place.container_id in self._books.containers:
             # The coordinator that had launched it died before the word had left.
-            self._ended(place.container_id, ContainerEndKind.LAUNCH_FAILED, "it never began")
+            lost, place.container_id = place.container_id, ""
+            self._ended(lost, ContainerEndKind.LAUNCH_FAILED, "it never began")
         self._balance_soon()
 
     def over(self, place: Place, over: Over) -> None:

@@ -1,0 +1,49 @@
+"""Holders that come back with other news than their coordinator has. Real ones, and no Spark."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from howdah.backends.spark import luggage
+from howdah.backends.spark.books import Books, Launched
+from howdah.core.events import ContainerEndKind
+from tests.conformance.spark import SparkHarness
+
+
+def run(folder: Path, test: Callable[[SparkHarness], Awaitable[None]]) -> None:
+    async def within() -> None:
+        harness = SparkHarness(folder)
+        try:
+            async with asyncio.timeout(50):
+                await test(harness)
+        finally:
+            await harness.close()
+
+    asyncio.run(within())
+
+
+def test_a_launch_that_never_left_ends_its_container_and_the_holder_serves_the_next_request(
+    tmp_path: Path,
+) -> None:
+    async def test(harness: SparkHarness) -> None:
+        first = await harness.coordinator()
+        [container_id] = await first.grant(1)
+        await harness.crash(first)
+        # It died with the launch in its book, and no word of it on its way.
+        [base] = harness.drivers[0].bases
+        holder = base.name.removeprefix(luggage.PREFIX)
+        Books(harness.directory.path).launched(
+            container_id, Launched(holder=holder, role="small", host="here", ticket=1)
+        )
+        second = await harness.coordinator()
+        assert list(second.held) == [container_id]
+        ended = await second.ended(container_id)
+        assert ended.kind is ContainerEndKind.LAUNCH_FAILED
+        [again] = await second.grant(2)
+        await harness.launch(second, again, "wait")
+        assert await harness.pids(again)
+        assert harness.drivers[1].bases == []
+
+    run(tmp_path, test)
