@@ -37,6 +37,9 @@ NONCE = "a word"
 class Driver:
     """Stands in for a program with a Spark session that has slots without end."""
 
+    full = False
+    """From now on there are no more."""
+
     def __init__(self, directory: JobDirectory, port: int) -> None:
         self.agent = "tests.conformance.standin:main"
         self._directory = directory
@@ -59,9 +62,9 @@ class Driver:
             while data := self._own.recv(65536):
                 for message in decoder.feed(data):
                     if isinstance(message, Want):
-                        for _ in range(message.count):
+                        for _ in range(0 if self.full else message.count):
                             self._holder(message.ticket)
-                        self._own.sendall(encode(SlotsOver(ticket=message.ticket)))
+                        self._own.sendall(encode(SlotsOver(ticket=message.ticket, full=self.full)))
 
     def _holder(self, ticket: int) -> None:
         order = Order(

@@ -6,9 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import psutil
+import pytest
+
+from howdah.backends.spark import backend as spark_backend
 from howdah.backends.spark import luggage
 from howdah.backends.spark.books import Books, Launched
-from howdah.core.events import ContainerEndKind
+from howdah.core.events import ContainerEnded, ContainerEndKind
 from tests.conformance.spark import SparkHarness
 
 
@@ -45,5 +49,34 @@ def test_a_launch_that_never_left_ends_its_container_and_the_holder_serves_the_n
         await harness.launch(second, again, "wait")
         assert await harness.pids(again)
         assert harness.drivers[1].bases == []
+
+    run(tmp_path, test)
+
+
+def test_a_container_that_comes_back_after_it_was_lost_is_ended_before_its_holder_serves_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(harness: SparkHarness) -> None:
+        first = await harness.coordinator()
+        [container_id] = await first.grant(1)
+        await harness.launch(first, container_id, "wait")
+        pids = await harness.pids(container_id)
+        holder = psutil.Process(pids[-1]).parent()
+        assert holder is not None
+        holder.suspend()  # as a paused machine does
+        try:
+            await harness.crash(first)
+            monkeypatch.setattr(spark_backend, "LEASE_S", 0.1)
+            second = await harness.coordinator()
+            harness.drivers[1].full = True
+            ended = await second.ended(container_id)
+            assert ended.kind is ContainerEndKind.NODE_LOST
+        finally:
+            holder.resume()
+        [again] = await second.grant(2)
+        assert await harness.alive(pids) == []
+        await harness.launch(second, again, "wait")
+        assert psutil.Process((await harness.pids(again))[-1]).parent() == holder
+        assert [event.container_id for event in second.all(ContainerEnded)] == [container_id]
 
     run(tmp_path, test)

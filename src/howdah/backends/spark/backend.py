@@ -320,6 +320,10 @@ class SparkBackend:
             place.container_id = container_id
             if container_id in self._releasing:
                 place.send(Release(container_id=container_id, grace_s=RELEASE_GRACE_S))
+        elif container_id and place.here.over is None:
+            # Told as lost, and it runs: its machine had been away. Nothing else begins beside it.
+            place.container_id = container_id
+            place.send(Release(container_id=container_id, grace_s=RELEASE_GRACE_S))
         elif place.launch is not None and place.container_id in self._books.containers:
             place.send(place.launch)  # the connection broke before it came there
         elif place.container_id in self._books.containers:
