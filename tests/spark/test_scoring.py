@@ -220,6 +220,19 @@ def test_a_model_is_made_once_in_a_worker_and_files_go_with_it(spark: Any, tmp_p
     assert run() == [0, 10, 20, 30, 40, 50, 60, 70]
 
 
+@pytest.mark.parametrize("scheme", ["file:", "file://"])
+def test_a_path_may_be_given_as_spark_writes_it(spark: Any, tmp_path: Path, scheme: str) -> None:
+    weights = tmp_path / "weights.txt"
+    weights.write_text("3")
+
+    def make(path: str) -> Any:
+        factor = int(Path(path).read_text())
+        return lambda batch: {"y": batch["id"] * factor}
+
+    frame = score(spark.range(3), Make(f"{scheme}{weights}", make=make), keep=())
+    assert [row.y for row in frame.collect()] == [0, 3, 6]
+
+
 def test_a_url_is_fetched_and_decimals_stay_exact_in_kept_columns(
     spark: Any, tmp_path: Path
 ) -> None:

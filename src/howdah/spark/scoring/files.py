@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 
 from howdah.spark.scoring.errors import ScoringError
+from howdah.spark.tfrecord.filesystems import qualified
 
 _sending = threading.Lock()
 _told: set[tuple[str, str]] = set()
@@ -74,9 +75,9 @@ def prepare(spark: Any, path: str) -> ModelFiles:
 
 def local_path(path: str) -> Path | None:
     """A path as this machine and the executors have it, there or not; None for a URL."""
-    if "://" in path and not path.startswith("file://"):
+    if "://" in path and not path.startswith("file:"):
         return None
-    return Path(path.removeprefix("file://")).expanduser().absolute()
+    return Path(qualified(path))
 
 
 @contextlib.contextmanager
