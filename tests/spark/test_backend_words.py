@@ -172,6 +172,23 @@ def test_too_much_stays_away(tmp_path: Path) -> None:
     assert list(away.news()) == [] and away.cut_short
 
 
+def test_what_is_sent_again_after_a_break_counts_once(tmp_path: Path) -> None:
+    (tmp_path / "there" / "outputs").mkdir(parents=True)
+    (tmp_path / "home").mkdir()
+    model = tmp_path / "there" / "outputs" / "model"
+    model.write_bytes(b"x" * 60)
+    away, here = Homeward(tmp_path / "there", largest=100), Intake(tmp_path / "home")
+    for part in away.news():
+        here.take(part)
+    away.forget()
+    with model.open("ab") as file:
+        file.write(b"y" * 40)
+    for part in away.news():
+        here.take(part)
+    assert not away.cut_short
+    assert (tmp_path / "home" / "outputs" / "model").read_bytes() == model.read_bytes()
+
+
 @pytest.mark.parametrize(
     "path", ["../x", "/etc/x", "secrets/ca.pem", "logs/../final.json", "job.json", "checkpoints/1"]
 )

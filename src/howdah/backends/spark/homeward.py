@@ -33,13 +33,17 @@ class Homeward:
         self._home = home
         self._sent: dict[str, tuple[int, int]] = {}
         """By path: the file's inode and the bytes sent of it."""
+        self._largest = largest
         self._left = largest
         self.cut_short = False
         """Something stayed away: there was too much."""
 
     def forget(self) -> None:
-        """The connection broke: what was sent may not have arrived."""
+        """The connection broke: what was sent may not have arrived. All of it is sent anew, over
+        what has, and counts once."""
         self._sent.clear()
+        self._left = self._largest
+        self.cut_short = False
 
     def news(self) -> Iterator[Part]:
         """What is new, in parts; it may be stopped between two and begun again."""
