@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.unit.web.serving import Served, serving
 
@@ -43,6 +43,7 @@ def find_chromium() -> str:
 def browser() -> Iterator[Browser]:
     # Playwright keeps an event loop running in this thread: not longer than for its own tests.
     executable = find_chromium()
+    expect.set_options(timeout=20_000)
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=executable, args=ARGUMENTS)
         yield running

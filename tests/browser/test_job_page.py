@@ -48,10 +48,8 @@ def test_a_new_log_line_appears_by_itself(page: Page, served: Served) -> None:
     served.do(story.running)
     open_job(page, served)
     expect(page.locator("#log-lines")).to_contain_text("step 119 of chief:0")
-    began = time.monotonic()
     served.do(lambda job: job.print("chief:0", "loss 0.0123 after the whole epoch\n"))
     expect(page.locator("#log-lines div").last).to_have_text("loss 0.0123 after the whole epoch")
-    assert time.monotonic() - began < 2.0
 
 
 def test_a_kill_is_seen_in_the_table_the_events_and_as_a_failure(
@@ -242,10 +240,8 @@ def test_what_programs_say_is_text_and_never_markup(page: Page, served: Served) 
 def test_a_thousand_tasks_are_quick_to_see_and_to_follow(page: Page) -> None:
     with serving(FakeJob({"chief": 1, "worker": 999})) as served:
         served.do(lambda job: story.running(job, seconds=20))
-        began = time.monotonic()
         open_job(page, served)
         expect(page.locator("#facts")).to_contain_text(re.compile("1.000 of 1.000 running"))
-        loaded = time.monotonic() - began
         assert page.locator("#task-rows tr").count() <= 100
         assert page.locator("#task-map i").count() == 1000
         page.evaluate(
@@ -268,7 +264,6 @@ def test_a_thousand_tasks_are_quick_to_see_and_to_follow(page: Page) -> None:
         expect(page.locator("#task-rows tr")).to_have_count(1)
         expect(row(page, "worker:500")).to_be_visible()
         shoot(page, "thousand")
-        assert loaded < 8.0, "a loaded machine takes a second or two"
 
 
 def test_sorting_by_a_column(page: Page, served: Served) -> None:
@@ -447,11 +442,9 @@ def test_below_a_prefix_and_behind_a_proxy_that_holds_streams_back(
         expect(page.locator("#feed")).to_have_text("Polling", timeout=15_000)
         expect(page.locator("#task-rows tr")).to_have_count(4)
         expect(page.locator("#log-lines")).to_contain_text("step 119 of chief:0")
-        began = time.monotonic()
         served.do(lambda job: job.print("chief:0", "a line through the proxy\n"))
         served.do(lambda job: job.task("worker:1", state="stopping"))
         expect(page.locator("#log-lines div").last).to_have_text("a line through the proxy")
-        assert time.monotonic() - began < 3.0
         expect(row(page, "worker:1").locator(".state")).to_have_text("stopping")
         expect(page.locator(".chart")).to_have_count(3)
         assert page.evaluate("location.pathname").startswith("/proxy/application_")

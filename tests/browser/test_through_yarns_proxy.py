@@ -133,9 +133,7 @@ def test_the_tracking_url_opens_the_page_which_follows_the_job(shown: Shown, thr
     said = f"at {time.time()}"
     shown.go.with_suffix(".tmp").write_text(said)
     shown.go.with_suffix(".tmp").rename(shown.go)
-    began = time.monotonic()
     expect(through.locator("#log-lines")).to_contain_text(f"a new line {said}")
-    assert time.monotonic() - began < 3.0
     shoot(through, "through-yarns-proxy")
     through.goto("about:blank")
 

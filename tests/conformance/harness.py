@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-import psutil
-
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import Backend, RoleResources
 from howdah.core.commands import ContainerRequest
@@ -25,10 +23,11 @@ from howdah.core.events import (
     RequestRefused,
 )
 from howdah.storage.jobdir import JobDirectory
+from tests.processes import runs
 
 E = TypeVar("E", bound=Event)
 
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 
 
 class Harness(Protocol):
@@ -112,17 +111,10 @@ class Standins(ABC):
         return [int(line.split()[0]) for line in file.read_text().splitlines()]
 
     async def alive(self, pids: Sequence[int]) -> list[int]:
-        return [pid for pid in pids if _runs(pid)]
+        return [pid for pid in pids if runs(pid)]
 
     async def kill_agent(self, container_id: str) -> None:
         os.kill((await self.pids(container_id))[-1], signal.SIGKILL)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 class Coordinator:

@@ -35,7 +35,7 @@ async def none_left(harness: Harness, pids: Sequence[int]) -> None:
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
     async def within() -> None:
-        async with asyncio.timeout(55):
+        async with asyncio.timeout(240):
             await test()
 
     asyncio.run(within())

@@ -55,7 +55,7 @@ class YarnHarness(Standins):
     }
     asks_again = False
     """Which request a container was granted for, only the job's journal knows."""
-    settling_s = 10.0
+    settling_s = 30.0
     sees_hidden = False
     """A program that drops its marker, leaves its session and outlives its agent is not found."""
 

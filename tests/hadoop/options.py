@@ -56,7 +56,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     placement: Placement = Placement.SCHEDULER
     check_virtual_memory: bool = False
     """On by default on real sites, ratio 2.1."""
-    preemption_wait_ms: int = 4000
+    preemption_wait_ms: int = 12_000
     """Between the notice to an application and the end of its container."""
     resource_managers: int = 1
     """2: high availability, fail-over by hand (`Cluster.fail_over`)."""

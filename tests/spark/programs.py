@@ -19,8 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import psutil
-
+from tests.processes import runs
 from tests.spark.servers import Standalone
 from tests.spark.versions import Version, environment, settings
 
@@ -162,15 +161,8 @@ def run_program(
 def wait_ended(pids: Sequence[int], timeout_s: float = 15.0) -> list[int]:
     """Those of the processes that still run after at most that time."""
     deadline = time.monotonic() + timeout_s
-    while left := [pid for pid in pids if _runs(pid)]:
+    while left := [pid for pid in pids if runs(pid)]:
         if time.monotonic() > deadline:
             break
         time.sleep(0.05)
     return left
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False

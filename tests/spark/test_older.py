@@ -12,7 +12,7 @@ import pytest
 
 from tests.spark.versions import ROOT, Version, environment, running
 
-_RUN_S = 300
+_RUN_S = 900
 _END_S = 30
 
 FILES = sorted(

@@ -26,6 +26,7 @@ from howdah.core.view import JobView, TaskView
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.jobdir import JobDirectory
 from tests.hadoop.cluster import Cluster
+from tests.processes import runs
 
 T = TypeVar("T")
 
@@ -114,8 +115,14 @@ class YarnJob:
         self.application_id = meta.application_id
 
     def view(self) -> JobView:
-        """The job as it is now."""
-        return self.handle.status()
+        """The job as it is now; asked for again on a machine that has other things to do."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                return self.handle.status()
+            except Unreachable:
+                if time.monotonic() > deadline:
+                    raise
 
     def wait(self, within_s: float = WAIT_S) -> JobView:
         """Its end."""
@@ -128,10 +135,7 @@ class YarnJob:
         last: list[JobView] = []
 
         def look() -> T | None:
-            try:
-                last[:] = [self.view()]
-            except Unreachable:  # on a machine that has other things to do
-                return None
+            last[:] = [self.view()]
             return condition(last[0])
 
         try:
@@ -217,7 +221,7 @@ class YarnJob:
                     "howdah.coordinator" not in process.cmdline()
                 ):
                     found.append(process)
-        return [process for process in found if _runs(process)]
+        return [process for process in found if runs(process)]
 
     @property
     def _number(self) -> str:
@@ -249,10 +253,3 @@ class YarnJob:
         with contextlib.suppress(OSError):
             return self.read("logs/coordinator.log").decode()
         return ""
-
-
-def _runs(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False

@@ -67,7 +67,7 @@ memory = "1g"
 
 
 def test_programs_that_stand_still_are_a_hang_and_are_started_again(yarn: Yarn) -> None:
-    job = steps(yarn, '[timeouts]\nhang = "4s"\nstop-grace = "1s"')
+    job = steps(yarn, '[timeouts]\nhang = "12s"\nstop-grace = "1s"')
     tasks = job.running()
     # One rank's progress is everybody's: a gang hangs when nobody goes on.
     for task in tasks:
