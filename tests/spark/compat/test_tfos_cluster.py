@@ -343,7 +343,7 @@ def test_tensorboard_shows_the_folder_that_was_named(sc: Any, tmp_path: Path) ->
             feed.next_batch(1)
 
     cluster = _run(sc, summarise, nodes=1, tensorboard=True, log_dir=str(tmp_path))
-    url = cluster.tensorboard_url()
+    url = cluster.tensorboard_url() or cluster.tensorboard_url()  # TensorBoard is slow to load
     assert url is not None and url.startswith("http")
     job = cluster.howdah.status()
     assert any(task.role == "tensorboard" for task in job.tasks)
