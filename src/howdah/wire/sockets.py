@@ -136,12 +136,42 @@ class _SharedBufferTls(sslproto.SSLProtocol):
         super().connection_lost(exc)
 
 
-def detect_dead_peers(sock: socket.socket | None) -> None:
-    """A host that vanished is noticed within some 20 s, also when nothing is sent to it."""
+def dial_tls(
+    address: tuple[str, int],
+    context: ssl.SSLContext,
+    name: str,
+    timeout_s: float,
+    *,
+    held_back: bool = False,
+) -> ssl.SSLSocket:
+    """Connect, waiting so long at each step. ``name`` is the one in the server's certificate.
+
+    ``held_back`` as for `detect_dead_peers`.
+
+    Raises:
+        OSError: nobody listens there, or it is not who it should be.
+    """
+    sock = socket.create_connection(address, timeout=timeout_s)
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        detect_dead_peers(sock, held_back=held_back)
+        return context.wrap_socket(sock, server_hostname=name)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def detect_dead_peers(sock: socket.socket | None, *, held_back: bool = False) -> None:
+    """A host that vanished is noticed within some 20 s, also when nothing is sent to it.
+
+    ``held_back``: a peer that is there may let what it is sent wait for as long as it likes. One
+    that vanished while something was sent to it is then noticed by the system's own limit only, a
+    quarter of an hour on Linux: it has one limit for both.
+    """
     if sock is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _KEEP_ALIVE:
+    for name, value in _KEEP_ALIVE if held_back else (*_KEEP_ALIVE, _UNREAD):
         option = getattr(socket, name, None)  # not every system has all of them
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -151,5 +181,6 @@ _KEEP_ALIVE = (
     ("TCP_KEEPIDLE", 10),
     ("TCP_KEEPINTVL", 5),
     ("TCP_KEEPCNT", 2),
-    ("TCP_USER_TIMEOUT", 20_000),  # milliseconds
 )
+_UNREAD = ("TCP_USER_TIMEOUT", 20_000)
+"""Milliseconds for which data may be unacknowledged, or unsent because the peer does not read."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import ssl
 from collections import deque
 from typing import Any, Generic, TypeVar
@@ -11,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from howdah.wire.frames import FrameDecoder, encode
-from howdah.wire.sockets import detect_dead_peers
+from howdah.wire.sockets import dial_tls
 
 T = TypeVar("T")
 
@@ -93,12 +92,4 @@ def dial(
     Raises:
         OSError: nobody listens there, or it is not who it should be.
     """
-    sock = socket.create_connection(address, timeout=timeout_s)
-    try:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        detect_dead_peers(sock)
-        secured = context.wrap_socket(sock, server_hostname=name)
-    except BaseException:
-        sock.close()
-        raise
-    return Line(secured, receives)
+    return Line(dial_tls(address, context, name, timeout_s), receives)

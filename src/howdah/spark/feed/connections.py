@@ -100,7 +100,8 @@ class SecureConnection(Connection):
 
     def __init__(self, sock: ssl.SSLSocket) -> None:
         super().__init__(sock)
-        detect_dead_peers(sock)
+        # Spark may let answers wait for hours, as the program may let rows.
+        detect_dead_peers(sock, held_back=True)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setblocking(False)
         self._tls = threading.Lock()

@@ -31,6 +31,7 @@ from howdah.spark.feed.messages import (
     Taken,
 )
 from howdah.wire.frames import FrameDecoder, encode
+from howdah.wire.sockets import dial_tls
 from howdah.wire.tls import PeerRole, certificate_name, client_context_from
 
 _HEADER = struct.Struct(">I")
@@ -85,7 +86,11 @@ class Trainer:
     # -- as pyarrow's file -----------------------------------------------------------------------
 
     def write(self, data: Any) -> int:
-        """All of it, however long the trainer holds us back."""
+        """All of it, however long the trainer holds us back.
+
+        Raises:
+            Enough, NotTaken, ConnectionError: as `look`.
+        """
         view = memoryview(data).cast("B")
         size = len(view)
         done = 0
@@ -96,6 +101,8 @@ class Trainer:
                 self._wait(select.POLLIN | select.POLLOUT, None)
             except ssl.SSLWantReadError:
                 self._wait(select.POLLIN, None)
+            except OSError as error:
+                raise self._lost(error) from error
         return size
 
     def writable(self) -> bool:
@@ -129,8 +136,8 @@ class Trainer:
                 data = self._socket.recv(_PIECE)
             except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 return
-            except ssl.SSLError as error:
-                raise ConnectionError(str(error)) from error
+            except OSError as error:
+                raise self._lost(error) from error
             if not data:
                 raise ConnectionError(f"rank {self.rank} has closed the connection")
             self._buffer += data
@@ -151,6 +158,10 @@ class Trainer:
         if any(found & ~select.POLLOUT for _, found in ready):
             self.look()
         return bool(ready)
+
+    def _lost(self, error: OSError) -> ConnectionError:
+        """One kind of error however the connection broke: a host that vanished is a time-out."""
+        return ConnectionError(f"the connection to rank {self.rank} broke: {error}")
 
     def _parse(self) -> None:
         while True:
@@ -243,10 +254,8 @@ class Master:
 
     def _dial(self) -> ssl.SSLSocket:
         access = self._access
-        plain = socket.create_connection((access.host, access.port), CONNECT_S)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         name = certificate_name(PeerRole.COORDINATOR, access.job_id)
-        secured = tls(access).wrap_socket(plain, server_hostname=name)
+        secured = dial_tls((access.host, access.port), tls(access), name, CONNECT_S)
         secured.settimeout(LOST_S)
         return secured
 
@@ -262,13 +271,9 @@ def _dial(place: Place, access: Access, host: str) -> socket.socket:
             local.close()
             raise
         return local
-    plain = socket.create_connection((place.address or place.host, place.port), CONNECT_S)
+    address = (place.address or place.host, place.port)
     name = certificate_name(PeerRole.AGENT, access.job_id)
-    try:
-        return tls(access).wrap_socket(plain, server_hostname=name)
-    except OSError:
-        plain.close()
-        raise
+    return dial_tls(address, tls(access), name, CONNECT_S, held_back=True)
 
 
 _contexts: dict[str, ssl.SSLContext] = {}

@@ -1,0 +1,83 @@
+"""A feeder's own connections, to trainers of another host and to the master."""
+
+from __future__ import annotations
+
+import fcntl
+import select
+import socket
+import struct
+import termios
+
+import pytest
+
+from howdah.spark.feed.lines import Access, Master, Trainer, first_word
+from howdah.spark.feed.messages import Again, Begin
+from tests.spark.feed.rig import JOB, Rig
+
+
+def access(rig: Rig) -> Access:
+    ca, certificate, key = (
+        (rig.secrets / name).read_text() for name in ("ca.pem", "client.pem", "client.key")
+    )
+    return Access(
+        job_id=JOB,
+        host="127.0.0.1",
+        port=rig.master.port,
+        ca=ca,
+        certificate=certificate,
+        key=key,
+    )
+
+
+def far(rig: Rig) -> Trainer:
+    trainer = Trainer(rig.place(), access(rig), "another-host")
+    first_word(trainer)
+    return trainer
+
+
+def option(sock: socket.socket, name: str) -> int:
+    level = socket.SOL_SOCKET if name.startswith("SO_") else socket.IPPROTO_TCP
+    return sock.getsockopt(level, getattr(socket, name))
+
+
+def unread(sock: socket.socket) -> int:
+    """Bytes sent that the other system has not taken."""
+    return struct.unpack("i", fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)))[0]
+
+
+def test_both_ends_of_a_data_connection_notice_that_the_other_host_is_gone(rig: Rig) -> None:
+    """But not one that holds them back: a program may compute for hours, a query write for hours."""
+    server = rig.trainer()._server
+    assert server is not None
+    feeder = far(rig)
+    (accepted,) = server._connections
+    for end in (feeder._socket, accepted._socket):
+        assert option(end, "SO_KEEPALIVE") and option(end, "TCP_KEEPIDLE") <= 20
+        assert option(end, "TCP_USER_TIMEOUT") == 0
+    feeder.close()
+
+
+def test_a_feeder_notices_that_the_drivers_host_is_gone(rig: Rig) -> None:
+    master = Master(access(rig))
+    master.tell(Again(feed="train", run=1, epoch=0, partition=0, attempt=0))
+    assert master._socket is not None
+    assert option(master._socket, "SO_KEEPALIVE")
+    assert option(master._socket, "TCP_USER_TIMEOUT") > 0
+    master.close()
+
+
+def test_a_write_to_a_host_that_vanished_says_that_the_connection_is_lost(rig: Rig) -> None:
+    """In the one word that is recovered from, whatever the system calls it."""
+    rig.trainer()
+    feeder = far(rig)
+    # The system takes the trainer for gone when it has not read for a millisecond.
+    feeder._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1)
+    feeder.send(Begin(feed="train", run=1, partition=0))
+    broken = select.poll()
+    broken.register(feeder._socket, 0)
+    while not broken.poll(1):
+        if unread(feeder._socket) < 100_000:
+            feeder.write(bytes(10_000))
+    with pytest.raises(ConnectionError, match="rank 0"):
+        feeder.write(b"more")
+    feeder.close()
