@@ -179,6 +179,27 @@ def test_what_does_not_fit_is_said_before_anything_runs(spark: Any, tmp_path: Pa
         score(data, "memory://nowhere/model.pt")
 
 
+def test_a_column_that_is_there_twice_is_refused_where_it_is_needed(spark: Any) -> None:
+    data = spark.sql("select id, id as x, id as x from range(3)")
+
+    def answers(batch: dict[str, Any]) -> dict[str, Any]:
+        return {"a": batch["id"], "b": batch["id"] + 1}
+
+    def scored(**options: Any) -> Any:
+        return score(data, answers, **{"inputs": {"id": "id"}, "keep": ["id"], **options})
+
+    with pytest.raises(BadInput, match="keep: the rows have more than one column 'x'"):
+        scored(keep=True)
+    with pytest.raises(BadInput, match="inputs: the rows have more than one column 'x'"):
+        scored(inputs={"x": "id"})
+    for schema in (None, "y long"):
+        with pytest.raises(BadInput, match="more than one of the model's answers is to be 'y'"):
+            scored(outputs={"a": "y", "b": "y"}, schema=schema)
+    with pytest.raises(BadInput, match="more than one of the model's answers is to be 'a'"):
+        scored(schema="a long, a double")
+    assert [tuple(row) for row in scored().collect()] == [(0, 0, 1), (1, 1, 2), (2, 2, 3)]
+
+
 def test_what_does_not_fit_in_the_workers_is_said_with_the_numbers(spark: Any) -> None:
     data = spark.createDataFrame([([1.0],), ([1.0, 2.0],)], "x array<double>").coalesce(1)
     plain = spark.range(0, 2, 1, 1)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,9 +63,11 @@ def score(
         files = prepare(data.sparkSession, chosen.path)
     except ScoringError as error:
         raise BadInput(str(error)) from error
-    _demand(data.columns, list(inputs or ()), "inputs")
+    taken = list(inputs or data.columns)
+    _demand(data.columns, taken, "inputs")
     kept = list(data.columns) if keep is True else list(keep or ())
     _demand(data.columns, kept, "keep")
+    _once((outputs or {}).values())
     plan = Plan(
         predictor=_pickled(chosen),
         path=tuple(str(Path(entry).absolute()) for entry in sys.path),
@@ -76,13 +79,13 @@ def score(
         pad=pad,
         keep=tuple(kept),
     )
-    spark_schema, plan = _with_schema(data, plan, schema)
     source = data.schema
+    needed = list(dict.fromkeys([*kept, *taken]))
+    if set(needed) != set(data.columns):
+        data = data.select(*(_quoted(name) for name in needed))
+    spark_schema, plan = _with_schema(data, plan, schema)
     _no_twins(kept, spark_schema.names)
     final = type(source)([*(source[name] for name in kept), *spark_schema.fields])
-    if kept != data.columns and plan.inputs:
-        needed = dict.fromkeys([*kept, *(column for column, _ in plan.inputs)])
-        data = data.select(*(_quoted(name) for name in needed))
     return data.mapInArrow(functools.partial(score_batches, plan), final)
 
 
@@ -95,6 +98,7 @@ def _with_schema(data: DataFrame, plan: Plan, schema: Any) -> tuple[StructType, 
         found = _asked(data, plan)
         return from_arrow_schema(found), msgspec.structs.replace(plan, schema=found)
     wanted = struct_type(data.sparkSession, schema)
+    _once(wanted.names)
     mapped = [column for _, column in plan.outputs]
     if mapped and set(mapped) != set(wanted.names):
         raise BadInput(
@@ -158,10 +162,24 @@ def _pickled(chosen: Predictor) -> bytes:
 
 
 def _demand(there: list[str], wanted: Sequence[str], where: str) -> None:
-    if missing := [name for name in wanted if name not in there]:
+    counts = Counter(there)
+    if missing := [name for name in wanted if not counts[name]]:
         raise BadInput(
             f"{where}: the rows have no column {', '.join(map(repr, missing))}; they have "
             f"{', '.join(map(repr, there))}"
+        )
+    if twins := [name for name in dict.fromkeys(wanted) if counts[name] > 1]:
+        raise BadInput(
+            f"{where}: the rows have more than one column {', '.join(map(repr, twins))}; rename "
+            "them, or drop the others"
+        )
+
+
+def _once(new: Iterable[str]) -> None:
+    if twins := [name for name, count in Counter(new).items() if count > 1]:
+        raise BadInput(
+            f"more than one of the model's answers is to be {', '.join(map(repr, twins))}; give "
+            "each a column of its own"
         )
 
 
