@@ -21,7 +21,7 @@ from howdah.spark.inference import answered, scorer
 from howdah.spark.job import ClusterJob, Wiring, secret
 from howdah.spark.live import Live
 from howdah.spark.reports import TrainReport
-from howdah.spark.rows import Source, source_of
+from howdah.spark.rows import source_of
 from howdah.spark.session import Session
 from howdah.spark.training import Beside, Training
 from howdah.spec.model import Checkpoint, Role, TensorBoard
@@ -177,19 +177,22 @@ class Cluster:
             align: ``drop``, ``pad`` or ``none``: see `howdah.spark.feed.messages.Align`.
             cache: keep the rows at the trainers, so that Spark runs once for all epochs.
             shuffle: seed (or True) for another order in each cached epoch.
-            columns: only these.
+            columns: only these, of the validation rows too.
             timeout_s: without any progress for so long it fails; None waits for ever.
 
         Returns:
             Exact counts. Also when the program has stopped the feed early.
 
         Raises:
+            BadInput: this cannot be fed, or has no column of that name.
             FeedError: a function raised (with its traceback), Spark's query failed, or nothing moved.
         """
         self._check_fed()
-        beside = None if validation is None else self._source(validation, columns)
+        session = self._live.session
+        beside = None if validation is None else source_of(session, validation, columns)
+        source = source_of(session, data, columns)
         options = _options(feed, epochs, align, cache, shuffle)
-        training = Training(self._live, self._source(data, columns), options, timeout_s=timeout_s)
+        training = Training(self._live, source, options, timeout_s=timeout_s)
         if beside is None:
             return training.run()
         options = _options("validation", epochs, align, cache, None)
@@ -315,11 +318,6 @@ class Cluster:
             raise
 
     # -- inside ----------------------------------------------------------------------------------
-
-    def _source(self, data: Any, columns: Sequence[str] | None) -> Source:
-        if columns is not None and hasattr(data, "select"):
-            data = data.select(*columns)
-        return source_of(self._live.session, data)
 
     def _check_fed(self) -> None:
         if self._mode is not Mode.FEED:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from howdah.backends.spark.words import plain
 from howdah.client.errors import BadInput
+from howdah.spark.errors import FeedError
 from howdah.spark.feed.plan import BATCH_BYTES, batch_rows
 from howdah.spark.session import Session
+from howdah.spec.problems import closest, listed
 
 GUESS_BYTES = {
     "boolean": 1,
@@ -38,11 +41,12 @@ class Source(Protocol):
         ...
 
 
-def source_of(session: Session, data: Any) -> Source:
-    """What feeds that data; a `Source` stays as it is.
+def source_of(session: Session, data: Any, columns: Sequence[str] | None = None) -> Source:
+    """What feeds those columns of that data; a `Source` stays as it is.
 
     Raises:
-        BadInput: it is no DataFrame and no RDD.
+        BadInput: it is no DataFrame and no RDD, or the rows of an RDD have no such column.
+        FeedError: an RDD was asked for its columns, and could not tell.
     """
     # Not of the object: a DataFrame on Connect has any attribute, as a column.
     if callable(getattr(type(data), "feed", None)):
@@ -52,9 +56,9 @@ def source_of(session: Session, data: Any) -> Source:
             raise BadInput(
                 "This DataFrame is a stream: feed it with cluster.train_stream(frame, …)"
             )
-        return FrameSource(session, data)
+        return FrameSource(session, data if columns is None else data.select(*columns))
     if hasattr(data, "mapPartitions"):
-        return RddSource(data)
+        return RddSource(data, columns)
     raise BadInput(
         f"A {type(data).__name__} cannot be fed; give a DataFrame (spark.createDataFrame makes one "
         "of lists and pandas) or, on classic Spark, an RDD"
@@ -90,9 +94,16 @@ class FrameSource:
 class RddSource:
     """An RDD of rows, tuples, lists, dictionaries or single values: made Arrow where it is."""
 
-    def __init__(self, rdd: Any) -> None:
+    def __init__(self, rdd: Any, columns: Sequence[str] | None = None) -> None:
+        """With ``columns`` a row is looked at now: programs do not begin what has no such column."""
         self._rdd = rdd
         self._schema: bytes | None = None
+        if columns is not None:
+            try:
+                first = rdd.take(1)
+            except Exception as error:  # py4j's
+                raise FeedError(f"Spark could not bring the first row: {plain(error)}") from error
+            self._schema = arrow_schema(first[0], columns) if first else b""
 
     def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
         """See `Source`."""
@@ -141,26 +152,33 @@ def named(row: Any) -> Mapping[str, Any]:
     return {"_1": row}
 
 
-def arrow_schema(row: Any) -> bytes:
-    """The Arrow schema of rows like this one, serialised.
+def arrow_schema(row: Any, columns: Sequence[str] | None = None) -> bytes:
+    """The Arrow schema of rows like this one, or of some of their columns, serialised.
 
     Raises:
-        BadInput: a value is of a type that Arrow has not.
+        BadInput: a value is of a type that Arrow has not; there is no such column.
     """
     import pyarrow as pa
 
+    values = named(row)
+    for name in columns or ():
+        if name not in values:
+            near = closest(name, values)
+            raise BadInput(
+                f"the rows of this RDD have no column {name!r}; "
+                + (f"did you mean {near!r}?" if near else f"they have {listed(values)}")
+            )
     try:
-        columns = {name: pa.array([_plain(value)]) for name, value in named(row).items()}
+        found = {
+            name: pa.array([_plain(values[name])])
+            for name in (values if columns is None else columns)
+        }
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise BadInput(
             f"The rows of this RDD cannot be fed as they are: {error}. Make a DataFrame of them "
             "with a schema: spark.createDataFrame(rdd, schema)"
         ) from error
-    return (
-        pa.schema([(name, values.type) for name, values in columns.items()])
-        .serialize()
-        .to_pybytes()
-    )
+    return pa.schema([(name, array.type) for name, array in found.items()]).serialize().to_pybytes()
 
 
 def record_batches(rows: Iterable[Any], schema: bytes) -> Iterator[Any]:
@@ -170,8 +188,6 @@ def record_batches(rows: Iterable[Any], schema: bytes) -> Iterator[Any]:
         FeedError: a row does not fit it.
     """
     import pyarrow as pa
-
-    from howdah.spark.errors import FeedError
 
     wanted = pa.ipc.read_schema(pa.py_buffer(schema)) if schema else pa.schema([])
     count = FIRST_ROWS

@@ -67,14 +67,12 @@ class Training:
         source: Source,
         options: Options,
         *,
-        columns: list[str] | None = None,
         timeout_s: float | None,
     ) -> None:
         self._live = live
         self._master = live.master
         self._source = source
         self._options = options
-        self._columns = columns
         self._timeout_s = timeout_s
         self._run: RunBook = self._master.open(Purpose.TRAIN, options)
         self._queries: list[Query] = []
@@ -165,7 +163,6 @@ class Training:
             run=self._run.number,
             epoch=epoch,
             skip=skip.skip,
-            columns=self._columns,
         )
         sent = msgspec.msgpack.encode(task)
         while True:
