@@ -14,6 +14,7 @@ import pytest
 
 from howdah.client.errors import BadInput, JobFailed
 from howdah.spark import Cluster, FeedError, parallel
+from howdah.spec.model import Role
 
 SOON_S = 90.0
 """What takes a fraction of a second, on a machine that does other things too."""
@@ -396,6 +397,13 @@ def test_servers_on_the_driver_and_judges_end_with_the_workers(spark: Any) -> No
         assert [place.role for place in cluster.places] == ["worker"]
         cluster.train(spark.range(100))
         assert cluster.results() == {0: 100}
+
+
+def test_a_cluster_that_cannot_be_fed_is_refused_before_anything_is_started(
+    spark: Any, leaves_nothing: None
+) -> None:
+    with pytest.raises(BadInput, match="a fixed number of processes"):
+        start(spark, collect, roles={"more": Role(instances="1..3")})
 
 
 def test_logs_status_and_pages_are_at_hand(spark: Any, capfd: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import msgspec
 from howdah.client.again import adopt
 from howdah.client.errors import BadInput
 from howdah.client.finding import find
-from howdah.client.functions import CALL, FOLDER, SCRIPT, FunctionJob, job_name
+from howdah.client.functions import FOLDER, SCRIPT, FunctionJob, job_name
 from howdah.spark.feed.trainer import Wiring
 from howdah.spec.model import Checkpoint, Job, Restart, Role, TensorBoard, Timeouts, Tracking
 from howdah.storage.files import write_atomically
@@ -25,6 +25,7 @@ COMMAND = f'HOWDAH_SPARK_WIRING={_PROGRAM}/{WIRING}" exec "$HOWDAH_PYTHON" {_PRO
 """The job directory is elsewhere in every container, and may be a copy of its own."""
 
 CHIEFS = ("chief", "master")
+_IDLE = frozenset({"ps", "evaluator", "scheduler", "tensorboard"})
 
 
 class ClusterJob:
@@ -82,19 +83,12 @@ class ClusterJob:
         self.job: Job = msgspec.structs.replace(call.job, command=COMMAND)
         self._call = call
         self._before = _earlier(resume, self.job) if resume else None
-
-    @property
-    def trainers(self) -> int:
-        """How many ranks are fed."""
-        return sum(_count(self.job.roles[name]) for name in self.fed_roles)
-
-    @property
-    def fed_roles(self) -> frozenset[str]:
-        """Roles whose ranks are fed: what computes, and does not serve or judge."""
-        idle = {"ps", "evaluator", "scheduler", "tensorboard"}
-        return frozenset(
-            name for name, role in self.job.roles.items() if name not in idle and not role.command
+        self.fed_roles = frozenset(
+            name for name, role in self.job.roles.items() if name not in _IDLE and not role.command
         )
+        """Roles whose ranks are fed: what computes, and does not serve or judge."""
+        self.trainers: int = sum(_count(self.job.roles[name]) for name in self.fed_roles)
+        """How many ranks are fed."""
 
     def furnish(self, directory: JobDirectory, wiring: Wiring) -> None:
         """Put the call and the wiring into the job's directory."""
@@ -163,6 +157,3 @@ def _checkpoint(given: Checkpoint | Mapping[str, Any] | bool) -> Checkpoint:
         return msgspec.convert({} if given is True else dict(given or {}), Checkpoint)
     except msgspec.ValidationError as error:
         raise BadInput(f"checkpoint: {error}") from error
-
-
-__all__ = ["CALL", "ClusterJob", "Wiring", "secret"]
