@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
+from howdah.backends.base import BackendError
 from howdah.backends.spark import Mode
 from howdah.backends.spark.facts import read_when_there
 from howdah.backends.spark.sessions import session_of
@@ -47,6 +48,17 @@ def test_the_source_folder_travels_to_executors_that_do_not_see_it(
     found = job.values()
     assert {word for _, word in found.values()} == {"from afar"}
     assert len({folder for folder, _ in found.values()}) == 2
+
+
+def test_a_source_folder_with_a_link_that_leads_out_is_refused_before_anything_starts(
+    standalone_spark: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "data").symlink_to("/elsewhere")
+    before = list_jobs(Path(os.environ["HOWDAH_HOME"]) / "jobs" / _user())
+    with pytest.raises(BackendError, match="source: .*data is a link to /elsewhere, outside"):
+        Started(standalone_spark, tell, source=tmp_path / "source")
+    assert list_jobs(Path(os.environ["HOWDAH_HOME"]) / "jobs" / _user()) == before
 
 
 def test_in_feed_mode_the_functions_survive_their_executors(

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from howdah.backends.spark import Mode, luggage
+from howdah.backends.spark import Mode, luggage, slots
 from howdah.backends.spark.facts import Facts, first_slots, refusals, slots_needed, unseen
 from howdah.backends.spark.homeward import Homeward, Intake
-from howdah.backends.spark.messages import Part
+from howdah.backends.spark.messages import Order, Part, Shipment
 from howdah.backends.spark.words import plain, waiting, was_cancelled
 from howdah.frameworks import planning
+from howdah.packing.archives import PackingError
 from howdah.spec.model import Checkpoint, Environment, Job, Role
+from tests.spark.backend_jobs import holder_folders
 
 GOOD = Facts(master="spark://here:7077", capacity=4, executor_cores="2", instances="2")
 JOB = Job(command="true", roles={"worker": Role(instances=4)})
@@ -197,20 +201,91 @@ def test_a_container_writes_nowhere_else_in_the_job_directory(tmp_path: Path, pa
         Intake(tmp_path).take(Part(path=path, offset=0, data=b""))
 
 
+def travelled(source: Path, there: Path) -> list[str]:
+    """What of a source folder comes to a host that does not see it."""
+    luggage.unpack(luggage.pack(source), there)
+    return sorted(p.relative_to(there).as_posix() for p in there.rglob("*.*"))
+
+
 def test_a_source_folder_travels_without_what_is_made_again(tmp_path: Path) -> None:
     source = tmp_path / "source"
     (source / "package").mkdir(parents=True)
     (source / "package" / "code.py").write_text("x = 1")
     (source / ".git").mkdir()
     (source / ".git" / "HEAD").write_text("ref")
-    luggage.unpack(luggage.pack(source), tmp_path / "there")
-    found = [p.relative_to(tmp_path / "there") for p in (tmp_path / "there").rglob("*.*")]
-    assert found == [Path("package/code.py")]
+    assert travelled(source, tmp_path / "there") == ["package/code.py"]
+
+
+def test_a_source_folder_travels_without_what_its_ignore_files_name(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "data").mkdir(parents=True)
+    for name in ("train.py", "notes.txt", "data/rows.csv"):
+        (source / name).write_text(name)
+    (source / ".gitignore").write_text("notes.txt\n")
+    (source / ".howdahignore").write_text("data/\n!notes.txt\n")
+    found = travelled(source, tmp_path / "there")
+    assert found == [".gitignore", ".howdahignore", "notes.txt", "train.py"]
+
+
+def test_links_within_a_source_folder_travel_as_links(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "package").mkdir(parents=True)
+    (source / "package" / "code.py").write_text("x = 1")
+    (source / "name.py").symlink_to(source / "package" / "code.py")
+    (source / "other").symlink_to("package")
+    travelled(source, tmp_path / "there")
+    assert (tmp_path / "there" / "name.py").readlink() == Path("package/code.py")
+    assert (tmp_path / "there" / "other" / "code.py").read_text() == "x = 1"
+
+
+def test_a_source_folder_with_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "data").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(PackingError, match="data is a link to .*, outside of the folder"):
+        luggage.pack(tmp_path / "source")
+
+
+class Task:
+    """As pyspark's TaskContext."""
+
+    def partitionId(self) -> int:
+        return 0
+
+    def attemptNumber(self) -> int:
+        return 0
+
+    def resources(self) -> dict[str, Any]:
+        return {}
+
+
+def test_a_source_archive_that_cannot_be_unpacked_is_a_problem_told_and_no_failed_task() -> None:
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w") as tar:
+        link = tarfile.TarInfo("data")
+        link.type, link.linkname = tarfile.SYMTYPE, "/elsewhere"
+        tar.addfile(link)
+    order = Order(
+        job_id="job",
+        holder="",
+        ticket=1,
+        host="",
+        folder="",
+        coordinator=("127.0.0.1", 1),
+        mode=Mode.FEED,
+        lease_s=1.0,
+        job_dir="/nowhere",
+        nonce="",
+        python="",
+    )
+    shipment = Shipment(order=order, secrets={}, source=raw.getvalue())
+    row = slots.occupy(msgspec.msgpack.encode(shipment), Task())
+    assert "'data' is a link to an absolute path" in row["problem"]
+    assert holder_folders() == []
 
 
 def test_a_source_folder_that_is_too_large_is_refused_with_the_limit(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(b"x" * 200)
-    with pytest.raises(luggage.TooLarge, match="all hosts see"):
+    with pytest.raises(PackingError, match="all hosts see"):
         luggage.pack(tmp_path, largest=100)
 
 

@@ -23,6 +23,7 @@ import io
 import os
 import shutil
 import tarfile
+import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,10 +56,6 @@ NONCE = "spark.nonce"
 
 LARGEST = 64 << 20
 """Bytes that travel to each slot: they go through the driver's memory and every executor's."""
-
-
-class TooLarge(Exception):
-    """The source folder is too large to travel; the text has the figures."""
 
 
 def sees(order: Order) -> bool:
@@ -104,32 +101,28 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def pack(folder: Path, largest: int = LARGEST) -> bytes:
-    """The source folder as a tar file.
+    """The source folder as an archive, without what its ignore files name, as on YARN.
 
     Raises:
-        TooLarge: it has more than ``largest`` bytes.
-        OSError: it cannot be read.
+        PackingError: it has more than ``largest`` bytes, or something that cannot travel.
+        OSError: there is no room for the archive.
     """
-    total = 0
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for path in sorted(folder.rglob("*")):
-            relative = path.relative_to(folder)
-            if any(part in _LEFT_OUT for part in relative.parts):
-                continue
-            if path.is_file():
-                total += path.stat().st_size
-                if total > largest:
-                    raise TooLarge(
-                        f"the source folder {folder} has more than {largest >> 20} MiB; what is "
-                        "larger does not travel in a Spark task. Put data elsewhere, name a "
-                        "smaller `source`, or keep it on a file system that all hosts see"
-                    )
-                tar.add(path, str(relative), recursive=False)
-    return buffer.getvalue()
+    # Not on executors, which unpack only.
+    from howdah.packing import folders, ignoring, tarball
+    from howdah.packing.archives import PackingError
+    from howdah.storage.jobdir import base_folder
 
-
-_LEFT_OUT = frozenset({".git", ".venv", "__pycache__", "node_modules", ".ipynb_checkpoints"})
+    found = folders.look(folder, ignoring.rules(folder.resolve()), (base_folder().parent,))
+    if found.size > largest:
+        raise PackingError(
+            f"the source folder {folder} has more than {largest >> 20} MiB; what is larger does not "
+            "travel in a Spark task. Put data elsewhere, name a smaller `source`, leave files out "
+            "by a .howdahignore, or keep it on a file system that all hosts see"
+        )
+    with tempfile.TemporaryDirectory() as scratch:
+        archive = Path(scratch, "source.tar.gz")
+        tarball.write(found.entries, archive)
+        return archive.read_bytes()
 
 
 def unpack(data: bytes, folder: Path) -> None:

@@ -14,6 +14,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -51,7 +52,7 @@ def occupy(shipment: bytes, context: Any) -> dict[str, Any]:
     devices = {name: tuple(each.addresses) for name, each in context.resources().items()}
     try:
         process, base = start(parts, _gpus(devices))
-    except (NoHolder, BackendError, OSError) as error:
+    except (NoHolder, BackendError, OSError, tarfile.TarError) as error:
         row["problem"] = f"{host}: {error}"
         return row
     word = _first_line(process, parts.wait_s)
@@ -73,6 +74,7 @@ def start(parts: Shipment, gpus: tuple[str, ...]) -> tuple[subprocess.Popen[byte
         NoHolder: a limit on memory cannot be lifted.
         BackendError: no folder can be made.
         OSError: no folder or process can be made.
+        tarfile.TarError: the source folder cannot be unpacked here.
     """
     from howdah.backends.spark.holder import new_base
 

@@ -23,6 +23,7 @@ from howdah.backends.spark.settings import write_settings
 from howdah.backends.spark.shipping import files_of, secrets_of
 from howdah.frameworks import planning
 from howdah.frameworks.sidecars import TENSORBOARD
+from howdah.packing.archives import PackingError
 from howdah.storage.files import write_atomically
 from howdah.storage.jobdir import JobDirectory, base_folder
 
@@ -118,10 +119,10 @@ class SparkSubmission:
         if loaded.source is not None and not self._facts.local:
             try:
                 self._source = luggage.pack(Path(loaded.source))
-            except luggage.TooLarge as error:
+            except PackingError as error:
                 problems.append(f"source: {error}")
             except OSError as error:
-                problems.append(f"source: {loaded.source} cannot be read: {error}")
+                problems.append(f"source: {loaded.source} cannot be packed: {error}")
         if problems:
             lines = "\n".join(f"  {problem}" for problem in problems)
             raise BackendError(f"This Spark application can never run the job:\n{lines}")
