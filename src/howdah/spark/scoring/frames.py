@@ -63,10 +63,12 @@ def score(
         files = prepare(data.sparkSession, chosen.path)
     except ScoringError as error:
         raise BadInput(str(error)) from error
-    taken = list(inputs or data.columns)
-    _demand(data.columns, taken, "inputs")
-    kept = list(data.columns) if keep is True else list(keep or ())
-    _demand(data.columns, kept, "keep")
+    source = data.schema  # once: on Connect it may be a request, and so may data.columns
+    names = list(source.names)
+    taken = list(inputs or names)
+    _demand(names, taken, "inputs")
+    kept = names if keep is True else list(keep or ())
+    _demand(names, kept, "keep")
     _once((outputs or {}).values())
     plan = Plan(
         predictor=_pickled(chosen),
@@ -79,9 +81,8 @@ def score(
         pad=pad,
         keep=tuple(kept),
     )
-    source = data.schema
     needed = list(dict.fromkeys([*kept, *taken]))
-    if set(needed) != set(data.columns):
+    if set(needed) != set(names):
         data = data.select(*(_quoted(name) for name in needed))
     spark_schema, plan = _with_schema(data, plan, schema)
     _no_twins(kept, spark_schema.names)
