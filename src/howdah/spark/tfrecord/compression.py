@@ -6,10 +6,8 @@ import enum
 import zlib
 from typing import Any, Protocol
 
-import numpy as np
-
-from howdah.spark.tfrecord import checksum
 from howdah.spark.tfrecord.errors import CorruptRecord, TFRecordError
+from howdah.spark.tfrecord.framing import HEAD_BYTES, head_is_right
 
 _CHUNK_BYTES = 1024 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -65,15 +63,13 @@ def told_by(head: bytes) -> Compression:
     """
     if not head:
         return Compression.NONE
-    if len(head) >= 12:
-        length = np.frombuffer(head, "<u8", 1)
-        if int(np.frombuffer(head, "<u4", 1, 8)[0]) == int(checksum.of_lengths(length)[0]):
-            return Compression.NONE
+    if len(head) >= HEAD_BYTES and head_is_right(head, 0):
+        return Compression.NONE
     if head.startswith(_GZIP_MAGIC):
         return Compression.GZIP
     if len(head) >= 2 and head[0] & 0x0F == 8 and int.from_bytes(head[:2], "big") % 31 == 0:
         return Compression.ZLIB
-    if len(head) < 12:
+    if len(head) < HEAD_BYTES:
         raise CorruptRecord(
             f"the file ends after {len(head)} bytes: no record is so short", offset=0
         )
@@ -140,11 +136,11 @@ class Writes(Protocol):
 class Packing:
     """Packs what is written; `finish` must be called."""
 
-    def __init__(self, stream: Writes, compression: Compression, level: int = -1) -> None:
+    def __init__(self, stream: Writes, compression: Compression) -> None:
         self._stream = stream
         self._packer = None
         if compression is not Compression.NONE:
-            self._packer = zlib.compressobj(level, zlib.DEFLATED, _bits(compression))
+            self._packer = zlib.compressobj(wbits=_bits(compression))
 
     def write(self, data: bytes) -> None:
         """Add so much."""

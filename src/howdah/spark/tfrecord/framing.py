@@ -120,6 +120,13 @@ def frame(payloads: list[bytes]) -> bytes:
     return b"".join(parts)
 
 
+def head_is_right(data: bytes, at: int) -> bool:
+    """Whether the length at that place has its checksum behind it."""
+    length = np.frombuffer(data, "<u8", 1, at)
+    told = int(np.frombuffer(data, "<u4", 1, at + 8)[0])
+    return told == int(checksum.of_lengths(length)[0])
+
+
 # -- inside ------------------------------------------------------------------------------------
 
 
@@ -147,7 +154,7 @@ def _found(data: bytes, size: int, offset: int, first: int) -> tuple[Block, int,
         if end > size:
             # A wrong length would have us read the whole file: believe its sum only. If that is
             # wrong too, a wrong length before may have led here.
-            if not _head_is_right(data, at):
+            if not head_is_right(data, at):
                 before_it = _block(data, [*runs, np.array(begins, dtype=np.int64)], offset, first)
                 _verify(before_it)
                 raise _wrong_length(first + len(before_it), offset + at)
@@ -218,13 +225,6 @@ def _verify(block: Block) -> None:
             " wrong: its data is damaged",
             offset=block.place(bad),
         )
-
-
-def _head_is_right(data: bytes, at: int) -> bool:
-    """Whether the length at that place has its checksum behind it."""
-    length = np.frombuffer(data, "<u8", 1, at)
-    told = int(np.frombuffer(data, "<u4", 1, at + 8)[0])
-    return told == int(checksum.of_lengths(length)[0])
 
 
 def _wrong_length(number: int, offset: int) -> CorruptRecord:
