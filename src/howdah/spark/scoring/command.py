@@ -20,9 +20,6 @@ from howdah.spark.scoring.predictors import Make, Predictor, Torch, predictor
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-READ = ("parquet", "json", "csv", "orc", "tfrecord")
-WRITTEN = ("parquet", "json", "csv", "orc", "tfrecord")
-
 
 class ScoringFailed(HowdahError):
     """Spark could not read, score or write."""

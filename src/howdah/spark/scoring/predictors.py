@@ -47,7 +47,7 @@ class Loaded(Protocol):
         ...
 
 
-class Predictor(msgspec.Struct, frozen=True, tag_field="kind"):
+class Predictor(msgspec.Struct, frozen=True):
     """Base of all. ``path`` is empty where there are no files."""
 
     path: str = ""
@@ -57,7 +57,7 @@ class Predictor(msgspec.Struct, frozen=True, tag_field="kind"):
         raise NotImplementedError
 
 
-class SavedModel(Predictor, frozen=True, tag="saved-model"):
+class SavedModel(Predictor, frozen=True):
     """A folder written by ``tf.saved_model.save`` or ``model.export``."""
 
     signature: str = "serving_default"
@@ -69,7 +69,7 @@ class SavedModel(Predictor, frozen=True, tag="saved-model"):
         return LoadedSavedModel(path, self.signature, self.tags)
 
 
-class Keras(Predictor, frozen=True, tag="keras"):
+class Keras(Predictor, frozen=True):
     """A file written by ``model.save``: ``.keras``, or the older ``.h5``."""
 
     legacy: bool = False
@@ -83,7 +83,7 @@ class Keras(Predictor, frozen=True, tag="keras"):
         return LoadedKeras(path, legacy=self.legacy, safe=self.safe)
 
 
-class Torch(Predictor, frozen=True, tag="torch"):
+class Torch(Predictor, frozen=True):
     """A file of PyTorch: TorchScript, ``torch.export.save`` (``.pt2``), or the state dict of the
     module that ``factory()`` makes. Never a pickled module: loading one runs code of its."""
 
@@ -97,7 +97,7 @@ class Torch(Predictor, frozen=True, tag="torch"):
         return LoadedTorch(path, self.factory, self.device)
 
 
-class Function(Predictor, frozen=True, tag="function"):
+class Function(Predictor, frozen=True):
     """A function of a batch. It is pickled by cloudpickle, with what it refers to."""
 
     function: Callable[[Batch], Any] | None = None
@@ -107,7 +107,7 @@ class Function(Predictor, frozen=True, tag="function"):
         return LoadedFunction(self.function)
 
 
-class Make(Predictor, frozen=True, tag="make"):
+class Make(Predictor, frozen=True):
     """A function that makes the function, once in each Python worker: ``make()``, or ``make(path)``
     with the local copy of the files where a path is given."""
 

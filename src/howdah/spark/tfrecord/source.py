@@ -45,11 +45,6 @@ class TFRecordSource(DataSource):
         return _Writer(schema, given.options(self.options), self.default_fs, overwrite)
 
 
-class _Partition(InputPartition):
-    def __init__(self, split: reading.Split) -> None:
-        super().__init__(split)
-
-
 class _Reader(DataSourceReader):
     def __init__(self, schema: StructType, wanted: given.Options, default_fs: str) -> None:
         self._schema = arrow_schema(schema)
@@ -60,7 +55,7 @@ class _Reader(DataSourceReader):
         found = reading.pieces(self._options, self._default_fs)
         reading.check(self._schema, found, self._options)
         shares = reading.splits(found, self._options.partition_bytes)
-        return [_Partition(split) for split in shares] or [_Partition(reading.Split(()))]
+        return [InputPartition(split) for split in shares or [reading.Split(())]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         return reading.rows(partition.value, self._schema, self._options)
