@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from howdah.backends.base import BackendError
+from howdah.backends.local import supervision
 from howdah.backends.spark import Mode
 from howdah.client.errors import JobFailed
 from howdah.client.finding import find
@@ -102,6 +103,19 @@ def test_a_killed_coordinator_is_replaced_and_the_functions_go_on(
     eventually(replaced, "there is another coordinator")
     (tmp_path / "go").touch()
     assert sorted(job.values().values()) == pids(tmp_path)
+
+
+def test_a_job_given_up_for_its_coordinator_says_what_that_said_last(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervision, "MAX_RAPID", 0)  # the first death is one too many
+    job = Started(spark, wait_for, (str(tmp_path / "go"),), roles={"worker": 1})
+    eventually(lambda: pids(tmp_path), "it runs")
+    os.kill(job.submission.coordinator_pid, signal.SIGKILL)
+    view = job.ended()
+    last = job.story().strip().splitlines()[-1]
+    assert view.outcome == "failed"
+    assert view.reason.endswith(f"it was killed by SIGKILL: {last}")
 
 
 def test_a_killed_agent_is_replaced_in_the_same_place_without_a_slot(

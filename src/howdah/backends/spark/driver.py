@@ -18,6 +18,8 @@ from typing import Any
 
 import msgspec
 
+from howdah.backends.local.agents import last_line
+from howdah.backends.local.keeper import COORDINATOR_LOG
 from howdah.backends.local.supervision import Supervision, Verdict
 from howdah.backends.spark.child import Child
 from howdah.backends.spark.messages import (
@@ -99,7 +101,7 @@ class Driver:
                         self._tell(UnderWay(ticket=ticket, count=count))
                 self._listen()
                 status = _wait_status(self._child.process.wait())
-                words = self._child.last_words()
+                words = self._child.last_words() or last_line(self._job_dir / COORDINATOR_LOG)
                 if (self._job_dir / "final.json").exists():
                     status = 0
                 decision, supervision = supervision.ended(status, time.monotonic() - began)
