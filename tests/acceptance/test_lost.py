@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from howdah.storage.jobdir import JobDirectory
-from tests.acceptance.jobs import Job
+from tests.acceptance.jobs import Job, runs
 from tests.cli.howdah import ended_at_last, gone, howdah, job_file, start, until
 
 PROGRAM = """
@@ -62,11 +62,7 @@ def _lose(job: Job) -> None:
         process.send_signal(signal.SIGSTOP)  # or one would start the other again
     for process in (node, coordinator):
         process.send_signal(signal.SIGKILL)
-    until(lambda: not any(map(_runs, (node, coordinator))), "the end of both")
-
-
-def _runs(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    until(lambda: not any(map(runs, (node, coordinator))), "the end of both")
 
 
 @pytest.mark.timeout(120)
