@@ -76,6 +76,20 @@ def slowly_with_notes(folder: str, ctx: Any) -> int:
     return rows
 
 
+class Occupies:
+    """``mapInArrow`` function: notes that it has a slot, and keeps it until a file ``go`` is there."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        folder = Path(self._folder)
+        (folder / f"{os.getpid()}.occupies").touch()
+        while not (folder / "go").exists():
+            time.sleep(0.05)
+        yield from batches
+
+
 class FailsOnce:
     """``mapInArrow`` function: passes rows on; the first attempt of partition 0 ends amid them."""
 

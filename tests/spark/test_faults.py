@@ -13,8 +13,10 @@ from howdah.backends.base import BackendError
 from howdah.client.errors import JobFailed
 from howdah.spark import Cluster, FeedError
 from tests.spark import sessions
+from tests.spark.backend_jobs import eventually
 from tests.spark.faulty import (
     FailsOnce,
+    Occupies,
     always_fails,
     count,
     double,
@@ -172,6 +174,26 @@ def test_a_cluster_that_can_never_have_its_slots_is_refused_and_says_what_is_the
 ) -> None:
     with pytest.raises(BackendError, match="3.*2|2.*3"):
         start(spark, count, workers=3)
+
+
+def test_a_cluster_whose_slots_never_become_free_is_given_up_and_says_who_may_have_them(
+    spark: Any, tmp_path: Path
+) -> None:
+    other = rows(spark, 2).mapInArrow(Occupies(tmp_path), "id long")
+    query = threading.Thread(target=other.collect)
+    query.start()
+    try:
+        eventually(lambda: len(list(tmp_path.glob("*.occupies"))) == 2, "both slots are taken")
+        with pytest.raises(
+            TimeoutError, match="waiting for containers: worker:0, worker:1"
+        ) as told:
+            start(spark, count, start_timeout_s=3)
+        assert "Spark's slots may be taken by other jobs" in str(told.value)
+    finally:
+        (tmp_path / "go").touch()
+        query.join()
+    with start(spark, count) as cluster:
+        assert cluster.train(rows(spark, 1000), align="none").rows == 1000
 
 
 def test_two_clusters_are_fed_at_once(spark: Any) -> None:
