@@ -84,6 +84,42 @@ class Rewritten(Block):
         return self.original.place(index)
 
 
+def read_lists(buffer: wire.Buffer, owners: Any, starts: Any, ends: Any, odd: Any) -> list[Found]:
+    """The lists inside of features, by kind; features without one are left out."""
+    some = np.flatnonzero(starts < ends)
+    if len(some) < len(starts):
+        owners, starts, ends = owners[some], starts[some], ends[some]
+    tags = buffer.octets[starts]
+    found: list[Found] = []
+    for kind in Kind:
+        mine = tags == kind.value
+        if not mine.any():
+            continue
+        if not mine.all():
+            rest = owners[mine], starts[mine], ends[mine]
+        else:
+            rest = owners, starts, ends
+        tags = tags[~mine] if not mine.all() else tags[:0]
+        if len(tags):
+            owners, starts, ends = owners[~mine], starts[~mine], ends[~mine]
+        found.append(_read_list(buffer, kind, *rest, odd))
+        if not len(tags):
+            return found
+    odd[owners] = True
+    return found
+
+
+def read_nested(buffer: wire.Buffer, features: Features, odd: Any) -> tuple[Any, list[Found]]:
+    """The lists inside of feature lists, by kind; of each the feature list it is of."""
+    owner, begin, stop, wrong = wire.pieces(buffer, features.starts, features.ends, _ENTRY)
+    if wrong is not None:
+        odd[features.owners[wrong]] = True
+    inner = np.zeros(len(owner), dtype=bool)
+    found = read_lists(buffer, np.arange(len(owner)), begin, stop, inner)
+    odd[features.owners[owner[inner]]] = True
+    return owner, found
+
+
 # -- inside ------------------------------------------------------------------------------------
 
 
@@ -112,44 +148,12 @@ def _array(
     if column.depth < 2:
         found = read_lists(buffer, features.owners, features.starts, features.ends, odd)
         return pa.nulls(rows, column.type) if odd.any() else assemble(found, column, rows)
-    owner, begin, stop, wrong = wire.pieces(buffer, features.starts, features.ends, _ENTRY)
-    if wrong is not None:
-        odd[features.owners[wrong]] = True
-        return pa.nulls(rows, column.type)
-    rows_of = features.owners[owner]
-    inner_odd = np.zeros(len(owner), dtype=bool)
-    found = read_lists(buffer, np.arange(len(owner)), begin, stop, inner_odd)
-    if inner_odd.any():
-        odd[rows_of[inner_odd]] = True
+    owner, found = read_nested(buffer, features, odd)
+    if odd.any():
         return pa.nulls(rows, column.type)
     counts = np.zeros(rows, dtype=np.int64)
     counts[features.owners] = np.bincount(owner, minlength=len(features.owners))
-    return assemble(found, column, rows, outer=(features.owners, counts, rows_of))
-
-
-def read_lists(buffer: wire.Buffer, owners: Any, starts: Any, ends: Any, odd: Any) -> list[Found]:
-    """The lists inside of features, by kind; features without one are left out."""
-    some = np.flatnonzero(starts < ends)
-    if len(some) < len(starts):
-        owners, starts, ends = owners[some], starts[some], ends[some]
-    tags = buffer.octets[starts]
-    found: list[Found] = []
-    for kind in Kind:
-        mine = tags == kind.value
-        if not mine.any():
-            continue
-        if not mine.all():
-            rest = owners[mine], starts[mine], ends[mine]
-        else:
-            rest = owners, starts, ends
-        tags = tags[~mine] if not mine.all() else tags[:0]
-        if len(tags):
-            owners, starts, ends = owners[~mine], starts[~mine], ends[~mine]
-        found.append(_read_list(buffer, kind, *rest, odd))
-        if not len(tags):
-            return found
-    odd[owners] = True
-    return found
+    return assemble(found, column, rows, outer=(features.owners, counts, features.owners[owner]))
 
 
 def _read_list(

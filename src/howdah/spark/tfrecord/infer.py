@@ -9,15 +9,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from howdah.spark.tfrecord import wire
 from howdah.spark.tfrecord.columns import BYTES_COLUMN, Kind, RecordType
-from howdah.spark.tfrecord.decode import read_lists, rewritten
+from howdah.spark.tfrecord.decode import read_lists, read_nested, rewritten
 from howdah.spark.tfrecord.errors import TFRecordError
 from howdah.spark.tfrecord.framing import Block
-from howdah.spark.tfrecord.parsing import Features, parse
+from howdah.spark.tfrecord.parsing import Parsed, parse
 from howdah.spark.tfrecord.values import Found
-
-_ENTRY = 0x0A
 
 
 class _Seen:
@@ -63,22 +60,7 @@ def infer(
 
 
 def _look(block: Block, record_type: RecordType, binary: set[str], seen: dict[str, _Seen]) -> None:
-    odd = np.zeros(len(block), dtype=bool)
-    parsed = parse(block, record_type, None, odd)
-    looked: list[tuple[str, bool, list[Found]]] = []
-    for _ in range(2):
-        if odd.any():
-            block = rewritten(block, record_type, odd)
-            odd = np.zeros(len(block), dtype=bool)
-            parsed = parse(block, record_type, None, odd)
-        looked = [
-            (key.decode(), nested, _lists(parsed.buffer, features, nested, odd))
-            for nested, group in ((False, parsed.context), (True, parsed.lists))
-            for key, features in group.items()
-        ]
-        if not odd.any():
-            break
-    for name, nested, lists in looked:
+    for name, nested, lists in _all_lists(block, record_type):
         each = seen.setdefault(name, _Seen(nested))
         if each.nested is not nested:
             raise TFRecordError(
@@ -87,6 +69,32 @@ def _look(block: Block, record_type: RecordType, binary: set[str], seen: dict[st
             )
         for found in lists:
             _count(each, found, name in binary)
+
+
+def _all_lists(block: Block, record_type: RecordType) -> list[tuple[str, bool, list[Found]]]:
+    """By feature: its name, whether it is a feature list, and what is in it."""
+    # As often as in `decode`.
+    for _ in range(3):
+        odd = np.zeros(len(block), dtype=bool)
+        parsed = parse(block, record_type, None, odd)
+        found = [] if odd.any() else _lists(parsed, odd)
+        if not odd.any():
+            return found
+        block = rewritten(block, record_type, odd)
+    raise AssertionError("protobuf has written a message in an unusual form")
+
+
+def _lists(parsed: Parsed, odd: Any) -> list[tuple[str, bool, list[Found]]]:
+    buffer = parsed.buffer
+    flat = [
+        (key.decode(), False, read_lists(buffer, each.owners, each.starts, each.ends, odd))
+        for key, each in parsed.context.items()
+    ]
+    nested = [
+        (key.decode(), True, read_nested(buffer, each, odd)[1])
+        for key, each in parsed.lists.items()
+    ]
+    return flat + nested
 
 
 def _count(seen: _Seen, found: Found, binary: bool) -> None:
@@ -99,18 +107,6 @@ def _count(seen: _Seen, found: Found, binary: bool) -> None:
             found.values.cast(pa.string())
         except pa.ArrowInvalid:
             seen.text = False
-
-
-def _lists(buffer: wire.Buffer, features: Features, nested: bool, odd: Any) -> list[Found]:
-    if not nested:
-        return read_lists(buffer, features.owners, features.starts, features.ends, odd)
-    owner, begin, stop, wrong = wire.pieces(buffer, features.starts, features.ends, _ENTRY)
-    if wrong is not None:
-        odd[features.owners[wrong]] = True
-    inner = np.zeros(len(owner), dtype=bool)
-    found = read_lists(buffer, np.arange(len(owner)), begin, stop, inner)
-    odd[features.owners[owner[inner]]] = True
-    return found
 
 
 def _decided(name: str, seen: _Seen, binary: bool) -> Inferred:
