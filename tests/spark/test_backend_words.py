@@ -12,14 +12,21 @@ from typing import Any
 import msgspec
 import pytest
 
+from howdah.backends.base import BackendError, Running
 from howdah.backends.spark import Mode, luggage, slots
 from howdah.backends.spark.facts import Facts, first_slots, refusals, slots_needed, unseen
 from howdah.backends.spark.homeward import Homeward, Intake
-from howdah.backends.spark.messages import Order, Part, Shipment
+from howdah.backends.spark.messages import Order, Part, Settings, Shipment
+from howdah.backends.spark.settings import write_settings
+from howdah.backends.spark.site import SparkSite
 from howdah.backends.spark.words import plain, waiting, was_cancelled
+from howdah.cli.rerun import command as rerun
+from howdah.client.functions import FunctionJob
 from howdah.frameworks import planning
 from howdah.packing.archives import PackingError
 from howdah.spec.model import Checkpoint, Environment, Job, Role
+from howdah.storage.jobdir import JobDirectory, new_job_id
+from howdah.storage.layout import JobMeta
 from tests.spark.backend_jobs import holder_folders
 
 GOOD = Facts(master="spark://here:7077", capacity=4, executor_cores="2", instances="2")
@@ -191,6 +198,36 @@ def test_what_is_sent_again_after_a_break_counts_once(tmp_path: Path) -> None:
         here.take(part)
     assert not away.cut_short
     assert (tmp_path / "home" / "outputs" / "model").read_bytes() == model.read_bytes()
+
+
+def ended_with_its_program(folder: Path, job: Job) -> tuple[JobDirectory, SparkSite]:
+    """A job as its driver program leaves it that was killed with its coordinator."""
+    directory = JobDirectory(folder / new_job_id("lost"))
+    meta = JobMeta(job_id=directory.job_id, user="somebody", backend="spark", submitted=0.0)
+    directory.create(job, meta)
+    settings = Settings(mode=Mode.FEED, host="here", bind="here", port=1, nonce="")
+    write_settings(directory.path, settings)
+    site = SparkSite(directory)
+    assert site.running() is Running.NO
+    return directory, site
+
+
+def test_a_job_that_nobody_runs_names_the_command_that_begins_it_anew(tmp_path: Path) -> None:
+    job = msgspec.structs.replace(JOB, checkpoint=Checkpoint())
+    directory, site = ended_with_its_program(tmp_path, job)
+    words = site.lost().partition("howdah rerun ")[2].partition(". ")[0]
+    parsed = rerun.make_context("rerun", words.split())
+    assert parsed.params["job_id"] == directory.job_id and parsed.params["resume"]
+    with pytest.raises(BackendError, match=f"howdah rerun {directory.job_id} --resume"):
+        site.revive()
+
+
+def test_a_function_job_that_nobody_runs_is_begun_anew_by_its_program(tmp_path: Path) -> None:
+    call = FunctionJob(print, backend="spark")
+    directory, site = ended_with_its_program(tmp_path, call.job)
+    call.furnish(directory)
+    assert "run the program again that had started it" in site.lost()
+    assert "howdah rerun" not in site.lost()
 
 
 @pytest.mark.parametrize(

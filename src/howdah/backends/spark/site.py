@@ -6,6 +6,7 @@ from howdah.backends.athand import SiteAtHand
 from howdah.backends.base import BackendError, Running
 from howdah.backends.local.processes import alive
 from howdah.backends.spark.settings import read_settings
+from howdah.backends.spark.shipping import FUNCTION
 
 
 class SparkSite(SiteAtHand):
@@ -29,15 +30,21 @@ class SparkSite(SiteAtHand):
         directory = self._directory
         return (
             f"nobody runs {directory.job_id} any more: the program with its Spark session has "
-            "ended, and its coordinator with it. In a new session it can be begun anew: "
-            f"{self._rerun()} --backend spark. What it left is in {directory.path}"
+            f"ended, and its coordinator with it. {self._anew()}. What it left is in "
+            f"{directory.path}"
         )
 
     def revive(self) -> None:
         raise BackendError(
-            f"{self._directory.job_id} ended with its Spark application and cannot be revived; "
-            f"begin it anew in another one: howdah rerun {self._directory.job_id}"
+            f"{self._directory.job_id} ended with its Spark application and cannot be revived. "
+            f"{self._anew()}"
         )
+
+    def _anew(self) -> str:
+        """How the job is begun anew: a function's feeds and values are its own program's."""
+        if (self._directory.path / FUNCTION).is_dir():
+            return "To begin anew: run the program again that had started it"
+        return f"To begin anew, in an application of its own: {self._rerun()}"
 
     def end(self, reason: str) -> None:
         raise BackendError(
