@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import threading
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.answers import record_batch
-from howdah.spark.feed.messages import Purpose, Stop
-from tests.spark.feed.rig import Feeder, Rig
+from howdah.spark.feed.messages import Broken, Purpose, Refused, Stop
+from tests.spark.feed.rig import DEADLINE_S, Feeder, Rig
 
 SCHEMA = pa.schema({"y": pa.int64()})
+LARGE = "x" * (32 << 20)
 
 
 def numbers(*ranges: tuple[int, int]) -> list[pa.RecordBatch]:
@@ -120,6 +122,55 @@ def test_a_stopped_feed_tells_its_feeders(scored: Rig) -> None:
     feed.stop()
     assert feeder.hear() == Stop()
     assert list(feed.batches(2)) == []
+
+
+@pytest.fixture
+def paused(scored: Rig) -> Feeder:
+    """A feeder whose answers are held back: nobody takes what it gives on."""
+    feed = scored.trainers[0].feed("train")
+    feeder = scored.feeder().send(numbers((0, 1), (1, 2), (2, 3)), SCHEMA)
+    batches = feed.batches(1)
+    for _ in range(2):
+        next(batches)
+        feed.results([LARGE])
+    # An answer is more than sockets hold: once its beginning is here, its end waits.
+    select.select([feeder.socket], [], [])
+    return feeder
+
+
+def test_a_feeder_that_holds_its_answers_back_holds_nothing_else(
+    scored: Rig, paused: Feeder
+) -> None:
+    trainer = scored.trainers[0]
+    stopping = threading.Thread(target=trainer.feed("train").stop, daemon=True)
+    stopping.start()
+    stopping.join(DEADLINE_S)
+    assert not stopping.is_alive()
+    scored.open(run=2, feed="other", align="none")
+    scored.feeder(feed="other", run=2).send(numbers((5, 7)), SCHEMA).hear()
+    assert next(trainer.feed("other").batches(2))["y"].tolist() == [5, 6]
+    for _ in range(2):
+        assert paused.answer()["prediction"].to_pylist() == [LARGE]
+    assert paused.hear() == Stop()
+
+
+def test_a_program_ends_although_its_answers_are_held_back(scored: Rig, paused: Feeder) -> None:
+    ending = threading.Thread(
+        target=scored.trainers[0].close, args=(Broken(error="no", trace=""),), daemon=True
+    )
+    ending.start()
+    ending.join(DEADLINE_S)
+    assert not ending.is_alive()
+    scored.master.wait(Broken)
+
+
+def test_why_a_program_has_ended_is_told_to_those_it_scores_for(scored: Rig) -> None:
+    feed = scored.trainers[0].feed("train")
+    feeder = scored.feeder().send(numbers((0, 5)), SCHEMA)
+    next(feed.batches(2))
+    scored.trainers[0].close(Broken(error="ValueError: no", trace=""))
+    refused = feeder.hear()
+    assert isinstance(refused, Refused) and "ValueError: no" in refused.reason
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ class Taking:
         self.source: Source | None = None
         self.came = 0.0
         """`time.monotonic` of the last rows."""
-        self._answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._words: queue.SimpleQueue[tuple[msgspec.Struct, bytes] | None] = queue.SimpleQueue()
         self._sender: threading.Thread | None = None
 
     @property
@@ -50,35 +50,44 @@ class Taking:
         """Rows that can be scored now."""
         return self.waiting_rows + (self.source.left if self.source else 0)
 
-    def answer(self, stream: bytes) -> None:
-        """Send an answer, in the background."""
-        if self._sender is None:
-            self._sender = threading.Thread(
-                target=self._send_answers, name="howdah-answers", daemon=True
-            )
+    def start(self) -> None:
+        """Let what is said to a feeder that scores be sent, in the background."""
+        if self.begin.purpose is Purpose.SCORE:
+            self._sender = threading.Thread(target=self._send, name="howdah-answers", daemon=True)
             self._sender.start()
-        self._answers.put(stream)
+
+    def answer(self, stream: bytes) -> None:
+        """Send an answer. Never waits."""
+        self._say(Scored(size=len(stream)), stream)
 
     def stop(self) -> None:
-        """Tell the feeder that no more rows are wanted."""
+        """Tell the feeder that no more rows are wanted. Never waits."""
         self.discard = True
-        with contextlib.suppress(OSError):
-            self.connection.send(Stop())
+        self._say(Stop())
 
     def refuse(self, reason: str, *, again: bool) -> None:
-        """Tell the feeder why its rows are not taken."""
+        """Tell the feeder why its rows are not taken. Never waits."""
         self.discard = True
+        self._say(Refused(reason=reason, again=again))
+
+    def end(self, wait_s: float | None = None) -> None:
+        """Nothing more is said: wait until all was sent, or the connection has ended."""
+        self._words.put(None)
+        if self._sender is not None:
+            self._sender.join(wait_s)
+
+    def _say(self, message: msgspec.Struct, stream: bytes = b"") -> None:
+        if self.begin.purpose is Purpose.SCORE:
+            # Spark holds answers back as long as it likes: this may come under the feed's lock.
+            self._words.put((message, stream))
+            return
         with contextlib.suppress(OSError):
-            self.connection.send(Refused(reason=reason, again=again))
+            self.connection.send(message)
 
-    def end(self) -> None:
-        """No more answers."""
-        self._answers.put(None)
-
-    def _send_answers(self) -> None:
-        while (stream := self._answers.get()) is not None:
+    def _send(self) -> None:
+        while (word := self._words.get()) is not None:
             try:
-                self.connection.send(Scored(size=len(stream)), stream)
+                self.connection.send(*word)
             except OSError:
                 return
 
@@ -95,12 +104,16 @@ def take(begin: Begin, connection: Connection, state: FeedState, slabs: Slabs) -
         connection.send(refused)
         _drain(connection)
         return
+    taking.start()
     try:
         _receive(taking, state, slabs)
     except FeedError as error:
         taking.refuse(str(error), again=False)
         state.fail(str(error))
         _drain(connection)
+    except (EOFError, OSError, msgspec.DecodeError):
+        connection.end()  # also for an answer that is being sent
+        raise
     finally:
         intake.end(state, taking)
         taking.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,6 +36,8 @@ SECRETS = "HOWDAH_SPARK_SECRETS"
 """Environment variable: folder with ``ca.pem``, ``agent.pem`` and ``agent.key``."""
 FOLDER = "HOWDAH_SPARK_FOLDER"
 """Environment variable: working folder of the executor the process was started from."""
+ANSWERS_S = 1.0
+"""What was given last to queries that score is given so long to be sent."""
 
 
 class Wiring(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +162,9 @@ class Trainer:
             elif not taking.ended:
                 taking.stop()
         self._control.close(farewell)
+        deadline = time.monotonic() + ANSWERS_S
+        for taking in takings:
+            taking.end(max(0.0, deadline - time.monotonic()))
         self._server.close()
 
     def __enter__(self) -> Trainer:
