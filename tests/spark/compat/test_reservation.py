@@ -7,6 +7,7 @@ import pickle
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,39 @@ def test_nodes_learn_of_each_other(server: Server) -> None:
     client = Client(address)
     assert client.request_stop() == "OK" and server.done
     client.close()
+
+
+class _Broken(socket.socket):
+    """A listening socket whose first connection is gone before it is taken."""
+
+    broken = False
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        sock, address = super().accept()
+        if self.broken:
+            return sock, address
+        self.broken = True
+        sock.close()
+        raise ConnectionAbortedError("reset before it was taken")
+
+
+def test_a_connection_that_breaks_at_once_costs_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Server(reservation.Server):
+        def start_listening_socket(self) -> socket.socket:
+            return _Broken(fileno=super().start_listening_socket().detach())
+
+    monkeypatch.setenv(reservation.TFOS_SERVER_HOST, "127.0.0.1")
+    server = Server(1)
+    address = server.start()
+    try:
+        with pytest.raises(ConnectionError):
+            Client(address)
+        client = Client(address)
+        assert client.register({"node": 1}) == "OK"
+        client.close()
+    finally:
+        server.stop()
+        server.join()
 
 
 def test_a_stranger_learns_and_changes_nothing(server: Server) -> None:

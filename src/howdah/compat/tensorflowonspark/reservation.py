@@ -261,7 +261,12 @@ class Server(MessageSocket):
         with listening:
             while not self.done:
                 if select.select([listening], [], [], POLL_S)[0]:
-                    sock, _ = listening.accept()
+                    try:
+                        sock, _ = listening.accept()
+                    except OSError as error:  # it broke meanwhile, or there are no more files
+                        logger.warning("reservation server: a node is not heard: %s", error)
+                        time.sleep(POLL_S)
+                        continue
                     threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
 
     def _serve(self, sock: socket.socket) -> None:
