@@ -250,6 +250,14 @@ def test_inference_keeps_rows_order_and_columns(spark: Any) -> None:
         cluster.results()
 
 
+def test_a_schema_that_spark_cannot_read_is_refused_in_words(spark: Any) -> None:
+    with start(spark, answer, workers=1) as cluster:
+        for schema in ("twice lnog", "twice", "long", 7):
+            with pytest.raises(BadInput, match=f"schema is {schema!r}.*such as") as caught:
+                cluster.inference(spark.range(3), schema=schema)
+            assert "\n" not in str(caught.value)
+
+
 def test_answers_of_another_length_are_refused_in_words(spark: Any) -> None:
     def wrong(args: Any, ctx: Any) -> None:
         feed = ctx.feed("inference")

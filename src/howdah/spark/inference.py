@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from howdah.backends.spark.words import plain
 from howdah.client.errors import BadInput
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.feeder import Task
@@ -31,7 +32,7 @@ def answered(
     """See `howdah.spark.cluster.Cluster.inference`.
 
     Raises:
-        BadInput: it is no DataFrame, or answers would have the name of a column.
+        BadInput: it is no DataFrame, the schema is none, or answers would have the name of a column.
         FeedError: no schema was given, and the first rows could not be answered.
     """
     if not hasattr(frame, "mapInArrow"):
@@ -41,8 +42,9 @@ def answered(
         )
     from pyspark.sql.pandas.types import to_arrow_schema
 
+    said = None if schema is None else _parsed(schema)
     task = _opened(live, feed, columns)
-    answer = _parsed(schema) if schema is not None else _probed(frame, task)
+    answer = _probed(frame, task) if said is None else said
     names = [field.name for field in answer.fields]
     if keep:
         taken = sorted(set(names) & set(frame.columns))
@@ -119,16 +121,19 @@ def _probed(frame: Any, task: Task) -> Any:
 
 
 def _parsed(schema: Any) -> Any:
-    from pyspark.sql.types import StructType
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType, _parse_datatype_string
 
-    if isinstance(schema, StructType):
-        return schema
+    why = ""
     if isinstance(schema, str):
-        from pyspark.sql.types import _parse_datatype_string
-
-        found = _parse_datatype_string(schema)
-        if isinstance(found, StructType):
-            return found
+        try:
+            parsed = _parse_datatype_string(schema)
+        except PySparkException as error:
+            parsed, why = None, f", which Spark cannot read ({plain(error)})"
+    else:
+        parsed = schema
+    if isinstance(parsed, StructType):
+        return parsed
     raise BadInput(
-        f'schema is {schema!r}; give a StructType or a string such as "prediction float"'
+        f'schema is {schema!r}{why}; give a StructType or a string such as "prediction float"'
     )
