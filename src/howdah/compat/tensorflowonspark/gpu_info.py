@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -111,11 +112,9 @@ def _name(device: gpus.Device) -> str:
 
 
 def _spark_addresses() -> list[str]:
-    try:
-        from pyspark import TaskContext
-    except ImportError:
-        return []
-    context: Any = TaskContext.get()
+    # Who is in a task of Spark's has imported it; for the others it takes a second.
+    module = sys.modules.get("pyspark.taskcontext")
+    context: Any = module.TaskContext.get() if module is not None else None
     if context is None:
         return []
     resources = context.resources() or {}
