@@ -61,6 +61,7 @@ class Live:
         self._echoes: set[int] = set()
         """Generations that ended because a task was killed or lost."""
         self._closed = False
+        self._stopping = False
         self._lock = threading.Lock()
         self.handle = JobHandle(directory, Callbacks(on_state=self._see, on_log=on_log))
         master.trouble = self.trouble
@@ -117,10 +118,11 @@ class Live:
                 continue
             if not self._restarts:
                 return first
-            since = self._raised.setdefault(first.generation, time.monotonic())
-            echo = self._is_echo(first)
-            if echo is None and time.monotonic() - since < ECHO_S:
+            if first.generation not in self._raised:
+                self._raised[first.generation] = time.monotonic()
                 threading.Timer(ECHO_S, self._wake).start()
+            echo = self._is_echo(first)
+            if echo is None and time.monotonic() - self._raised[first.generation] < ECHO_S:
                 return None
             if not echo:
                 return first
@@ -253,5 +255,3 @@ class Live:
                 return
             self._stopping = True
         threading.Thread(target=stop, name="howdah-stop", daemon=True).start()
-
-    _stopping = False
