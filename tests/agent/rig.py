@@ -77,10 +77,18 @@ def shell(text: str, **env: str) -> ProcessSpec:
 class Agent:
     """One real agent's process."""
 
-    def __init__(self, process: subprocess.Popen[bytes], launch: AgentLaunch, errors: Path) -> None:
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        launch: AgentLaunch,
+        errors: Path,
+        heard_out: Callable[[], bool],
+    ) -> None:
+        """``heard_out`` tells whether all it said has been read, once it has ended."""
         self.process = process
         self.launch = launch
         self.errors = errors
+        self._heard_out = heard_out
         self.marker = marker(launch.job_id, launch.container_id)
 
     @property
@@ -91,8 +99,9 @@ class Agent:
         self.process.kill()
 
     async def code(self, timeout_s: float = WAIT_S) -> int:
-        """Its exit code, once it has ended."""
+        """Its exit code, once it has ended and its last words have been heard."""
         await until(lambda: self.process.poll() is not None, timeout_s)
+        await until(self._heard_out)
         assert self.process.returncode is not None
         return self.process.returncode
 
@@ -142,6 +151,8 @@ class Rig:
         self.agents: list[Agent] = []
         self.source = folder / "source"
         self.answer: Callable[[AgentHello], Any] = lambda hello: self.welcome()
+        self._talking: list[int] = []
+        """Process id of the agent at each connection that has not ended."""
         self._news = asyncio.Event()
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -223,14 +234,18 @@ class Rig:
         hello = await channel.receive()
         assert isinstance(hello, AgentHello)
         self.hellos.append(hello)
-        answer = self.answer(hello)
-        channel.send(answer)
-        if isinstance(answer, Welcome):
-            self.channels.append(channel)
-        self._news.set()
-        while (message := await channel.receive()) is not None:
-            self.heard.append(message)
+        self._talking.append(hello.pid)
+        try:
+            answer = self.answer(hello)
+            channel.send(answer)
+            if isinstance(answer, Welcome):
+                self.channels.append(channel)
             self._news.set()
+            while (message := await channel.receive()) is not None:
+                self.heard.append(message)
+                self._news.set()
+        finally:
+            self._talking.remove(hello.pid)
 
     def tell(self, message: Any) -> None:
         """To the agent that connected last."""
@@ -303,7 +318,7 @@ class Rig:
                 stderr=out,
                 start_new_session=True,
             )
-        agent = Agent(process, launch, errors)
+        agent = Agent(process, launch, errors, lambda: process.pid not in self._talking)
         self.agents.append(agent)
         return agent
 

@@ -102,8 +102,8 @@ async def test_killing_the_agent_ends(what: str, tmp_path: Path) -> None:
         await until(lambda: agent.log() == b"up\n")
         guard = agent.guard()
         agent.kill()
-        await until(lambda: not alive(note(tmp_path, "child")) and not agent.marked(), 5)
-        await until(lambda: not alive(guard), 5)
+        await until(lambda: not alive(note(tmp_path, "child")) and not agent.marked(), 30)
+        await until(lambda: not alive(guard), 30)
 
 
 async def test_a_killed_agent_leaves_no_socket_and_no_lock(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ async def test_a_killed_agent_leaves_no_socket_and_no_lock(tmp_path: Path) -> No
         assert socket.is_socket()
         assert all(lock.exists() for lock in locks)
         agent.kill()
-        await until(lambda: not socket.exists() and not any(lock.exists() for lock in locks), 5)
+        await until(lambda: not socket.exists() and not any(lock.exists() for lock in locks), 30)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -129,7 +129,7 @@ async def test_the_guard_does_its_duty_whatever_signal_it_gets(tmp_path: Path, n
         guard = agent.guard()
         os.kill(guard, number)
         os.killpg(agent.pid, signal.SIGKILL)  # as a resource manager does it
-        await until(lambda: not alive(started.pids[0]) and not alive(guard), 5)
+        await until(lambda: not alive(started.pids[0]) and not alive(guard), 30)
 
 
 async def test_an_agent_ended_from_outside_says_so_by_its_exit_code(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ async def test_a_killed_guard_is_replaced(tmp_path: Path) -> None:
         second = await until(lambda: guard_or_none(agent))
         assert second != first
         agent.kill()
-        await until(lambda: not alive(started.pids[0]) and not alive(second), 5)
+        await until(lambda: not alive(started.pids[0]) and not alive(second), 30)
 
 
 STUBBORN = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -180,7 +180,7 @@ async def test_nothing_outlives_a_container_ended_as_a_nodemanager_does_it(
         assert alive(agent.pid), "the programs ignore the signal, and it waits for them"
         os.killpg(agent.pid, signal.SIGKILL)
         pids = [*started.pids, note(tmp_path, "daemon")]
-        await until(lambda: not any(map(alive, pids)) and not agent.marked(), 5)
+        await until(lambda: not any(map(alive, pids)) and not agent.marked(), 30)
 
 
 async def test_a_program_has_the_moments_between_both_signals_to_save(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ async def test_a_newer_coordinator_is_gone_to_although_the_old_one_lives(tmp_pat
     async with listening(tmp_path) as (rig, _):
         old = rig.channels[-1]
         rig.incarnation = 2
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(20):
             await rig.call(door(rig))
             await rig.connected(2)
             await old.wait_closed()
@@ -63,7 +63,7 @@ async def test_a_call_is_heard_while_the_agent_waits_for_a_host_that_is_dead(
             began = time.monotonic()
             await rig.call(where)
             await rig.connected(2)
-            assert time.monotonic() - began < 5, "not when the handshake has timed out"
+            assert time.monotonic() - began < 8, "not when the handshake has timed out"
 
 
 async def test_a_coordinator_that_was_replaced_is_not_gone_back_to(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ async def test_listening_on_a_reserved_port_is_joining(tmp_path: Path) -> None:
         assert not [m for m in rig.heard if isinstance(m, Joined)]
         go.touch()
         await rig.hear(Joined)
-        assert agent.log() == b"up\n"
+        await until(lambda: agent.log() == b"up\n")
 
 
 async def test_a_connection_to_a_peer_is_joining_and_one_to_a_stranger_is_not(
@@ -186,7 +186,7 @@ async def test_use_of_the_whole_tree_is_measured(tmp_path: Path) -> None:
         beat = await rig.hear(
             Beat,
             lambda m: (
-                m.sample is not None and (m.sample.rss_mb or 0) > 160 and (m.sample.cpu or 0) > 0.3
+                m.sample is not None and (m.sample.rss_mb or 0) > 160 and (m.sample.cpu or 0) > 0.1
             ),
         )
         assert beat.sample is not None
@@ -264,7 +264,7 @@ async def test_the_agent_itself_stays_small_and_quiet(tmp_path: Path) -> None:
         await rig.start(shell("echo up; sleep 1000"), attempt=2)
         await rig.hear(Beat, lambda m: m.attempt == 2)
         best = 1.0
-        for _ in range(5):  # the machine may be busy; what the agent uses is its own
+        for _ in range(10):  # the machine may be busy; what the agent uses is its own
             before, start = cpu_s(agent.pid), time.monotonic()
             place = len(rig.heard)
             for _ in range(3):
