@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -64,10 +65,13 @@ class Processes(FakeBackend):
                 process.terminate()
                 await until(lambda process=process: process.poll() is not None)
 
-    async def preempt(self, container_id: str, notice_s: float) -> None:
-        """As a resource manager and a node do it: notice, SIGTERM, SIGKILL, and word of it late."""
-        self._emit(PreemptionNoticed(container_id=container_id, deadline_s=notice_s))
-        await asyncio.sleep(notice_s)
+    async def preempt(self, container_id: str, over: Callable[[], bool]) -> None:
+        """As a resource manager and a node do it: notice, SIGTERM, SIGKILL, and word of it late.
+
+        ``over`` tells when the time between notice and SIGTERM is over.
+        """
+        self._emit(PreemptionNoticed(container_id=container_id, deadline_s=60.0))
+        await until(over, 30.0)
         process = self.processes[container_id]
         process.terminate()
         await asyncio.sleep(0.25)

@@ -10,7 +10,7 @@ import pytest
 from howdah.spec.model import Checkpoint, Job, Role
 from tests.coordinator.fakes import until
 from tests.coordinator.processes import Processes, all_here
-from tests.coordinator.world import in_loop, world
+from tests.coordinator.world import in_loop_for, world
 
 SCRIPT = """
 import signal, time
@@ -20,7 +20,7 @@ me = task.context()
 signal.signal(signal.SIGUSR1, lambda *_: print("signalled", flush=True))
 saved = me.checkpoint_dir / "saved"
 print("begun from", saved.read_text() if saved.exists() else "nothing", flush=True)
-deadline = time.monotonic() + 30
+deadline = time.monotonic() + 60
 while time.monotonic() < deadline:
     task.report(step=1)  # so that it counts as having found its peers
     if task.checkpoint_requested():
@@ -36,7 +36,7 @@ while time.monotonic() < deadline:
 
 
 @pytest.mark.timeout(90)
-@in_loop
+@in_loop_for(80)
 async def test_a_preempted_gang_saves_and_goes_on_elsewhere_at_nobodys_expense(
     tmp_path: Path,
 ) -> None:
@@ -57,7 +57,13 @@ async def test_a_preempted_gang_saves_and_goes_on_elsewhere_at_nobodys_expense(
             await until(lambda: all("begun" in log.read_text() for log in logs))
             task = coordinator.machine.state.tasks["worker:1"]
             assert task.container_id is not None
-            await backend.preempt(task.container_id, notice_s=1.5)
+
+            def saved() -> bool:
+                printed = [set(log.read_text().splitlines()) for log in logs]
+                published = any(job.directory.checkpoints.glob("*/manifest.json"))
+                return published and all({"signalled", "saved"} <= lines for lines in printed)
+
+            await backend.preempt(task.container_id, over=saved)
             final = await job.finished()
             assert final.outcome == "succeeded"
             for log in logs:

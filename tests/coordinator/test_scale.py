@@ -5,25 +5,28 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from howdah.spec.model import Job, Role
 from howdah.wire.messages import Sample
 from tests.coordinator.fakes import until
-from tests.coordinator.world import in_loop, world
+from tests.coordinator.world import in_loop_for, world
 
 AGENTS = 200
 
 
-@in_loop
+@pytest.mark.timeout(120)
+@in_loop_for(110)
 async def test_two_hundred_agents_run_are_taken_over_and_end(tmp_path: Path) -> None:
     plain = Job(
         name="fake", framework="command", command="true", roles={"worker": Role(instances=AGENTS)}
     )
     async with world(tmp_path, plain) as job:
         job.start()
-        agents = await until(lambda: job.backend.ready(AGENTS), limit_s=30)
+        agents = await until(lambda: job.backend.ready(AGENTS), limit_s=60)
         await job.kill()
         coordinator = job.start()
-        await until(lambda: len(coordinator.agents) == AGENTS, limit_s=30)
+        await until(lambda: len(coordinator.agents) == AGENTS, limit_s=60)
         journaled = coordinator.journal.next_seq
         for _ in range(5):
             for agent in agents:

@@ -50,18 +50,28 @@ class World:
             await agent.kill()
 
 
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that is a coroutine, in an event loop of its own, with a deadline."""
+Body = Callable[..., Coroutine[Any, Any, None]]
 
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        async def limited() -> None:
-            async with asyncio.timeout(40):
-                await test(*args, **kwargs)
 
-        asyncio.run(limited())
+def in_loop_for(limit_s: float) -> Callable[[Body], Callable[..., None]]:
+    """A test that is a coroutine, in an event loop of its own, with that deadline."""
 
-    return run
+    def around(test: Body) -> Callable[..., None]:
+        @functools.wraps(test)
+        def run(*args: Any, **kwargs: Any) -> None:
+            async def limited() -> None:
+                async with asyncio.timeout(limit_s):
+                    await test(*args, **kwargs)
+
+            asyncio.run(limited())
+
+        return run
+
+    return around
+
+
+in_loop = in_loop_for(40)
+"""With the deadline most tests have."""
 
 
 @contextlib.asynccontextmanager
