@@ -275,7 +275,7 @@ def test_a_coordinator_of_another_job_is_not_believed() -> None:
 
 def test_a_handshake_that_is_never_finished_is_cut_off() -> None:
     async def body() -> None:
-        async with bystander(handshake_s=0.2) as (port, handler):
+        async with bystander(handshake_s=1.0) as (port, handler):
             began = asyncio.get_running_loop().time()
             connections = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
             for number, (_, writer) in enumerate(connections):
@@ -285,7 +285,7 @@ def test_a_handshake_that_is_never_finished_is_cut_off() -> None:
                 with contextlib.suppress(OSError):
                     assert await reader.read() == b""
                 writer.close()
-            assert asyncio.get_running_loop().time() - began < 5
+            assert asyncio.get_running_loop().time() - began < 15
             assert len(handler.channels) == 1
 
     run(body())
@@ -293,21 +293,21 @@ def test_a_handshake_that_is_never_finished_is_cut_off() -> None:
 
 def test_a_peer_that_says_nothing_or_a_byte_at_a_time_is_cut_off() -> None:
     async def body() -> None:
-        async with bystander(first_frame_s=0.3) as (port, handler):
+        async with bystander(first_frame_s=1.5) as (port, handler):
             silent, slow = await agent(port), await agent(port)
             frame = encode(hello())
 
             async def drip() -> None:
                 for byte in frame[:-1]:
                     slow.send_frame(bytes([byte]))
-                    await asyncio.sleep(0.02)
+                    await asyncio.sleep(0.05)
 
             dripping = asyncio.create_task(drip())
             assert await silent.receive() is None
             assert await slow.receive() is None
             await dripping
             assert {c.problem for c in handler.channels[1:]} == {
-                "The peer sent no message within 0.3 s"
+                "The peer sent no message within 1.5 s"
             }
 
     run(body())
@@ -380,7 +380,7 @@ def test_a_connection_reset_in_the_middle_of_anything_harms_nobody() -> None:
 
 def test_a_flood_of_strangers_leaves_room_for_agents() -> None:
     async def body() -> None:
-        async with bystander(handshake_s=0.5) as (port, handler):
+        async with bystander(handshake_s=3.0) as (port, handler):
             held = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
             newcomer = await agent(port)
             newcomer.send(hello(4))
