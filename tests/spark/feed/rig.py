@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from howdah import task
+from howdah.spark.feed.lines import Access
 from howdah.spark.feed.messages import (
     Begin,
     Close,
@@ -38,6 +39,14 @@ from howdah.wire.tls import PeerRole, certificate_name, client_context, server_c
 
 JOB = "feeding-1"
 DEADLINE_S = 20.0
+
+
+def access(secrets: Path, port: int) -> Access:
+    """What feeders of this job are let in with."""
+    ca, certificate, key = (
+        (secrets / name).read_text() for name in ("ca.pem", "client.pem", "client.key")
+    )
+    return Access(job_id=JOB, host="127.0.0.1", port=port, ca=ca, certificate=certificate, key=key)
 
 
 class Master:
@@ -241,4 +250,4 @@ class Rig:
         self.master.close()
 
 
-__all__ = ["JOB", "Feeder", "Master", "Rig", "Stop"]
+__all__ = ["JOB", "Feeder", "Master", "Rig", "Stop", "access"]

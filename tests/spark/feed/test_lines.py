@@ -10,27 +10,13 @@ import termios
 
 import pytest
 
-from howdah.spark.feed.lines import Access, Master, Trainer, first_word
+from howdah.spark.feed.lines import Master, Trainer, first_word
 from howdah.spark.feed.messages import Again, Begin
-from tests.spark.feed.rig import JOB, Rig
-
-
-def access(rig: Rig) -> Access:
-    ca, certificate, key = (
-        (rig.secrets / name).read_text() for name in ("ca.pem", "client.pem", "client.key")
-    )
-    return Access(
-        job_id=JOB,
-        host="127.0.0.1",
-        port=rig.master.port,
-        ca=ca,
-        certificate=certificate,
-        key=key,
-    )
+from tests.spark.feed.rig import Rig, access
 
 
 def far(rig: Rig) -> Trainer:
-    trainer = Trainer(rig.place(), access(rig), "another-host")
+    trainer = Trainer(rig.place(), access(rig.secrets, rig.master.port), "another-host")
     first_word(trainer)
     return trainer
 
@@ -58,7 +44,7 @@ def test_both_ends_of_a_data_connection_notice_that_the_other_host_is_gone(rig: 
 
 
 def test_a_feeder_notices_that_the_drivers_host_is_gone(rig: Rig) -> None:
-    master = Master(access(rig))
+    master = Master(access(rig.secrets, rig.master.port))
     master.tell(Again(feed="train", run=1, epoch=0, partition=0, attempt=0))
     assert master._socket is not None
     assert option(master._socket, "SO_KEEPALIVE")

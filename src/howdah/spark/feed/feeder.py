@@ -141,11 +141,9 @@ class Connecting:
                         Begin(**self.named(), purpose=self.task.purpose, start=begin, skip=skip)
                     )
                     return trainer
-                except (OSError, NotTaken) as error:
+                except OSError as error:
                     if trainer is not None:
                         trainer.close()
-                    if isinstance(error, NotTaken) and not error.again:
-                        raise FeedError(str(error)) from error
                     tried.append(rank)
                     problems.append(f"rank {rank}: {error}")
             answer = self.ask(unreachable=tried)

@@ -46,7 +46,7 @@ class Enough(Exception):
 
 
 class NotTaken(Exception):
-    """The trainer does not take the partition; ``again``: another may."""
+    """The trainer does not take the partition; ``again`` as in `Refused`."""
 
     def __init__(self, reason: str, again: bool) -> None:
         super().__init__(reason)

@@ -127,11 +127,12 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
-    """The partition is not taken or not answered; fails the Spark task unless ``again``."""
+    """The partition is not taken or not answered."""
 
     reason: str
     again: bool = False
-    """Another trainer, or this one a little later, may take it."""
+    """Another trainer, or this one a little later, may take it. A feeder that scores has kept what
+    was not answered and asks the master again; other tasks fail, for Spark to run them again."""
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True, tag="taken"):

@@ -7,6 +7,7 @@ are answered once, in their order, whatever Spark or we have to try again.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator
 
@@ -21,6 +22,11 @@ OUTSTANDING_BYTES = 64 << 20
 """Rows on their way to be scored, whose answers have not come."""
 MOST_LOST = 5
 """Connections one task may lose while it scores a partition."""
+
+
+AGAIN_S = 0.5
+"""A trainer that ends is asked again after so long: the master hears of its end meanwhile."""
+LOST = (ConnectionError, NotTaken)
 
 
 class Scoring(Connecting):
@@ -68,7 +74,7 @@ class Scoring(Connecting):
                 self._write(batch)
             assert self._trainer is not None
             self._trainer.look()
-        except ConnectionError as error:
+        except LOST as error:
             self._recover(error)
 
     def _begin(self) -> None:
@@ -91,7 +97,7 @@ class Scoring(Connecting):
         try:
             if self._writer is not None:
                 self._writer.close()
-        except ConnectionError as error:
+        except LOST as error:
             self._recover(error)
 
     def _answers(self, outstanding: int) -> Iterator[pa.RecordBatch]:
@@ -104,7 +110,7 @@ class Scoring(Connecting):
                 return
             try:
                 self._trainer.wait()
-            except ConnectionError as error:
+            except LOST as error:
                 self._recover(error)
 
     def _collect(self) -> None:
@@ -114,9 +120,13 @@ class Scoring(Connecting):
             self._outstanding -= batch.nbytes
             self._ready.append((batch, self._trainer.answers.popleft()))
 
-    def _recover(self, error: ConnectionError) -> None:
+    def _recover(self, error: Exception) -> None:
         """The trainer is gone: another one, or the next of its rank, answers what waits."""
         while True:
+            if isinstance(error, NotTaken):
+                if not error.again:
+                    raise error
+                time.sleep(AGAIN_S)
             self._collect()
             if self._trainer is not None:
                 self._trainer.close()
@@ -128,7 +138,7 @@ class Scoring(Connecting):
                 if self._closing and self._writer is not None:
                     self._writer.close()
                 return
-            except ConnectionError as next_error:
+            except LOST as next_error:
                 error = next_error
 
     def _joined(self, batch: pa.RecordBatch, answer: bytes) -> pa.RecordBatch:

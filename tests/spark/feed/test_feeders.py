@@ -1,0 +1,113 @@
+"""Feeders as they run in Spark's tasks, with a master and trainers: all of it real but Spark."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from howdah import task
+from howdah.spark.feed import lines
+from howdah.spark.feed.feeder import Me, Task
+from howdah.spark.feed.master import Master
+from howdah.spark.feed.messages import Broken, Options, Purpose
+from howdah.spark.feed.scorer import Scoring
+from howdah.spark.feed.trainer import Trainer, Wiring
+from tests.spark.feed.rig import DEADLINE_S, JOB, access
+
+
+def numbers(*ranges: tuple[int, int]) -> list[pa.RecordBatch]:
+    return [pa.record_batch({"y": np.arange(start, stop)}) for start, stop in ranges]
+
+
+class Gang:
+    """The master of one rank, and its trainers, one generation after the other."""
+
+    def __init__(self, secrets: Path, folder: Path) -> None:
+        self._secrets = secrets
+        self._folder = folder
+        self.master = Master(1)
+        self.port = self.master.bind("127.0.0.1")
+        self.master.start(secrets)
+        self.access = access(secrets, self.port)
+        self.trainers: list[Trainer] = []
+
+    def trainer(self, generation: int = 1) -> Trainer:
+        """A trainer the master knows."""
+        me = task.context()._replace(rank=0, index=0, host="127.0.0.1", generation=generation)
+        wiring = Wiring(job_id=JOB, host="127.0.0.1", port=self.port)
+        made = Trainer(me, wiring, self._secrets, str(self._folder))
+        self.trainers.append(made)
+        self.wait(lambda: self.master.generation == generation and self.master.connected())
+        return made
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        with self.master.watching() as changed:
+            assert changed.wait_for(condition, DEADLINE_S)
+
+    def open(self, purpose: Purpose, **options: Any) -> Task:
+        run = self.master.open(purpose, Options(feed="train", **options))
+        self.master.announce(run)
+        return Task(access=self.access, feed="train", run=run.number, purpose=purpose)
+
+    def close(self) -> None:
+        lines.Master.of(self.access).close()
+        for trainer in self.trainers:
+            trainer.close()
+        self.master.close()
+
+
+@pytest.fixture
+def gang(feed_secrets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gang]:
+    monkeypatch.chdir(tmp_path)
+    made = Gang(feed_secrets, tmp_path)
+    yield made
+    made.close()
+
+
+def me(partition: int = 0) -> Me:
+    return Me(partition, attempt=0, host=socket.gethostname(), folder="")
+
+
+def in_background(work: Callable[[], Any]) -> Callable[[], Any]:
+    """Begin it; what is returned waits for what it gives, or raises what it raises."""
+    found: list[Any] = []
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+
+    def ended() -> Any:
+        thread.join(DEADLINE_S)
+        assert found, "it goes on"
+        if isinstance(found[0], BaseException):
+            raise found[0]
+        return found[0]
+
+    return ended
+
+
+def test_rows_a_program_did_not_answer_before_it_raised_are_answered_by_the_next(
+    gang: Gang,
+) -> None:
+    first = gang.trainer()
+    scoring = Scoring(gang.open(Purpose.SCORE), me())
+    answers = in_background(lambda: list(scoring.run(iter(numbers((0, 4), (4, 6))))))
+    next(first.feed("train").batches(2))
+    first.close(Broken(error="ValueError: no", trace=""))
+    feed = gang.trainer(generation=2).feed("train")
+    batches = feed.batches(2)
+    for _ in range(3):
+        feed.results(next(batches)["y"] * 10)
+    assert [batch["prediction"].to_pylist() for batch in answers()] == [[0, 10, 20, 30], [40, 50]]
