@@ -9,9 +9,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.spark.shapes import FACTS, Shape, words
-
-_MASK = 2**64 - 1
+from benchmarks.spark.shapes import FACTS, MASK, Shape, words
 
 
 class Pass(msgspec.Struct, frozen=True):
@@ -38,7 +36,7 @@ def consume(args: Any, ctx: Any) -> list[dict[str, Any]]:
             rows += len(next(iter(batch.values())))
         peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         seen = Pass(
-            epoch.run, epoch.number, rows, total & _MASK, time.perf_counter() - begin, peak_mb
+            epoch.run, epoch.number, rows, total & MASK, time.perf_counter() - begin, peak_mb
         )
         passes.append(msgspec.structs.asdict(seen))
     return passes

@@ -12,9 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.spark.shapes import FACTS, Shape, words
-
-_MASK = 2**64 - 1
+from benchmarks.spark.shapes import FACTS, MASK, Shape, words
 
 
 def columns(shape: Shape, rows: list[Any]) -> dict[str, Any]:
@@ -50,7 +48,7 @@ def consume(args: Any, ctx: Any) -> None:
             total += checksum(shape, batch)
             rows += len(batch)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    note = json.dumps({"words": str(total & _MASK), "rows": rows, "peak_mb": peak_mb})
+    note = json.dumps({"words": str(total & MASK), "rows": rows, "peak_mb": peak_mb})
     draft = folder / f".{ctx.executor_id}"
     draft.write_text(note)
     draft.rename(folder / f"{ctx.executor_id}.json")

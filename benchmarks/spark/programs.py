@@ -7,7 +7,6 @@ it is known: what comes after an error or a time-out does not take along what ca
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import time
@@ -18,10 +17,13 @@ from typing import Any
 import msgspec
 
 from benchmarks.spark import floor, ours, peer, training
-from benchmarks.spark.shapes import FACTS, Shape, expected, frame
+from benchmarks.spark.session import session
+from benchmarks.spark.shapes import FACTS, MASK, Shape, expected, frame
 
 _WARM_UPS = 2
 """Not counted: Python workers import what they need, JVMs compile."""
+_EPOCHS = 4
+"""With a cache: the first one and later ones."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,8 +37,6 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """The file for them."""
     folder: str
     """For notes of the nodes."""
-    epochs: int = 3
-    """With a cache: the first and so many more."""
     train: bool = True
     rows: int = 0
 
@@ -46,8 +46,8 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     value: float
-    unit: str = "rows/s"
     note: str = ""
+    """Of a failure: what went wrong."""
 
 
 class Notes:
@@ -56,9 +56,9 @@ class Notes:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def add(self, name: str, value: float, unit: str = "rows/s", note: str = "") -> None:
+    def add(self, name: str, value: float, note: str = "") -> None:
         """One more."""
-        line = msgspec.json.encode(Figure(name=name, value=value, unit=unit, note=note))
+        line = msgspec.json.encode(Figure(name=name, value=value, note=note))
         with self._path.open("ab") as out:
             out.write(line + b"\n")
 
@@ -69,29 +69,18 @@ class Notes:
             yield
         except Exception as error:
             text = f"{type(error).__name__}: {error}"
-            self.add(f"failed: {what}", 1, "", text[:600])
+            self.add(f"failed: {what}", 1, text[:600])
 
 
 def main() -> None:
     """Run one consumer."""
     order = msgspec.json.decode(sys.argv[2], type=Order)
     notes = Notes(Path(order.figures))
-    spark = _session()
+    spark = session()
     try:
         {"ours": _ours, "peer": _peer}[sys.argv[1]](spark, order, notes)
     finally:
         spark.stop()
-
-
-def _session() -> Any:
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder
-    for name, value in json.loads(os.environ["SPARK_SETTINGS"]).items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 # -- floor and ours, in turn ------------------------------------------------------------------------
@@ -115,7 +104,7 @@ def _ours(spark: Any, order: Order, notes: Notes) -> None:
                 with notes.attempt("inference"):
                     _inference(spark, made, rows, notes, order.runs)
                 with notes.attempt("error"):
-                    notes.add("error", ours.error_known_s(spark, made), "s")
+                    notes.add("error", ours.error_known_s(spark, made))
             made.unpersist(blocking=True)
     if order.train:
         for kind in ("keras", "torch"):
@@ -136,7 +125,7 @@ def _feed(
     cached: bool,
 ) -> None:
     cluster, seconds = ours.start(spark, ours.consume, {"shape": shape.value})
-    notes.add("start", seconds, "s")
+    notes.add("start", seconds)
     suffix = f"{shape.value}, {partitions} partitions"
     try:
         for _ in range(_WARM_UPS if cached else 0):
@@ -150,23 +139,20 @@ def _feed(
             notes.add(f"first epoch: {suffix}", rows / (time.perf_counter() - begin))
             assert report.rows == rows, f"{report.rows} of {rows} rows"
         if cached:
-            report = cluster.train(made, align="none", epochs=1 + order.epochs, cache=True)
-            assert report.rows == rows * (1 + order.epochs), report
+            report = cluster.train(made, align="none", epochs=_EPOCHS, cache=True)
+            assert report.rows == rows * _EPOCHS, report
     finally:
         values, seconds = ours.end(cluster)
-    notes.add("shutdown", seconds, "s")
+    notes.add("shutdown", seconds)
     seen = ours.passes(values)
     for which, ranks in seen.items():
-        words = sum(one.words for one in ranks) % 2**64
+        words = sum(one.words for one in ranks) & MASK
         assert words == total, f"run and epoch {which}: the feed summed {words}, Spark {total}"
         if which[1] > 0:
-            notes.add(
-                f"later epochs: {suffix}", rows / max(one.seconds for one in ranks), note="cached"
-            )
+            notes.add(f"later epochs: {suffix}", rows / max(one.seconds for one in ranks))
+    # The most of one trainer, its cache of the rows included.
     peak = max(one.peak_mb for ranks in seen.values() for one in ranks)
-    notes.add(
-        f"memory: {suffix}", peak, "MB", "most of one trainer, its cache of the rows included"
-    )
+    notes.add(f"memory: {suffix}", peak)
 
 
 def _inference(spark: Any, made: Any, rows: int, notes: Notes, runs: int) -> None:
@@ -198,9 +184,10 @@ def _training(spark: Any, kind: str, notes: Notes, *, quick: bool) -> None:
     finally:
         values, _ = ours.end(cluster)
     for one in values.values():
-        notes.add(f"{kind}: in memory", one["memory"], "steps/s")
-        notes.add(f"{kind}: by feed", one["feed"], "steps/s", "epochs from the cache")
-        notes.add(f"{kind}: by feed, first epoch", one["first"], "steps/s", "Spark's work included")
+        notes.add(f"{kind}: in memory", one["memory"])
+        # Later epochs come from the cache; the first has Spark's work in it.
+        notes.add(f"{kind}: by feed", one["feed"])
+        notes.add(f"{kind}: by feed, first epoch", one["first"])
     made.unpersist(blocking=True)
 
 
@@ -231,9 +218,7 @@ def _peer(spark: Any, order: Order, notes: Notes) -> None:
         _peer_feed(clusters, made, Shape.NARROW, rows, many, folder, notes)
     made = frame(spark, Shape.FLOATS, 2_000, partitions)
     limit_s = 15.0 if order.quick else 90.0
-    notes.add(
-        "peer error", _at_most(lambda: clusters.error_known_s(made.rdd, folder), limit_s), "s"
-    )
+    notes.add("peer error", _at_most(lambda: clusters.error_known_s(made.rdd, folder), limit_s))
 
 
 def _peer_feed(
@@ -247,13 +232,13 @@ def _peer_feed(
 ) -> None:
     total = expected(made, shape)
     cluster, seconds = clusters.start(peer.consume, {"shape": shape.value, "folder": str(folder)})
-    notes.add("peer start", seconds, "s")
+    notes.add("peer start", seconds)
     begin = time.perf_counter()
     cluster.train(made.rdd, 1)
     notes.add(f"peer: {shape.value}, {partitions} partitions", rows / (time.perf_counter() - begin))
-    notes.add(f"peer memory: {shape.value}", peer.managers_mb(), "MB", "its largest process")
-    notes.add("peer shutdown", clusters.stop(cluster), "s")
-    words = sum(int(one["words"]) for one in peer.collected(folder)) % 2**64
+    notes.add(f"peer memory: {shape.value}", peer.managers_mb())
+    notes.add("peer shutdown", clusters.stop(cluster))
+    words = sum(int(one["words"]) for one in peer.collected(folder)) & MASK
     assert words == total, f"TensorFlowOnSpark summed {words}, Spark {total}"
 
 

@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 
 _DISTINCT = 32
-_MASK = 2**64 - 1
+MASK = 2**64 - 1
+"""What is left of a sum: a checksum has 64 bits."""
 
 
 class Shape(enum.Enum):
@@ -137,7 +138,7 @@ def expected(made: Any, shape: Shape) -> int:
             else:
                 columns[name] = np.asarray([value], np.int64 if name == "label" else np.float32)
         total += count * words(columns)
-    return total & _MASK
+    return total & MASK
 
 
 def words(columns: dict[str, Any]) -> int:
@@ -149,7 +150,7 @@ def words(columns: dict[str, Any]) -> int:
                 total += _sum(np.frombuffer(value, np.uint8))
         else:
             total += _sum(values)
-    return total & _MASK
+    return total & MASK
 
 
 def _sum(values: np.ndarray) -> int:
@@ -177,4 +178,4 @@ def arrow_words(batch: Any) -> int:
         else:
             values = column.to_numpy()
         total += _sum(values)
-    return total & _MASK
+    return total & MASK

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -14,6 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from benchmarks.spark.session import session
 from benchmarks.tfrecord.shapes import Shape, batch, frame
 
 _SLOWER = 10
@@ -43,8 +43,6 @@ class Figure(msgspec.Struct, frozen=True):
 
 def main() -> None:
     """Measure all shapes."""
-    from pyspark.sql import SparkSession
-
     order = msgspec.json.decode(sys.argv[1], type=Order)
     cores = os.sched_getaffinity(0)
     for shape in Shape:
@@ -52,11 +50,7 @@ def main() -> None:
     if not order.spark:
         return
     os.sched_setaffinity(0, cores)
-    builder = SparkSession.builder
-    for name, value in json.loads(os.environ["SPARK_SETTINGS"]).items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
+    spark = session()
     try:
         for shape in Shape:
             _in_spark(spark, shape, order)
