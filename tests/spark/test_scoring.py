@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from pyspark.sql.types import StructField, StructType
 
 from howdah.client.errors import BadInput
 from howdah.spark.scoring import Function, Make, score
+from howdah.storage.hdfs import Hdfs
+from tests.hadoop.cluster import Cluster
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for Spark, on a busy machine
 
@@ -268,6 +271,31 @@ def test_a_url_is_fetched_and_decimals_stay_exact_in_kept_columns(
     data = spark.createDataFrame([(decimal.Decimal("1.25"),)], "price decimal(6,2)")
     row = score(data, Make(f"local://{folder}", make=make)).first()
     assert tuple(row) == (decimal.Decimal("1.25"), 6.25)
+
+
+def test_a_folder_and_a_file_on_hdfs_are_fetched(spark: Any, hadoop: Cluster) -> None:
+    place = f"{hadoop.default_fs}/tmp/{uuid.uuid4().hex}"
+    hdfs = Hdfs(place)
+    hdfs.mkdirs(f"{place}/model/inner")
+    hdfs.write(f"{place}/model/inner/bias.txt", b"5")
+
+    def make(path: str) -> Any:
+        whole = Path(path)
+        bias = int((whole / "inner" / "bias.txt" if whole.is_dir() else whole).read_text())
+        return lambda batch: {"y": batch["id"] + bias, "name": [whole.name] * len(batch["id"])}
+
+    def first(path: str) -> tuple[Any, ...]:
+        return tuple(score(spark.range(1), Make(path, make=make), keep=()).first())
+
+    try:
+        assert first(f"{place}/model") == (5, "model")
+        hdfs.write(f"{place}/model/inner/bias.txt", b"60")
+        assert first(f"{place}/model/") == (60, "model")
+        assert first(f"{place}/model/inner/bias.txt") == (60, "bias.txt")
+        with pytest.raises(BadInput, match=f"there is no model at {place}/nothing"):
+            first(f"{place}/nothing")
+    finally:
+        hdfs.remove(place, recursive=True)
 
 
 def test_a_predictor_may_be_given_as_a_function_of_it(spark: Any) -> None:

@@ -31,6 +31,11 @@ def test_executors_get_a_copy_of_the_drivers_files(standalone_spark: Any, tmp_pa
     rows = frame.collect()
     assert [row.y for row in rows] == [100, 101, 102, 103, 104, 105]
     assert all(not row.place.startswith(str(tmp_path)) for row in rows)
+    (tmp_path / "model" / "bias.txt").write_text("7")
+    changed = score(standalone_spark.range(0, 6, 1, 2), model)
+    assert [row.y for row in changed.collect()] == [7, 8, 9, 10, 11, 12]
+    assert [row.y for row in frame.collect()] == [100, 101, 102, 103, 104, 105]
+    (tmp_path / "model" / "bias.txt").write_text("100")
     PipelineModel([Model(model)]).save(str(tmp_path / "saved"))
     loaded = PipelineModel.load(str(tmp_path / "saved"))
     again = loaded.transform(standalone_spark.range(0, 4, 1, 2)).collect()

@@ -20,18 +20,23 @@ import shutil
 import tarfile
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from howdah.spark.scoring.errors import ScoringError
 from howdah.spark.tfrecord.filesystems import qualified
 
+if TYPE_CHECKING:
+    from howdah.storage.hdfs import Hdfs
+
 _sending = threading.Lock()
 _told: set[tuple[str, str]] = set()
 """Applications and the models they have."""
+_by_state: dict[tuple[str, str], ModelFiles] = {}
+"""By application and state of the files, so that the same ones are packed once."""
 
 
 class Way(enum.Enum):
@@ -128,14 +133,12 @@ def _listing(url: str) -> dict[str, str]:
     from howdah.storage.hdfs_names import is_hdfs
 
     if is_hdfs(url):
-        from howdah.storage.hdfs import Hdfs
-
-        hdfs = Hdfs(url)
+        hdfs = _hdfs(url)
         root = hdfs.path(url)
-        if not hdfs.exists(url):
+        try:
+            found = hdfs.list(url, recursive=True)
+        except FileNotFoundError:
             return {}
-        stat = hdfs.stat(url)
-        found = hdfs.list(url, recursive=True) if stat.is_dir else [stat]
         return {
             item.path.removeprefix(root).lstrip("/"): f"{item.size} {item.mtime_ms}"
             for item in found
@@ -154,51 +157,61 @@ def _listing(url: str) -> dict[str, str]:
     }
 
 
-def _fetch(url: str, target: Path) -> None:
+def _fetch(url: str, names: Iterable[str], target: Path) -> None:
+    """Those of `_listing` into a folder."""
     from howdah.storage.hdfs_names import is_hdfs
 
-    def local(name: str) -> Path:
-        path = target / name if name else target / posixpath.basename(url.rstrip("/"))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
-
+    get: Callable[[str, str], object]
     if is_hdfs(url):
-        from howdah.storage.hdfs import Hdfs
+        hdfs = _hdfs(url)
+        root, get = hdfs.path(url), hdfs.get
+    else:
+        from fsspec.core import url_to_fs
 
-        hdfs = Hdfs(url)
-        root = hdfs.path(url)
-        for name in _listing(url):
-            hdfs.get(f"{root}/{name}".rstrip("/"), local(name))
-        return
-    from fsspec.core import url_to_fs
-
-    fs: Any
-    fs, root = url_to_fs(url)
+        fs: Any
+        fs, root = url_to_fs(url)
+        get = fs.get_file
     root = str(root).rstrip("/")
-    for name in _listing(url):
-        fs.get_file(f"{root}/{name}".rstrip("/"), str(local(name)))
+    for name in names:
+        local = target / (name or posixpath.basename(url.rstrip("/")))
+        local.parent.mkdir(parents=True, exist_ok=True)
+        get(f"{root}/{name}".rstrip("/"), str(local))
+
+
+def _hdfs(url: str) -> Hdfs:
+    from howdah.storage.hdfs import Hdfs
+    from howdah.storage.stores import HDFS_PATIENCE_S
+
+    return Hdfs(url, patience_s=HDFS_PATIENCE_S)
 
 
 def _sent(spark: Any, local: Path) -> ModelFiles:
     """Pack and hand it to Spark, the same content once an application: Spark knows files by name
     and refuses a second one of a name from elsewhere."""
-    folder = _folder()
-    packed = folder / f".{secrets.token_hex(8)}.tar"
-    pack(local, packed)
-    with packed.open("rb") as file:
-        key = hashlib.file_digest(file, "sha256").hexdigest()
-    final = packed.replace(folder / f"howdah-model-{key[:32]}.tar")
-    files = ModelFiles(Way.SENT, final.name, key)
     context = getattr(spark, "_sc", None)
     application = spark.session_id if context is None else context.applicationId
     with _sending:
-        if (application, key) not in _told:
-            if context is None:
-                spark.addArtifacts(str(final), file=True)
-            else:
-                context.addFile(str(final))
-            _told.add((application, key))
-    return files
+        # Taken before packing: what changes meanwhile has another state, and is packed again.
+        state = (application, _state(local))
+        if state not in _by_state:
+            packed, key = _packed(local)
+            if (application, key) not in _told:
+                if context is None:
+                    spark.addArtifacts(str(packed), file=True)
+                else:
+                    context.addFile(str(packed))
+                _told.add((application, key))
+            _by_state[state] = ModelFiles(Way.SENT, packed.name, key)
+        return _by_state[state]
+
+
+def _packed(local: Path) -> tuple[Path, str]:
+    """As a tar file that is called by its content, and that."""
+    draft = _folder() / f".{secrets.token_hex(8)}.tar"
+    pack(local, draft)
+    with draft.open("rb") as file:
+        key = hashlib.file_digest(file, "sha256").hexdigest()
+    return draft.replace(_folder() / f"howdah-model-{key[:32]}.tar"), key
 
 
 @functools.cache
@@ -244,9 +257,9 @@ def _unpacked(files: ModelFiles) -> Path:
                     unpack(Path(SparkFiles.get(files.path)), temporary)
                 else:
                     name = posixpath.basename(files.path.rstrip("/"))
-                    inner = temporary / name
-                    single = set(_listing(files.path)) == {""}
-                    _fetch(files.path, temporary if single else inner)
+                    listed = _listing(files.path)
+                    single = set(listed) == {""}
+                    _fetch(files.path, listed, temporary if single else temporary / name)
                 temporary.rename(target)
             except BaseException:
                 shutil.rmtree(temporary, ignore_errors=True)
