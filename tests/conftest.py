@@ -14,6 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -42,9 +43,20 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["HOWDAH_RUNTIME_DIR"] = str(folder / "run")
     os.environ["HOWDAH_HOME"] = str(folder / "home")
     config.stash[_FOLDER] = folder
+    config.stash[_LEFT] = []
 
 
 _FOLDER = pytest.StashKey[Path]()
+_LEFT = pytest.StashKey[list[str]]()
+"""What xdist's workers have said is left of their parts of the run."""
+_END_S = 60.0
+"""Servers of whole files may still be ending, on a machine that does other things too."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Hear what a worker of xdist leaves behind: its own exit code goes nowhere."""
+    node.config.stash[_LEFT] += getattr(node, "workeroutput", {}).get("left", ())
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -54,12 +66,14 @@ def pytest_report_header(config: pytest.Config) -> str:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Fail the run if anything it started is left, naming the test that started it."""
-    left = leaks.wait_gone(timeout_s=10.0)
+    left = leaks.wait_gone(_END_S)
     sockets = leaks.sockets(Path(os.environ["HOWDAH_RUNTIME_DIR"]))
     lines = [f"  process {p.pid}: {p.command} (started in {p.test or 'no test'})" for p in left]
     lines += [f"  socket {path}" for path in sockets]
+    leaks.end(left)
+    getattr(session.config, "workeroutput", {})["left"] = lines
+    lines += session.config.stash[_LEFT]
     if lines:
-        leaks.end(left)
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             reporter.write_line("")
