@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import msgspec
 
 from howdah.storage.hdfs_names import is_hdfs
+from howdah.storage.jobdir import user_name
 
-_HDFS_PATIENCE_S = 60.0
 _GLOB = frozenset("*?[")
 
 
@@ -87,7 +87,7 @@ def qualified(path: str, default_fs: str = "") -> str:
         root = default_fs.rstrip("/")
         if path.startswith("/"):
             return root + posixpath.normpath(path)
-        user = os.environ.get("HADOOP_USER_NAME") or _user()
+        user = os.environ.get("HADOOP_USER_NAME") or user_name()
         return root + posixpath.normpath(f"/user/{user}/{path}")
     return str(Path(path).expanduser().absolute())
 
@@ -135,12 +135,6 @@ def _below(given: str, root: str, path: str) -> str:
     return f"{given.rstrip('/')}/{rest}" if rest else given
 
 
-def _user() -> str:
-    import getpass
-
-    return getpass.getuser()
-
-
 class LocalFiles:
     """Folders that driver and executors see under the same path."""
 
@@ -185,8 +179,9 @@ class HdfsFiles:
 
     def __init__(self, url: str) -> None:
         from howdah.storage.hdfs import Hdfs
+        from howdah.storage.stores import HDFS_PATIENCE_S
 
-        self._hdfs = Hdfs(url, patience_s=_HDFS_PATIENCE_S)
+        self._hdfs = Hdfs(url, patience_s=HDFS_PATIENCE_S)
 
     def files(self, path: str) -> list[File]:
         root = self._hdfs.path(path)
