@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from howdah.storage.hdfs_names import is_hdfs
+from howdah.storage.hdfs_names import is_hdfs, split
 from howdah.storage.jobdir import user_name
 
 _GLOB = frozenset("*?[")
@@ -70,6 +70,23 @@ def file_system(path: str) -> FileSystem:
     if "://" in path:
         return UrlFiles(path)
     return LocalFiles()
+
+
+class FileSystems:
+    """What paths are on, with one connection to each HDFS. For the time of a task, no longer: a
+    process that lives on may have other tokens for its next one."""
+
+    def __init__(self) -> None:
+        self._hdfs: dict[str, FileSystem] = {}
+
+    def of(self, path: str) -> FileSystem:
+        """As `file_system`."""
+        if not is_hdfs(path):
+            return file_system(path)
+        name = split(path)[0]
+        if name not in self._hdfs:
+            self._hdfs[name] = file_system(path)
+        return self._hdfs[name]
 
 
 def qualified(path: str, default_fs: str = "") -> str:

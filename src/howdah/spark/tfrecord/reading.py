@@ -99,9 +99,10 @@ def inferred(found: Sequence[Piece], options: Options) -> list[Inferred]:
     chosen = [full[at * len(full) // count] for at in range(count)]
 
     def sample() -> Iterator[Block]:
+        places = filesystems.FileSystems()
         for piece in chosen:
             left = options.sample_records
-            for block in _blocks(piece, options, _SAMPLE_BLOCK_BYTES):
+            for block in _blocks(piece, places, options, _SAMPLE_BLOCK_BYTES):
                 yield block.cut(0, left)
                 left -= len(block)
                 if left <= 0:
@@ -125,9 +126,10 @@ def rows(split: Split, schema: pa.Schema, options: Options) -> Iterator[pa.Recor
     fields = [field for field in schema if field.name not in of_folders]
     features = pa.schema(fields)
     wanted = columns(fields, options.record_type)
+    places = filesystems.FileSystems()
     for piece in split.pieces:
         values = dict(piece.values)
-        for block in _blocks(piece, options, BLOCK_BYTES):
+        for block in _blocks(piece, places, options, BLOCK_BYTES):
             try:
                 batch = decode(block, wanted, features, options.record_type)
             except RecordError as error:
@@ -144,8 +146,10 @@ def rows(split: Split, schema: pa.Schema, options: Options) -> Iterator[pa.Recor
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _blocks(piece: Piece, options: Options, block_bytes: int) -> Iterator[Block]:
-    source: Any = filesystems.file_system(piece.path).read(piece.path)
+def _blocks(
+    piece: Piece, places: filesystems.FileSystems, options: Options, block_bytes: int
+) -> Iterator[Block]:
+    source: Any = places.of(piece.path).read(piece.path)
     try:
         head = source.read(block_bytes)
         stream: Any = filesystems.Rewound(head, source)

@@ -118,8 +118,9 @@ def abort(the: Plan) -> None:
 
 
 class _File:
-    def __init__(self, the: Plan, name: str, wanted: Sequence[Column]) -> None:
-        fs = filesystems.file_system(the.folder)
+    def __init__(
+        self, fs: filesystems.FileSystem, the: Plan, name: str, wanted: Sequence[Column]
+    ) -> None:
         self.name = name
         self.rows = 0
         self._columns = wanted
@@ -145,6 +146,7 @@ class _Files:
 
     def __init__(self, the: Plan, task: int) -> None:
         self._plan = the
+        self._fs = filesystems.file_system(the.folder)
         # Attempts of one task never meet: each has letters of its own.
         self._stem = f"part-{task:05d}-{secrets.token_hex(8)}"
         self._open: dict[str, _File] = {}
@@ -162,7 +164,7 @@ class _Files:
             number = len(self._done) + len(self._open)
             suffix = (self._plan.options.compression or Compression.NONE).suffix
             name = f"{folder}{self._stem}.c{number:03d}.tfrecord{suffix}"
-            file = self._open[folder] = _File(self._plan, name, self._columns)
+            file = self._open[folder] = _File(self._fs, self._plan, name, self._columns)
         file.write(batch)
 
     def close(self) -> list[Written]:
