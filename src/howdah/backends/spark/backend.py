@@ -21,8 +21,7 @@ from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import PageReaders, Places, RoleResources
 from howdah.backends.local.processes import alive
 from howdah.backends.spark import inside
-from howdah.backends.spark.books import Books
-from howdah.backends.spark.books import Launched as Entry
+from howdah.backends.spark.books import Books, Launched
 from howdah.backends.spark.desk import Desk, Place
 from howdah.backends.spark.facts import unseen
 from howdah.backends.spark.launching import completed, share, too_few_gpus
@@ -192,7 +191,7 @@ class SparkBackend:
         role = request.role
         place.container_id = container_id
         here = place.here
-        entry = Entry(holder=here.holder, role=role, host=here.host, ticket=here.ticket)
+        entry = Launched(holder=here.holder, role=role, host=here.host, ticket=here.ticket)
         self._books.launched(container_id, entry)
         place.launch = Launch(
             container_id=container_id,
@@ -332,7 +331,7 @@ class SparkBackend:
             self._ended(lost, ContainerEndKind.LAUNCH_FAILED, "it never began")
         self._balance_soon()
 
-    def over(self, place: Place, over: Over) -> None:
+    def over(self, over: Over) -> None:
         """A container has ended, and its files are here."""
         kind = over.kind
         if over.container_id in self._releasing and kind is ContainerEndKind.EXITED:

@@ -40,9 +40,9 @@ class Books:
 
     def __init__(self, job_dir: Path) -> None:
         self._job_dir = job_dir
-        self.past = read(job_dir)
-        self.containers: dict[str, Launched] = dict(self.past.containers)
-        self.tickets = self.past.tickets
+        past = read(job_dir)
+        self.containers: dict[str, Launched] = dict(past.containers)
+        self.tickets = past.tickets
         self._due = False
 
     def next_ticket(self) -> int:

@@ -73,7 +73,7 @@ class Owner(Protocol):
     """Who is told of holders: `howdah.backends.spark.backend.SparkBackend`."""
 
     def arrived(self, place: Place) -> None: ...
-    def over(self, place: Place, over: Over) -> None: ...
+    def over(self, over: Over) -> None: ...
     def lost(self, place: Place, reason: str, kind: ContainerEndKind) -> None: ...
 
 
@@ -114,12 +114,9 @@ class Desk:
 
     def expect(self, container_id: str, entry: Launched) -> None:
         """A holder that an earlier coordinator had, with a container."""
-        here = Here(
-            holder=entry.holder, ticket=entry.ticket, host=entry.host, folder="", base="", pid=0
-        )
+        here = Here(holder=entry.holder, ticket=entry.ticket, host=entry.host, base="")
         place = self._places[entry.holder] = Place(here)
         place.container_id = container_id
-        place.known_before = True
         place.wait(self._lease_s, self._gone)
 
     def of(self, container_id: str) -> Place | None:
@@ -223,7 +220,7 @@ class Desk:
         place.launch = None
         place.here = msgspec.structs.replace(place.here, container_id="", over=None)
         place.wait(SPARE_S, self._unused)
-        self._owner.over(place, over)
+        self._owner.over(over)
 
     def _left(self, place: Place) -> None:
         """Its connection has ended."""

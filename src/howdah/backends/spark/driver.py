@@ -23,7 +23,6 @@ from howdah.backends.local.keeper import COORDINATOR_LOG
 from howdah.backends.local.supervision import Supervision, Verdict
 from howdah.backends.spark.child import Child
 from howdah.backends.spark.messages import (
-    Drop,
     Look,
     Seen,
     Shipment,
@@ -35,6 +34,7 @@ from howdah.backends.spark.messages import (
 from howdah.backends.spark.modes import Mode
 from howdah.backends.spark.sessions import Session, in_thread
 from howdah.backends.spark.words import plain, waiting, was_cancelled
+from howdah.storage import layout
 from howdah.wire.frames import FrameDecoder, FrameError, encode
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,6 @@ class Driver:
         self._lock = threading.Lock()
         self._running: dict[int, int] = {}
         """Spark jobs by ticket: holders wanted."""
-        self._dropped: set[int] = set()
         self._over = False
         self._stopped = False
         """The session was."""
@@ -102,7 +101,7 @@ class Driver:
                 self._listen()
                 status = _wait_status(self._child.process.wait())
                 words = self._child.last_words() or last_line(self._job_dir / COORDINATOR_LOG)
-                if (self._job_dir / "final.json").exists():
+                if (self._job_dir / layout.FINAL).exists():
                     status = 0
                 decision, supervision = supervision.ended(status, time.monotonic() - began)
                 self._child.close()
@@ -151,10 +150,6 @@ class Driver:
             case Want():
                 if message.ticket not in self._running:
                     self._begin(message.ticket, message.count)
-            case Drop():
-                self._dropped.add(message.ticket)
-                with contextlib.suppress(Exception):
-                    self._session.cancel(self._tag(message.ticket))
             case Look():
                 in_thread("howdah look", self._look)
             case _:
@@ -215,7 +210,7 @@ class Driver:
                 count, slot(data), barrier=self._mode is Mode.FEED, tag=self._tag(ticket)
             )
         except Exception as error:  # py4j's, Connect's, or whatever a task raised
-            if self._over or ticket in self._dropped:
+            if self._over:
                 return SlotsOver(ticket=ticket)
             text = plain(error)
             if was_cancelled(error):

@@ -22,7 +22,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """The settings and sizes of an application that matter here."""
 
     master: str = ""
-    connect: bool = False
     capacity: int | None = None
     """Tasks that can run at the same time; None if nobody can tell."""
     dynamic_allocation: bool = False
@@ -68,7 +67,6 @@ def read(session: Session) -> Facts:
         task_gpus = float(session.setting("spark.task.resource.gpu.amount", "0"))
     return Facts(
         master=session.setting("spark.master"),
-        connect=session.connect,
         capacity=session.capacity(),
         dynamic_allocation=_true(session.setting("spark.dynamicAllocation.enabled")),
         speculation=_true(session.setting("spark.speculation")),

@@ -29,7 +29,6 @@ from howdah.backends.spark.messages import (
     Here,
     Known,
     Launch,
-    Launched,
     Leave,
     Order,
     Over,
@@ -166,9 +165,7 @@ class Holder:
             holder=order.holder,
             ticket=order.ticket,
             host=order.host,
-            folder=order.folder,
             base=str(self._base),
-            pid=os.getpid(),
             gpus=order.gpus,
             sees=self._sees,
             container_id=self._container_id,
@@ -297,9 +294,6 @@ class Holder:
             ),
             (),
         )
-        pid = self._containers.pid(message.container_id)
-        if pid:
-            self._tell(Launched(container_id=message.container_id, pid=pid))
 
     def _container_ended(self, ended: Ended) -> None:
         self._over = Over(container_id=ended.container_id, kind=ended.kind, detail=ended.detail)

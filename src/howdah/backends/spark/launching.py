@@ -6,26 +6,27 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from howdah.agent.launch import AgentLaunch
+from howdah.agent.launch import HERE, AgentLaunch
 from howdah.backends.base import RoleResources
 from howdah.backends.spark import inside, luggage
 from howdah.backends.spark.messages import Here
+from howdah.storage import layout
 
 
 def completed(
     launch: AgentLaunch, here: Here, coordinator: tuple[str, int], gpus: tuple[str, ...]
 ) -> AgentLaunch:
     """The launch with the folders of a container of that holder."""
-    secrets = luggage.inside(luggage.SECRETS)
+    secrets = f"{HERE}/{luggage.SECRETS}"
     return msgspec.structs.replace(
         launch,
-        coordinator_file=f"{inside.HOME}/coordinator.json",
+        coordinator_file=f"{inside.HOME}/{layout.COORDINATOR}",
         coordinators=(coordinator,),
         ca=f"{secrets}/ca.pem",
         certificate=f"{secrets}/agent.pem",
         key=f"{secrets}/agent.key",
         work_dir=f"{here.base}/{launch.container_id}",
-        log_dir=f"{inside.HOME}/logs",
+        log_dir=f"{inside.HOME}/{layout.LOGS}",
         gpus=gpus,
         last_lines=not here.sees,
     )

@@ -29,7 +29,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import howdah
-from howdah.agent.launch import HERE
 from howdah.backends.interpreter import name as name_python
 from howdah.backends.spark.messages import Order
 from howdah.storage import layout
@@ -188,8 +187,3 @@ def _own(name: str) -> bytes:
     import importlib.resources
 
     return importlib.resources.files(howdah).joinpath(name).read_bytes()
-
-
-def inside(folder: str) -> str:
-    """That name in the container's folder, as a coordinator writes it."""
-    return f"{HERE}/{folder}"

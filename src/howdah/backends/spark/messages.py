@@ -40,11 +40,8 @@ class Here(Message, frozen=True, kw_only=True):
     ticket: int
     """Which of the driver's Spark jobs it came from; `ON_DRIVER` for none."""
     host: str
-    folder: str
-    """Working folder of the Spark executor."""
     base: str
     """The holder's own folder; its containers are in it."""
-    pid: int
     gpus: tuple[str, ...] = ()
     """Addresses that Spark gave the task, as Spark writes them."""
     sees: bool = False
@@ -52,11 +49,6 @@ class Here(Message, frozen=True, kw_only=True):
     container_id: str = ""
     """What it holds with an agent."""
     over: Over | None = None
-
-
-class Launched(Message, frozen=True, kw_only=True):
-    container_id: str
-    pid: int
 
 
 class Part(Message, frozen=True, kw_only=True):
@@ -87,7 +79,7 @@ class Welcome(Message, frozen=True, kw_only=True):
 
 
 class Launch(Message, frozen=True, kw_only=True):
-    """Start an agent. Answered by `Launched`, or by `Over` (launch failed)."""
+    """Start an agent. `Over` says when it has ended, or that it could not be started."""
 
     container_id: str
     role: str
@@ -111,7 +103,7 @@ class Leave(Message, frozen=True, kw_only=True):
     """Nobody needs the holder any more."""
 
 
-FromHolder = Union[Here, Launched, Part, Over, Cut]  # noqa: UP007 - read at run time
+FromHolder = Union[Here, Part, Over, Cut]  # noqa: UP007 - read at run time
 ToHolder = Union[Welcome, Launch, Release, Known, Leave]  # noqa: UP007
 
 ON_DRIVER = 0
@@ -125,12 +117,6 @@ class Want(Message, frozen=True, kw_only=True):
 
     ticket: int
     count: int
-
-
-class Drop(Message, frozen=True, kw_only=True):
-    """Cancel that Spark job if it is still waiting for slots."""
-
-    ticket: int
 
 
 class Look(Message, frozen=True, kw_only=True):
@@ -165,7 +151,7 @@ class Seen(Message, frozen=True, kw_only=True):
     words: str = ""
 
 
-ToDriver = Union[Want, Drop, Look]  # noqa: UP007
+ToDriver = Union[Want, Look]  # noqa: UP007
 FromDriver = Union[UnderWay, SlotsOver, Seen]  # noqa: UP007
 
 # -- files ---------------------------------------------------------------------------------------
@@ -183,8 +169,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     on_driver: tuple[str, ...] = ()
     nonce: str
     """Written in the job directory: who reads it there sees the directory."""
-    application: str = ""
-    """Spark's name for the application."""
     driver_pid: int = 0
     driver_start: int = 0
     """With the pid it names one process for ever; see `howdah.backends.local.processes`."""

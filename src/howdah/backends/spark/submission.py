@@ -158,7 +158,6 @@ class SparkSubmission:
             port=port,
             on_driver=tuple(sorted(self.on_driver)),
             nonce=nonce,
-            application=self._session.setting("spark.app.id"),
             driver_pid=os.getpid(),
             driver_start=start_of(os.getpid()) or 0,
             path=os.environ.get("PATH") or os.defpath,
