@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from howdah import task
-from howdah.spark.feed import lines
-from howdah.spark.feed.feeder import Me, Task
+from howdah.spark.feed import conversations, lines
+from howdah.spark.feed.feeder import Connecting, Me, Task
 from howdah.spark.feed.master import Master
-from howdah.spark.feed.messages import Broken, Options, Purpose
+from howdah.spark.feed.messages import Align, Broken, Options, Purpose, Returned
 from howdah.spark.feed.scorer import Scoring
 from howdah.spark.feed.trainer import Trainer, Wiring
 from tests.spark.feed.rig import DEADLINE_S, JOB, access
@@ -27,24 +27,24 @@ def numbers(*ranges: tuple[int, int]) -> list[pa.RecordBatch]:
 
 
 class Gang:
-    """The master of one rank, and its trainers, one generation after the other."""
+    """The master of so many ranks, and their trainers, one generation after the other."""
 
-    def __init__(self, secrets: Path, folder: Path) -> None:
+    def __init__(self, secrets: Path, folder: Path, ranks: int = 1) -> None:
         self._secrets = secrets
         self._folder = folder
-        self.master = Master(1)
+        self.master = Master(ranks)
         self.port = self.master.bind("127.0.0.1")
         self.master.start(secrets)
         self.access = access(secrets, self.port)
         self.trainers: list[Trainer] = []
 
-    def trainer(self, generation: int = 1) -> Trainer:
+    def trainer(self, rank: int = 0, generation: int = 1) -> Trainer:
         """A trainer the master knows."""
-        me = task.context()._replace(rank=0, index=0, host="127.0.0.1", generation=generation)
+        me = task.context()._replace(rank=rank, index=rank, host="127.0.0.1", generation=generation)
         wiring = Wiring(job_id=JOB, host="127.0.0.1", port=self.port)
         made = Trainer(me, wiring, self._secrets, str(self._folder))
         self.trainers.append(made)
-        self.wait(lambda: self.master.generation == generation and self.master.connected())
+        self.wait(lambda: self.master.generation == generation and rank in self.master.trainers)
         return made
 
     def wait(self, condition: Callable[[], bool]) -> None:
@@ -64,15 +64,21 @@ class Gang:
 
 
 @pytest.fixture
-def gang(feed_secrets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gang]:
+def gang(
+    request: pytest.FixtureRequest,
+    feed_secrets: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Gang]:
+    """Of one rank, or of as many as the test names."""
     monkeypatch.chdir(tmp_path)
-    made = Gang(feed_secrets, tmp_path)
+    made = Gang(feed_secrets, tmp_path, getattr(request, "param", 1))
     yield made
     made.close()
 
 
-def me(partition: int = 0) -> Me:
-    return Me(partition, attempt=0, host=socket.gethostname(), folder="")
+def me(partition: int = 0, attempt: int = 0) -> Me:
+    return Me(partition, attempt, host=socket.gethostname(), folder="")
 
 
 def in_background(work: Callable[[], Any]) -> Callable[[], Any]:
@@ -111,3 +117,18 @@ def test_rows_a_program_did_not_answer_before_it_raised_are_answered_by_the_next
     for _ in range(3):
         feed.results(next(batches)["y"] * 10)
     assert [batch["prediction"].to_pylist() for batch in answers()] == [[0, 10, 20, 30], [40, 50]]
+
+
+@pytest.mark.parametrize("gang", [2], indirect=True)
+def test_a_rank_that_has_returned_is_not_asked_how_far_a_partition_came(
+    gang: Gang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversations, "HOW_FAR_S", 3600.0)
+    gang.trainer(0)
+    returning = gang.trainer(1)
+    task = gang.open(Purpose.TRAIN, align=Align.NONE)
+    Connecting(task, me()).ask()
+    returning.close(Returned())
+    gang.wait(lambda: gang.master.trainers[1].channel is None)
+    again = in_background(lambda: Connecting(task, me(attempt=1)).ask())
+    assert [place.rank for place in again().places] == [0]

@@ -295,7 +295,8 @@ class Conversations:
         with self.changed:
             said = self._kept[key] = {}
             event = self._asked[key] = asyncio.Event()
-            wanted = set(self.trainers)
+            # A rank that has returned has nothing to say, and nobody to say it.
+            wanted = {rank for rank, each in self.trainers.items() if each.channel is not None}
             self._tell_all(
                 HowFar(
                     feed=again.feed,
