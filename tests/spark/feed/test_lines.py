@@ -11,7 +11,7 @@ import termios
 import pytest
 
 from howdah.spark.feed.lines import Master, Trainer, first_word
-from howdah.spark.feed.messages import Again, Begin
+from howdah.spark.feed.messages import Again, Begin, Stop
 from tests.spark.feed.rig import Rig, access
 
 
@@ -66,4 +66,15 @@ def test_a_write_to_a_host_that_vanished_says_that_the_connection_is_lost(rig: R
             feeder.write(bytes(10_000))
     with pytest.raises(ConnectionError, match="rank 0"):
         feeder.write(b"more")
+    feeder.close()
+
+
+def test_sending_on_a_connection_that_was_ended_fails_as_on_any_that_is_broken(rig: Rig) -> None:
+    server = rig.trainer()._server
+    assert server is not None
+    feeder = far(rig)
+    (accepted,) = server._connections
+    accepted.closed = True  # as `end` does first, while a sender is about to wait
+    with pytest.raises(OSError):
+        accepted.send(Stop(), bytes(64 << 20))
     feeder.close()

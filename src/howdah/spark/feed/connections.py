@@ -42,7 +42,7 @@ class Connection:
 
         Raises:
             EOFError: the peer ended the connection, or `end` was called.
-            OSError: it broke.
+            OSError: it broke, or `end` was called.
         """
         while view:
             got = self._socket.recv_into(view, 0, socket.MSG_WAITALL)
@@ -142,7 +142,7 @@ class SecureConnection(Connection):
 
     def _wait(self, event: int) -> None:
         if self.closed:
-            raise EOFError
+            raise ConnectionAbortedError("the connection was ended")
         poll = select.poll()
         poll.register(self._socket, event)
         poll.poll(1000)
