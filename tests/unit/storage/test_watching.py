@@ -110,7 +110,7 @@ def test_each_finished_set_of_files_becomes_a_version(
 def test_a_set_is_not_saved_before_it_has_been_quiet(
     start: Callable[..., Helper], folder: Path
 ) -> None:
-    helper = start(settle_s=0.5)
+    helper = start(settle_s=2.0)
     until(lambda: not helper.silent() or scan(folder) == {})
     for part in range(10):
         (folder / f"part-{part}").write_text("x")
