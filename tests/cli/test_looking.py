@@ -8,7 +8,12 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from tests.cli.howdah import gone, howdah, job_file, newest, start, until
+
+pytestmark = pytest.mark.timeout(180)
+"""Each runs up to 15 commands, one after another."""
 
 WAITS = """
 import os, sys, time
