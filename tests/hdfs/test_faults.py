@@ -163,7 +163,7 @@ def test_calls_wait_for_a_namenode_as_long_as_they_are_told(own_url: str, cluste
     began = time.monotonic()
     with pytest.raises(NoNameNode, match="no active NameNode of hdfs://.* answers"):
         hdfs.read(f"{own_url}/file")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 15
     cluster.start("namenode")
     assert hdfs.patient(60).read(f"{own_url}/file") == b"before"
     hdfs.patient(60).write(f"{own_url}/file", b"after")
