@@ -251,27 +251,28 @@ class SparkBackend:
         self._balancing = None
         if self._closed or self._desk is None or self._local is None:
             return
-        here = [r for r in self._pending.values() if r.role in self._settings.on_driver]
-        slots = [r for r in self._pending.values() if r.role not in self._settings.on_driver]
-        for request in here:
-            place = self._desk.free(on_driver=True)
-            if place is None:
-                break
-            self._grant(request, place)
-        missing = sum(r.request_id in self._pending for r in here) - self._local.starting
-        for _ in range(missing):
+        for _ in range(self._fill(on_driver=True) - self._local.starting):
             self._local.start(self._local_problem)
-        for request in slots:
-            place = self._desk.free(on_driver=False)
-            if place is None:
-                break
-            self._grant(request, place)
-        wanted = sum(r.request_id in self._pending for r in slots)
-        missing = wanted - sum(self._under_way.values())
+        missing = self._fill(on_driver=False) - sum(self._under_way.values())
         if missing > 0 and self._link is not None:
             ticket = self._books.next_ticket()
             self._under_way[ticket] = missing
             self._link.send(Want(ticket=ticket, count=missing))
+
+    def _fill(self, *, on_driver: bool) -> int:
+        """Give free places to requests; returns how many have none."""
+        assert self._desk is not None
+        for request in self._wanted(on_driver=on_driver):
+            place = self._desk.free(on_driver=on_driver)
+            if place is None:
+                break
+            self._grant(request, place)
+        return len(self._wanted(on_driver=on_driver))
+
+    def _wanted(self, *, on_driver: bool) -> list[ContainerRequest]:
+        """Requests for places on the driver's machine, or for slots."""
+        roles = self._settings.on_driver
+        return [each for each in self._pending.values() if (each.role in roles) == on_driver]
 
     def _grant(self, request: ContainerRequest, place: Place) -> None:
         if not place.here.sees and (problem := unseen(self._directory.job(), place.here.host)):
@@ -297,9 +298,8 @@ class SparkBackend:
         self._later(RequestRefused(request_id=request_id, reason=reason))
 
     def _refuse_all(self, reason: str, *, on_driver: bool) -> None:
-        for request in list(self._pending.values()):
-            if (request.role in self._settings.on_driver) == on_driver:
-                self._refuse(request.request_id, reason)
+        for request in self._wanted(on_driver=on_driver):
+            self._refuse(request.request_id, reason)
 
     def _local_problem(self, problem: str) -> None:
         self._refuse_all(f"no container on the driver's machine: {problem}", on_driver=True)
