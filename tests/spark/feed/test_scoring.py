@@ -195,3 +195,9 @@ def test_answers_may_be_what_programs_have(given: Any, expected: Any) -> None:
             record_batch(given, 2, "train")
     else:
         assert record_batch(given, 2, "train").to_pydict() == expected
+
+
+def test_answers_with_more_values_than_a_list_column_holds_are_refused_in_words() -> None:
+    values = np.broadcast_to(np.int8(0), (2, 1 << 30))
+    with pytest.raises(FeedError, match="2147483648 values in one batch.*smaller batches"):
+        record_batch(values, 2, "train")

@@ -93,6 +93,11 @@ def _nested(values: np.ndarray) -> pa.Array:
     if values.ndim == 1 or values.dtype == object:
         return pa.array(list(values) if values.dtype == object else values)
     width = values.shape[1]
+    if len(values) * width > np.iinfo(np.int32).max:
+        raise ValueError(
+            f"they have {len(values) * width} values in one batch, more than a list column can "
+            "hold: take smaller batches"
+        )
     inner = _nested(np.ascontiguousarray(values).reshape(-1, *values.shape[2:]))
     # Not a list of a fixed size: Spark has none.
     offsets = pa.array(np.arange(len(values) + 1, dtype=np.int32) * width)
