@@ -8,6 +8,7 @@ import os
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from howdah.wire.tls import IdentityError, peer_identity
 
 HANDSHAKE_S = 20.0
 BACKLOG = 512
+ACCEPT_AGAIN_S = 0.1
 
 Take = Callable[[Begin, Connection], None]
 
@@ -115,6 +117,7 @@ class Server:
             except OSError:
                 if self._closed:
                     return
+                time.sleep(ACCEPT_AGAIN_S)  # no files are left, perhaps: others will close some
                 continue
             threading.Thread(
                 target=self._serve, args=(accepted,), name="howdah-rows", daemon=True
