@@ -14,9 +14,9 @@ import pytest
 
 from howdah import task
 from howdah.spark.feed import conversations, lines
-from howdah.spark.feed.feeder import Connecting, Me, Task
+from howdah.spark.feed.feeder import Connecting, Me, Task, _Feeding
 from howdah.spark.feed.master import Master
-from howdah.spark.feed.messages import Align, Broken, Options, Purpose, Returned
+from howdah.spark.feed.messages import Again, Align, Broken, Options, Purpose, Returned
 from howdah.spark.feed.scorer import Scoring
 from howdah.spark.feed.trainer import Trainer, Wiring
 from tests.spark.feed.rig import DEADLINE_S, JOB, access
@@ -132,3 +132,33 @@ def test_a_rank_that_has_returned_is_not_asked_how_far_a_partition_came(
     gang.wait(lambda: gang.master.trainers[1].channel is None)
     again = in_background(lambda: Connecting(task, me(attempt=1)).ask())
     assert [place.rank for place in again().places] == [0]
+
+
+def test_rows_of_a_stretch_are_counted_also_while_nobody_takes_the_next(gang: Gang) -> None:
+    """They decide who is to take what follows."""
+    gone = gang.trainer()
+    task = gang.open(Purpose.TRAIN)
+    feeder = Connecting(task, me())
+    feeder.ask()
+    gone.close()
+    gang.wait(lambda: not gang.master.connected())
+    answer = feeder.master.ask(Again(**feeder.named(), rank=0, rows=5))
+    assert answer.wait_s > 0
+    assert gang.master.runs[task.run].epoch(0).rows == {0: 5}
+
+
+def test_a_connection_to_the_driver_that_broke_while_it_was_idle_fails_no_task(gang: Gang) -> None:
+    trainer = gang.trainer()
+    task = gang.open(Purpose.TRAIN, align=Align.NONE)
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield from numbers((0, 5))
+        broken = lines.Master.of(gang.access)._socket
+        assert broken is not None
+        broken.shutdown(socket.SHUT_RDWR)
+
+    fed = in_background(lambda: _Feeding(task, me()).run(rows()))
+    assert len(next(trainer.feed("train").batches(5))["y"]) == 5
+    assert fed()["rows"].to_pylist() == [5]
+    book = gang.master.runs[task.run].epoch(0)
+    gang.wait(lambda: book.finished == {0: 5})

@@ -264,15 +264,13 @@ class Conversations:
             if run.purpose is Purpose.SCORE and (trouble := self.trouble()):
                 # Nobody else looks: a scoring query is Spark's, not a call of the cluster's.
                 return GoOn(start=0, problem=trouble)
-            if not self._can_take(run):
-                return GoOn(start=0, wait_s=AGAIN_S)
             if again.rank >= 0:
                 run.note_sent(again)
                 self.moved = time.monotonic()
                 self.changed.notify_all()
-                asked, problem = False, ""
-            else:
-                asked, problem = run.begin(again)
+            if not self._can_take(run):
+                return GoOn(start=0, wait_s=AGAIN_S)
+            asked, problem = (False, "") if again.rank >= 0 else run.begin(again)
             if problem:
                 return GoOn(start=0, problem=problem)
         start = 0

@@ -15,8 +15,9 @@ import struct
 import tempfile
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -33,6 +34,8 @@ from howdah.spark.feed.messages import (
 from howdah.wire.frames import FrameDecoder, encode
 from howdah.wire.sockets import dial_tls
 from howdah.wire.tls import PeerRole, certificate_name, client_context_from
+
+T = TypeVar("T")
 
 _HEADER = struct.Struct(">I")
 _PIECE = 1 << 20
@@ -221,20 +224,20 @@ class Master:
         Raises:
             OSError: the master is not there.
         """
-        try:
-            self.tell(message)
-            return self._answer()
-        except OSError:
-            # It may have been idle for hours since the last task.
-            self.close()
-            self.tell(message)
+
+        def ask() -> GoOn:
+            self._send(message)
             return self._answer()
 
+        return self._retried(ask)
+
     def tell(self, message: msgspec.Struct) -> None:
-        """Send it."""
-        if self._socket is None:
-            self._socket = self._dial()
-        self._socket.sendall(encode(message))
+        """Send it.
+
+        Raises:
+            OSError: the master is not there.
+        """
+        self._retried(lambda: self._send(message))
 
     def close(self) -> None:
         if self._socket is not None:
@@ -242,6 +245,19 @@ class Master:
                 self._socket.close()
         self._socket = None
         self._decoder = FrameDecoder(GoOn)
+
+    def _retried(self, talk: Callable[[], T]) -> T:
+        """Over a new connection if need be: this one may have been idle for hours."""
+        try:
+            return talk()
+        except OSError:
+            self.close()
+            return talk()
+
+    def _send(self, message: msgspec.Struct) -> None:
+        if self._socket is None:
+            self._socket = self._dial()
+        self._socket.sendall(encode(message))
 
     def _answer(self) -> GoOn:
         assert self._socket is not None
