@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from howdah.backends.base import BackendError
 from howdah.backends.spark.modes import Mode
+from howdah.backends.spark.sessions import is_connect
 from howdah.backends.spark.submission import SparkSubmission
 
 
@@ -24,8 +26,10 @@ def active() -> Any:
     return SparkSession.getActiveSession()
 
 
-def session() -> Any:
-    """This program's session, or a new one.
+def session(
+    master: str = "", settings: Mapping[str, str] | None = None, name: str = "howdah"
+) -> Any:
+    """This program's session, or a new one with that master and those settings.
 
     Raises:
         BackendError: there is no pyspark, or no application can be started.
@@ -41,32 +45,35 @@ def session() -> Any:
     if found is not None:
         return found
     try:
-        builder = SparkSession.builder.appName("howdah")
+        builder = SparkSession.builder.appName(name)
         # Its bars would be drawn between the lines of a log.
-        return with_this_python(
-            builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
-        )
+        builder = builder.config("spark.ui.showConsoleProgress", "false")
+        if master:
+            builder = builder.master(master)
+        for key, value in (settings or {}).items():
+            builder = builder.config(key, value)
+        return with_this_python(builder.getOrCreate())
     except Exception as error:  # py4j's, or Java's own way to say that there is none
-        raise BackendError(
-            f"No Spark application could be started: {str(error).strip() or type(error).__name__}. "
-            "Its master is that of spark-defaults.conf (SPARK_CONF_DIR), of PYSPARK_SUBMIT_ARGS or "
-            "of spark-submit --master"
-        ) from error
+        where = f" on {master}" if master else ""
+        problem = str(error).strip() or type(error).__name__
+        text = f"No Spark application could be started{where}: {problem}"
+        if not master:
+            text += (
+                ". Its master is that of spark-defaults.conf (SPARK_CONF_DIR), of "
+                "PYSPARK_SUBMIT_ARGS or of spark-submit --master"
+            )
+        raise BackendError(text) from error
 
 
 def with_this_python(spark: Any) -> Any:
     """A session just made: with master ``local`` its executors are this program, so their Python is
     this one too, unless somebody has named another. Spark's own choice is ``python3`` of the PATH.
     """
-    context = getattr(spark, "sparkContext", None) if _classic(spark) else None
+    context = None if is_connect(spark) else getattr(spark, "sparkContext", None)
     if context is not None and context.master.startswith("local"):
         if not os.environ.get("PYSPARK_PYTHON"):
             context.pythonExec = sys.executable
     return spark
-
-
-def _classic(spark: Any) -> bool:
-    return "connect" not in type(spark).__module__
 
 
 class OwnApplication(SparkSubmission):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-SCHEMA = "number int, host string, problem string"
+SCHEMA = "problem string"
+"""Of a task's one row: why there is no holder, empty if there is one."""
 _GROUP = "spark.jobGroup.id"
 _DESCRIPTION = "spark.job.description"
 _POOL = "spark.scheduler.pool"
@@ -25,8 +27,9 @@ class Session(Protocol):
 
     def run(
         self, count: int, task: Callable[[Iterator[Any]], Iterator[Any]], *, barrier: bool, tag: str
-    ) -> list[tuple[int, str, str]]:
-        """Run a job of so many tasks, as the user's own jobs run (group, pool); returns rows.
+    ) -> list[str]:
+        """Run a job of so many tasks, as the user's own jobs run (group, pool); returns what
+        each has to tell (`SCHEMA`).
 
         Raises:
             Exception: the job failed or was cancelled.
@@ -68,20 +71,23 @@ class ClassicSession:
         self.spark = spark
         self._profile = profile
         self._context = spark.sparkContext
-        # Spark copies it, setting by setting, for whoever asks; it does not change any more.
-        self._conf = self._context.getConf()
         self._local = {
             name: value
             for name in (_GROUP, _DESCRIPTION, _POOL)
             if (value := self._context.getLocalProperty(name)) is not None
         }
 
+    @functools.cached_property
+    def _conf(self) -> Any:
+        # Spark copies it, setting by setting, for whoever asks; it does not change any more.
+        return self._context.getConf()
+
     def setting(self, name: str, default: str = "") -> str:
         return self._conf.get(name, default) or default
 
     def run(
         self, count: int, task: Callable[[Iterator[Any]], Iterator[Any]], *, barrier: bool, tag: str
-    ) -> list[tuple[int, str, str]]:
+    ) -> list[str]:
         context = self._context
         for name, value in self._local.items():
             context.setLocalProperty(name, value)
@@ -144,7 +150,7 @@ class ConnectSession:
 
     def run(
         self, count: int, task: Callable[[Iterator[Any]], Iterator[Any]], *, barrier: bool, tag: str
-    ) -> list[tuple[int, str, str]]:
+    ) -> list[str]:
         for each in {*self._tags, tag}:
             self.spark.addTag(each)
         return _run(self.spark, count, task, barrier, self._profile)
@@ -171,11 +177,14 @@ class ConnectSession:
         return _amount(self._profile, resource)
 
 
+def is_connect(spark: Any) -> bool:
+    """Whether Spark's driver is another process. pyspark's Connect need not be installed."""
+    return ".connect." in f"{type(spark).__module__}."
+
+
 def session_of(spark: Any, profile: Any = None) -> Session:
     """That session's kind. ``profile`` is pyspark's ResourceProfile for jobs of ours."""
-    module = type(spark).__module__
-    kind = ConnectSession if ".connect." in f"{module}." else ClassicSession
-    return kind(spark, profile)
+    return (ConnectSession if is_connect(spark) else ClassicSession)(spark, profile)
 
 
 def in_thread(name: str, call: Callable[[], None]) -> threading.Thread:
@@ -187,11 +196,11 @@ def in_thread(name: str, call: Callable[[], None]) -> threading.Thread:
 
 def _run(
     spark: Any, count: int, task: Callable[..., Any], barrier: bool, profile: Any
-) -> list[tuple[int, str, str]]:
+) -> list[str]:
     # Spark 3.5 has no such argument: who gives no profile needs none.
     more = {} if profile is None else {"profile": profile}
     frame = spark.range(0, count, 1, count).mapInArrow(task, SCHEMA, barrier=barrier, **more)
-    return [(row["number"], row["host"], row["problem"]) for row in frame.collect()]
+    return [row["problem"] for row in frame.collect()]
 
 
 def _amount(profile: Any, resource: str) -> float | None:
