@@ -9,6 +9,7 @@ import pytest
 
 from howdah.client.errors import JobFailed
 from howdah.spark import Cluster, FeedError
+from howdah.spark.session import Session
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +34,17 @@ def test_a_connect_session_feeds_scores_and_returns_values(connect_spark: Any) -
     assert report.rows == 1000
     assert sorted(i for ids in values.values() for i in ids) == sorted([*range(500), *range(500)])
     assert [(row["id"], row["more"]) for row in rows] == [(i, i + 5) for i in range(100)]
+
+
+def test_the_default_file_system_is_this_programs_where_the_server_tells_none(
+    connect_spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
+    assert Session(connect_spark).default_fs() == ""
+    site = "<property><name>fs.defaultFS</name><value>hdfs://far:9000/</value></property>"
+    (tmp_path / "core-site.xml").write_text(f"<configuration>{site}</configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert Session(connect_spark).default_fs() == "hdfs://far:9000"
 
 
 def test_errors_of_both_sides_are_told_on_connect(connect_spark: Any) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from howdah.backends.spark.sessions import session_of
+from howdah.backends.spark.sessions import is_connect, session_of
 from howdah.backends.spark.words import plain, was_cancelled
 from howdah.spark.feed.plan import MOST_ROWS
 from howdah.storage.jobdir import user_name
@@ -50,12 +51,16 @@ class Query:
             return ""
         return f"{plain(self.error)}\n{self.error}"
 
+    def wait(self, seconds: float) -> None:
+        """Let it end by itself, for so long."""
+        self._thread.join(seconds)
+
     def cancel(self, wait_s: float = 10.0) -> None:
         """End it; it has ended when this returns, if Spark does that in time."""
         if not self.over:
             with contextlib.suppress(Exception):  # it may end by itself just now
                 self._session.cancel(self._tag)
-        self._thread.join(wait_s)
+        self.wait(wait_s)
 
     def _run(self) -> None:
         try:
@@ -80,19 +85,9 @@ class Session:
         self.inner = session_of(spark)
         self.connect = self.inner.connect
 
-    def host(self) -> str:
-        """This machine's address as executors reach it."""
-        return self.inner.host()
-
     def default_fs(self) -> str:
-        """Hadoop's ``fs.defaultFS``, as this application has it."""
-        if not self.connect:
-            try:
-                conf = self.spark.sparkContext._jsc.hadoopConfiguration()
-                return conf.get("fs.defaultFS") or ""
-            except Exception:
-                return ""
-        return self.setting("spark.hadoop.fs.defaultFS")
+        """See `default_fs`."""
+        return default_fs(self.spark)
 
     def user(self) -> str:
         """The user's name on Hadoop's file systems."""
@@ -127,13 +122,6 @@ class Session:
     def cancel(self, tag: str) -> None:
         """Cancel what runs under that tag."""
         self.inner.cancel(tag)
-
-    def setting(self, name: str, default: str = "") -> str:
-        """A setting of the session."""
-        try:
-            return self.spark.conf.get(name, default) or default
-        except Exception:
-            return default
 
     @contextlib.contextmanager
     def with_settings(self, frame: Any, settings: Mapping[str, str]) -> Iterator[Any]:
@@ -196,6 +184,28 @@ class Session:
         except Exception:  # no number, or a server that does not answer
             return MOST_ROWS
         return own if own > 0 else MOST_ROWS
+
+
+def default_fs(spark: Any) -> str:
+    """Hadoop's ``fs.defaultFS`` as that session's application has it; empty where it cannot be told.
+
+    A Connect server tells only what it was set in Spark itself: without that this program's own
+    Hadoop configuration counts.
+
+    Raises:
+        ConfigurationError: that cannot be read.
+    """
+    try:
+        if not is_connect(spark):
+            return spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS") or ""
+        told = spark.conf.get("spark.hadoop.fs.defaultFS", None)
+    except Exception:  # the session has ended, or a setting that the server does not tell
+        told = None
+    if told or not os.environ.get("HADOOP_CONF_DIR"):
+        return told or ""
+    from howdah.hadoop.configuration import Configuration, find_folder
+
+    return Configuration.load(find_folder(os.environ)).default_fs
 
 
 def _in_own_session(frame: Any, settings: Mapping[str, str]) -> Any:

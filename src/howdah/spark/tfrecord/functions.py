@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from howdah.spark.session import default_fs
 from howdah.spark.tfrecord import compression as packing
 from howdah.spark.tfrecord import filesystems, reading, writing
 from howdah.spark.tfrecord.columns import RecordType
@@ -19,7 +20,7 @@ from howdah.spark.tfrecord.options import (
     SAMPLE_RECORDS,
     Options,
 )
-from howdah.spark.tfrecord.schemas import arrow_schema, default_fs, spark_schema
+from howdah.spark.tfrecord.schemas import arrow_schema, spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

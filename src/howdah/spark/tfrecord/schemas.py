@@ -77,24 +77,3 @@ def spark_schema(
         kind = types[folders.type_of([piece.values[at][1] for piece in found])]
         fields.append(StructField(name, kind))
     return StructType(fields)
-
-
-def default_fs(spark: Any) -> str:
-    """``fs.defaultFS`` of a session; empty where it cannot be told."""
-    told = spark.conf.get("spark.hadoop.fs.defaultFS", None)
-    if told:
-        return str(told)
-    try:
-        return str(spark.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS") or "")
-    except Exception:  # a Connect session has no context: what it raises differs by version
-        return _default_fs_of_environment()
-
-
-def _default_fs_of_environment() -> str:
-    import os
-
-    if not os.environ.get("HADOOP_CONF_DIR"):
-        return ""
-    from howdah.hadoop.configuration import Configuration, find_folder
-
-    return Configuration.load(find_folder(os.environ)).default_fs
