@@ -104,7 +104,9 @@ class Training:
             self._master.close_run(self._run)
             self._end_queries()
         if stopped:
-            self._hear_counts()
+            # The ranks that did not stop the feed themselves say what they were given; nobody says
+            # that all have.
+            time.sleep(COUNTS_S)
         return self._report(stopped, time.monotonic() - began)
 
     def wait_left(self, other: threading.Thread) -> None:
@@ -171,7 +173,7 @@ class Training:
             turn = self._wait(generation, lambda query=query: query.over)
             if turn is not _Turn.DONE:
                 if turn is _Turn.STOPPED:
-                    _grace(query, STOPPING_S)
+                    query.wait(STOPPING_S)
                 query.cancel()
                 return turn
             if query.error is None:
@@ -238,9 +240,10 @@ class Training:
             return _Turn.FORMED_ANEW
         if self._master.all_returned():
             return _Turn.STOPPED  # and the job may be over because of it
-        if not (self._left or self._enough()) or self._live.failure() is not None:
+        enough = self._left or self._enough()
+        if not enough or self._live.failure() is not None:
             self._live.check()
-        if self._left or self._enough():
+        if enough:
             return _Turn.STOPPED  # also where the programs have returned since
         self._check_padding()
         return None
@@ -305,13 +308,6 @@ class Training:
             parts.append(f"{missing} of {self._master.expected} ranks are not there")
         return "; ".join(parts)
 
-    def _hear_counts(self) -> None:
-        """The ranks that did not stop the feed themselves say what they were given."""
-        deadline = time.monotonic() + COUNTS_S
-        with self._master.watching() as changed:
-            while (left := deadline - time.monotonic()) > 0:
-                changed.wait(left)
-
     # -- counts ------------------------------------------------------------------------------------
 
     def _report(self, stopped: bool, seconds: float) -> TrainReport:
@@ -353,14 +349,6 @@ class Training:
             if not query.over:
                 query.cancel(wait_s)
         self._queries.clear()
-
-
-def _grace(query: Query, seconds: float) -> None:
-    """Let a query end by itself."""
-    deadline = time.monotonic() + seconds
-    gate = threading.Event()
-    while not query.over and time.monotonic() < deadline:
-        gate.wait(0.01)
 
 
 class Beside:
