@@ -6,13 +6,18 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
 from howdah.backends.spark import backend as spark_backend
 from howdah.backends.spark import luggage
 from howdah.backends.spark.books import Books, Launched
+from howdah.backends.spark.messages import Here, Leave, Over, ToHolder, Welcome
+from howdah.backends.spark.settings import read_settings
 from howdah.core.events import ContainerEnded, ContainerEndKind
+from howdah.wire import tls
+from howdah.wire.channel import Channel, connect
 from tests.conformance.spark import SparkHarness
 
 
@@ -78,5 +83,59 @@ def test_a_container_that_comes_back_after_it_was_lost_is_ended_before_its_holde
         await harness.launch(second, again, "wait")
         assert psutil.Process((await harness.pids(again))[-1]).parent() == holder
         assert [event.container_id for event in second.all(ContainerEnded)] == [container_id]
+
+    run(tmp_path, test)
+
+
+async def dial(harness: SparkHarness, here: Here) -> Channel[ToHolder]:
+    """A holder that says that, and then nothing by itself."""
+    directory = harness.directory
+    channel: Channel[ToHolder] = await connect(
+        "127.0.0.1",
+        read_settings(directory.path).port,
+        tls.client_context(directory.secrets, tls.PeerRole.AGENT),
+        job_id=directory.job_id,
+        receives=ToHolder,
+    )
+    channel.send(here)
+    return channel
+
+
+async def orders(channel: Channel[ToHolder], count: int) -> list[tuple[str, str]]:
+    """The next orders: what, and to which container."""
+    found: list[tuple[str, str]] = []
+    while len(found) < count:
+        message = await channel.receive()
+        assert message is not None
+        if not isinstance(message, Welcome | Leave):
+            found.append((type(message).__name__, message.container_id))
+    return found
+
+
+def test_a_holder_that_missed_the_word_gets_it_before_its_next_launch_and_both_again(
+    tmp_path: Path,
+) -> None:
+    async def test(harness: SparkHarness) -> None:
+        coordinator = await harness.coordinator()
+        harness.drivers[0].full = True
+        here = Here(holder="one", ticket=1, host="here", base="/tmp/one", sees=True)
+        channel = await dial(harness, here)
+        [first] = await coordinator.grant(1)
+        await harness.launch(coordinator, first, "wait")
+        assert await orders(channel, 1) == [("Launch", first)]
+        over = Over(container_id=first, kind=ContainerEndKind.EXITED)
+        channel.send(over)
+        await coordinator.ended(first)
+        [second] = await coordinator.grant(2)
+        await harness.launch(coordinator, second, "wait")
+        for _ in range(2):
+            channel.abort()
+            again = msgspec.structs.replace(here, container_id=first, over=over)
+            channel = await dial(harness, again)
+            assert await orders(channel, 2) == [("Known", first), ("Launch", second)]
+        channel.send(Over(container_id=second, kind=ContainerEndKind.EXITED))
+        assert (await coordinator.ended(second)).kind is ContainerEndKind.EXITED
+        assert len(coordinator.all(ContainerEnded)) == 2
+        channel.abort()
 
     run(tmp_path, test)

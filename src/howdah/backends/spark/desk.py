@@ -189,10 +189,10 @@ class Desk:
         if self._dismissing:
             self._send_home(place)
             return place
-        self._owner.arrived(place)
         if here.over is not None:
-            self._over(place, here.over)
-        elif not place.container_id:
+            self._over(place, here.over)  # what is ordered next comes after the word of that
+        self._owner.arrived(place)
+        if here.over is None and not place.container_id:
             place.wait(UNUSED_S, self._unused)
         return place
 
@@ -217,7 +217,7 @@ class Desk:
             over = msgspec.structs.replace(over, kind=ContainerEndKind.PREEMPTED, detail=place.cut)
         if place.container_id == over.container_id:
             place.container_id = ""
-        place.launch = None
+            place.launch = None
         place.here = msgspec.structs.replace(place.here, container_id="", over=None)
         place.wait(SPARE_S, self._unused)
         self._owner.over(over)
