@@ -285,9 +285,6 @@ def test_a_source_folder_with_a_link_that_leads_out_is_refused(tmp_path: Path) -
 class Task:
     """As pyspark's TaskContext."""
 
-    def partitionId(self) -> int:
-        return 0
-
     def attemptNumber(self) -> int:
         return 0
 
@@ -315,8 +312,8 @@ def test_a_source_archive_that_cannot_be_unpacked_is_a_problem_told_and_no_faile
         python="",
     )
     shipment = Shipment(order=order, secrets={}, source=raw.getvalue())
-    row = slots.occupy(msgspec.msgpack.encode(shipment), Task())
-    assert "'data' is a link to an absolute path" in row["problem"]
+    problem = slots.occupy(msgspec.msgpack.encode(shipment), Task())
+    assert "'data' is a link to an absolute path" in problem
     assert holder_folders() == []
 
 

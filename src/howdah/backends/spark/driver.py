@@ -206,7 +206,7 @@ class Driver:
         order = msgspec.structs.replace(self._shipment.order, ticket=ticket)
         data = msgspec.msgpack.encode(msgspec.structs.replace(self._shipment, order=order))
         try:
-            rows = self._session.run(
+            told = self._session.run(
                 count, slot(data), barrier=self._mode is Mode.FEED, tag=self._tag(ticket)
             )
         except Exception as error:  # py4j's, Connect's, or whatever a task raised
@@ -217,7 +217,7 @@ class Driver:
                 text = f"its Spark job was cancelled: {text}"
                 return SlotsOver(ticket=ticket, problem=text, cancelled=True)
             return SlotsOver(ticket=ticket, problem=text)
-        problems = sorted({problem for _, _, problem in rows if problem})
+        problems = sorted(set(told) - {""})
         return SlotsOver(ticket=ticket, problem="; ".join(problems[:3]))
 
     def _look(self) -> None:
@@ -244,26 +244,15 @@ def slot(shipment: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
         try:
             from howdah.backends.spark.slots import occupy
         except ImportError as error:
-            row = {
-                "number": context.partitionId(),
-                "host": "",
-                "problem": f"the executors' Python ({sys.executable}, {sys.version.split()[0]}) "
-                f"cannot run a container: {error}. Howdah and what it needs must be installed for "
-                "it, or travel with the application: --py-files, --archives, or a Python named by "
-                "spark.pyspark.python",
-            }
+            problem = (
+                f"the executors' Python ({sys.executable}, {sys.version.split()[0]}) cannot run a "
+                f"container: {error}. Howdah and what it needs must be installed for it, or travel "
+                "with the application: --py-files, --archives, or a Python named by "
+                "spark.pyspark.python"
+            )
         else:
-            row = occupy(shipment, context)
-        yield pyarrow.RecordBatch.from_pylist(
-            [row],
-            schema=pyarrow.schema(
-                [
-                    ("number", pyarrow.int32()),
-                    ("host", pyarrow.string()),
-                    ("problem", pyarrow.string()),
-                ]
-            ),
-        )
+            problem = occupy(shipment, context)
+        yield pyarrow.RecordBatch.from_pydict({"problem": [problem]})
 
     return run
 

@@ -34,37 +34,35 @@ class NoHolder(Exception):
     """There will be no holder here; the text is for the user."""
 
 
-def occupy(shipment: bytes, context: Any) -> dict[str, Any]:
+def occupy(shipment: bytes, context: Any) -> str:
     """Start a holder in this task's place; in the foreground, be there as long as it.
 
     Args:
         context: pyspark's TaskContext, or BarrierTaskContext.
 
     Returns:
-        The task's row: ``number``, ``host``, ``problem`` (empty if a holder was welcomed).
+        Why there is no holder, in words; empty if one was welcomed.
     """
     parts = msgspec.msgpack.decode(shipment, type=Shipment)
     host = socket.gethostname()
-    row: dict[str, Any] = {"number": context.partitionId(), "host": host, "problem": ""}
     if context.attemptNumber() > 0:
         # Spark tries again what it has lost: the coordinator knows, and asks anew if it wants to.
-        return row
+        return ""
     devices = {name: tuple(each.addresses) for name, each in context.resources().items()}
     try:
         process, base = start(parts, _gpus(devices))
     except (NoHolder, BackendError, OSError, tarfile.TarError) as error:
-        row["problem"] = f"{host}: {error}"
-        return row
+        return f"{host}: {error}"
     word = _first_line(process, parts.wait_s)
     if word != luggage.READY:
         words = _end(process, base)
         word = f"{word}: {words}" if word == LOST and words else word
-        row["problem"] = word if host in word else f"{host}: {word}"
-    elif parts.order.mode is Mode.FEED:
+        return word if host in word else f"{host}: {word}"
+    if parts.order.mode is Mode.FEED:
         detach(process)
     else:
         wait(process)
-    return row
+    return ""
 
 
 def start(parts: Shipment, gpus: tuple[str, ...]) -> tuple[subprocess.Popen[bytes], Path]:
