@@ -214,7 +214,7 @@ def test_two_small_partitions_one_after_the_other_are_shared_equally() -> None:
         word = again(partition, attempt=partition)
         run.begin(word)
         rank = run.choose(word, places)[0].rank
-        word = again(partition, attempt=partition, rank=rank, rows=250, upto=250)
+        word = again(partition, attempt=partition, rank=rank, rows=250)
         run.note_sent(word)
         rank = run.choose(word, places)[0].rank
         run.note_sent(
@@ -237,8 +237,8 @@ def test_one_large_partition_is_spread_over_the_ranks() -> None:
     word = again(0, attempt=0)
     run.begin(word)
     rank = run.choose(word, places)[0].rank
-    for step in range(20):
-        word = again(0, attempt=0, rank=rank, rows=100, upto=100 * (step + 1))
+    for _ in range(20):
+        word = again(0, attempt=0, rank=rank, rows=100)
         run.note_sent(word)
         rank = run.choose(word, places)[0].rank
     rows = run.epoch(0).rows

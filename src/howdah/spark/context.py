@@ -52,11 +52,7 @@ class Context:
         """Everything else."""
         self.default_fs: str = (wiring.default_fs if wiring is not None else "") or "file://"
         """Spark's ``fs.defaultFS``, such as ``hdfs://namenode:8020``."""
-        self.working_dir: str = (
-            (wiring.working_dir if wiring is not None else "")
-            or os.environ.get("HOWDAH_SPARK_FOLDER")
-            or str(Path.cwd())
-        )
+        self.working_dir: str = os.environ.get("HOWDAH_SPARK_FOLDER") or str(Path.cwd())
         """Folder of the executor, usually; relative paths without a distributed file system begin there."""
 
     def absolute_path(self, path: str) -> str:

@@ -1,5 +1,5 @@
 """Rows from Spark into training processes: Arrow batches over sockets, nothing pickled.
 
-Three sides: feeders in Spark's Python workers (`howdah.spark.feed.feeder`), trainers (`server`,
-`batches`), and the feed's master in the driver (`master`, which decides by the pure `plan`).
+Three sides: feeders in Spark's Python workers (`howdah.spark.feed.feeder`), trainers (`trainer`), and
+the feed's master in the driver (`master`, which decides by the pure `plan`).
 """

@@ -50,7 +50,6 @@ class _Stretch:
         self.attempt = attempt
         self.rank = -1
         self.rows = 0
-        self.upto = 0
         self.active = True
 
 

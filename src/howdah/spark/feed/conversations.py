@@ -268,7 +268,7 @@ class Conversations:
                 run.note_sent(again)
                 self.moved = time.monotonic()
                 self.changed.notify_all()
-            if not self._can_take(run):
+            if not self.connected():
                 return GoOn(start=0, wait_s=AGAIN_S)
             asked, problem = (False, "") if again.rank >= 0 else run.begin(again)
             if problem:
@@ -282,9 +282,6 @@ class Conversations:
             if not chosen:
                 return GoOn(start=0, wait_s=AGAIN_S)
             return GoOn(start=start, places=chosen, trainers=len(places))
-
-    def _can_take(self, run: RunBook) -> bool:
-        return self.connected()
 
     async def _how_far(self, run: RunBook, again: Again) -> int:
         """Offset after the last row that any trainer has of the partition."""

@@ -69,7 +69,7 @@ class Source:
         self.at = 0
         """Rows handed out."""
         self.views: dict[Any, Any] = {}
-        """What `howdah.spark.feed.batches` has made of it."""
+        """What `howdah.spark.feed.feed` has made of it."""
         self.answered: list[pa.RecordBatch] = []
 
     @property

@@ -25,7 +25,7 @@ from howdah.spark.feed.plan import merged, wanted
 FIRST_STRETCH_BYTES = 4 << 10
 LONGEST_STRETCH_BYTES = 128 << 20
 """Between two questions to the master."""
-RESULT = "partition int, rows long, bytes long, ranks array<int>"
+RESULT = "partition int, rows long, bytes long"
 """Schema of a feeding task's one row: Spark's partition, rows and bytes sent by this attempt."""
 
 
@@ -78,9 +78,7 @@ class Connecting:
         self.me = me
         self.master = Master.of(task.access)
 
-    def ask(
-        self, *, unreachable: list[int] | None = None, rank: int = -1, rows: int = 0, upto: int = 0
-    ) -> GoOn:
+    def ask(self, *, unreachable: list[int] | None = None, rank: int = -1, rows: int = 0) -> GoOn:
         """Where and with whom to go on. Waits while nobody can take rows.
 
         Raises:
@@ -96,7 +94,6 @@ class Connecting:
                         unreachable=unreachable or [],
                         rank=rank,
                         rows=rows,
-                        upto=upto,
                     )
                 )
             except OSError as error:
@@ -169,7 +166,6 @@ class _Feeding(Connecting):
         self._rows = 0
         self._bytes = 0
         self._in_stretch = 0  # rows
-        self._ranks: list[int] = []
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
         """Feed it; what has been done."""
@@ -187,7 +183,6 @@ class _Feeding(Connecting):
                 "partition": pa.array([self.me.partition], pa.int32()),
                 "rows": pa.array([self._rows], pa.int64()),
                 "bytes": pa.array([self._bytes], pa.int64()),
-                "ranks": pa.array([self._ranks], pa.list_(pa.int32())),
             }
         )
 
@@ -208,14 +203,14 @@ class _Feeding(Connecting):
                     # There may be no other partition: the master hears of this one early.
                     half = -(-piece.num_rows // self._go.trainers)
                     self._send(piece.slice(0, half), start)
-                    self._check(self._offset)
+                    self._check()
                     start, piece = start + half, piece.slice(half)
                 first = False
                 self._send(piece, start)
             self._offset = base + batch.num_rows
             if self._stretch >= self._limit:
                 self._limit = min(2 * self._limit, LONGEST_STRETCH_BYTES)
-                self._check(self._offset)
+                self._check()
         rank = self._trainer.rank if self._trainer is not None else -1
         self._finish()
         self.master.tell(Fed(**self.named(), rank=rank, rows=self._unsaid))
@@ -226,7 +221,6 @@ class _Feeding(Connecting):
         if self._trainer is None:
             ahead = [(max(a, start), b) for a, b in self._skip if b > start]
             self._trainer = self.open(self._go, start, ahead)
-            self._ranks.append(self._trainer.rank)
             self._in_stretch = 0
             self._writer = pa.ipc.new_stream(pa.PythonFile(self._trainer, "w"), batch.schema)
         assert self._writer is not None
@@ -240,11 +234,11 @@ class _Feeding(Connecting):
         self._rows += batch.num_rows
         self._bytes += size
 
-    def _check(self, upto: int) -> None:
+    def _check(self) -> None:
         """Hear from the master whether another trainer should have what follows."""
         if self._trainer is None:
             return
-        self._go = self.ask(rank=self._trainer.rank, rows=self._unsaid, upto=upto)
+        self._go = self.ask(rank=self._trainer.rank, rows=self._unsaid)
         self._unsaid = self._stretch = 0
         if self._go.whole:
             raise Enough

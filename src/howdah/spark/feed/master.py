@@ -130,11 +130,6 @@ class Master(Conversations):
         with self.changed:
             return self.complete() and all(each.content for each in self.trainers.values())
 
-    def takers(self, run: RunBook) -> list[int]:
-        """Ranks that take part in a run."""
-        with self.changed:
-            return [rank for rank, each in sorted(self.trainers.items()) if not each.returned]
-
     def open(self, purpose: Purpose, options: Options) -> RunBook:
         """A new run; trainers hear of it by `announce`."""
         with self.changed:

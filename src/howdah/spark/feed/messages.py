@@ -3,9 +3,8 @@
 Control, trainer and master: msgpack frames of `howdah.wire` over mutual TLS, the trainer dials.
 
 Data, feeder and trainer: one connection a partition, a Unix socket on the same host, mutual TLS
-elsewhere. The trainer speaks first (`Load`), the feeder chooses among the trainers it has reached,
-closes the others and sends `Begin`. Then an Arrow IPC stream follows, as it is, to its end-of-stream
-mark. Meanwhile the trainer may send frames (`Stop`, `Refused`); after the last batch has been taken
+elsewhere. The trainer speaks first (`Load`), so the feeder knows that it is let in, and sends
+`Begin`. Then an Arrow IPC stream follows, as it is, to its end-of-stream mark. Meanwhile the trainer may send frames (`Stop`, `Refused`); after the last batch has been taken
 over it sends `Taken`. While a partition is scored (`Purpose.SCORE`) the trainer's direction carries
 `Scored` frames, each followed by one Arrow IPC message of so many bytes. A frame is four bytes of
 length, big-endian, then msgpack.
@@ -94,13 +93,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
-    """First word of a trainer on a data connection: how busy it is."""
+    """First word of a trainer on a data connection: it is there."""
 
     rank: int
-    partitions: int = 0
-    """Being taken now."""
-    rows: int = 0
-    """Taken of the present epoch, all feeds."""
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
@@ -226,8 +221,6 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, tag="kept"):
     partition: int
     upto: int
     """Offset after the last row taken by this trainer; -1 if it has none of this partition."""
-    whole: bool = False
-    """It has taken the partition to its end."""
 
 
 class Open(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
@@ -316,8 +309,6 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, tag="again"):
     """Who took the stretch that was just sent; -1 at a task's beginning."""
     rows: int = 0
     """Of that stretch."""
-    upto: int = 0
-    """Offset after it."""
 
 
 class GoOn(msgspec.Struct, frozen=True, kw_only=True, tag="go-on"):

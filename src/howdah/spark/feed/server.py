@@ -34,7 +34,7 @@ class Server:
     def __init__(
         self,
         take: Take,
-        load: Callable[[], Load],
+        first: Load,
         *,
         name: str,
         folder: Path | None = None,
@@ -42,14 +42,14 @@ class Server:
         job_id: str = "",
         host: str = "",
     ) -> None:
-        """``folder``: private, for the socket; ``host``: interface to listen on, all if empty.
+        """``first`` is said to whoever is let in. ``folder``: private, for the socket; ``host``: interface to listen on, all if empty.
 
         Raises:
             BackendError: there is no folder for the socket.
             OSError: nothing can be listened on.
         """
         self._take = take
-        self._load = load
+        self._first = first
         self._context = context
         self._job_id = job_id
         self._closed = False
@@ -134,7 +134,7 @@ class Server:
         try:
             if self._closed:
                 return
-            connection.send(self._load())
+            connection.send(self._first)
             self._take(connection.receive(Begin), connection)
         except (EOFError, OSError, msgspec.DecodeError) as error:
             # A feeder that chose another trainer, or has ended: the master hears of it from Spark.

@@ -48,8 +48,6 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     default_fs: str = ""
     """Hadoop's ``fs.defaultFS``; empty: local."""
-    working_dir: str = ""
-    """Where relative local paths begin; empty: the executor's folder."""
     user: str = ""
     """Name of the user on that file system; empty: this process's."""
     workers: int = 0
@@ -88,7 +86,7 @@ class Trainer:
         self._board.greet = self._greet
         self._server = Server(
             self._take,
-            self._load,
+            Load(rank=me.rank),
             name=f"feed-{me.rank}-{me.generation}-{os.getpid()}",
             folder=secrets.parent,
             context=server_context(secrets, PeerRole.AGENT),
@@ -199,21 +197,6 @@ class Trainer:
 
     def _take(self, begin: Begin, connection: Connection) -> None:
         take(begin, connection, self._state(begin.feed), self._slabs)
-
-    def _load(self) -> Load:
-        states = self._all_states()
-        with self._board.changed:
-            books = [
-                book
-                for state in states
-                for run in state.runs.values()
-                for book in run.epochs.values()
-            ]
-            return Load(
-                rank=self._place.rank,
-                partitions=sum(len(state.takings) for state in states),
-                rows=sum(book.received for book in books),
-            )
 
     def _hello(self) -> Hello:
         states = self._all_states()
