@@ -11,11 +11,12 @@ import psutil
 import pytest
 
 from howdah.backends.spark import backend as spark_backend
-from howdah.backends.spark import luggage
+from howdah.backends.spark import books, luggage
 from howdah.backends.spark.books import Books, Launched
 from howdah.backends.spark.messages import Here, Leave, Over, ToHolder, Welcome
 from howdah.backends.spark.settings import read_settings
 from howdah.core.events import ContainerEnded, ContainerEndKind
+from howdah.storage.files import write_atomically
 from howdah.wire import tls
 from howdah.wire.channel import Channel, connect
 from tests.conformance.spark import SparkHarness
@@ -43,7 +44,7 @@ def test_a_launch_that_never_left_ends_its_container_and_the_holder_serves_the_n
         # It died with the launch in its book, and no word of it on its way.
         [base] = harness.drivers[0].bases
         holder = base.name.removeprefix(luggage.PREFIX)
-        Books(harness.directory.path).launched(
+        await Books(harness.directory.path).launched(
             container_id, Launched(holder=holder, role="small", host="here", ticket=1)
         )
         second = await harness.coordinator()
@@ -139,3 +140,29 @@ def test_a_holder_that_missed_the_word_gets_it_before_its_next_launch_and_both_a
         channel.abort()
 
     run(tmp_path, test)
+
+
+def test_a_launch_is_in_the_book_when_it_is_ordered_and_all_of_one_turn_are_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Path] = []
+
+    def write(path: Path, data: bytes) -> None:
+        written.append(path)
+        write_atomically(path, data)
+
+    monkeypatch.setattr(books, "write_atomically", write)
+    entry = Launched(holder="one", role="small", host="here")
+
+    async def launch(book: Books, container_id: str) -> None:
+        await book.launched(container_id, entry)
+        assert books.read(tmp_path).containers[container_id] == entry
+
+    async def test() -> None:
+        book = Books(tmp_path)
+        await asyncio.gather(*(launch(book, f"c{number:04d}") for number in range(100)))
+        assert len(written) == 1
+        await launch(book, "c0100")
+        assert len(written) == 2
+
+    asyncio.run(test())

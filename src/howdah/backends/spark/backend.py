@@ -96,7 +96,7 @@ class SparkBackend:
         self._pending: dict[int, ContainerRequest] = {}
         self._known: set[int] = set()
         self._granted: dict[str, tuple[ContainerRequest, Place]] = {}
-        """Containers that are not launched yet."""
+        """Containers of this coordinator's own, until they end."""
         self._releasing: set[str] = set()
         self._under_way: dict[int, int] = {}
         """By ticket: holders that Spark jobs may still bring."""
@@ -188,11 +188,11 @@ class SparkBackend:
         if granted is None or container_id in self._books.containers:
             return
         request, place = granted
-        role = request.role
-        place.container_id = container_id
-        here = place.here
+        role, here = request.role, place.here
         entry = Launched(holder=here.holder, role=role, host=here.host, ticket=here.ticket)
-        self._books.launched(container_id, entry)
+        await self._books.launched(container_id, entry)
+        if container_id not in self._books.containers:
+            return  # its holder was lost meanwhile
         place.launch = Launch(
             container_id=container_id,
             role=role,
@@ -325,7 +325,9 @@ class SparkBackend:
             place.send(Release(container_id=container_id, grace_s=RELEASE_GRACE_S))
         elif place.launch is not None and place.container_id in self._books.containers:
             place.send(place.launch)  # the connection broke before it came there
-        elif place.container_id in self._books.containers:
+        elif (
+            place.container_id in self._books.containers and place.container_id not in self._granted
+        ):
             # The coordinator that had launched it died before the word had left.
             lost, place.container_id = place.container_id, ""
             self._ended(lost, ContainerEndKind.LAUNCH_FAILED, "it never began")

@@ -43,33 +43,32 @@ class Books:
         past = read(job_dir)
         self.containers: dict[str, Launched] = dict(past.containers)
         self.tickets = past.tickets
-        self._due = False
+        self._due: asyncio.Event | None = None
+        """Set when what has changed is written."""
 
     def next_ticket(self) -> int:
         self.tickets += 1
         self._soon()
         return self.tickets
 
-    def launched(self, container_id: str, entry: Launched) -> None:
+    async def launched(self, container_id: str, entry: Launched) -> None:
         """To be said before the launch is ordered; it is on disk when this returns."""
         self.containers[container_id] = entry
-        self.write()
+        await self._soon().wait()
 
     def ended(self, container_id: str) -> None:
         if self.containers.pop(container_id, None) is not None:
             self._soon()
 
-    def write(self) -> None:
-        self._due = False
+    def _soon(self) -> asyncio.Event:
+        if self._due is None:
+            self._due = asyncio.Event()
+            asyncio.get_running_loop().call_soon(self._write, self._due)
+        return self._due
+
+    def _write(self, written: asyncio.Event) -> None:
+        self._due = None
         book = Book(containers=dict(self.containers), tickets=self.tickets)
         with contextlib.suppress(OSError):  # a full disk: the journal will say so
             write_atomically(self._job_dir / FILE, msgspec.json.encode(book))
-
-    def _soon(self) -> None:
-        if not self._due:
-            self._due = True
-            asyncio.get_running_loop().call_soon(self._flush)
-
-    def _flush(self) -> None:
-        if self._due:
-            self.write()
+        written.set()
