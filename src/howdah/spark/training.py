@@ -181,9 +181,7 @@ class Training:
             turn = self._after_failure(generation, query)
             if turn is not None:
                 return turn
-        rows = sum(each[1] for each in query.value)
-        last = epoch + 1 >= self._options.epochs
-        self._master.fed(self._run, epoch, rows + skip.rows, last=last)
+        self._master.fed(self._run, epoch)
         self._queries.remove(query)
         return _Turn.DONE
 

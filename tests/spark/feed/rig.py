@@ -235,8 +235,8 @@ class Rig:
         feeder = Feeder(self.place(rank), self.secrets if far else None)
         return feeder.begin(purpose=purpose, **fields)
 
-    def fed(self, run: int = 1, epoch: int = 0, feed: str = "train", last: bool = True) -> None:
-        self.master.say(EpochFed(feed=feed, run=run, epoch=epoch, rows=0, last=last))
+    def fed(self, run: int = 1, epoch: int = 0, feed: str = "train") -> None:
+        self.master.say(EpochFed(feed=feed, run=run, epoch=epoch))
 
     def permit(self, batches: int, *, final: bool = False, epoch: int = 0, run: int = 1) -> None:
         self.master.say(Permit(feed="train", run=run, epoch=epoch, batches=batches, final=final))

@@ -52,7 +52,7 @@ def test_batches_never_cross_an_epochs_end_and_go_on_in_the_next_run(rig: Rig) -
     feed = rig.trainer().feed("train")
     rig.open(align="none", epochs=2)
     give(rig, (0, 5), (5, 7))
-    rig.fed(last=False)
+    rig.fed()
     give(rig, (7, 10), epoch=1)
     rig.fed(epoch=1)
     rig.open(run=2, align="none")
@@ -190,7 +190,7 @@ def test_leaving_an_epoch_drops_its_rest(rig: Rig) -> None:
     feed = rig.trainer().feed("train")
     rig.open(align="none", epochs=2)
     give(rig, (0, 10))
-    rig.fed(last=False)
+    rig.fed()
     found = feed.epochs()
     assert next(next(found).batches(4))["y"].tolist() == [0, 1, 2, 3]
     give(rig, (10, 12), epoch=1)
@@ -223,7 +223,7 @@ def test_the_position_knows_each_row_handed_out(rig: Rig) -> None:
     assert feed.position() == Position(
         run=1, epoch=0, rows={3: [(0, 20)], 1: [(50, 54)]}, batches=3
     )
-    rig.fed(last=False)
+    rig.fed()
     assert next(batches)["y"].tolist() == [24, 25, 26, 27, 28, 29]
     assert feed.position() == Position(run=1, epoch=1)
 

@@ -38,7 +38,7 @@ def fed(rig: Rig) -> Rig:
             [table(100 * epoch, 3), table(100 * epoch + 3, 1), table(100 * epoch + 4, 1)],
             table(0, 1).schema,
         ).hear()
-        rig.fed(epoch=epoch, last=epoch == 1)
+        rig.fed(epoch=epoch)
     return rig
 
 

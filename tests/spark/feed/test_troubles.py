@@ -259,7 +259,7 @@ def test_changed_columns_are_refused_and_raised_with_both_schemas(rig: Rig) -> N
     rig.trainer()
     rig.open(align="none", epochs=2)
     rig.feeder().send([numbers(0)], SCHEMA).hear()
-    rig.fed(last=False)
+    rig.fed()
     other = pa.schema({"y": pa.float64(), "z": pa.string()})
     feeder = rig.feeder(epoch=1).send([], other)
     refused = feeder.hear()

@@ -182,13 +182,7 @@ class Conversations:
             channel.send(self._opening(run))
             for book in run.epochs.values():
                 if book.fed:
-                    last = book.number + 1 >= run.options.epochs
-                    rows = sum(book.rows.values())
-                    channel.send(
-                        EpochFed(
-                            feed=run.feed, run=run.number, epoch=book.number, rows=rows, last=last
-                        )
-                    )
+                    channel.send(EpochFed(feed=run.feed, run=run.number, epoch=book.number))
                 if book.allowed.batches or book.allowed.final:
                     channel.send(run.permission(book))
 

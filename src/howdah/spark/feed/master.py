@@ -143,14 +143,12 @@ class Master(Conversations):
         with self.changed:
             self._tell_all(self._opening(run))
 
-    def fed(self, run: RunBook, epoch: int, rows: int, *, last: bool) -> None:
+    def fed(self, run: RunBook, epoch: int) -> None:
         """All rows of the epoch have been brought to the trainers."""
         with self.changed:
             run.epoch(epoch).fed = True
             self.moved = time.monotonic()
-            self._tell_all(
-                EpochFed(feed=run.feed, run=run.number, epoch=epoch, rows=rows, last=last)
-            )
+            self._tell_all(EpochFed(feed=run.feed, run=run.number, epoch=epoch))
 
     def close_run(self, run: RunBook) -> None:
         """The run is over, however it went."""

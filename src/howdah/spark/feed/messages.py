@@ -242,10 +242,6 @@ class EpochFed(msgspec.Struct, frozen=True, kw_only=True, tag="epoch-fed"):
     feed: str
     run: int
     epoch: int
-    rows: int
-    """Of all trainers."""
-    last: bool
-    """It was the run's last epoch."""
 
 
 class Permit(msgspec.Struct, frozen=True, kw_only=True, tag="permit"):

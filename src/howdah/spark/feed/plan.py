@@ -87,11 +87,6 @@ class Resumption(msgspec.Struct, frozen=True, kw_only=True):
     skip: dict[int, Intervals] = {}
     """Rows of that epoch that programs had before the checkpoint they go on from."""
 
-    @property
-    def rows(self) -> int:
-        """How many are left out."""
-        return sum(stop - start for parts in self.skip.values() for start, stop in parts)
-
 
 def resumption(run: int, align: Align, positions: Iterable[Position]) -> Resumption:
     """Where a run goes on after a restart, from what the ranks' checkpoints had seen.

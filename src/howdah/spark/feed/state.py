@@ -90,7 +90,6 @@ class FeedState:
                 return
             book = run.epoch(message.epoch)
             book.fed = True
-            book.last = book.last or (message.last and run.cached_epoch is None)
             self.news(book)
             if not run.streamed(message.epoch + 1):
                 self.prepare(run, message.epoch + 1)
