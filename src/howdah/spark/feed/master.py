@@ -48,7 +48,6 @@ class Master(Conversations):
         """
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind((address, 0))
         return self._socket.getsockname()[1]
 
@@ -56,7 +55,7 @@ class Master(Conversations):
         """Listen, in a thread of its own.
 
         Raises:
-            OSError: the certificates cannot be read, or the port is gone.
+            OSError: the certificates cannot be read.
         """
         ready = threading.Event()
         problem: list[BaseException] = []
@@ -84,17 +83,15 @@ class Master(Conversations):
 
     async def _listen(self, secrets: Path) -> None:
         assert self._socket is not None
-        host, port = self._socket.getsockname()[:2]
         self._server = await serve(
             self._talk,
-            host,
-            port,
+            None,
+            0,
             server_context(secrets),
             receives={PeerRole.AGENT: FromControl, PeerRole.CLIENT: FromFeederControl},
+            sock=self._socket,
         )
-        # The port was held by a socket that never listened; now the server's own holds it.
-        self._socket.close()
-        self._socket = None
+        self._socket = None  # the server's now
 
     def close(self) -> None:
         """End everything. May be called twice."""
