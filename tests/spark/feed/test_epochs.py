@@ -24,7 +24,7 @@ from howdah.spark.feed.messages import (
     Refused,
     Taken,
 )
-from tests.spark.feed.rig import Rig
+from tests.spark.feed.rig import DEADLINE_S, Rig
 
 SCHEMA = pa.schema({"y": pa.int64()})
 
@@ -302,7 +302,9 @@ def test_an_earlier_attempt_is_refused_while_a_later_one_feeds(rig: Rig) -> None
     with later.open(SCHEMA) as writer:
         writer.write_batch(numbers((0, 5))[0])
         later.flush()
-        rig.master.wait(Hello)
+        state = rig.trainers[0]._states["train"]
+        with state.changed:
+            assert state.changed.wait_for(lambda: state.buffered, DEADLINE_S)
         earlier = rig.feeder(attempt=4)
         earlier.send(numbers((0, 5)), SCHEMA)
         assert "later attempt" in earlier.hear().reason
