@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from howdah.spark.feed.books import RunBook
+from howdah.spark.feed.intervals import merged, without
 from howdah.spark.feed.messages import (
     Again,
     Align,
@@ -22,10 +23,8 @@ from howdah.spark.feed.plan import (
     Load,
     allowance,
     batch_rows,
-    merged,
     preference,
     resumption,
-    wanted,
 )
 
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)))
@@ -117,7 +116,7 @@ def test_what_is_left_out_and_what_is_sent_make_up_the_batch(
     start: int, length: int, ranges: list[tuple[int, int]]
 ) -> None:
     skip = merged(ranges)
-    parts = wanted(start, length, skip)
+    parts = without([(start, start + length)], skip)
     left_out = {x for a, b in skip for x in range(a, b)}
     assert [x for a, b in parts for x in range(a, b)] == [
         x for x in range(start, start + length) if x not in left_out

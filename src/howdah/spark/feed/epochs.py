@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from howdah.spark.feed.cache import Shelf, Spool
-from howdah.spark.feed.intervals import first, merged
+from howdah.spark.feed.intervals import first, joined, merged
 from howdah.spark.feed.messages import Align, Held, Intervals, Open, Options, Position, Purpose
 
 if TYPE_CHECKING:
@@ -201,10 +201,7 @@ class EpochBook:
             return
         self.own_before += chunk.rows
         known = self.books.get(chunk.partition, [])
-        if known and len(chunk.offsets) == 1 and known[-1][1] == chunk.offsets[0][0]:
-            known[-1] = (known[-1][0], chunk.offsets[0][1])  # the usual case
-        else:
-            self.books[chunk.partition] = merged([*known, *chunk.offsets])
+        self.books[chunk.partition] = joined(known, chunk.offsets)
 
     def repeat(self) -> bool:
         """Let its rows wait once more; whether it has any."""

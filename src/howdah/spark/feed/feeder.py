@@ -18,9 +18,9 @@ import msgspec
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
+from howdah.spark.feed.intervals import merged, without
 from howdah.spark.feed.lines import Access, Enough, Master, NotTaken, Trainer, first_word
 from howdah.spark.feed.messages import Again, Begin, Fed, GoOn, Intervals, Purpose
-from howdah.spark.feed.plan import merged, wanted
 
 FIRST_STRETCH_BYTES = 4 << 10
 LONGEST_STRETCH_BYTES = 128 << 20
@@ -197,7 +197,7 @@ class _Feeding(Connecting):
             if self.task.columns is not None:
                 batch = batch.select(self.task.columns)
             base = self._offset
-            for start, stop in wanted(base, batch.num_rows, self._skip):
+            for start, stop in without([(base, base + batch.num_rows)], self._skip):
                 piece = batch.slice(start - base, stop - start)
                 if first and piece.num_rows > 1 and self._go.trainers > 1:
                     # There may be no other partition: the master hears of this one early.

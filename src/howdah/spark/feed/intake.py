@@ -10,7 +10,7 @@ import pyarrow as pa
 from howdah.spark.feed.board import STARVED_S
 from howdah.spark.feed.cache import Entry, Shelf, spooled
 from howdah.spark.feed.epochs import Chunk, EpochBook, RunBook
-from howdah.spark.feed.intervals import merged, without
+from howdah.spark.feed.intervals import joined, without
 from howdah.spark.feed.messages import Align, Purpose, Refused
 from howdah.spark.feed.picking import chosen, columns
 
@@ -127,7 +127,8 @@ def add(
             taking.waiting_rows += chunk.rows
             taking.came = time.monotonic()
         else:
-            _note(state, book, begin.partition, fresh)
+            taken = book.taken.get(begin.partition, [])
+            book.taken[begin.partition] = joined(taken, fresh)
             book.received += chunk.rows
             book.push(chunk)
             state.news(book)
@@ -165,14 +166,6 @@ def _shelf(state: FeedState, run: RunBook, book: EpochBook) -> Shelf | None:
         if cached:
             run.shelf = book.shelf
     return book.shelf
-
-
-def _note(state: FeedState, book: EpochBook, partition: int, fresh: list[tuple[int, int]]) -> None:
-    known = book.taken.setdefault(partition, [])
-    if known and len(fresh) == 1 and known[-1][1] == fresh[0][0]:
-        known[-1] = (known[-1][0], fresh[0][1])
-    else:
-        book.taken[partition] = merged([*known, *fresh])
 
 
 def same(state: FeedState, run: int, epoch: int, partition: int) -> list[Taking]:

@@ -20,6 +20,14 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Intervals:
     return result
 
 
+def joined(known: Intervals, more: Intervals) -> Intervals:
+    """Both as one set: ``known`` itself, made longer, where ``more`` goes on from its end."""
+    if known and len(more) == 1 and known[-1][1] == more[0][0]:
+        known[-1] = (known[-1][0], more[0][1])  # the usual case
+        return known
+    return merged([*known, *more])
+
+
 def count(ranges: Intervals) -> int:
     """How many offsets."""
     return sum(stop - start for start, stop in ranges)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from howdah.spark.feed.intervals import merged
 from howdah.spark.feed.messages import Align, Held, Intervals, Place, Position
 
 
@@ -48,36 +49,6 @@ def allowance(align: Align, ranks: Sequence[int], held: Mapping[int, Held]) -> A
 
 
 # -- positions ------------------------------------------------------------------------------------
-
-
-def merged(ranges: Iterable[tuple[int, int]]) -> Intervals:
-    """The union of half-open ranges, sorted, none empty, none touching another."""
-    found: Intervals = []
-    for start, stop in sorted(ranges):
-        if start >= stop:
-            continue
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], stop))
-        else:
-            found.append((start, stop))
-    return found
-
-
-def wanted(start: int, length: int, skip: Intervals) -> Intervals:
-    """The parts of ``[start, start + length)`` that are not in ``skip`` (sorted), in order."""
-    stop = start + length
-    parts: Intervals = []
-    for begin, end in skip:
-        if end <= start:
-            continue
-        if begin >= stop:
-            break
-        if begin > start:
-            parts.append((start, begin))
-        start = max(start, end)
-    if start < stop:
-        parts.append((start, stop))
-    return parts
 
 
 class Resumption(msgspec.Struct, frozen=True, kw_only=True):
