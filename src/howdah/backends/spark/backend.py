@@ -19,7 +19,6 @@ import msgspec
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import PageReaders, Places, RoleResources
-from howdah.backends.local.processes import alive
 from howdah.backends.spark import inside
 from howdah.backends.spark.books import Books, Launched
 from howdah.backends.spark.desk import Desk, Place
@@ -29,10 +28,8 @@ from howdah.backends.spark.link import Link, inherited
 from howdah.backends.spark.local_holders import LocalHolders
 from howdah.backends.spark.messages import (
     Launch,
-    Look,
     Over,
     Release,
-    Seen,
     Settings,
     SlotsOver,
     UnderWay,
@@ -63,9 +60,6 @@ AGAIN_S = 1.0
 """Before slots are asked for again that the application did not have."""
 CLOSE_S = 5.0
 """For holders to clean up at the end."""
-SEEN_S = 2.0
-LOOK_S = 2.0
-"""Between two looks for the driver program's process."""
 FORGET_S = 15.0
 """For the holders of a Spark job that an earlier coordinator had asked for."""
 
@@ -104,10 +98,7 @@ class SparkBackend:
         self._local: LocalHolders | None = None
         self._desk: Desk | None = None
         self._link: Link | None = None
-        self._seen: asyncio.Future[str] | None = None
         self._closed = False
-        self._alone = False
-        """The driver program is gone."""
 
     # -- the contract --------------------------------------------------------------------------
 
@@ -137,9 +128,8 @@ class SparkBackend:
         self._desk = Desk(self, self._directory, self._address, LEASE_S)
         await self._desk.open(listener)
         self._local = LocalHolders(self._directory, self._settings, LEASE_S)
-        self._link = Link(link, self._on_driver, self._driver_gone)
+        self._link = Link(link, self._settings, self._on_driver, self._driver_gone)
         self._link.open()
-        self._look_for_driver()
         for container_id, entry in self._books.containers.items():
             self._desk.expect(container_id, entry)
             self._known.add(int(container_id[1:]))
@@ -168,13 +158,7 @@ class SparkBackend:
         """See `howdah.backends.base.Backend.waiting`."""
         if self._link is None or not self._pending:
             return ""
-        self._seen = asyncio.get_running_loop().create_future()
-        self._link.send(Look())
-        try:
-            async with asyncio.timeout(SEEN_S):
-                return await self._seen
-        except TimeoutError:
-            return ""
+        return await self._link.seen()
 
     async def cancel(self, request_ids: Sequence[int]) -> None:
         """See `howdah.backends.base.Backend.cancel`."""
@@ -359,7 +343,7 @@ class SparkBackend:
 
     # -- what the driver says ------------------------------------------------------------------
 
-    def _on_driver(self, message: UnderWay | SlotsOver | Seen) -> None:
+    def _on_driver(self, message: UnderWay | SlotsOver) -> None:
         match message:
             case UnderWay():
                 self._books.tickets = max(self._books.tickets, message.ticket)
@@ -372,9 +356,6 @@ class SparkBackend:
                         loop.call_later(FORGET_S, self._forget, message.ticket)
             case SlotsOver():
                 self._slots_over(message)
-            case Seen():
-                if self._seen is not None and not self._seen.done():
-                    self._seen.set_result(message.words)
 
     def _forget(self, ticket: int) -> None:
         if self._under_way.pop(ticket, None) is not None:
@@ -392,17 +373,8 @@ class SparkBackend:
         else:
             self._balance_soon(0.2)  # what has just registered is on its way
 
-    def _look_for_driver(self) -> None:
-        """A process that the program had forked may still hold its end of the connection."""
-        pid, start = self._settings.driver_pid, self._settings.driver_start
-        if pid and not alive(pid, start):
-            self._driver_gone()
-        elif pid and not self._closed:
-            asyncio.get_running_loop().call_later(LOOK_S, self._look_for_driver)
-
     def _driver_gone(self) -> None:
-        if not self._closed and not self._alone:
-            self._alone = True
+        if not self._closed:
             self._stop("the program that had the Spark session has ended")
 
     def _stop(self, reason: str) -> None:
