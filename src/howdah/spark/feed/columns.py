@@ -23,7 +23,7 @@ object array.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,10 +121,10 @@ def array(column: pa.Array, name: str = "", ragged: set[str] | None = None) -> A
         found = special.array(column, name, ragged)
         return found if found is not None else _fields(column, name, ragged)
     if pa.types.is_map(kind):
-        return _objects([None if pairs is None else dict(pairs) for pairs in column.to_pylist()])
+        return objects([None if pairs is None else dict(pairs) for pairs in column.to_pylist()])
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return column.to_numpy(zero_copy_only=False)
-    return _objects(column.to_pylist())
+    return objects(column.to_pylist())
 
 
 def concatenated(parts: Sequence[Any]) -> Any:
@@ -137,7 +137,7 @@ def concatenated(parts: Sequence[Any]) -> Any:
         return np.ma.concatenate(parts)
     shapes = {part.shape[1:] for part in parts}
     if len(shapes) > 1 or len({part.dtype == object for part in parts}) > 1:
-        return _objects([row for part in parts for row in part])
+        return objects([row for part in parts for row in part])
     return np.concatenate(parts)
 
 
@@ -153,6 +153,37 @@ def ordered(values: Any, order: np.ndarray) -> Any:
     if isinstance(values, dict):
         return {key: ordered(value, order) for key, value in values.items()}
     return values[order]
+
+
+def lengths(column: pa.Array) -> np.ndarray:
+    """Of the rows of a list column; 0 where there is none."""
+    found = compute.call_function("list_value_length", [column]).fill_null(0)
+    return found.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def objects(values: Sequence[Any]) -> np.ndarray:
+    """An array of the values themselves, whatever they are."""
+    result = np.empty(len(values), object)
+    for index, value in enumerate(values):
+        result[index] = value
+    return result
+
+
+def tensors(values: Any, name: str, make: Callable[[np.ndarray, str], Any]) -> Any:
+    """What ``make(array, name)`` makes of a column, or of each field of a struct. Times are numbers,
+    in the column's own unit.
+
+    Raises:
+        FeedError: there are nulls among numbers.
+    """
+    if isinstance(values, dict):
+        return {key: tensors(value, f"{name}.{key}", make) for key, value in values.items()}
+    if isinstance(values, np.ma.MaskedArray):
+        raise FeedError(
+            f"The column {name!r} has nulls, which tensors of {values.dtype} cannot hold: fill "
+            "them (df.fillna), drop them (df.dropna), or cast the column to double (NaN)"
+        )
+    return make(values.astype(np.int64) if values.dtype.kind in "mM" else values, name)
 
 
 # -- inside ---------------------------------------------------------------------------------------
@@ -254,7 +285,7 @@ def _lists(column: pa.Array, name: str, ragged: set[str]) -> np.ndarray:
             inside: set[str] = set()
             values = array(column.flatten(), name, inside)
             if isinstance(values, dict):
-                return _objects(column.to_pylist())
+                return objects(column.to_pylist())
             if not len(column):
                 return values.reshape(0, max(width, 0), *values.shape[1:])
             if not inside:
@@ -263,18 +294,13 @@ def _lists(column: pa.Array, name: str, ragged: set[str]) -> np.ndarray:
         ragged.add(name)
     values = array(column.flatten(), name, set())
     if isinstance(values, dict):
-        return _objects(column.to_pylist())
-    lengths = (
-        compute.call_function("list_value_length", [column])
-        .fill_null(0)
-        .to_numpy(zero_copy_only=False)
-    )
-    ends = np.cumsum(lengths)
+        return objects(column.to_pylist())
+    ends = np.cumsum(lengths(column))
     found = np.split(values, ends[:-1]) if len(column) else []
     if column.null_count:
         nulls = _nulls(column)
         found = [None if null else row for row, null in zip(found, nulls)]
-    return _objects(found)
+    return objects(found)
 
 
 def _fields(column: pa.Array, name: str, ragged: set[str]) -> dict[str, Any]:
@@ -283,10 +309,3 @@ def _fields(column: pa.Array, name: str, ragged: set[str]) -> dict[str, Any]:
         field.name: array(values, f"{name}.{field.name}", ragged)
         for field, values in zip(column.type, fields)
     }
-
-
-def _objects(values: Sequence[Any]) -> np.ndarray:
-    result = np.empty(len(values), object)
-    for index, value in enumerate(values):
-        result[index] = value
-    return result

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
+from howdah.spark.feed.columns import lengths, objects
+
 _VECTOR = ["type", "size", "indices", "values"]
 _MATRIX = ["type", "numRows", "numCols", "colPtrs", "rowIndices", "values", "isTransposed"]
 _IMAGE = ["origin", "height", "width", "nChannels", "mode", "data"]
@@ -39,20 +41,20 @@ def _vectors(column: pa.Array, ragged: bool) -> np.ndarray:
         return np.empty((0, 0))
     kinds = column.field("type").fill_null(1).to_numpy(zero_copy_only=False)
     values = column.field("values")
-    lengths = _lengths(values)
+    counts = lengths(values)
     dense = kinds == 1
     sizes = column.field("size").fill_null(0).to_numpy(zero_copy_only=False)
-    sizes = np.where(dense, lengths, sizes)
+    sizes = np.where(dense, counts, sizes)
     if ragged or column.null_count or (sizes != sizes[0]).any():
-        return _objects([_vector(row) for row in column.to_pylist()])
+        return objects([_vector(row) for row in column.to_pylist()])
     flat = values.flatten().to_numpy(zero_copy_only=False)
     width = int(sizes[0])
     if dense.all():
         return flat.reshape(len(column), width)
     result = np.zeros((len(column), width), flat.dtype)
-    row_of = np.repeat(np.arange(len(column)), lengths)
-    is_dense = np.repeat(dense, lengths)
-    within = np.arange(len(flat)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    row_of = np.repeat(np.arange(len(column)), counts)
+    is_dense = np.repeat(dense, counts)
+    within = np.arange(len(flat)) - np.repeat(np.cumsum(counts) - counts, counts)
     indices = column.field("indices").flatten().to_numpy(zero_copy_only=False)
     at = within.astype(np.int64)
     at[~is_dense] = indices
@@ -74,7 +76,7 @@ def _matrices(column: pa.Array) -> np.ndarray:
     found = [_matrix(row) for row in column.to_pylist()]
     if found and all(row is not None and row.shape == found[0].shape for row in found):
         return np.stack(found)
-    return _objects(found)
+    return objects(found)
 
 
 def _matrix(row: dict[str, Any] | None) -> Any:
@@ -102,13 +104,13 @@ def _images(column: pa.Array, ragged: bool) -> np.ndarray:
         )
         height, width, channels, mode = first
         size = height * width * channels
-        lengths = compute.call_function("binary_length", [data]).to_numpy(zero_copy_only=False)
-        if alike and mode in _BYTE_MODES and (lengths == size).all():
+        sizes = compute.call_function("binary_length", [data]).to_numpy(zero_copy_only=False)
+        if alike and mode in _BYTE_MODES and (sizes == size).all():
             start = height * width * channels * len(column)
             offsets = np.frombuffer(data.buffers()[1], np.int32, 1, data.offset * 4)
             flat = np.frombuffer(data.buffers()[2], np.uint8, start, int(offsets[0]))
             return flat.reshape(len(column), height, width, channels)
-    return _objects([_image(row) for row in column.to_pylist()])
+    return objects([_image(row) for row in column.to_pylist()])
 
 
 def _image(row: dict[str, Any] | None) -> Any:
@@ -120,15 +122,3 @@ def _image(row: dict[str, Any] | None) -> Any:
         return np.frombuffer(row["data"], dtype).reshape(shape)
     except ValueError:
         return np.frombuffer(row["data"], np.uint8)
-
-
-def _lengths(column: pa.Array) -> np.ndarray:
-    lengths = compute.call_function("list_value_length", [column]).fill_null(0)
-    return lengths.to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _objects(values: list[Any]) -> np.ndarray:
-    result = np.empty(len(values), object)
-    for index, value in enumerate(values):
-        result[index] = value
-    return result

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.columns import Shapes
+from howdah.spark.feed.columns import Shapes, tensors
 from howdah.spark.feed.selection import chosen, given
 
 if TYPE_CHECKING:
@@ -105,15 +105,10 @@ def _spec(values: Any, rows: int | None, name: str) -> Any:
 
 def _plain(values: Any, name: str) -> Any:
     """The array as TensorFlow can take it."""
-    if isinstance(values, dict):
-        return {key: _plain(value, f"{name}.{key}") for key, value in values.items()}
-    if isinstance(values, np.ma.MaskedArray):
-        raise FeedError(
-            f"The column {name!r} has nulls, which tensors of {values.dtype} cannot hold: fill "
-            "them (df.fillna), drop them (df.dropna), or cast the column to double (NaN)"
-        )
-    if values.dtype.kind in "mM":
-        return values.astype(np.int64)
+    return tensors(values, name, _whole)
+
+
+def _whole(values: np.ndarray, name: str) -> np.ndarray:
     if values.dtype == object and any(value is None for value in values):
         raise FeedError(
             f"The column {name!r} has nulls, which tensors of strings cannot hold: fill or drop "

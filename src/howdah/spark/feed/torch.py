@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from howdah.spark.errors import FeedError
-from howdah.spark.feed.columns import Shapes
+from howdah.spark.feed.columns import Shapes, tensors
 from howdah.spark.feed.selection import chosen, given
 
 if TYPE_CHECKING:
@@ -53,15 +52,10 @@ def tensor(values: Any, name: str) -> Any:
     Raises:
         FeedError: it has nulls that no tensor can hold.
     """
-    if isinstance(values, dict):
-        return {key: tensor(value, f"{name}.{key}") for key, value in values.items()}
-    if isinstance(values, np.ma.MaskedArray):
-        raise FeedError(
-            f"The column {name!r} has nulls, which tensors of {values.dtype} cannot hold: fill "
-            "them (df.fillna), drop them (df.dropna), or cast the column to double (NaN)"
-        )
-    if values.dtype.kind in "mM":
-        values = values.astype(np.int64)  # in the column's own unit
+    return tensors(values, name, _tensor)
+
+
+def _tensor(values: np.ndarray, name: str) -> Any:
     if values.dtype.kind not in "biuf":
         return values
     # A copy: PyTorch writes where it likes, the received memory may be handed out again.
