@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 import tarfile
@@ -181,6 +182,12 @@ def test_too_much_stays_away(tmp_path: Path) -> None:
     (tmp_path / "outputs" / "model").write_bytes(b"x" * 100)
     away = Homeward(tmp_path, largest=99)
     assert list(away.news()) == [] and away.cut_short
+
+
+def test_what_is_no_file_stays_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "outputs").mkdir()
+    os.mkfifo(tmp_path / "outputs" / "pipe")
+    assert list(Homeward(tmp_path).news()) == []
 
 
 def test_what_is_sent_again_after_a_break_counts_once(tmp_path: Path) -> None:

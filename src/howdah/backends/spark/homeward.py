@@ -7,6 +7,7 @@ taken to grow at their end; one that is replaced is sent anew. Coordinator's sid
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -59,6 +60,8 @@ class Homeward:
             status = path.stat()
             if self._sent.get(relative) == (status.st_ino, status.st_size):
                 return  # most of them, most of the time
+            if not stat.S_ISREG(status.st_mode):
+                return  # a pipe would be waited for
             with path.open("rb") as file:
                 status = os.fstat(file.fileno())
                 inode, sent = self._sent.get(relative, (status.st_ino, -1))
