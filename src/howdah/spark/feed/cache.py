@@ -113,16 +113,18 @@ class Shelf:
         self.in_memory = 0
         """Bytes."""
 
-    def keep(self, message: pa.Buffer, batch: pa.RecordBatch) -> Callable[[], pa.RecordBatch]:
-        """What gives the rows back, for an entry; may write to the file."""
+    def keep(
+        self, message: pa.Buffer, batch: pa.RecordBatch
+    ) -> tuple[Callable[[], pa.RecordBatch], bool]:
+        """What gives the rows back, for an entry, and whether they were written to the file."""
         if self.in_memory + message.size > self._memory:
-            return spooled(self._spool, message, batch.schema)
+            return spooled(self._spool, message, batch.schema), True
         self.in_memory += message.size
 
         def load() -> pa.RecordBatch:
             return batch
 
-        return load
+        return load, False
 
 
 def spooled(spool: Spool, message: pa.Buffer, schema: pa.Schema) -> Callable[[], pa.RecordBatch]:

@@ -99,6 +99,7 @@ def add(
             return
         book = run.epoch(begin.epoch)
         offsets = taking.offsets.take(batch.num_rows)
+        spool = book.file(state.board.folder) if spill else None
         shelf = None if run.scoring else _shelf(state, run, book)
         known = book.taken.get(begin.partition, [])
     taking.rows += batch.num_rows
@@ -113,9 +114,10 @@ def add(
         return batch
 
     chunk = Chunk(load, batch.num_rows, begin.partition, fresh, counted=message.size)
-    if spill:
-        chunk.load, chunk.counted = spooled(book.file(state.board.folder), message, batch.schema), 0
-    kept = load if shelf is None else shelf.keep(message, batch)
+    kept, written = (load, False) if shelf is None else shelf.keep(message, batch)
+    if spool is not None:
+        chunk.load = kept if written else spooled(spool, message, batch.schema)
+        chunk.counted = 0
     with state.changed:
         if taking.discard or run.over or book.done:
             return
