@@ -57,9 +57,7 @@ async def run(
 ) -> dict[int, Any]:
     """Call a function in every rank of a new job: see `howdah.run`. Cancelling stops the job."""
     where = place(backend)
-    call = FunctionJob(
-        function, args, kwargs, roles=roles, backend=where, framework=framework, **fields
-    )
+    call = FunctionJob(function, args, kwargs, roles=roles, framework=framework, **fields)
     loaded = await asyncio.to_thread(api.as_loaded, call.job)
     directory = await asyncio.to_thread(submit_loaded, loaded, backend=where, furnish=call.furnish)
     handle = AsyncJobHandle(

@@ -51,7 +51,7 @@ class Started:
     ) -> None:
         kind = FarSubmission if far else SparkSubmission
         self.submission = kind(spark, mode=mode, on_driver=on_driver, host=host, profile=profile)
-        call = FunctionJob(function, args, roles=roles or {"worker": 2}, backend="spark", **fields)
+        call = FunctionJob(function, args, roles=roles or {"worker": 2}, **fields)
         self.directory = submit(
             LoadedJob(job=call.job, source=source),
             backend="spark",

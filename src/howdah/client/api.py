@@ -92,9 +92,7 @@ def run(
         BackendError: the backend does not take it.
     """
     where = place(backend)
-    call = FunctionJob(
-        function, args, kwargs, roles=roles, backend=where, framework=framework, **fields
-    )
+    call = FunctionJob(function, args, kwargs, roles=roles, framework=framework, **fields)
     directory = submit_loaded(as_loaded(call.job), backend=where, furnish=call.furnish)
     handle = JobHandle(directory, Callbacks(on_event=on_event, on_state=on_state, on_log=on_log))
     try:

@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import pickle
 import re
-import shlex
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from howdah.agent.launch import HERE
 from howdah.client.errors import BadInput, JobFailed
 from howdah.client.exits import ExitCode, of_outcome
 from howdah.core.view import JobView, TaskView
 from howdah.frameworks.planning import processes
 from howdah.spec.model import Job, Role
+from howdah.storage import layout
 from howdah.storage.files import make_private_folder, write_atomically
-from howdah.storage.jobdir import JobDirectory, base_folder
+from howdah.storage.jobdir import JobDirectory
 
-FOLDER = "function"
-"""Folder of the job directory with the pickled call and the script that makes it."""
-IN_CONTAINER = f"{HERE}/home"
-"""The job directory, or what stands for it, in a container on Spark
-(`howdah.backends.spark.luggage`). Values that are written there come home."""
+INSIDE = f"$HOWDAH_SHARED_DIR/../{layout.FUNCTION}"
+"""The call's folder as a program's shell finds it. Elsewhere than here the job directory may be
+another in every container, or a copy; values that are written beside this folder come home."""
 CALL = "call.pkl"
 SCRIPT = "call.py"
 
@@ -67,24 +64,18 @@ class FunctionJob:
         kwargs: Mapping[str, Any] | None = None,
         *,
         roles: Mapping[str, int | str | Role] | None = None,
-        backend: str | None = None,
         **fields: Any,
     ) -> None:
         """Pickle the call and describe the job; ``fields`` are those of `howdah.Job`.
-
-        ``backend`` is where it will run: on some the job directory is found in the container.
 
         Raises:
             BadInput: the function or its arguments cannot be pickled.
         """
         self._call = _pickled(function, tuple(args), dict(kwargs or {}))
-        store = fields.get("store")
-        # The shell's $HOWDAH_PYTHON is the interpreter of the job's environment.
-        home = IN_CONTAINER if backend == "spark" else str(base_folder(store) / "${job.id}")
-        script = Path(home, FOLDER, SCRIPT)
         self.job = Job(
             name=fields.pop("name", None) or job_name(function),
-            command=f'"$HOWDAH_PYTHON" {_quoted(script)}',
+            # The shell's $HOWDAH_PYTHON is the interpreter of the job's environment.
+            command=f'"$HOWDAH_PYTHON" "{INSIDE}/{SCRIPT}"',
             roles={name: _role(value) for name, value in (roles or {"worker": 1}).items()},
             source=fields.pop("source", None),
             **fields,
@@ -92,7 +83,7 @@ class FunctionJob:
 
     def furnish(self, directory: JobDirectory) -> None:
         """Put the call into a new job's directory."""
-        folder = directory.path / FOLDER
+        folder = directory.path / layout.FUNCTION
         make_private_folder(folder)
         write_atomically(folder / CALL, self._call)
         script = Path(__file__).with_name("function_script.py")
@@ -101,9 +92,9 @@ class FunctionJob:
 
 def carry_over(before: JobDirectory, directory: JobDirectory) -> None:
     """Give a job that runs again the call of the earlier one, if it was a function job."""
-    folder = before.path / FOLDER
+    folder = before.path / layout.FUNCTION
     if folder.is_dir():
-        shutil.copytree(folder, directory.path / FOLDER)
+        shutil.copytree(folder, directory.path / layout.FUNCTION)
 
 
 def values(directory: JobDirectory, view: JobView) -> dict[int, Any]:
@@ -164,8 +155,3 @@ def _role(value: int | str | Role) -> Role:
 
 def _title(function: Callable[..., Any]) -> str:
     return getattr(function, "__name__", type(function).__name__)
-
-
-def _quoted(path: Path) -> str:
-    # Single quotes would be right for the shell and are harmless around ${job.id}.
-    return shlex.quote(str(path))

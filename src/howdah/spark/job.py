@@ -11,18 +11,15 @@ import msgspec
 from howdah.client.again import adopt
 from howdah.client.errors import BadInput
 from howdah.client.finding import find
-from howdah.client.functions import FOLDER, SCRIPT, FunctionJob, job_name
+from howdah.client.functions import INSIDE, FunctionJob, job_name
 from howdah.spark.feed.trainer import Wiring
 from howdah.spec.model import Checkpoint, Job, Restart, Role, TensorBoard, Timeouts, Tracking
+from howdah.storage import layout
 from howdah.storage.files import write_atomically
 from howdah.storage.jobdir import JobDirectory, NoSuchJob
 
 WIRING = "wiring.json"
 """Beside the pickled call: where the feeds' master is."""
-
-_PROGRAM = f'"$HOWDAH_SHARED_DIR/../{FOLDER}'
-COMMAND = f'HOWDAH_SPARK_WIRING={_PROGRAM}/{WIRING}" exec "$HOWDAH_PYTHON" {_PROGRAM}/{SCRIPT}"'
-"""The job directory is elsewhere in every container, and may be a copy of its own."""
 
 CHIEFS = ("chief", "master")
 _IDLE = frozenset({"ps", "evaluator", "scheduler", "tensorboard"})
@@ -80,7 +77,8 @@ class ClusterJob:
             attempts=restarts + 1,
             **more,
         )
-        self.job: Job = msgspec.structs.replace(call.job, command=COMMAND)
+        command = f'HOWDAH_SPARK_WIRING="{INSIDE}/{WIRING}" exec {call.job.command}'
+        self.job: Job = msgspec.structs.replace(call.job, command=command)
         self._call = call
         self._before = _earlier(resume, self.job) if resume else None
         self.fed_roles = frozenset(
@@ -94,7 +92,7 @@ class ClusterJob:
         """Put the call and the wiring into the job's directory."""
         self._call.furnish(directory)
         document = msgspec.structs.replace(wiring, job_id=directory.job_id)
-        write_atomically(directory.path / FOLDER / WIRING, msgspec.json.encode(document))
+        write_atomically(directory.path / layout.FUNCTION / WIRING, msgspec.json.encode(document))
         if self._before is not None:
             adopt(self._before, directory)
 

@@ -16,6 +16,7 @@
       outputs/<role>-<index>/…
       tensorboard/…                    or where the job says
       shared/                          a folder all tasks see (HOWDAH_SHARED_DIR)
+      function/                        a function job's pickled call and the script that makes it
       containers/<id>/                 working folders; removed at the end unless kept
       results/<rank>.pkl               return values of a function job
       final.json                       JobView at the end
@@ -37,6 +38,7 @@ CHECKPOINTS = "checkpoints"
 OUTPUTS = "outputs"
 TENSORBOARD = "tensorboard"
 SHARED = "shared"
+FUNCTION = "function"
 CONTAINERS = "containers"
 RESULTS = "results"
 

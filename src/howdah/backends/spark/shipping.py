@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory
 
 AGENT_SECRETS = ("ca.pem", "agent.pem", "agent.key")
-FUNCTION = "function"
-"""Folder of the job directory with a function job's call (`howdah.client.functions`)."""
 
 
 def secrets_of(directory: JobDirectory) -> dict[str, bytes]:
@@ -23,9 +22,9 @@ def secrets_of(directory: JobDirectory) -> dict[str, bytes]:
 
 def files_of(directory: JobDirectory, more: Mapping[str, bytes]) -> dict[str, bytes]:
     """Files for ``home`` where the job directory is not seen, by relative path."""
-    folder = directory.path / FUNCTION
+    folder = directory.path / layout.FUNCTION
     found = {
-        f"{FUNCTION}/{path.relative_to(folder).as_posix()}": path.read_bytes()
+        f"{layout.FUNCTION}/{path.relative_to(folder).as_posix()}": path.read_bytes()
         for path in _files(folder)
     }
     return {**found, **more}
