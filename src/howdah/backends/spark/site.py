@@ -6,7 +6,7 @@ from howdah.backends.athand import SiteAtHand
 from howdah.backends.base import BackendError, Running
 from howdah.backends.local.processes import alive
 from howdah.backends.spark.settings import read_settings
-from howdah.backends.spark.shipping import FUNCTION
+from howdah.storage import layout
 
 
 class SparkSite(SiteAtHand):
@@ -42,7 +42,7 @@ class SparkSite(SiteAtHand):
 
     def _anew(self) -> str:
         """How the job is begun anew: a function's feeds and values are its own program's."""
-        if (self._directory.path / FUNCTION).is_dir():
+        if (self._directory.path / layout.FUNCTION).is_dir():
             return "To begin anew: run the program again that had started it"
         return f"To begin anew, in an application of its own: {self._rerun()}"
 
