@@ -243,6 +243,26 @@ def test_one_large_partition_is_spread_over_the_ranks() -> None:
     assert abs(rows[0] - rows[1]) <= 200
 
 
+def test_a_partition_that_is_brought_to_its_end_again_counts_once() -> None:
+    run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
+    for partition, attempt, rows in ((0, 0, 6), (1, 1, 2), (0, 2, 4)):
+        run.begin(again(partition, attempt))
+        run.note_sent(
+            Fed(
+                feed="train",
+                run=1,
+                epoch=0,
+                partition=partition,
+                attempt=attempt,
+                rank=0,
+                rows=rows,
+            )
+        )
+    book = run.epoch(0)
+    assert book.finished == {0: 10, 1: 2}
+    assert (book.stretch(), book.active) == (6, {})
+
+
 def test_a_later_attempt_asks_how_far_the_earlier_came_and_the_earlier_may_not_go_on() -> None:
     run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
     assert run.begin(again(0, attempt=5)) == (False, "")

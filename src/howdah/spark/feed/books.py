@@ -34,23 +34,42 @@ class EpochBook:
         """Sent, by rank, as feeders say."""
         self.begun: dict[int, _Stretch] = {}
         """By partition: who has it, and what of it."""
+        self.active: dict[int, _Stretch] = {}
+        """Those of them that a task is at work with."""
         self.finished: dict[int, int] = {}
         """Rows of partitions that were brought to their end."""
+        self._finished_rows = 0
+
+    def begin(self, partition: int, attempt: int, rows: int = 0) -> _Stretch:
+        """A task begins with a partition, of which so many rows were sent before."""
+        self.begun[partition] = self.active[partition] = _Stretch(attempt, rows)
+        return self.begun[partition]
+
+    def of(self, word: Again | Fed) -> _Stretch:
+        """What is known of a task's partition."""
+        known = self.begun.get(word.partition)
+        return self.begin(word.partition, word.attempt) if known is None else known
+
+    def finish(self, partition: int) -> None:
+        """The partition was brought to its end; also where one is brought there again."""
+        rows = self.begun[partition].rows
+        self._finished_rows += rows - self.finished.get(partition, 0)
+        self.finished[partition] = rows
+        self.active.pop(partition, None)
 
     def stretch(self) -> float:
         """Rows a partition has, as far as can be told."""
         if self.finished:
-            return max(1.0, sum(self.finished.values()) / len(self.finished))
+            return max(1.0, self._finished_rows / len(self.finished))
         # As large as the one that is known best, or larger.
-        return max(1.0, *(each.rows for each in self.begun.values())) if self.begun else 1.0
+        return max(1.0, *(each.rows for each in self.active.values())) if self.active else 1.0
 
 
 class _Stretch:
-    def __init__(self, attempt: int) -> None:
+    def __init__(self, attempt: int, rows: int) -> None:
         self.attempt = attempt
         self.rank = -1
-        self.rows = 0
-        self.active = True
+        self.rows = rows
 
 
 class RunBook:
@@ -127,36 +146,33 @@ class RunBook:
         if known is not None and known.attempt > again.attempt:
             return False, "a later attempt of this task has the partition"
         if known is None:
-            book.begun[again.partition] = _Stretch(again.attempt)
+            book.begin(again.partition, again.attempt)
             return False, ""
         if known.attempt == again.attempt:
             return known.rows > 0, ""
-        fresh = _Stretch(again.attempt)
-        fresh.rows = known.rows
-        book.begun[again.partition] = fresh
+        book.begin(again.partition, again.attempt, known.rows)
         return True, ""
 
     def note_sent(self, word: Again | Fed) -> None:
         """Rows have gone to a trainer."""
         book = self.epoch(word.epoch)
-        stretch = book.begun.setdefault(word.partition, _Stretch(word.attempt))
+        stretch = book.of(word)
         if word.rank >= 0:
             book.rows[word.rank] = book.rows.get(word.rank, 0) + word.rows
         stretch.rows += word.rows
         stretch.rank = word.rank
         if isinstance(word, Fed):
-            stretch.active = False
-            book.finished[word.partition] = stretch.rows
+            book.finish(word.partition)
 
     def choose(self, again: Again, places: Mapping[int, Place]) -> list[Place]:
         """Trainers in the order the feeder should try them, and its partition is booked to the
         first."""
         book = self.epoch(again.epoch)
-        stretch = book.begun.setdefault(again.partition, _Stretch(again.attempt))
+        stretch = book.of(again)
         usual = book.stretch()
         coming: dict[int, float] = {}
-        for each in book.begun.values():
-            if each.active and each is not stretch:
+        for each in book.active.values():
+            if each is not stretch:
                 # What it has sent is among the rank's rows already.
                 rest = max(usual - each.rows, 1.0)
                 coming[each.rank] = coming.get(each.rank, 0.0) + rest
