@@ -21,6 +21,13 @@ def make_private_folder(path: Path, *, exist_ok: bool = True) -> None:
     path.chmod(PRIVATE_FOLDER)
 
 
+def write_private(path: Path, data: bytes) -> None:
+    """A file of its owner alone, in a folder that is there. Readers may see a part of it."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with open(os.open(path, flags, PRIVATE_FILE), "wb") as file:
+        file.write(data)
+
+
 def write_atomically(path: Path, data: bytes, mode: int = PRIVATE_FILE) -> None:
     """Replace ``path`` by a file with that content; durable when it returns."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")

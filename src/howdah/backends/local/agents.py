@@ -19,6 +19,7 @@ from howdah.agent.processes import MARKER, marker
 from howdah.backends.local.forks import cannot_start, entry, log_to
 from howdah.backends.local.messages import AgentProcess
 from howdah.backends.local.processes import start_of
+from howdah.storage.files import write_private
 
 LOG = "agent.log"
 """In the container's folder: what the agent itself has to say, normally nothing."""
@@ -46,7 +47,7 @@ def run(folder: Path, launch: AgentLaunch, role: str, agent: str) -> int:
             return ALREADY_THERE
         write_process(folder, AgentProcess(pid=os.getpid(), start=_own_start(), role=role))
         file = folder / LAUNCH
-        _write_private(file, msgspec.json.encode(launch))
+        write_private(file, msgspec.json.encode(launch))
         os.environ[MARKER] = marker(launch.job_id, launch.container_id)
         os.chdir(folder)
         main = entry(agent)
@@ -66,7 +67,7 @@ def read_process(folder: Path) -> AgentProcess | None:
 def write_process(folder: Path, process: AgentProcess) -> None:
     """Replace the record; it need not outlive the machine."""
     temporary = folder / f".{PROCESS}.{os.getpid()}"
-    _write_private(temporary, msgspec.json.encode(process))
+    write_private(temporary, msgspec.json.encode(process))
     temporary.replace(folder / PROCESS)
 
 
@@ -97,9 +98,3 @@ def _own_start() -> int:
     found = start_of(os.getpid())
     assert found is not None
     return found
-
-
-def _write_private(path: Path, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(data)

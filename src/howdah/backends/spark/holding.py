@@ -38,6 +38,7 @@ from howdah.backends.spark.messages import (
 )
 from howdah.core.events import ContainerEndKind
 from howdah.storage import layout
+from howdah.storage.files import write_private
 from howdah.wire.frames import FrameError
 from howdah.wire.tls import PeerRole, certificate_name, client_context_from
 
@@ -265,7 +266,7 @@ class Holder:
         place = self._base / self._container_id / luggage.HOME / layout.COORDINATOR
         with contextlib.suppress(OSError):
             temporary = place.with_name(f".{place.name}")
-            luggage.write_private(temporary, self._address)
+            write_private(temporary, self._address)
             temporary.replace(place)
 
     # -- the container -------------------------------------------------------------------------

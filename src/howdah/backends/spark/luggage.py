@@ -32,7 +32,7 @@ import howdah
 from howdah.backends.interpreter import name as name_python
 from howdah.backends.spark.messages import Order
 from howdah.storage import layout
-from howdah.storage.files import make_private_folder
+from howdah.storage.files import make_private_folder, write_private
 
 READY = "ready"
 """What a holder says to its Spark task when it has been welcomed."""
@@ -91,14 +91,6 @@ def tidy(folder: Path) -> None:
                 os.close(descriptor)
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """A file of its owner alone."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(data)
-
-
 def pack(folder: Path, largest: int = LARGEST) -> bytes:
     """The source folder as an archive, without what its ignore files name, as on YARN.
 
@@ -134,7 +126,9 @@ def unpack(data: bytes, folder: Path) -> None:
 def put(files: Mapping[str, bytes], folder: Path) -> None:
     """Write files below a folder, by relative path."""
     for name, data in files.items():
-        write_private(folder / name, data)
+        path = folder / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_private(path, data)
 
 
 def lay_out(base: Path, container_id: str, order: Order, *, seen: bool) -> Path:

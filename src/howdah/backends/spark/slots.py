@@ -26,6 +26,7 @@ from howdah.backends.base import BackendError
 from howdah.backends.spark import luggage, pythonpath
 from howdah.backends.spark.messages import Order, Shipment
 from howdah.backends.spark.modes import Mode
+from howdah.storage.files import write_private
 
 LOST = "the holder ended without a word"
 
@@ -113,7 +114,7 @@ def furnish(base: Path, parts: Shipment, order: Order) -> None:
         luggage.put(parts.files, base / luggage.SHIPPED)
         if parts.source:
             luggage.unpack(parts.source, base / luggage.SOURCE)
-    luggage.write_private(base / luggage.ORDER, msgspec.json.encode(order))
+    write_private(base / luggage.ORDER, msgspec.json.encode(order))
 
 
 def detach(process: subprocess.Popen[bytes]) -> None:

@@ -9,9 +9,10 @@ would be a third of an agent's memory.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
+
+from howdah.storage.files import write_private
 
 PREFIX = "howdah."
 AGENT = ("ca.pem", "agent.pem", "agent.key")
@@ -41,9 +42,7 @@ def write(secrets: Mapping[str, bytes], folder: Path) -> None:
         name = key.removeprefix(PREFIX)
         if name == key or "/" in name or name.startswith("."):
             continue
-        descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(data)
+        write_private(folder / name, data)
 
 
 def read(path: Path) -> dict[str, bytes]:
