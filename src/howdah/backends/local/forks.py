@@ -90,6 +90,13 @@ def log_to(path: Path) -> None:
             reconfigure(line_buffering=True)
 
 
+def no_input() -> None:
+    """Let standard input of this process be empty."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+
+
 def cannot_start(text: str) -> int:
     """Leave a word in the log, and the exit code that says nothing was begun."""
     print(text, file=sys.stderr)  # noqa: T201

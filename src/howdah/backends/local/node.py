@@ -20,7 +20,7 @@ import msgspec
 
 from howdah.backends.base import BackendError
 from howdah.backends.local.daemon import LOG, Node
-from howdah.backends.local.forks import cannot_start, entry, fork, log_to
+from howdah.backends.local.forks import cannot_start, entry, fork, log_to, no_input
 from howdah.backends.local.keeper import COORDINATOR_LOG, cannot_import
 from howdah.backends.local.messages import Go, Reply
 
@@ -41,9 +41,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
     options = parser.parse_args(arguments)
     sys.path.extend(options.path)
     starter = socket.socket(fileno=os.dup(0))
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+    no_input()
     # What goes wrong before there is a log is the starter's to read.
     os.dup2(starter.fileno(), 1)
     os.dup2(starter.fileno(), 2)

@@ -25,7 +25,7 @@ import msgspec
 
 from howdah.agent.processes import name_process
 from howdah.backends.local import places
-from howdah.backends.local.forks import log_to
+from howdah.backends.local.forks import log_to, no_input
 from howdah.backends.spark import luggage
 from howdah.backends.spark.holding import Holder
 from howdah.backends.spark.messages import Order
@@ -40,9 +40,7 @@ def main(folder: str) -> None:
     os.chdir(base)
     # Out of the way: agents inherit the first three.
     task, answer = os.dup(0), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+    no_input()
     log_to(base / luggage.LOG)
     name_process("howdah-holder")
     lock = luggage.claim(base)

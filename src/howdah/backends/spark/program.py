@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from howdah.backends.base import BackendError
+from howdah.backends.local.forks import log_to, no_input
 from howdah.backends.spark.modes import Mode
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory, base_folder
@@ -129,13 +130,8 @@ def _log() -> Path:
     folder = base_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / f".spark-{os.getpid()}.log"
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(descriptor, 1)
-    os.dup2(descriptor, 2)
-    os.close(descriptor)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+    log_to(path)
+    no_input()
     return path
 
 
