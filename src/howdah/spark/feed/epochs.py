@@ -9,7 +9,7 @@ import math
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,14 +17,11 @@ from howdah.spark.feed.cache import Shelf, Spool
 from howdah.spark.feed.intervals import first, joined, merged
 from howdah.spark.feed.messages import Align, Held, Intervals, Open, Options, Position, Purpose
 
-if TYPE_CHECKING:
-    from howdah.spark.feed.taking import Taking
-
 
 class Chunk:
     """A record batch that waits, in memory or on a shelf."""
 
-    __slots__ = ("counted", "load", "offsets", "order", "partition", "repeated", "rows", "taking")
+    __slots__ = ("counted", "load", "offsets", "order", "partition", "repeated", "rows")
 
     def __init__(
         self,
@@ -34,7 +31,6 @@ class Chunk:
         offsets: Intervals,
         *,
         counted: int = 0,
-        taking: Taking | None = None,
         order: Any = None,
         repeated: bool = False,
     ) -> None:
@@ -44,7 +40,6 @@ class Chunk:
         self.offsets = offsets
         self.counted = counted
         """Bytes of `Options.buffer` it takes while it waits."""
-        self.taking = taking
         self.order = order
         """A permutation of its rows; None: as they came."""
         self.repeated = repeated
@@ -77,17 +72,55 @@ class Source:
         return self.chunk.rows - self.at
 
 
-class EpochBook:
-    """One epoch at one trainer."""
+class Line:
+    """Chunks that wait for their turn, and the one that is being handed out."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Chunk] = deque()
+        self.waiting_rows = 0
+        self.source: Source | None = None
+
+    @property
+    def available(self) -> int:
+        """Rows that can be handed out now."""
+        return self.waiting_rows + (self.source.left if self.source else 0)
+
+    def head(self) -> Chunk | None:
+        """What is handed out next, left where it is."""
+        if self.source is not None:
+            return self.source.chunk
+        return self.waiting[0] if self.waiting else None
+
+    def push(self, chunk: Chunk) -> None:
+        """Let a chunk wait for its turn."""
+        self.waiting.append(chunk)
+        self.waiting_rows += chunk.rows
+
+    def begin_next(self) -> Chunk:
+        """Make the next waiting chunk the source; the one before is done with."""
+        chunk = self.waiting.popleft()
+        self.waiting_rows -= chunk.rows
+        self.source = Source(chunk)
+        return chunk
+
+    def clear(self) -> int:
+        """Forget all that can be handed out; bytes of the buffer it took."""
+        freed = sum(chunk.counted for chunk in self.waiting)
+        self.waiting.clear()
+        self.waiting_rows = 0
+        self.source = None
+        return freed
+
+
+class EpochBook(Line):
+    """One epoch at one trainer. Chunks that `Align.PAD` repeats wait in its line too."""
 
     def __init__(self, run: int, number: int, options: Options, *, scoring: bool = False) -> None:
+        super().__init__()
         self.run = run
         self.number = number
         self.align = Align.NONE if scoring else options.align
         self.scoring = scoring
-        self.waiting: deque[Chunk] = deque()
-        self.waiting_rows = 0
-        self.source: Source | None = None
         self.taken: dict[int, Intervals] = {}
         """Offsets received, by partition."""
         self.received = 0
@@ -169,23 +202,9 @@ class EpochBook:
 
     # -- handing out -----------------------------------------------------------------------------
 
-    @property
-    def available(self) -> int:
-        """Rows that can be handed out now, repeated ones included."""
-        return self.waiting_rows + (self.source.left if self.source else 0)
-
-    def push(self, chunk: Chunk) -> None:
-        """Let a chunk wait for its turn."""
-        self.waiting.append(chunk)
-        self.waiting_rows += chunk.rows
-
     def begin_next(self) -> Chunk:
-        """Make the next waiting chunk the source; the one before is done with."""
         self.settle()
-        chunk = self.waiting.popleft()
-        self.waiting_rows -= chunk.rows
-        self.source = Source(chunk)
-        return chunk
+        return super().begin_next()
 
     def settle(self) -> None:
         """Enter a source that was handed out whole into the books."""
@@ -224,19 +243,14 @@ class EpochBook:
     def drop(self) -> int:
         """Forget what was not handed out; bytes of the buffer it took."""
         self.dropped += max(self.left, 0)
-        freed = sum(chunk.counted for chunk in self.waiting)
-        self.waiting.clear()
-        self.waiting_rows = 0
         if self.source is not None:
             # What of the source was handed out stays in the books.
-            rest = self.position()
-            self.books = rest.rows
+            self.books = self.position().rows
             self.handed_before += self.source.at
             if not self.source.chunk.repeated:
                 self.own_before += self.source.at
-            self.source = None
         self.received = self.own_before
-        return freed
+        return self.clear()
 
 
 class RunBook:

@@ -6,7 +6,7 @@ import time
 from typing import NamedTuple
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.epochs import EpochBook, RunBook, Source
+from howdah.spark.feed.epochs import EpochBook, Line, RunBook, Source
 from howdah.spark.feed.messages import Align
 from howdah.spark.feed.state import FeedState
 from howdah.spark.feed.taking import Taking
@@ -118,17 +118,11 @@ class Hand:
                 self._raise()
                 if state.ended:
                     return None
-                for run in state.runs.values():
-                    book = run.epochs.get(run.current)
-                    if book is not None and book.source is not None:
-                        return Source(book.source.chunk)
-                    if book is not None and book.waiting:
-                        return Source(book.waiting[0])
-                for taking in state.takings:
-                    if taking.source is not None:
-                        return Source(taking.source.chunk)
-                    if taking.waiting:
-                        return Source(taking.waiting[0])
+                runs = state.runs.values()
+                books = [run.epochs[run.current] for run in runs if run.current in run.epochs]
+                for line in (*books, *state.takings):
+                    if (chunk := line.head()) is not None:
+                        return Source(chunk)
                 state.changed.wait(LOOK_S)
 
     def wait_schema(self) -> None:
@@ -238,17 +232,7 @@ class Hand:
                 return self._batch(book)
             if not rows or self.state.drop_last:
                 return Wait(LOOK_S)
-        pieces: list[Piece] = []
-        need = rows
-        while need:
-            if book.source is None or not book.source.left:
-                self._freed(book.begin_next().counted)
-            source = book.source
-            assert source is not None
-            taken = min(source.left, need)
-            pieces.append(Piece(source, source.at, source.at + taken))
-            source.at += taken
-            need -= taken
+        pieces = self._cut(book, rows)
         book.batches += 1
         self.state.last = (book.run, book.number)
         return Pieces(book, pieces, rows)
@@ -272,23 +256,25 @@ class Hand:
     def _scored(self, run: RunBook, taking: Taking) -> Pieces:
         book = run.epoch(run.current)
         rows = min(taking.available, self.state.size)
-        pieces: list[Piece] = []
-        need = rows
-        while need:
-            if taking.source is None or not taking.source.left:
-                chunk = taking.waiting.popleft()
-                taking.waiting_rows -= chunk.rows
-                taking.source = Source(chunk)
-                self._freed(chunk.counted)
-            source = taking.source
-            taken = min(source.left, need)
-            pieces.append(Piece(source, source.at, source.at + taken))
-            source.at += taken
-            need -= taken
+        pieces = self._cut(taking, rows)
         book.batches += 1
         book.handed_before += rows
         self.unanswered = Pieces(book, pieces, rows, taking)
         return self.unanswered
+
+    def _cut(self, line: Line, rows: int) -> list[Piece]:
+        """The next rows, of which there are so many."""
+        pieces: list[Piece] = []
+        while rows:
+            if line.source is None or not line.source.left:
+                self._freed(line.begin_next().counted)
+            source = line.source
+            assert source is not None
+            taken = min(source.left, rows)
+            pieces.append(Piece(source, source.at, source.at + taken))
+            source.at += taken
+            rows -= taken
+        return pieces
 
     def _freed(self, size: int) -> None:
         if size:

@@ -11,7 +11,7 @@ from howdah.spark.feed.board import STARVED_S
 from howdah.spark.feed.cache import Entry, Shelf, spooled
 from howdah.spark.feed.epochs import Chunk, EpochBook, RunBook
 from howdah.spark.feed.intervals import joined, without
-from howdah.spark.feed.messages import Align, Purpose, Refused
+from howdah.spark.feed.messages import Align, Refused
 from howdah.spark.feed.picking import chosen, columns
 
 if TYPE_CHECKING:
@@ -125,8 +125,7 @@ def add(
             shelf.entries.append(Entry(kept, batch.num_rows, begin.partition, fresh))
         state.buffered += chunk.counted
         if run.scoring:
-            taking.waiting.append(chunk)
-            taking.waiting_rows += chunk.rows
+            taking.push(chunk)
             taking.came = time.monotonic()
         else:
             taken = book.taken.get(begin.partition, [])
@@ -147,11 +146,7 @@ def end(state: FeedState, taking: Taking) -> None:
     """Its connection has ended."""
     with state.changed:
         state.takings.discard(taking)
-        if taking.begin.purpose is Purpose.SCORE:
-            state.buffered -= sum(chunk.counted for chunk in taking.waiting)
-            taking.waiting.clear()
-            taking.waiting_rows = 0
-            taking.source = None
+        state.buffered -= taking.clear()
         state.changed.notify_all()
 
 

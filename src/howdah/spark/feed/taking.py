@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections import deque
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +13,7 @@ import pyarrow as pa
 from howdah.spark.errors import FeedError
 from howdah.spark.feed import intake
 from howdah.spark.feed.connections import Connection
-from howdah.spark.feed.epochs import Chunk, Source
+from howdah.spark.feed.epochs import Line
 from howdah.spark.feed.intervals import Offsets
 from howdah.spark.feed.ipc import Kind, read_body, read_head, read_schema, record_batch
 from howdah.spark.feed.messages import Begin, Purpose, Refused, Scored, Stop, Taken
@@ -24,10 +23,12 @@ if TYPE_CHECKING:
     from howdah.spark.feed.state import FeedState
 
 
-class Taking:
-    """One stretch of a partition that is being received."""
+class Taking(Line):
+    """One stretch of a partition that is being received. For scoring it is a line of its own, for
+    batches never mix partitions."""
 
     def __init__(self, begin: Begin, connection: Connection) -> None:
+        super().__init__()
         self.begin = begin
         self.connection = connection
         self.offsets = Offsets(begin.start, begin.skip)
@@ -36,19 +37,10 @@ class Taking:
         """Its last row is here."""
         self.discard = False
         """No more rows are wanted: what comes is thrown away."""
-        # For scoring: its own queue, for batches never mix partitions.
-        self.waiting: deque[Chunk] = deque()
-        self.waiting_rows = 0
-        self.source: Source | None = None
         self.came = 0.0
         """`time.monotonic` of the last rows."""
         self._words: queue.SimpleQueue[tuple[msgspec.Struct, bytes] | None] = queue.SimpleQueue()
         self._sender: threading.Thread | None = None
-
-    @property
-    def available(self) -> int:
-        """Rows that can be scored now."""
-        return self.waiting_rows + (self.source.left if self.source else 0)
 
     def start(self) -> None:
         """Let what is said to a feeder that scores be sent, in the background."""
