@@ -40,7 +40,7 @@ from howdah.core.events import ContainerEndKind
 from howdah.storage import layout
 from howdah.storage.files import write_private
 from howdah.wire.frames import FrameError
-from howdah.wire.tls import PeerRole, certificate_name, client_context_from
+from howdah.wire.tls import PeerRole, certificate_name, client_context
 
 DIAL_S = 5.0
 """For one attempt to connect. Meanwhile nothing else happens, which nothing minds."""
@@ -71,10 +71,7 @@ class Holder:
         self._answer = answer
         self._order = order
         self._sees = luggage.sees(order)
-        secrets = base / luggage.SECRETS
-        self._tls = client_context_from(
-            secrets / "ca.pem", secrets / "agent.pem", secrets / "agent.key"
-        )
+        self._tls = client_context(base / luggage.SECRETS, PeerRole.AGENT)
         self._loop = Loop()
         self._containers = Containers(
             self._loop, order.job_id, base, order.agent, self._container_ended
