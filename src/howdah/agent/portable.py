@@ -140,6 +140,11 @@ def become_subreaper() -> bool:
     return False
 
 
+def end_with_parent() -> bool:
+    """Not to be had here."""
+    return False
+
+
 def name_process(name: str) -> None:
     """Not to be had here."""
 

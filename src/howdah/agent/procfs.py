@@ -17,6 +17,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 # prctl(2)
+_PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -291,6 +292,11 @@ def socket_inodes(pids: Iterable[int]) -> set[int]:
 def become_subreaper() -> bool:
     """Have orphaned descendants become our children, so that none leaves our tree."""
     return _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_with_parent() -> bool:
+    """Have the kernel send this process SIGTERM when the thread that started it is gone."""
+    return _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def name_process(name: str) -> None:
