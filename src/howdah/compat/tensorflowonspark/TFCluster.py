@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
-import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +13,7 @@ from howdah.client.functions import job_name
 from howdah.compat.tensorflowonspark import TFSparkNode, compat, feeding, paths, running
 from howdah.core.view import JobView
 from howdah.spark.cluster import Cluster
+from howdah.spark.session import Session
 from howdah.spec.model import TensorBoard
 
 logger = logging.getLogger(__name__)
@@ -228,15 +227,16 @@ def run(
     if eval_node and fed:
         raise ValueError("running evaluator nodes is only supported in InputMode.TENSORFLOW")
     template = TFSparkNode.cluster_template(num_executors, num_ps, master_node, eval_node)
-    context = getattr(sc, "sparkContext", sc)
-    default_fs = paths.default_file_system(context._jsc.hadoopConfiguration().get("fs.defaultFS"))
+    session = Session(sc)
+    context = session.spark.sparkContext
+    default_fs = paths.default_file_system(session.default_fs())
     working_dir = str(Path.cwd())
     node = running.Node(
         call=running.pickled(map_fun, tf_args),
         template=template,
         default_fs=default_fs,
         working_dir=working_dir,
-        user=os.environ.get("HADOOP_USER_NAME") or getpass.getuser(),
+        user=session.user(),
         queues=tuple(queues),
         release_port=release_port,
         fed=fed,

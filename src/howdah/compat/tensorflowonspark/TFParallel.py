@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import logging
 import os
 import pickle
@@ -16,12 +15,12 @@ import msgspec
 from howdah.compat.tensorflowonspark import (
     TFManager,
     TFSparkNode,
-    aliases,
     compat,
     paths,
     running,
     util,
 )
+from howdah.spark.session import Session
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +61,8 @@ def run(
         ValueError: ``use_barrier``, and Spark has not so many slots.
         Exception: one raised; Spark's error, with its traceback.
     """
-    context = getattr(sc, "sparkContext", sc)
+    session = Session(sc)
+    context = session.spark.sparkContext
     if use_barrier and num_executors > context.defaultParallelism:
         # Spark itself would look again every 15 s, 40 times.
         raise ValueError(
@@ -74,11 +74,9 @@ def run(
         call=running.pickled(map_fn, tf_args),
         count=num_executors,
         barrier=use_barrier,
-        default_fs=paths.default_file_system(
-            context._jsc.hadoopConfiguration().get("fs.defaultFS")
-        ),
+        default_fs=paths.default_file_system(session.default_fs()),
         working_dir=str(Path.cwd()),
-        user=os.environ.get("HADOOP_USER_NAME") or getpass.getuser(),
+        user=session.user(),
         env=compat.legacy_keras(),
     )
     numbers = context.parallelize(range(num_executors), num_executors)
@@ -91,10 +89,7 @@ def run(
 
 def call(instance: Instance, number: int) -> Iterator[tuple[int, Any]]:
     """In a Spark task: the call, with its number."""
-    try:
-        aliases.install()
-    except ImportError:
-        pass  # the other one is in use in this worker
+    running.install()
     before, argv = dict(os.environ), sys.argv
     for name, value in instance.env.items():
         os.environ.setdefault(name, value)

@@ -46,7 +46,7 @@ def pickled(function: Callable[..., Any], args: Any) -> bytes:
 
 def run_node(node: Node, howdah: Any) -> Any:
     """The training function that `howdah.spark.Cluster` runs: makes the call in this process."""
-    _install()
+    install()
     function, args = pickle.loads(node.call)  # noqa: S301 - sent by the job's own driver
     ctx = context(node, howdah)
     TFSparkNode.use_gpus(args, ctx)
@@ -139,7 +139,8 @@ def _bound(address: str) -> socket.socket:
     return kept
 
 
-def _install() -> None:
+def install() -> None:
+    """In a process that calls a ``map_fun``: its ``import tensorflowonspark`` finds this one."""
     try:
         aliases.install()
     except ImportError:
