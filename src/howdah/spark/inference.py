@@ -12,6 +12,7 @@ from howdah.client.errors import BadInput
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.feeder import Task
 from howdah.spark.feed.messages import Align, Options, Purpose
+from howdah.spark.rows import partition_feeder
 
 if TYPE_CHECKING:
     from howdah.spark.live import Live
@@ -56,7 +57,7 @@ def answered(
     promised = to_arrow_schema(answer).serialize().to_pybytes()
     sent = msgspec.msgpack.encode(msgspec.structs.replace(task, keep=keep, answer=promised))
     fields = [*(frame.schema.fields if keep else []), *answer.fields]
-    return frame.mapInArrow(_scorer(sent), type(answer)(fields))
+    return frame.mapInArrow(partition_feeder(sent), type(answer)(fields))
 
 
 def scorer(live: Live, feed: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
@@ -64,7 +65,7 @@ def scorer(live: Live, feed: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
     It gives as many record batches as it is given, each with as many rows.
     """
-    return _scorer(msgspec.msgpack.encode(_opened(live, feed, None)))
+    return partition_feeder(msgspec.msgpack.encode(_opened(live, feed, None)))
 
 
 def _opened(live: Live, feed: str, columns: Sequence[str] | None) -> Task:
@@ -81,15 +82,6 @@ def _opened(live: Live, feed: str, columns: Sequence[str] | None) -> Task:
         columns=list(columns) if columns is not None else None,
         keep=False,
     )
-
-
-def _scorer(sent: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    def task(batches: Iterator[Any]) -> Iterator[Any]:
-        from howdah.spark.feed.feeder import feed_partition
-
-        yield from feed_partition(sent, batches)
-
-    return task
 
 
 def _prober(sent: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:

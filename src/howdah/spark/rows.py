@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
@@ -83,7 +84,7 @@ class FrameSource:
             batch_rows(self._row_bytes), BATCH_BYTES, exact=self._exact
         )
         with self._session.with_settings(self._frame, settings) as frame:
-            rows = frame.mapInArrow(_partition_feeder(sent), RESULT).collect()
+            rows = frame.mapInArrow(partition_feeder(sent), RESULT).collect()
         found = [(row["partition"], row["rows"], row["bytes"]) for row in rows]
         if total := sum(each[1] for each in found):
             # The next epoch knows better than the schema.
@@ -110,11 +111,13 @@ class RddSource:
         if self._schema is None:
             first = self._rdd.take(1)
             self._schema = arrow_schema(first[0]) if first else b""
-        rows = self._rdd.mapPartitions(_rdd_feeder(task(), self._schema)).collect()
-        return [(partition, count, size) for partition, count, size in rows]
+        to_batches = functools.partial(record_batches, schema=self._schema)
+        return self._rdd.mapPartitions(rdd_feeder(task(), to_batches)).collect()
 
 
-def _partition_feeder(sent: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def partition_feeder(sent: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """What a Spark task does with its record batches; ``sent`` is an encoded `feeder.Task`."""
+
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         from howdah.spark.feed.feeder import feed_partition
 
@@ -123,12 +126,15 @@ def _partition_feeder(sent: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return task
 
 
-def _rdd_feeder(sent: bytes, schema: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    def task(rows: Iterator[Any]) -> Iterator[Any]:
-        from howdah.spark.feed.feeder import feed_partition
-        from howdah.spark.rows import record_batches
+def rdd_feeder(
+    sent: bytes, to_batches: Callable[[Iterator[Any]], Iterator[Any]]
+) -> Callable[[Iterator[Any]], Iterator[tuple[int, int, int]]]:
+    """What a Spark task does with an RDD's rows: partition, rows and bytes are its answer."""
 
-        for batch in feed_partition(sent, record_batches(rows, schema)):
+    def task(rows: Iterator[Any]) -> Iterator[tuple[int, int, int]]:
+        from howdah.spark.feed.feeder import feed_partition
+
+        for batch in feed_partition(sent, to_batches(rows)):
             for row in batch.to_pylist():
                 yield row["partition"], row["rows"], row["bytes"]
 

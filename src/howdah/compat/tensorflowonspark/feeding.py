@@ -8,6 +8,7 @@ from typing import Any
 
 from howdah.spark.cluster import Cluster
 from howdah.spark.reports import TrainReport
+from howdah.spark.rows import rdd_feeder
 
 
 class PickledRows:
@@ -18,19 +19,9 @@ class PickledRows:
 
     def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
         """Run the feeding query; partition, rows and bytes of each task."""
-        return self._rdd.mapPartitions(_feeder(task())).collect()
-
-
-def _feeder(sent: bytes) -> Callable[[Iterator[Any]], Iterator[tuple[int, int, int]]]:
-    def feed(rows: Iterator[Any]) -> Iterator[tuple[int, int, int]]:
         from howdah.compat.tensorflowonspark.rows import to_arrow
-        from howdah.spark.feed.feeder import feed_partition
 
-        for batch in feed_partition(sent, to_arrow(rows)):
-            for row in batch.to_pylist():
-                yield row["partition"], row["rows"], row["bytes"]
-
-    return feed
+        return self._rdd.mapPartitions(rdd_feeder(task(), to_arrow)).collect()
 
 
 def is_stream(data: Any) -> bool:

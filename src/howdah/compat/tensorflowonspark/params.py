@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param import Params, TypeConverters
+
+from howdah.spark.pipeline.params import param
 
 Stage = TypeVar("Stage", bound=Params)
 
@@ -24,13 +26,8 @@ class TFTypeConverters:
         raise TypeError(f"{value!r} is no dictionary")
 
 
-def _param(name: str, doc: str, converter: Any) -> Any:
-    # ``Any``: the same name is the parameter on the class and on the instance.
-    return Param(Params._dummy(), name, doc, typeConverter=converter)
-
-
 class HasBatchSize(Params):
-    batch_size = _param("batch_size", "Rows per batch", TypeConverters.toInt)
+    batch_size = param("batch_size", "Rows per batch", TypeConverters.toInt)
 
     def setBatchSize(self: Stage, value: int) -> Stage:
         return self._set(batch_size=value)
@@ -40,7 +37,7 @@ class HasBatchSize(Params):
 
 
 class HasClusterSize(Params):
-    cluster_size = _param("cluster_size", "Nodes of the cluster", TypeConverters.toInt)
+    cluster_size = param("cluster_size", "Nodes of the cluster", TypeConverters.toInt)
 
     def setClusterSize(self: Stage, value: int) -> Stage:
         return self._set(cluster_size=value)
@@ -50,7 +47,7 @@ class HasClusterSize(Params):
 
 
 class HasEpochs(Params):
-    epochs = _param("epochs", "How often the rows are fed", TypeConverters.toInt)
+    epochs = param("epochs", "How often the rows are fed", TypeConverters.toInt)
 
     def setEpochs(self: Stage, value: int) -> Stage:
         return self._set(epochs=value)
@@ -60,7 +57,7 @@ class HasEpochs(Params):
 
 
 class HasGraceSecs(Params):
-    grace_secs = _param(
+    grace_secs = param(
         "grace_secs",
         "Kept for programs that set it: functions are waited for",
         TypeConverters.toInt,
@@ -74,7 +71,7 @@ class HasGraceSecs(Params):
 
 
 class HasInputMapping(Params):
-    input_mapping = _param("input_mapping", "Column to tensor", TFTypeConverters.toDict)
+    input_mapping = param("input_mapping", "Column to tensor", TFTypeConverters.toDict)
 
     def setInputMapping(self: Stage, value: dict[str, str]) -> Stage:
         return self._set(input_mapping=value)
@@ -84,7 +81,7 @@ class HasInputMapping(Params):
 
 
 class HasInputMode(Params):
-    input_mode = _param(
+    input_mode = param(
         "input_mode", "0: through TFRecord files (TENSORFLOW), 1: fed (SPARK)", TypeConverters.toInt
     )
 
@@ -96,7 +93,7 @@ class HasInputMode(Params):
 
 
 class HasMasterNode(Params):
-    master_node = _param(
+    master_node = param(
         "master_node", "Name of the chief: chief or master", TypeConverters.toString
     )
 
@@ -108,7 +105,7 @@ class HasMasterNode(Params):
 
 
 class HasModelDir(Params):
-    model_dir = _param("model_dir", "Folder of checkpoints", TypeConverters.toString)
+    model_dir = param("model_dir", "Folder of checkpoints", TypeConverters.toString)
 
     def setModelDir(self: Stage, value: str) -> Stage:
         return self._set(model_dir=value)
@@ -118,8 +115,8 @@ class HasModelDir(Params):
 
 
 class HasNumPS(Params):
-    num_ps = _param("num_ps", "Parameter servers among the nodes", TypeConverters.toInt)
-    driver_ps_nodes = _param(
+    num_ps = param("num_ps", "Parameter servers among the nodes", TypeConverters.toInt)
+    driver_ps_nodes = param(
         "driver_ps_nodes", "Parameter servers on the driver's machine", TypeConverters.toBoolean
     )
 
@@ -137,7 +134,7 @@ class HasNumPS(Params):
 
 
 class HasOutputMapping(Params):
-    output_mapping = _param("output_mapping", "Tensor to new column", TFTypeConverters.toDict)
+    output_mapping = param("output_mapping", "Tensor to new column", TFTypeConverters.toDict)
 
     def setOutputMapping(self: Stage, value: dict[str, str]) -> Stage:
         return self._set(output_mapping=value)
@@ -147,7 +144,7 @@ class HasOutputMapping(Params):
 
 
 class HasProtocol(Params):
-    protocol = _param("protocol", "For the program: grpc", TypeConverters.toString)
+    protocol = param("protocol", "For the program: grpc", TypeConverters.toString)
 
     def setProtocol(self: Stage, value: str) -> Stage:
         return self._set(protocol=value)
@@ -157,7 +154,7 @@ class HasProtocol(Params):
 
 
 class HasReaders(Params):
-    readers = _param("readers", "For the program: reading threads", TypeConverters.toInt)
+    readers = param("readers", "For the program: reading threads", TypeConverters.toInt)
 
     def setReaders(self: Stage, value: int) -> Stage:
         return self._set(readers=value)
@@ -167,7 +164,7 @@ class HasReaders(Params):
 
 
 class HasSteps(Params):
-    steps = _param("steps", "For the program: most steps to train", TypeConverters.toInt)
+    steps = param("steps", "For the program: most steps to train", TypeConverters.toInt)
 
     def setSteps(self: Stage, value: int) -> Stage:
         return self._set(steps=value)
@@ -177,7 +174,7 @@ class HasSteps(Params):
 
 
 class HasTensorboard(Params):
-    tensorboard = _param("tensorboard", "Run TensorBoard too", TypeConverters.toBoolean)
+    tensorboard = param("tensorboard", "Run TensorBoard too", TypeConverters.toBoolean)
 
     def setTensorboard(self: Stage, value: bool) -> Stage:
         return self._set(tensorboard=value)
@@ -187,7 +184,7 @@ class HasTensorboard(Params):
 
 
 class HasTFRecordDir(Params):
-    tfrecord_dir = _param(
+    tfrecord_dir = param(
         "tfrecord_dir", "Where rows are written for InputMode.TENSORFLOW", TypeConverters.toString
     )
 
@@ -199,7 +196,7 @@ class HasTFRecordDir(Params):
 
 
 class HasExportDir(Params):
-    export_dir = _param("export_dir", "Folder of the SavedModel", TypeConverters.toString)
+    export_dir = param("export_dir", "Folder of the SavedModel", TypeConverters.toString)
 
     def setExportDir(self: Stage, value: str) -> Stage:
         return self._set(export_dir=value)
@@ -209,7 +206,7 @@ class HasExportDir(Params):
 
 
 class HasSignatureDefKey(Params):
-    signature_def_key = _param(
+    signature_def_key = param(
         "signature_def_key", "Signature of the SavedModel", TypeConverters.toString
     )
 
@@ -221,7 +218,7 @@ class HasSignatureDefKey(Params):
 
 
 class HasTagSet(Params):
-    tag_set = _param("tag_set", "Tags of the SavedModel, by commas", TypeConverters.toString)
+    tag_set = param("tag_set", "Tags of the SavedModel, by commas", TypeConverters.toString)
 
     def setTagSet(self: Stage, value: str) -> Stage:
         return self._set(tag_set=value)
@@ -234,7 +231,7 @@ class HasTagSet(Params):
 
 
 class HasFeedTimeout(Params):
-    feed_timeout = _param(
+    feed_timeout = param(
         "feed_timeout", "Seconds without progress until feeding fails", TypeConverters.toInt
     )
 
@@ -246,7 +243,7 @@ class HasFeedTimeout(Params):
 
 
 class HasReservationTimeout(Params):
-    reservation_timeout = _param(
+    reservation_timeout = param(
         "reservation_timeout", "Seconds until all nodes have to be there", TypeConverters.toInt
     )
 
@@ -258,7 +255,7 @@ class HasReservationTimeout(Params):
 
 
 class HasLogDir(Params):
-    log_dir = _param("log_dir", "Where TensorBoard reads summaries", TypeConverters.toString)
+    log_dir = param("log_dir", "Where TensorBoard reads summaries", TypeConverters.toString)
 
     def setLogDir(self: Stage, value: str) -> Stage:
         return self._set(log_dir=value)
@@ -268,7 +265,7 @@ class HasLogDir(Params):
 
 
 class HasEvalNode(Params):
-    eval_node = _param("eval_node", "One node is the evaluator", TypeConverters.toBoolean)
+    eval_node = param("eval_node", "One node is the evaluator", TypeConverters.toBoolean)
 
     def setEvalNode(self: Stage, value: bool) -> Stage:
         return self._set(eval_node=value)
@@ -278,7 +275,7 @@ class HasEvalNode(Params):
 
 
 class HasReleasePort(Params):
-    release_port = _param(
+    release_port = param(
         "release_port", "False: the program calls ctx.release_port()", TypeConverters.toBoolean
     )
 
@@ -290,7 +287,7 @@ class HasReleasePort(Params):
 
 
 class HasKeepColumns(Params):
-    keep_columns = _param(
+    keep_columns = param(
         "keep_columns", "transform keeps the columns it is given", TypeConverters.toBoolean
     )
 

@@ -44,6 +44,7 @@ from howdah.compat.tensorflowonspark.params import HasTagSet as HasTagSet
 from howdah.compat.tensorflowonspark.params import HasTensorboard as HasTensorboard
 from howdah.compat.tensorflowonspark.params import HasTFRecordDir as HasTFRecordDir
 from howdah.compat.tensorflowonspark.params import TFTypeConverters as TFTypeConverters
+from howdah.spark.pipeline.persistence import metadata_session
 from howdah.spark.scoring.frames import score
 from howdah.spark.scoring.predictors import Predictor, predictor
 
@@ -253,25 +254,18 @@ class _Writer(MLWriter):
         DefaultParamsWriter.saveMetadata(
             self._instance,
             path,
-            _session(self),
+            metadata_session(self.sparkSession),
             extraMetadata={"tf_args": args.argv if args.argv else _plain(vars(args))},
         )
 
 
 class _Reader(MLReader):
     def load(self, path: str) -> TFModel:
-        metadata = DefaultParamsReader.loadMetadata(path, _session(self))
+        metadata = DefaultParamsReader.loadMetadata(path, metadata_session(self.sparkSession))
         model = TFModel(metadata["tf_args"])
         model._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(model, metadata)
         return model
-
-
-def _session(of: Any) -> Any:
-    """What this Spark's metadata functions take: a context before 4.0, a session since."""
-    import pyspark
-
-    return of.sc if int(pyspark.__version__.partition(".")[0]) < 4 else of.sparkSession
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:

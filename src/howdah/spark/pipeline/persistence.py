@@ -58,7 +58,7 @@ class StageWriter(MLWriter):
                 f"pickled: {error}"
             ) from error
         spark = self.sparkSession
-        DefaultParamsWriter.saveMetadata(self._stage, path, _session(spark), paramMap=plain)
+        DefaultParamsWriter.saveMetadata(self._stage, path, metadata_session(spark), paramMap=plain)
         rows = [("payload", 0, bytearray(payload))]
         with tempfile.TemporaryDirectory(prefix="howdah-") as folder:
             if self._files:
@@ -84,7 +84,7 @@ class StageReader(MLReader):
             BadInput: a stage of another class lies there.
         """
         spark: Any = self.sparkSession
-        metadata = DefaultParamsReader.loadMetadata(path, _session(spark))
+        metadata = DefaultParamsReader.loadMetadata(path, metadata_session(spark))
         expected = f"{self._stage.__module__}.{self._stage.__name__}"
         if metadata["class"] != expected:
             raise BadInput(f"{path} is a {metadata['class']}, not a {expected}; load it as that")
@@ -122,6 +122,6 @@ def _parts(file: BinaryIO) -> Iterator[bytes]:
         yield part
 
 
-def _session(spark: Any) -> Any:
+def metadata_session(spark: Any) -> Any:
     """What Spark ML's readers and writers want: a session, before Spark 4 its context."""
     return spark if int(pyspark.__version__.split(".")[0]) >= 4 else spark.sparkContext
