@@ -39,6 +39,8 @@ class Driver:
 
     full = False
     """From now on there are no more."""
+    far = False
+    """From now on they do not see the job directory."""
 
     def __init__(self, directory: JobDirectory, port: int) -> None:
         self.agent = "tests.conformance.standin:main"
@@ -77,7 +79,7 @@ class Driver:
             mode=Mode.FEED,
             lease_s=10.0,
             job_dir=str(self._directory.path),
-            nonce=NONCE,
+            nonce="another" if self.far else NONCE,
             python=sys.executable,
             agent=self.agent,
             paths=(str(ROOT),),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -16,9 +17,11 @@ from howdah.backends.spark.books import Books, Launched
 from howdah.backends.spark.messages import Here, Leave, Over, ToHolder, Welcome
 from howdah.backends.spark.settings import read_settings
 from howdah.core.events import ContainerEnded, ContainerEndKind
+from howdah.storage import layout
 from howdah.storage.files import write_atomically
 from howdah.wire import tls
 from howdah.wire.channel import Channel, connect
+from tests.conformance.harness import eventually
 from tests.conformance.spark import SparkHarness
 
 
@@ -88,6 +91,35 @@ def test_a_container_that_comes_back_after_it_was_lost_is_ended_before_its_holde
     run(tmp_path, test)
 
 
+def test_what_a_container_left_while_no_coordinator_was_there_comes_home_before_its_end_is_told(
+    tmp_path: Path,
+) -> None:
+    async def test(harness: SparkHarness) -> None:
+        first = await harness.coordinator()
+        harness.drivers[0].far = True
+        [container_id] = await first.grant(1)
+        await harness.launch(first, container_id, "wait")
+        await harness.pids(container_id)
+        await harness.crash(first)
+        [base] = harness.drivers[0].bases
+        model = os.urandom(8 << 20)  # more than is sent at a time
+        (base / container_id / luggage.HOME / layout.OUTPUTS / "model").write_bytes(model)
+        await harness.kill_agent(container_id)
+        log = base / luggage.LOG
+        await eventually(
+            lambda: f"container {container_id}:" in log.read_text(), "the holder knows its end"
+        )
+        second = await harness.coordinator()
+        assert (await second.ended(container_id)).kind is ContainerEndKind.EXITED
+        assert (harness.directory.path / layout.OUTPUTS / "model").read_bytes() == model
+        [again] = await second.grant(2)
+        await harness.launch(second, again, "wait")
+        assert await harness.pids(again)
+        assert (base / again).is_dir()  # in the same holder
+
+    run(tmp_path, test)
+
+
 async def dial(harness: SparkHarness, here: Here) -> Channel[ToHolder]:
     """A holder that says that, and then nothing by itself."""
     directory = harness.directory
@@ -129,9 +161,9 @@ def test_a_holder_that_missed_the_word_gets_it_before_its_next_launch_and_both_a
         await coordinator.ended(first)
         [second] = await coordinator.grant(2)
         await harness.launch(coordinator, second, "wait")
-        for _ in range(2):
+        for told in (over, over, None):  # without it, it has files to bring first
             channel.abort()
-            again = msgspec.structs.replace(here, container_id=first, over=over)
+            again = msgspec.structs.replace(here, container_id=first, over=told)
             channel = await dial(harness, again)
             assert await orders(channel, 2) == [("Known", first), ("Launch", second)]
         channel.send(Over(container_id=second, kind=ContainerEndKind.EXITED))

@@ -47,6 +47,8 @@ class Place:
         """What was granted in it."""
         self.launch: Launch | None = None
         """What was ordered for that container by this coordinator."""
+        self.ended = ""
+        """The last container in it whose end is known."""
         self.known_before = False
         """It was there before, and has come back."""
         self.leaving = False
@@ -191,9 +193,11 @@ class Desk:
             return place
         if here.over is not None:
             self._over(place, here.over)  # what is ordered next comes after the word of that
-        self._owner.arrived(place)
-        if here.over is None and not place.container_id:
+        elif here.container_id and here.container_id == place.ended:
+            self._known(place, here.container_id)
+        else:
             place.wait(UNUSED_S, self._unused)
+        self._owner.arrived(place)
         return place
 
     def _handle(self, place: Place, message: Any) -> None:
@@ -212,15 +216,19 @@ class Desk:
                 pass
 
     def _over(self, place: Place, over: Over) -> None:
-        place.send(Known(container_id=over.container_id))
+        self._known(place, over.container_id)
         if place.cut:
             over = msgspec.structs.replace(over, kind=ContainerEndKind.PREEMPTED, detail=place.cut)
         if place.container_id == over.container_id:
             place.container_id = ""
             place.launch = None
+        self._owner.over(over)
+
+    def _known(self, place: Place, container_id: str) -> None:
+        place.ended = container_id
+        place.send(Known(container_id=container_id))
         place.here = msgspec.structs.replace(place.here, container_id="", over=None)
         place.wait(SPARE_S, self._unused)
-        self._owner.over(over)
 
     def _left(self, place: Place) -> None:
         """Its connection has ended."""

@@ -154,6 +154,8 @@ class Holder:
         self._pause_s = FIRST_PAUSE_S
         self._loop.watch(line.socket, partial(self._readable, line))
         self._tell(self._here())
+        if self._over is not None and self._homeward is not None:
+            self._bring_home()
         if line is self._line:
             self._readable(line)  # what came with the handshake is in no socket any more
 
@@ -167,7 +169,8 @@ class Holder:
             gpus=order.gpus,
             sees=self._sees,
             container_id=self._container_id,
-            over=self._over,
+            # Its files, all of which are sent anew, come before the word of its end.
+            over=self._over if self._homeward is None else None,
         )
 
     def _not_reached(self, error: OSError) -> None:
@@ -310,11 +313,11 @@ class Holder:
         done = self._send_news()
         late = time.monotonic() > self._last_words_until
         if self._over is not None and self._line is not None and (done or late):
-            detail = self._over.detail
+            over = self._over
             if self._homeward is not None and self._homeward.cut_short:
-                detail = f"{detail} (not all of its files came home: too much)".strip()
-                self._over = msgspec.structs.replace(self._over, detail=detail)
-            self._tell(self._over)
+                detail = f"{over.detail} (not all of its files came home: too much)".strip()
+                over = msgspec.structs.replace(over, detail=detail)
+            self._tell(over)
         elif self._homeward is not None or self._over is not None:
             pause_s = HOME_S if self._over is None else 0.02
             self._homing = self._loop.later(pause_s, self._bring_home)

@@ -49,6 +49,7 @@ class Here(Message, frozen=True, kw_only=True):
     container_id: str = ""
     """What it holds with an agent."""
     over: Over | None = None
+    """Its end, where no files have to come home before it is told."""
 
 
 class Part(Message, frozen=True, kw_only=True):
