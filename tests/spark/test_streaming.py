@@ -112,6 +112,63 @@ def test_a_program_that_has_enough_ends_the_stream(spark: Any, tmp_path: Path) -
         assert [777 in values for values in cluster.results()[0]] == [True]
 
 
+def gather_then_wait(folder: str, ctx: Any) -> Any:
+    """Takes one micro-batch; has enough once a file ``go`` is there."""
+    seen: list[int] = []
+    for batch in ctx.feed().batches(10):
+        seen += batch["value"].tolist()
+        while not (Path(folder) / "go").exists():
+            time.sleep(0.02)
+        ctx.feed().stop()
+    return seen
+
+
+@pytest.mark.timeout(240)
+def test_a_program_that_has_enough_between_two_micro_batches_ends_the_stream(
+    spark: Any, tmp_path: Path
+) -> None:
+    source = Source(spark, tmp_path / "in")
+    source.add(1)
+    with cluster_of(spark, gather_then_wait, str(tmp_path)) as cluster:
+        stream = cluster.train_stream(source.stream())
+        wait_for(lambda: stream.report.micro_batches == 1)
+        (tmp_path / "go").touch()
+        assert stream.wait(120).rows == 1
+        assert stream.stopped
+        assert cluster.results() == {0: [1]}
+
+
+@pytest.mark.timeout(400)
+def test_a_program_that_has_enough_between_two_rdds_ends_the_dstream(
+    spark: Any, tmp_path: Path
+) -> None:
+    from pyspark.streaming import StreamingContext
+
+    context = StreamingContext(spark.sparkContext, 1)
+    stream = context.queueStream([spark.sparkContext.parallelize([{"value": 1}], 1)])
+    used, over = threading.Event(), threading.Event()
+    with cluster_of(spark, gather_then_wait, str(tmp_path)) as cluster:
+        feed_dstream(cluster, stream, on_end=lambda error: over.set())
+        stream.foreachRDD(lambda rdd: used.set())
+        context.start()
+        try:
+            assert used.wait(240)
+            (tmp_path / "go").touch()
+            assert over.wait(240)
+        finally:
+            context.stop(stopSparkContext=False, stopGraceFully=False)
+        assert cluster.results() == {0: [1]}
+
+
+@pytest.mark.timeout(240)
+def test_a_cluster_whose_program_has_enough_takes_no_other_run(spark: Any, tmp_path: Path) -> None:
+    with cluster_of(spark, gather_then_wait, str(tmp_path)) as cluster:
+        assert not cluster.train(spark.range(1).selectExpr("id as value")).stopped
+        (tmp_path / "go").touch()
+        assert cluster.train(spark.range(9).selectExpr("id as value")).stopped
+        assert cluster.results() == {0: [0]}
+
+
 @pytest.mark.timeout(240)
 def test_an_error_of_the_program_ends_the_stream_with_its_traceback(
     spark: Any, tmp_path: Path

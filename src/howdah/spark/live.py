@@ -21,6 +21,8 @@ from howdah.spark.errors import FeedError
 from howdah.spark.feed.conversations import Failure
 from howdah.spark.feed.lines import Access
 from howdah.spark.feed.master import Master
+from howdah.spark.feed.messages import Align
+from howdah.spark.feed.plan import enough as has_enough
 from howdah.spark.session import Query, Session
 from howdah.storage.jobdir import JobDirectory
 
@@ -83,8 +85,15 @@ class Live:
         view = self.view
         return view is not None and view.restarts > 0 and view.phase == JobPhase.ALLOCATING.value
 
-    def check(self) -> None:
+    def enough(self, feed: str, align: Align) -> bool:
+        """Whether the programs have stopped that feed, in a run or between two."""
+        return has_enough(align, self.master.stopped(feed), set(self.master.trainers))
+
+    def check(self, *, enough: bool = False) -> None:
         """Whether the cluster can still be fed. With the master's lock held.
+
+        Args:
+            enough: the programs want no more rows: they may have returned since.
 
         Raises:
             FeedError: a function has raised (its traceback is in the text), or the job has ended.
@@ -96,7 +105,7 @@ class Live:
                 f"the training function raised in rank {failure.rank}: {failure.error}\n"
                 f"{failure.trace}"
             )
-        if self.over():
+        if self.over() and not enough:
             raise FeedError(self._why_over())
 
     def trouble(self) -> str:

@@ -17,6 +17,7 @@ import msgspec
 
 from howdah.client.errors import BadInput
 from howdah.spark.errors import FeedError
+from howdah.spark.feed.messages import Align
 
 if TYPE_CHECKING:
     from howdah.spark.cluster import Cluster
@@ -156,8 +157,14 @@ class Stream:
         try:
             live = self._cluster._live
             with live.master.changed:
-                if not self._ending.is_set():
-                    live.check()
+                if self._ending.is_set():
+                    return
+                # What a program says after its last rows comes too late for their micro-batch.
+                enough = live.enough(self._options["feed"], Align(self._options["align"]))
+                live.check(enough=enough)
+                if enough:
+                    self.stopped = True
+                    self._ending.set()
         finally:
             self._feeding.release()
 
@@ -256,12 +263,19 @@ def feed_dstream(
     """
     ended = threading.Event()
 
+    align = Align(options.get("align", "drop"))
+
     def train(rdd: Any) -> None:
-        if ended.is_set() or rdd.isEmpty():
+        if ended.is_set():
             return
         error: BaseException | None = None
         try:
-            if not cluster.train(rdd, feed=feed, epochs=epochs, **options).stopped:
+            stopped = (
+                not rdd.isEmpty()
+                and cluster.train(rdd, feed=feed, epochs=epochs, **options).stopped
+            )
+            # What a program says after its last rows comes too late for their RDD.
+            if not stopped and not cluster._live.enough(feed, align):
                 return
         except BaseException as raised:
             error = raised

@@ -18,8 +18,8 @@ import msgspec
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.books import RunBook
 from howdah.spark.feed.feeder import Task
-from howdah.spark.feed.messages import Align, Options, Purpose
-from howdah.spark.feed.plan import Resumption, resumption
+from howdah.spark.feed.messages import Options, Purpose
+from howdah.spark.feed.plan import Resumption, enough, resumption
 from howdah.spark.reports import RankReport, TrainReport
 from howdah.spark.rows import Source
 from howdah.spark.session import Query
@@ -238,21 +238,14 @@ class Training:
             return _Turn.FORMED_ANEW
         if self._master.all_returned():
             return _Turn.STOPPED  # and the job may be over because of it
-        enough = self._left or self._enough()
-        if not enough or self._live.failure() is not None:
-            self._live.check()
-        if enough:
-            return _Turn.STOPPED  # also where the programs have returned since
+        over = self._left or enough(
+            self._options.align, self._run.stopped, set(self._master.trainers)
+        )
+        self._live.check(enough=over)
+        if over:
+            return _Turn.STOPPED
         self._check_padding()
         return None
-
-    def _enough(self) -> bool:
-        ranks = set(self._master.trainers)
-        stopped = self._run.stopped & ranks
-        if self._options.align is Align.NONE:
-            return bool(ranks) and stopped == ranks
-        # The others wait for it: none of them can go on.
-        return bool(stopped)
 
     def _check_padding(self) -> None:
         for book in self._run.epochs.values():

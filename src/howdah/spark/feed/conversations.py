@@ -57,6 +57,8 @@ class Trainer:
         self.asks: set[str] = set()
         self.waits: dict[str, int] = {}
         """By feed: it waits for a run after this one."""
+        self.enough: set[str] = set()
+        """Feeds its program has stopped: it takes nothing of any run of them."""
         self.returned = False
         """Its function has ended: it takes no more rows."""
         self.content = False
@@ -197,6 +199,7 @@ class Conversations:
                 if (run := self.runs.get(message.run)) is not None:
                     run.note_handed(rank, message)
             case Enough():
+                trainer.enough.add(message.feed)
                 for run in self.runs.values():
                     if run.feed == message.feed:
                         run.stopped.add(rank)

@@ -138,6 +138,7 @@ class Master(Conversations):
     def announce(self, run: RunBook) -> None:
         """Tell the trainers that the run begins (or goes on, in a new generation)."""
         with self.changed:
+            run.stopped |= self.stopped(run.feed)
             self._tell_all(self._opening(run))
 
     def fed(self, run: RunBook, epoch: int) -> None:
@@ -178,6 +179,11 @@ class Master(Conversations):
             return all(
                 feed in trainer.asks or trainer.returned for trainer in self.trainers.values()
             )
+
+    def stopped(self, feed: str) -> set[int]:
+        """Ranks whose programs have stopped that feed, in whichever run of it or between two."""
+        with self.changed:
+            return {rank for rank, trainer in self.trainers.items() if feed in trainer.enough}
 
     def left(self, run: RunBook) -> bool:
         """Whether all programs wait for a run of the same feed after this one, or want none."""

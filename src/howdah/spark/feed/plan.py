@@ -5,7 +5,7 @@ what is left out after a restart.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 
@@ -21,6 +21,13 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
     """The epoch ends after them."""
     empty: tuple[int, ...] = ()
     """Ranks that have nothing to pad with, though others have batches."""
+
+
+def enough(align: Align, stopped: Set[int], ranks: Set[int]) -> bool:
+    """Whether a feed is over for all ranks because of those whose programs want no more rows."""
+    stopped = stopped & ranks
+    # Where ranks are held together the others wait for one that has stopped: none can go on.
+    return bool(stopped) and (align is not Align.NONE or stopped == ranks)
 
 
 def allowance(align: Align, ranks: Sequence[int], held: Mapping[int, Held]) -> Allowance:
