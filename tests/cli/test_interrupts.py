@@ -68,7 +68,13 @@ def test_a_signal_during_submission_leaves_nothing_running(tmp_path: Path, home:
 
 
 def test_closing_the_terminal_stops_the_job(tmp_path: Path) -> None:
-    run = start("run", str(job_file(tmp_path, SAVES)), start_new_session=True)
+    run = start(
+        "run",
+        str(job_file(tmp_path, SAVES)),
+        start_new_session=True,
+        # Tests may have been started with nohup themselves.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )
     run.until_line("begun")
     run.signal(signal.SIGHUP)
     assert run.end() == 130
