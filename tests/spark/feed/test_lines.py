@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import select
 import socket
 import struct
+import tempfile
 import termios
 
 import pytest
 
+from howdah.spark.feed import lines
 from howdah.spark.feed.lines import Master, Trainer, first_word
 from howdah.spark.feed.messages import Again, Begin, Stop
 from tests.spark.feed.rig import Rig, access
@@ -29,6 +32,15 @@ def option(sock: socket.socket, name: str) -> int:
 def unread(sock: socket.socket) -> int:
     """Bytes sent that the other system has not taken."""
     return struct.unpack("i", fcntl.ioctl(sock, termios.TIOCOUTQ, bytes(4)))[0]
+
+
+@pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="this system has files on disks only")
+def test_a_feeders_key_is_never_on_a_disk(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark kills its Python workers whenever it likes: nobody would remove it."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    lines._contexts.clear()
+    rig.trainer()
+    far(rig).close()
 
 
 def test_both_ends_of_a_data_connection_notice_that_the_other_host_is_gone(rig: Rig) -> None:

@@ -8,6 +8,7 @@ that wants no more says so while the feeder is held back by it.
 from __future__ import annotations
 
 import contextlib
+import os
 import select
 import socket
 import ssl
@@ -15,7 +16,8 @@ import struct
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -298,21 +300,31 @@ _contexts: dict[str, ssl.SSLContext] = {}
 def tls(access: Access) -> ssl.SSLContext:
     """The job's TLS context as a client, made once per process."""
     if access.job_id not in _contexts:
-        # The ssl module takes certificates from files only.
-        with tempfile.TemporaryDirectory(prefix="howdah-") as folder:
-            files: list[Path] = []
-            for name, text in (
-                ("ca", access.ca),
-                ("cert", access.certificate),
-                ("key", access.key),
-            ):
-                path = Path(folder) / f"{name}.pem"
-                path.touch(mode=0o600)
-                path.write_text(text)
-                files.append(path)
+        with ExitStack() as stack:
+            texts = (access.ca, access.certificate, access.key)
+            files = [stack.enter_context(_file_of(text)) for text in texts]
             _contexts.clear()
             _contexts[access.job_id] = client_context_from(*files)
     return _contexts[access.job_id]
+
+
+@contextmanager
+def _file_of(text: str) -> Iterator[Path]:
+    """A file with that text, for the ssl module, which takes certificates from files only.
+
+    In memory where the system has that (memfd_create(2)): Spark kills its Python workers, and a key
+    must not stay on a disk for it.
+    """
+    if not hasattr(os, "memfd_create"):
+        with tempfile.NamedTemporaryFile("w", prefix="howdah-", suffix=".pem") as file:
+            file.write(text)
+            file.flush()
+            yield Path(file.name)
+        return
+    with os.fdopen(os.memfd_create("howdah"), "w") as file:
+        file.write(text)
+        file.flush()
+        yield Path(f"/proc/self/fd/{file.fileno()}")
 
 
 def first_word(trainer: Trainer) -> Load:

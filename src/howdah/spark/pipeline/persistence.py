@@ -60,7 +60,7 @@ class StageWriter(MLWriter):
         spark = self.sparkSession
         DefaultParamsWriter.saveMetadata(self._stage, path, metadata_session(spark), paramMap=plain)
         rows = [("payload", 0, bytearray(payload))]
-        with tempfile.TemporaryDirectory(prefix="howdah-") as folder:
+        with tempfile.TemporaryDirectory(prefix="howdah-model-") as folder:
             if self._files:
                 packed = Path(folder) / "packed"
                 pack(Path(self._files), packed)
