@@ -27,6 +27,7 @@ from howdah.backends.spark.launching import completed, share, too_few_gpus
 from howdah.backends.spark.link import Link, inherited
 from howdah.backends.spark.local_holders import LocalHolders
 from howdah.backends.spark.messages import (
+    LEASE_S,
     Launch,
     Over,
     Release,
@@ -53,7 +54,6 @@ from howdah.storage.layout import CoordinatorAddress
 
 log = logging.getLogger(__name__)
 
-LEASE_S = 10.0
 RELEASE_GRACE_S = 2.0
 """For an agent to end by itself. Its task was given its own grace before."""
 AGAIN_S = 1.0

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import sys
 from collections.abc import Callable
 
 from howdah.backends.base import BackendError
 from howdah.backends.spark import luggage
-from howdah.backends.spark.messages import ON_DRIVER, Order, Settings, Shipment
-from howdah.backends.spark.shipping import secrets_of
+from howdah.backends.spark.messages import ON_DRIVER, Settings, Shipment
+from howdah.backends.spark.shipping import order_of, secrets_of
 from howdah.storage.jobdir import JobDirectory
 
 log = logging.getLogger(__name__)
@@ -54,22 +52,8 @@ class LocalHolders:
         from howdah.backends.spark import slots
 
         settings, directory = self._settings, self._directory
-        order = Order(
-            job_id=directory.job_id,
-            holder="",
-            ticket=ON_DRIVER,
-            host="",
-            folder="",
-            coordinator=("127.0.0.1", settings.port),
-            mode=settings.mode,
-            lease_s=self._lease_s,
-            job_dir=str(directory.path),
-            nonce=settings.nonce,
-            python=sys.executable,
-            other_python=directory.job().environment.python is not None,
-            source=directory.meta().source,
-            keep=bool(os.environ.get("HOWDAH_KEEP_WORK")),
-        )
+        coordinator = ("127.0.0.1", settings.port)
+        order = order_of(directory, settings, coordinator, ON_DRIVER, self._lease_s)
         shipment = Shipment(order=order, secrets=secrets_of(directory))
         process, base = slots.start(shipment, ())
         slots.detach(process)

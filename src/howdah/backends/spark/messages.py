@@ -16,6 +16,9 @@ from howdah.agent.launch import AgentLaunch
 from howdah.backends.spark.modes import Mode
 from howdah.core.events import ContainerEndKind
 
+LEASE_S = 10.0
+"""So long holders and their agents go on without hearing from the coordinator."""
+
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
     """Base of all messages."""

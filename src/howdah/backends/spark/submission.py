@@ -16,11 +16,11 @@ from howdah.backends.spark import facts as looking
 from howdah.backends.spark import luggage
 from howdah.backends.spark.child import Child
 from howdah.backends.spark.driver import Driver
-from howdah.backends.spark.messages import Order, Settings, Shipment
+from howdah.backends.spark.messages import Settings, Shipment
 from howdah.backends.spark.modes import Mode
 from howdah.backends.spark.sessions import session_of
 from howdah.backends.spark.settings import write_settings
-from howdah.backends.spark.shipping import files_of, secrets_of
+from howdah.backends.spark.shipping import files_of, order_of, secrets_of
 from howdah.frameworks import planning
 from howdah.frameworks.sidecars import TENSORBOARD
 from howdah.packing.archives import PackingError
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from howdah.core.plan import Plan
     from howdah.spec.load import LoadedJob
     from howdah.spec.model import Job
-
-LEASE_S = 10.0
 
 
 class SparkSubmission:
@@ -163,24 +161,8 @@ class SparkSubmission:
             path=os.environ.get("PATH") or os.defpath,
         )
         write_settings(directory.path, settings)
-        order = Order(
-            job_id=directory.job_id,
-            holder="",
-            ticket=0,
-            host="",
-            folder="",
-            coordinator=self.address,
-            mode=self.mode,
-            lease_s=LEASE_S,
-            job_dir=str(directory.path),
-            nonce=nonce,
-            python="",
-            other_python=directory.job().environment.python is not None,
-            source=directory.meta().source,
-            keep=bool(os.environ.get("HOWDAH_KEEP_WORK")),
-        )
         return Shipment(
-            order=order,
+            order=order_of(directory, settings, self.address, ticket=0),
             secrets=secrets_of(directory),
             files=files_of(directory, self._files),
             source=self._source,
