@@ -236,6 +236,11 @@ class Cluster:
         self._check_fed()
         return scorer(self._live, feed)
 
+    def stopped(self, feed: str = "train", align: str = "drop") -> bool:
+        """Whether the programs want no more rows of a feed (``feed.stop()``), now or later: any of
+        them, or all with ``align="none"``."""
+        return self._live.enough(feed, Align(align))
+
     # -- ending ----------------------------------------------------------------------------------
 
     def results(self, timeout_s: float | None = None) -> dict[int, Any]:

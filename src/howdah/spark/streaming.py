@@ -263,7 +263,7 @@ def feed_dstream(
     """
     ended = threading.Event()
 
-    align = Align(options.get("align", "drop"))
+    align = options.get("align", "drop")
 
     def train(rdd: Any) -> None:
         if ended.is_set():
@@ -275,7 +275,7 @@ def feed_dstream(
                 and cluster.train(rdd, feed=feed, epochs=epochs, **options).stopped
             )
             # What a program says after its last rows comes too late for their RDD.
-            if not stopped and not cluster._live.enough(feed, align):
+            if not stopped and not cluster.stopped(feed, align):
                 return
         except BaseException as raised:
             error = raised

@@ -154,7 +154,9 @@ class TFCluster:
     def _await_stream(self, ssc: Any, deadline: float | None) -> None:
         while not ssc.awaitTerminationOrTimeout(POLL_S):
             late = deadline is not None and time.monotonic() > deadline
-            if self.server.done or late:
+            # Also where a program has said so after the last rows there were.
+            enough = any(self.howdah.stopped(queue, "none") for queue in self.queues or ())
+            if self.server.done or enough or late:
                 ssc.stop(stopSparkContext=False, stopGraceFully=True)
                 return
 
