@@ -86,6 +86,8 @@ class Driver:
         )
         process, base = slots.start(Shipment(order=order, secrets=secrets_of(self._directory)), ())
         self.bases.append(base)
+        assert process.stdout is not None
+        process.stdout.readline()  # as a slot's task, which ends when its holder was welcomed
         slots.detach(process)
 
 
