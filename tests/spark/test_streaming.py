@@ -12,7 +12,7 @@ import pytest
 
 from howdah.client.errors import BadInput
 from howdah.spark import Cluster, FeedError
-from howdah.spark.streaming import feed_dstream
+from howdah.spark.streaming import Stream, feed_dstream
 
 
 def gather(args: Any, ctx: Any) -> Any:
@@ -98,6 +98,34 @@ def test_a_stream_feeds_micro_batches_until_it_is_stopped_and_goes_on_later(
         )
         assert again.wait(60).rows == 1
         assert cluster.results()[0] == [[1, 2], [3], [4, 5, 6], [7]]
+
+
+@pytest.mark.timeout(240)
+def test_a_micro_batch_that_begins_while_the_stream_is_ended_does_not_keep_it(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = Source(spark, tmp_path / "in")
+    source.add(1)
+    begun = threading.Event()
+    feed, await_commit = Stream.feed, Stream._await_commit
+
+    def begin(stream: Stream, rows: Any, number: int) -> None:
+        if number == 1:
+            begun.set()
+        feed(stream, rows, number)
+
+    def let_one_begin(stream: Stream) -> None:
+        await_commit(stream)
+        source.add(2)
+        assert begun.wait(60)
+
+    monkeypatch.setattr(Stream, "feed", begin)
+    monkeypatch.setattr(Stream, "_await_commit", let_one_begin)
+    with cluster_of(spark, gather) as cluster:
+        stream = cluster.train_stream(source.stream())
+        wait_for(lambda: stream.report.micro_batches == 1)
+        assert stream.stop(120).rows == 1
+        assert cluster.results() == {0: [[1]]}
 
 
 @pytest.mark.timeout(240)

@@ -136,8 +136,10 @@ class Stream:
                 self._ending.wait(LOOK_S)
             if self.query.isActive:
                 with self._feeding:
-                    self._await_commit()
-                    self.query.stop()
+                    pass  # the micro-batch at hand is finished, and none is begun from now on
+                # Not with the lock: Spark waits for a micro-batch that has just come to `feed`.
+                self._await_commit()
+                self.query.stop()
             self._look_at_query()
         except BaseException as error:
             self.error = self.error or error
