@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 
 from howdah.spark import Cluster
 from howdah.spark.reports import TrainReport
+from tests import leaks
 from tests.spark import programs
 from tests.spark.faulty import ended, eventually, of_job, slowly_with_notes
 from tests.spark.servers import Server, Standalone
@@ -160,10 +163,16 @@ def test_a_cluster_forms_anew_on_another_worker_when_a_host_is_lost(
 ) -> None:
     with fed(standalone_spark, tmp_path) as feeding:
         lost = standalone.workers[-1]
-        for each in lost.processes():
+        processes = lost.processes()
+        for each in processes:
             with contextlib.suppress(psutil.Error):
                 each.kill()
         standalone.add_worker()
         feeding.wait_generation(2)
         _, counted = feeding.finish()
         assert counted == ROWS
+    # A lost host takes its disk along; here nobody is left who would tidy up.
+    pids = {str(each.pid) for each in processes}
+    for socket in leaks.sockets(Path(os.environ["HOWDAH_RUNTIME_DIR"])):
+        if pids & set(re.findall(r"\d+", socket.name)):
+            socket.unlink()
