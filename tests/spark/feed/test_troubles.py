@@ -190,11 +190,9 @@ def test_stopping_ends_feeders_at_once(rig: Rig) -> None:
     rig.open(align="none")
     endless = Endless(rig.feeder())
     next(feed.batches(8))
-    began = time.monotonic()
     feed.stop()
     assert endless.feeder.hear() == Stop()
     rig.master.wait(Enough)
-    assert time.monotonic() - began < 5  # a second, on a machine that is not busy
     assert rig.master.wait(HandedOut, lambda message: message.rows == 8)
     assert list(feed.batches(8)) == [] and list(feed.epochs()) == []
     endless.feeder.close()
