@@ -29,7 +29,6 @@ class Query:
     def __init__(
         self, session: Session, action: Callable[[], Any], ended: Callable[[], None]
     ) -> None:
-        self.value: Any = None
         self.error: BaseException | None = None
         self.over = False
         self._session = session
@@ -65,7 +64,7 @@ class Query:
     def _run(self) -> None:
         try:
             with self._session.tagged(self._tag):
-                self.value = self._action()
+                self._action()
         except BaseException as error:
             self.error = error
         finally:
