@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -127,13 +126,6 @@ class Job:
 
 def identity(processes: list[psutil.Process]) -> list[tuple[int, float]]:
     return [(process.pid, process.create_time()) for process in processes]
-
-
-def runs(process: psutil.Process) -> bool:
-    """Whether it lives: one that has ended is no more, even if nobody has waited for it yet."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
 
 
 def alive(pid: int) -> bool:

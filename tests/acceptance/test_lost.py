@@ -10,8 +10,9 @@ import psutil
 import pytest
 
 from howdah.storage.jobdir import JobDirectory
-from tests.acceptance.jobs import Job, runs
+from tests.acceptance.jobs import Job
 from tests.cli.howdah import ended_at_last, gone, howdah, job_file, start, until
+from tests.processes import runs
 
 PROGRAM = """
 import time

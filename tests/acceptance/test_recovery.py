@@ -9,8 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.acceptance.jobs import Example, Job, identity, runs
+from tests.acceptance.jobs import Example, Job, identity
 from tests.cli.howdah import howdah, job_file, node_pid, start, until
+from tests.processes import runs
 
 SLOW = "--epochs 12 --sleep 1"
 """So slow that a worker can be killed on a busy machine before the last epoch is over."""
