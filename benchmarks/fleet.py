@@ -24,21 +24,10 @@ from benchmarks.standin import CONTAINER_ID
 from howdah.agent import connection
 from howdah.agent.connection import Connector, Link
 from howdah.agent.launch import AgentLaunch
-from howdah.core.events import Held, HeldPhase
+from howdah.core.messages import Held, HeldPhase, StopTask, TaskJoined, TaskPrepared, TaskStarted
 from howdah.storage.layout import COORDINATOR, SECRETS
 from howdah.wire import tls
-from howdah.wire.messages import (
-    AgentHello,
-    Beat,
-    Joined,
-    Prepare,
-    Prepared,
-    Sample,
-    Shutdown,
-    Start,
-    Started,
-    Stop,
-)
+from howdah.wire.messages import AgentHello, Heartbeat, Prepare, Sample, Shutdown, Start
 
 TICKS = 50
 """A second: agents whose beats fall into the same tick beat together."""
@@ -73,7 +62,7 @@ class Agent:
             self.link = link
             self._fleet.connected(self)
             while (order := await link.channel.receive()) is not None:
-                if isinstance(order, Shutdown | Stop):
+                if isinstance(order, Shutdown | StopTask):
                     return
                 self._obey(order)
             self.link = None
@@ -93,7 +82,9 @@ class Agent:
             values={"loss": 0.5, "step": float(number)},
         )
         self.link.channel.send(
-            Beat(attempt=self.held.attempt, sample=sample, progress_s=0.1, log_size=number * 100)
+            Heartbeat(
+                attempt=self.held.attempt, sample=sample, progress_s=0.1, log_size=number * 100
+            )
         )
 
     def _obey(self, order: Any) -> None:
@@ -109,13 +100,13 @@ class Agent:
                 host="127.0.0.1",
                 ports=ports,
             )
-            say(Prepared(task=order.task, attempt=order.attempt, ports=ports))
+            say(TaskPrepared(task=order.task, attempt=order.attempt, ports=ports))
         elif isinstance(order, Start) and self.held is not None:
             pids = (1000 + order.task.index,)
             running = {"phase": HeldPhase.RUNNING, "pids": pids, "joined": True}
             self.held = msgspec.structs.replace(self.held, **running)
-            say(Started(task=order.task, attempt=order.attempt, pids=pids))
-            say(Joined(task=order.task, attempt=order.attempt))
+            say(TaskStarted(task=order.task, attempt=order.attempt, pids=pids))
+            say(TaskJoined(task=order.task, attempt=order.attempt))
             self._fleet.started()
 
 

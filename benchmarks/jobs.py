@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from howdah.backends.local import submit as local
-from howdah.core.events import AnyEvent
-from howdah.core.view import JobView
+from howdah.core.messages import AnyEvent
 from howdah.storage import journal
 from howdah.storage.jobdir import JobDirectory, list_jobs, user_name
+from howdah.wire.status import JobView
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ import msgspec
 
 from benchmarks.jobs import Place, ended, events, place, python, until
 from benchmarks.results import Goal, Measure, Of, measure, progress
-from howdah.core.events import TaskExited
+from howdah.core.messages import TaskExited
 
 _LINE = re.compile(rb"life (\d+) (\d+) ([0-9.]+)")
 

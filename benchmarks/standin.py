@@ -17,13 +17,18 @@ from howdah.backends import registry
 from howdah.backends.base import PageReaders, Places, RoleResources
 from howdah.backends.local import inside
 from howdah.coordinator.main import main
-from howdah.core.commands import ContainerRequest
-from howdah.core.events import ContainerEnded, ContainerEndKind, ContainerGranted, Event
-from howdah.core.view import JobView
+from howdah.core.messages import (
+    ContainerEnded,
+    ContainerEndKind,
+    ContainerGranted,
+    ContainerRequest,
+    Event,
+)
 from howdah.spec.model import Job, Role, Timeouts
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress, JobMeta
 from howdah.wire import authority
+from howdah.wire.status import JobView
 
 NAME = "standin"
 ROLE = "worker"

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from howdah.client.handle import AsyncJobHandle
     from howdah.client.items import JobEvent, LogLine
     from howdah.client.sync import JobHandle
-    from howdah.core.view import FailureView, JobView, TaskView
     from howdah.spec.model import (
         Acl,
         Checkpoint,
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
         Tracking,
     )
     from howdah.spec.problems import JobFileError
+    from howdah.wire.status import FailureView, JobView, TaskView
 
 __version__ = "0.1.0"
 
@@ -52,7 +52,7 @@ _HOMES = {
     "howdah.client.handle": ("AsyncJobHandle",),
     "howdah.client.items": ("JobEvent", "LogLine"),
     "howdah.client.sync": ("JobHandle",),
-    "howdah.core.view": ("FailureView", "JobView", "TaskView"),
+    "howdah.wire.status": ("FailureView", "JobView", "TaskView"),
     "howdah.spec.model": (
         "Acl",
         "Checkpoint",

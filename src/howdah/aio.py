@@ -17,8 +17,8 @@ from howdah.client.handle import AsyncJobHandle, Callbacks
 from howdah.client.items import JobEvent, LogLine
 from howdah.client.listing import views
 from howdah.client.submit import submit as submit_loaded
-from howdah.core.view import JobView
 from howdah.spec.model import Job, Role
+from howdah.wire.status import JobView
 
 __all__ = ["connect", "jobs", "run", "submit"]
 

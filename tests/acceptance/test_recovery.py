@@ -49,7 +49,7 @@ def test_a_killed_worker_costs_no_more_than_the_steps_since_the_last_checkpoint(
     assert view.generation == 2
     (failure,) = view.failures
     assert failure.what == f"{victim}'s user process was killed (SIGKILL)"
-    assert (failure.blame, failure.signal) == ("signal", "SIGKILL")
+    assert (failure.cause, failure.signal) == ("signal", "SIGKILL")
     again = job.log(first, 2)
     resumed = re.search(r"resumed from \S+ step (\d+) checksum (\w{64})", again)
     assert resumed, again

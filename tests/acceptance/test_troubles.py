@@ -121,7 +121,7 @@ def test_a_hang_is_found_and_the_stacks_of_all_ranks_name_the_line(
     view = job.directory.final()
     assert view is not None
     failure = view.failures[0]
-    assert failure.blame == "hang"
+    assert failure.cause == "hang"
     lines = {line.split(":", 2)[1].strip(): line for line in failure.tail}
     assert len(lines) == 2, failure.tail
     stood = next(line for line in failure.tail if line.startswith(culprit))
@@ -167,6 +167,6 @@ for number in range(200):
     job = Job(start("run", str(file))).end(1)
     view = job.directory.final()
     assert view is not None
-    assert view.failures[0].blame == "out-of-memory"
+    assert view.failures[0].cause == "out-of-memory"
     assert "128" in view.failures[0].what
     assert json.loads((job.directory.path / "final.json").read_text())["exit_code"] == 1

@@ -23,23 +23,11 @@ import msgspec
 from howdah.agent import procfs
 from howdah.agent.launch import AgentLaunch
 from howdah.agent.processes import MARKER, marker
-from howdah.core.events import Exit, Task
+from howdah.core.messages import Exit, StopTask, Task, TaskExited, TaskPrepared, TaskStarted
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire import authority
 from howdah.wire.channel import Channel, connect, serve
-from howdah.wire.messages import (
-    AgentHello,
-    Exited,
-    FromAgent,
-    Moved,
-    Prepare,
-    Prepared,
-    ProcessSpec,
-    Start,
-    Started,
-    Stop,
-    Welcome,
-)
+from howdah.wire.messages import AgentHello, FromAgent, Moved, Prepare, ProcessSpec, Start, Welcome
 from howdah.wire.tls import PeerRole, client_context, server_context
 
 JOB = f"rig-20261121-120000-{secrets.token_hex(3)}"
@@ -329,16 +317,16 @@ class Rig:
         await self.connected(count + 1)
         return agent
 
-    async def prepare(self, attempt: int = 1, ports: int = 1, **more: Any) -> Prepared:
+    async def prepare(self, attempt: int = 1, ports: int = 1, **more: Any) -> TaskPrepared:
         """Have the agent prepare an attempt."""
         order = Prepare(task=TASK, attempt=attempt, generation=attempt, ports=ports, **more)
         self.tell(order)
-        return await self.hear(Prepared, lambda m: m.attempt == attempt)
+        return await self.hear(TaskPrepared, lambda m: m.attempt == attempt)
 
-    async def start(self, *programs: ProcessSpec, attempt: int = 1, **more: Any) -> Started:
+    async def start(self, *programs: ProcessSpec, attempt: int = 1, **more: Any) -> TaskStarted:
         """Have it start programs."""
         self.tell(order(*programs, attempt=attempt, **more))
-        return await self.hear(Started, lambda m: m.attempt == attempt)
+        return await self.hear(TaskStarted, lambda m: m.attempt == attempt)
 
     async def run(self, *programs: ProcessSpec, attempt: int = 1, **more: Any) -> Exit:
         """Prepare, start, and wait for the end."""
@@ -348,11 +336,13 @@ class Rig:
 
     async def exit(self, attempt: int = 1, timeout_s: float = WAIT_S) -> Exit:
         """How the attempt ended, once it has."""
-        return (await self.hear(Exited, lambda m: m.attempt == attempt, timeout_s=timeout_s)).exit
+        return (
+            await self.hear(TaskExited, lambda m: m.attempt == attempt, timeout_s=timeout_s)
+        ).exit
 
     async def stop(self, attempt: int = 1, grace_s: float = 5.0) -> Exit:
         """Stop the attempt and wait for its end."""
-        self.tell(Stop(task=TASK, attempt=attempt, grace_s=grace_s))
+        self.tell(StopTask(container_id="c1", task=TASK, attempt=attempt, grace_s=grace_s))
         return await self.exit(attempt)
 
 

@@ -10,19 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from howdah.core.events import Exit, Task
-from howdah.wire.messages import (
-    Beat,
-    Exited,
-    Joined,
-    Prepare,
-    Prepared,
-    ProcessSpec,
-    RequestCheckpoint,
-    Shutdown,
-    Started,
-    Stop,
+from howdah.core.messages import (
+    Exit,
+    NotifyCheckpoint,
+    StopTask,
+    Task,
+    TaskExited,
+    TaskJoined,
+    TaskPrepared,
+    TaskStarted,
 )
+from howdah.wire.messages import Heartbeat, Prepare, ProcessSpec, Shutdown
 from tests.agent.rig import TASK, Rig, alive, kill, order, python, shell, until
 
 FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
@@ -35,8 +33,8 @@ async def test_a_program_runs_and_its_end_is_told(tmp_path: Path) -> None:
         exit = await rig.run(python("print('hello'); import sys; sys.exit(7)"))
         assert (exit.code, exit.signal, exit.tail) == (7, None, ("hello",))
         assert agent.log() == b"hello\n"
-        kinds = [type(m) for m in rig.heard if isinstance(m, (Started, Joined, Exited))]
-        assert kinds == [Started, Joined, Exited]
+        kinds = [type(m) for m in rig.heard if isinstance(m, (TaskStarted, TaskJoined, TaskExited))]
+        assert kinds == [TaskStarted, TaskJoined, TaskExited]
         rig.tell(Shutdown())
         assert await agent.code() == 0
 
@@ -116,7 +114,7 @@ async def test_a_command_that_does_not_exist_is_explained(tmp_path: Path) -> Non
             ProcessSpec(argv=("pyhton", "train.py"), env={"PATH": "/usr/bin:/bin"})
         )
         assert "no program 'pyhton' on PATH" in exit.failed_to_start
-        assert not [m for m in rig.heard if isinstance(m, Started)]
+        assert not [m for m in rig.heard if isinstance(m, TaskStarted)]
 
 
 async def test_a_file_that_is_not_executable_is_explained(tmp_path: Path) -> None:
@@ -205,7 +203,7 @@ async def test_a_kill_that_came_before_the_stop_is_told_as_such(tmp_path: Path) 
         try:
             os.kill(started.pids[0], signal.SIGKILL)
             await until(lambda: not alive(started.pids[0]))
-            rig.tell(Stop(task=TASK, attempt=1, grace_s=0))
+            rig.tell(StopTask(container_id="c1", task=TASK, attempt=1, grace_s=0))
             await rig.channels[-1].drain()
         finally:
             os.kill(agent.pid, signal.SIGCONT)
@@ -219,8 +217,8 @@ async def test_a_second_stop_may_shorten_the_grace(tmp_path: Path) -> None:
         await rig.prepare()
         await rig.start(python(STUBBORN))
         await until(lambda: agent.log())
-        rig.tell(Stop(task=TASK, attempt=1, grace_s=3600))
-        rig.tell(Stop(task=TASK, attempt=1, grace_s=0))
+        rig.tell(StopTask(container_id="c1", task=TASK, attempt=1, grace_s=3600))
+        rig.tell(StopTask(container_id="c1", task=TASK, attempt=1, grace_s=0))
         assert (await rig.exit()).signal == signal.SIGKILL
 
 
@@ -262,21 +260,21 @@ async def test_every_command_may_come_twice(tmp_path: Path) -> None:
         first = await rig.prepare(ports=2)
         place = len(rig.heard)
         rig.tell(Prepare(task=TASK, attempt=1, generation=1, ports=2))
-        assert (await rig.hear(Prepared, after=place)).ports == first.ports
+        assert (await rig.hear(TaskPrepared, after=place)).ports == first.ports
         started = await rig.start(python(FOREVER))
         place = len(rig.heard)
         rig.tell(order(python(FOREVER)))
-        assert (await rig.hear(Started, after=place)).pids == started.pids
+        assert (await rig.hear(TaskStarted, after=place)).pids == started.pids
         rig.tell(Prepare(task=TASK, attempt=1, generation=1, ports=2))
-        await rig.hear(Joined, after=place)
+        await rig.hear(TaskJoined, after=place)
         await until(lambda: agent.marked() == list(started.pids))
         exit = await rig.stop(grace_s=0)
         place = len(rig.heard)
-        rig.tell(Stop(task=TASK, attempt=1, grace_s=0))
-        assert (await rig.hear(Exited, after=place)).exit == exit
+        rig.tell(StopTask(container_id="c1", task=TASK, attempt=1, grace_s=0))
+        assert (await rig.hear(TaskExited, after=place)).exit == exit
         place = len(rig.heard)
         rig.tell(order(python(FOREVER)))
-        assert (await rig.hear(Exited, after=place)).exit == exit
+        assert (await rig.hear(TaskExited, after=place)).exit == exit
 
 
 async def test_orders_for_an_attempt_that_is_over_change_nothing(tmp_path: Path) -> None:
@@ -288,8 +286,8 @@ async def test_orders_for_an_attempt_that_is_over_change_nothing(tmp_path: Path)
         rig.tell(Prepare(task=TASK, attempt=1, generation=1, ports=1))
         rig.tell(order(python(FOREVER), attempt=1))
         place = len(rig.heard)
-        rig.tell(Stop(task=TASK, attempt=1, grace_s=0))
-        await rig.hear(Exited, after=place)
+        rig.tell(StopTask(container_id="c1", task=TASK, attempt=1, grace_s=0))
+        await rig.hear(TaskExited, after=place)
         await until(lambda: agent.marked() == list(started.pids))
 
 
@@ -298,11 +296,11 @@ async def test_a_stop_for_an_attempt_that_never_came_is_answered_and_fences_it(
 ) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()
-        rig.tell(Stop(task=TASK, attempt=4, grace_s=0))
+        rig.tell(StopTask(container_id="c1", task=TASK, attempt=4, grace_s=0))
         assert (await rig.exit(4)).detail == "the agent does not hold this attempt"
         place = len(rig.heard)
         rig.tell(Prepare(task=TASK, attempt=4, generation=4, ports=0))
-        await rig.hear(Exited, lambda m: m.attempt == 4, after=place)
+        await rig.hear(TaskExited, lambda m: m.attempt == 4, after=place)
         await rig.prepare(attempt=5)
 
 
@@ -323,7 +321,7 @@ async def test_an_order_for_another_task_takes_its_place_too(tmp_path: Path) -> 
         await rig.run(shell("true"), attempt=3)
         other = Task("evaluator", 1)
         rig.tell(Prepare(task=other, attempt=1, generation=1, ports=0))
-        assert (await rig.hear(Prepared, lambda m: m.task == other)).attempt == 1
+        assert (await rig.hear(TaskPrepared, lambda m: m.task == other)).attempt == 1
 
 
 # -- ports ---------------------------------------------------------------------------------------
@@ -398,7 +396,7 @@ async def test_a_request_for_a_checkpoint_is_a_file_that_is_gone_in_the_next_att
         await rig.prepare()
         await rig.start(python(code))
         await until(lambda: agent.log())
-        rig.tell(RequestCheckpoint(task=TASK, attempt=1, reason="preempted"))
+        rig.tell(NotifyCheckpoint(container_id="c1", task=TASK, attempt=1, reason="preempted"))
         assert (await rig.exit()).code == 0
         assert agent.log() == b"False\npreempted\n\n"
         await rig.run(shell('test ! -e "$HOWDAH_CHECKPOINT_REQUEST"'), attempt=2)
@@ -420,7 +418,7 @@ async def test_a_request_for_a_checkpoint_is_a_signal_to_those_who_handle_it(
         # Neither the shell nor `sleep` handles it: both would die of it.
         await rig.start(shell(f"sleep 1000 & {sys.executable} -u handling.py; echo ended $?"))
         await until(lambda: agent.log())
-        rig.tell(RequestCheckpoint(task=TASK, attempt=1, reason="preempted"))
+        rig.tell(NotifyCheckpoint(container_id="c1", task=TASK, attempt=1, reason="preempted"))
         assert (await rig.exit()).code == 0
         assert agent.log() == b"up\nended 7\n"
 
@@ -428,10 +426,10 @@ async def test_a_request_for_a_checkpoint_is_a_signal_to_those_who_handle_it(
 async def test_beats_come_with_and_without_an_attempt(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()
-        assert (await rig.hear(Beat)).attempt == 0
+        assert (await rig.hear(Heartbeat)).attempt == 0
         await rig.prepare()
         await rig.start(shell("echo hi; sleep 60"))
-        beat = await rig.hear(Beat, lambda m: m.attempt == 1 and m.log_size == 3)
+        beat = await rig.hear(Heartbeat, lambda m: m.attempt == 1 and m.log_size == 3)
         assert beat.progress_s is not None
 
 

@@ -8,15 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from howdah.core.messages import CheckpointSaved, StopTask, TaskExited
 from howdah.storage.checkpoints import CheckpointSpec, publish
-from howdah.wire.messages import (
-    AgentNote,
-    CheckpointSaved,
-    Exited,
-    Prepare,
-    ProcessSpec,
-    Stop,
-)
+from howdah.wire.messages import AgentNote, Prepare, ProcessSpec
 from tests.agent.rig import TASK, Rig, alive, python, until
 from tests.agent.test_watching import SRC
 
@@ -180,8 +174,8 @@ async def test_the_last_checkpoint_is_saved_before_the_end_is_told(tmp_path: Pat
         await rig.prepare(checkpoint=settings(tmp_path, settle_s=3600))
         await rig.start(chief("open('checkpoints/step', 'w').write('9')"))
         assert (await rig.exit()).code == 0
-        kinds = [type(m) for m in rig.heard if isinstance(m, (CheckpointSaved, Exited))]
-        assert kinds == [CheckpointSaved, Exited]
+        kinds = [type(m) for m in rig.heard if isinstance(m, (CheckpointSaved, TaskExited))]
+        assert kinds == [CheckpointSaved, TaskExited]
 
 
 async def test_a_program_that_saves_when_it_is_stopped_is_waited_for(tmp_path: Path) -> None:
@@ -238,11 +232,11 @@ async def test_a_firm_stop_does_not_wait_for_saving(tmp_path: Path) -> None:
         watcher = set(agent.marked()) - set(started.pids)
         for pid in watcher:
             os.kill(pid, 19)  # it would not answer
-        rig.tell(Stop(task=TASK, attempt=1, grace_s=30))
+        rig.tell(StopTask(container_id="c1", task=TASK, attempt=1, grace_s=30))
         begin = time.monotonic()
-        while not [m for m in rig.heard if isinstance(m, Exited)] and alive(started.pids[0]):
+        while not [m for m in rig.heard if isinstance(m, TaskExited)] and alive(started.pids[0]):
             await asyncio.sleep(0.02)
-        rig.tell(Stop(task=TASK, attempt=1, grace_s=0))
+        rig.tell(StopTask(container_id="c1", task=TASK, attempt=1, grace_s=0))
         await rig.exit()
         assert time.monotonic() - begin < 15
         assert "not enough time" in (await rig.hear(AgentNote)).text

@@ -6,9 +6,9 @@ import shutil
 import time
 from pathlib import Path
 
-from howdah.core.events import HeldPhase
+from howdah.core.messages import HeldPhase, StopTask, TaskExited, TaskPrepared, TaskStarted
 from howdah.wire import authority
-from howdah.wire.messages import Beat, Exited, Prepared, Refuse, Started, Stop, Welcome
+from howdah.wire.messages import Heartbeat, Refuse, Welcome
 from tests.agent.rig import TASK, Rig, alive, kill, order, python, shell, until
 
 FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
@@ -69,7 +69,7 @@ async def test_an_end_during_the_handshake_is_not_lost(tmp_path: Path) -> None:
         rig.answer = slow
         await rig.begin()
         await rig.connected(2)
-        assert (await rig.hear(Exited)).exit.signal == 9
+        assert (await rig.hear(TaskExited)).exit.signal == 9
 
 
 async def test_a_prepared_attempt_survives_a_take_over(tmp_path: Path) -> None:
@@ -147,8 +147,8 @@ async def test_the_lease_runs_from_the_loss_of_each_connection(tmp_path: Path) -
             await rig.connected(count)
             # The next loss comes when a lease that ran from the first one is over.
             while time.monotonic() - first_loss <= rig.lease_s:
-                await rig.hear(Beat, after=len(rig.heard))
-        await rig.hear(Beat, after=len(rig.heard))
+                await rig.hear(Heartbeat, after=len(rig.heard))
+        await rig.hear(Heartbeat, after=len(rig.heard))
         assert agent.process.poll() is None
 
 
@@ -231,19 +231,19 @@ async def test_a_lost_coordinator_in_the_middle_of_everything_changes_no_outcome
             await rig.vanish()
             await rig.begin()
             await rig.connected(len(rig.hellos) + 1)
-            await rig.hear(Prepared, lambda m, a=attempt: m.attempt == a)
+            await rig.hear(TaskPrepared, lambda m, a=attempt: m.attempt == a)
             await rig.start(shell("echo up; sleep 1000"), attempt=attempt)
             await rig.vanish()
             await rig.begin()
             await rig.connected(len(rig.hellos) + 1)
-            await rig.hear(Started, lambda m, a=attempt: m.attempt == a)
-            rig.tell(Stop(task=TASK, attempt=attempt, grace_s=0))
+            await rig.hear(TaskStarted, lambda m, a=attempt: m.attempt == a)
+            rig.tell(StopTask(container_id="c1", task=TASK, attempt=attempt, grace_s=0))
             await rig.vanish()
             await rig.begin()
             hello = await rig.connected(len(rig.hellos) + 1)
             assert hello.held is not None
             if hello.held.phase is HeldPhase.RUNNING:  # the stop was lost with the connection
-                rig.tell(Stop(task=TASK, attempt=attempt, grace_s=0))
+                rig.tell(StopTask(container_id="c1", task=TASK, attempt=attempt, grace_s=0))
             await rig.exit(attempt)
 
 

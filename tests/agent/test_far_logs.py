@@ -6,18 +6,9 @@ import os
 import signal
 from pathlib import Path
 
+from howdah.core.messages import DumpStacks, StacksTaken, TaskExited, TaskPrepared
 from howdah.storage import logs
-from howdah.wire.messages import (
-    AgentNote,
-    Beat,
-    Exited,
-    FollowLog,
-    LogChunk,
-    Prepared,
-    Shutdown,
-    Stacks,
-    TakeStacks,
-)
+from howdah.wire.messages import AgentNote, FollowLog, Heartbeat, LogChunk, Shutdown
 from tests.agent.rig import TASK, Agent, Rig, order, python, until
 
 FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
@@ -69,12 +60,12 @@ async def test_the_newest_line_comes_with_beats_and_once_only(tmp_path: Path) ->
             "print(' and \\x1b[31mthree\\x1b[0m'); sys.exit(3)"
         )
         await rig.start(python(code))
-        await rig.hear(Beat, lambda beat: beat.last_line == "two")
+        await rig.hear(Heartbeat, lambda beat: beat.last_line == "two")
         begun = len(rig.heard)
-        await rig.hear(Beat, after=begun)
+        await rig.hear(Heartbeat, after=begun)
         (tmp_path / "containers/c1/task/go").touch()
         await rig.exit()
-        told = [b.last_line for b in rig.heard if isinstance(b, Beat) and b.last_line]
+        told = [b.last_line for b in rig.heard if isinstance(b, Heartbeat) and b.last_line]
         assert told[0] == "two"
         assert told[-1].endswith("three")
         assert len(told) == 2
@@ -85,18 +76,18 @@ async def test_a_new_coordinator_is_told_the_newest_line_too(tmp_path: Path) -> 
         await far(rig)
         await rig.prepare()
         await rig.start(python(FOREVER))
-        await rig.hear(Beat, lambda beat: beat.last_line == "up")
+        await rig.hear(Heartbeat, lambda beat: beat.last_line == "up")
         await rig.vanish()
         before = len(rig.heard)
         await rig.begin()
-        await rig.hear(Beat, lambda beat: beat.last_line == "up", after=before)
+        await rig.hear(Heartbeat, lambda beat: beat.last_line == "up", after=before)
 
 
 async def test_beats_carry_no_lines_where_nobody_needs_them(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()
         await rig.run(python("print('hello')"))
-        assert not any(beat.last_line for beat in rig.heard if isinstance(beat, Beat))
+        assert not any(beat.last_line for beat in rig.heard if isinstance(beat, Heartbeat))
 
 
 async def test_the_log_of_an_ended_attempt_is_copied_with_all_its_parts(tmp_path: Path) -> None:
@@ -126,11 +117,11 @@ async def test_an_agent_that_is_told_to_go_copies_first(tmp_path: Path) -> None:
         agent = await far(rig)
         await rig.prepare()
         await rig.start(python(FOREVER))
-        await rig.hear(Beat, lambda beat: bool(beat.last_line))
+        await rig.hear(Heartbeat, lambda beat: bool(beat.last_line))
         rig.tell(Shutdown(grace_s=5))
         assert await agent.code() == 0
         assert (store(tmp_path) / "logs/worker-0/1.log").read_text() == "up\n"
-        assert isinstance(rig.heard[-1], (Exited, Beat))
+        assert isinstance(rig.heard[-1], (TaskExited, Heartbeat))
 
 
 async def test_a_store_that_comes_back_gets_the_log_and_one_that_does_not_is_told_of(
@@ -165,7 +156,7 @@ async def test_a_copy_that_cannot_be_made_holds_nobody_for_ever(tmp_path: Path) 
 async def test_an_attempt_that_never_began_has_no_log_to_copy(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         agent = await far(rig)
-        assert isinstance(await rig.prepare(), Prepared)
+        assert isinstance(await rig.prepare(), TaskPrepared)
         await rig.stop(grace_s=0)
         rig.tell(Shutdown())
         assert await agent.code() == 0
@@ -178,9 +169,9 @@ async def test_stacks_are_left_to_the_coordinator_to_save(tmp_path: Path) -> Non
         await far(rig)
         await rig.prepare()
         await rig.start(python(FOREVER))
-        await rig.hear(Beat, lambda beat: bool(beat.last_line))
-        rig.tell(TakeStacks(task=TASK, attempt=1))
-        stacks = await rig.hear(Stacks)
+        await rig.hear(Heartbeat, lambda beat: bool(beat.last_line))
+        rig.tell(DumpStacks(container_id="c1", task=TASK, attempt=1))
+        stacks = await rig.hear(StacksTaken)
         assert (stacks.path, stacks.problem) == ("", "")
         assert list((tmp_path / "stacks").iterdir()) == []
 

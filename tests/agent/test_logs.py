@@ -7,8 +7,9 @@ import itertools
 import time
 from pathlib import Path
 
+from howdah.core.messages import DumpStacks, StacksTaken, TaskExited
 from howdah.storage import logs
-from howdah.wire.messages import Exited, FollowLog, LogChunk, Stacks, TakeStacks
+from howdah.wire.messages import FollowLog, Heartbeat, LogChunk
 from tests.agent.rig import TASK, Agent, Rig, order, python, shell, until
 
 MB = 1024 * 1024
@@ -184,8 +185,8 @@ async def test_who_follows_no_more_gets_no_more(tmp_path: Path) -> None:
         await rig.hear(LogChunk)
         rig.tell(FollowLog(task=TASK, attempt=1, on=False))
         rig.tell(FollowLog(task=TASK, attempt=99, on=False))
-        rig.tell(TakeStacks(task=TASK, attempt=99))
-        await rig.hear(Stacks)  # the answer to what was told last: it comes behind all chunks
+        rig.tell(DumpStacks(container_id="c1", task=TASK, attempt=99))
+        await rig.hear(StacksTaken)  # the answer to what was told last: it comes behind all chunks
         place = len(rig.heard)
         size = len(agent.log())
         await until(lambda: len(agent.log()) > size + 50)
@@ -210,7 +211,7 @@ async def test_the_end_of_a_followed_log_comes_before_the_attempt_s(tmp_path: Pa
         # More than one part, and little enough for a busy machine to take before the agent goes on.
         rig.tell(order(python("print('x' * 100000); print('bye')")))
         await rig.exit()
-        before = rig.heard[: next(n for n, m in enumerate(rig.heard) if isinstance(m, Exited))]
+        before = rig.heard[: next(n for n, m in enumerate(rig.heard) if isinstance(m, TaskExited))]
         data = b"".join(m.data for m in before if isinstance(m, LogChunk))
         assert data.endswith(b"x\nbye\n")
         assert len(data) == 100005
@@ -245,7 +246,6 @@ async def test_a_new_coordinator_follows_from_where_it_wants(tmp_path: Path) -> 
 
 
 async def test_beats_go_on_during_a_flood(tmp_path: Path) -> None:
-    from howdah.wire.messages import Beat
 
     async with Rig(tmp_path) as rig:
         await rig.agent()
@@ -254,7 +254,7 @@ async def test_beats_go_on_during_a_flood(tmp_path: Path) -> None:
         times: list[float] = []
         place = 0
         while len(times) < 10:
-            await rig.hear(Beat, lambda m: m.attempt == 1, after=place)
+            await rig.hear(Heartbeat, lambda m: m.attempt == 1, after=place)
             place = len(rig.heard)
             times.append(time.monotonic())
         gaps = [b - a for a, b in itertools.pairwise(times)]

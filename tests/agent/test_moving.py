@@ -7,7 +7,8 @@ import socket
 import time
 from pathlib import Path
 
-from howdah.wire.messages import Beat, Shutdown, Stop
+from howdah.core.messages import StopTask
+from howdah.wire.messages import Heartbeat, Shutdown
 from tests.agent.rig import HOST, TASK, Rig, door, listening, python, until
 
 FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
@@ -36,7 +37,7 @@ async def test_an_agent_goes_to_the_coordinator_that_calls_it(tmp_path: Path) ->
             hello = await rig.connected(incarnation)
             assert hello.listen == where
             assert hello.held is not None and hello.held.pids == started.pids
-        rig.tell(Stop(task=TASK, attempt=1, grace_s=5))
+        rig.tell(StopTask(container_id="c1", task=TASK, attempt=1, grace_s=5))
         assert (await rig.exit()).signal == 15
 
 
@@ -74,7 +75,7 @@ async def test_a_coordinator_that_was_replaced_is_not_gone_back_to(tmp_path: Pat
         await rig.connected(2)
         await rig.call(where, incarnation=4, port=1)
         await rig.call(where, incarnation=5, port=1)
-        await rig.hear(Beat, after=len(rig.heard))
+        await rig.hear(Heartbeat, after=len(rig.heard))
         assert len(rig.hellos) == 2, "the connection it has stands"
         rig.incarnation = 4  # the old one answers at the address the agent was given first
         rig.channels[-1].close()

@@ -11,14 +11,8 @@ from pathlib import Path
 import pytest
 
 from howdah.agent import procfs
-from howdah.wire.messages import (
-    Beat,
-    Joined,
-    ProcessSpec,
-    Stacks,
-    TakeStacks,
-    WebAddress,
-)
+from howdah.core.messages import DumpStacks, StacksTaken, TaskJoined
+from howdah.wire.messages import Heartbeat, ProcessSpec, WebAddress
 from tests.agent.rig import TASK, Rig, alive, order, python, shell, until
 
 SRC = str(Path(__file__).parents[2] / "src")
@@ -45,10 +39,10 @@ async def test_listening_on_a_reserved_port_is_joining(tmp_path: Path) -> None:
         )
         await rig.start(python(code), probe="network")
         place = len(rig.heard)
-        await rig.hear(Beat, lambda m: m.attempt == 1, after=place)
-        assert not [m for m in rig.heard if isinstance(m, Joined)]
+        await rig.hear(Heartbeat, lambda m: m.attempt == 1, after=place)
+        assert not [m for m in rig.heard if isinstance(m, TaskJoined)]
         go.touch()
-        await rig.hear(Joined)
+        await rig.hear(TaskJoined)
         await until(lambda: agent.log() == b"up\n")
 
 
@@ -72,10 +66,10 @@ async def test_a_connection_to_a_peer_is_joining_and_one_to_a_stranger_is_not(
             await rig.start(python(code), probe="network", peers=(("localhost", ports[1]),))
             place = len(rig.heard)
             stranger.accept()
-            await rig.hear(Beat, lambda m: m.attempt == 1, after=place)
-            assert not [m for m in rig.heard if isinstance(m, Joined)]
+            await rig.hear(Heartbeat, lambda m: m.attempt == 1, after=place)
+            assert not [m for m in rig.heard if isinstance(m, TaskJoined)]
             go.touch()
-            await rig.hear(Joined)
+            await rig.hear(TaskJoined)
 
 
 async def test_a_reported_step_is_joining(tmp_path: Path) -> None:
@@ -84,7 +78,7 @@ async def test_a_reported_step_is_joining(tmp_path: Path) -> None:
         await rig.prepare()
         code = "import time\ntask.report(loss=3)\ntask.report(step=1)\n" + FOREVER
         await rig.start(reporting(code), probe="network")
-        await rig.hear(Joined)
+        await rig.hear(TaskJoined)
 
 
 async def test_a_program_without_peers_joins_when_it_starts(tmp_path: Path) -> None:
@@ -92,7 +86,7 @@ async def test_a_program_without_peers_joins_when_it_starts(tmp_path: Path) -> N
         await rig.agent()
         await rig.prepare()
         await rig.start(shell("sleep 1000"), probe="now")
-        await rig.hear(Joined)
+        await rig.hear(TaskJoined)
 
 
 # -- reports -------------------------------------------------------------------------------------
@@ -103,7 +97,7 @@ async def test_reported_numbers_come_with_the_beats(tmp_path: Path) -> None:
         await rig.agent()
         await rig.prepare()
         await rig.start(reporting("task.report(step=7, loss=0.25, note='x')\n" + FOREVER))
-        beat = await rig.hear(Beat, lambda m: m.sample is not None and m.sample.values != {})
+        beat = await rig.hear(Heartbeat, lambda m: m.sample is not None and m.sample.values != {})
         assert beat.sample is not None
         assert beat.sample.values == {"loss": 0.25}
         assert beat.step == 7
@@ -116,10 +110,10 @@ async def test_the_last_report_before_the_end_arrives(tmp_path: Path) -> None:
         assert (await rig.run(reporting(code))).code == 0
         values: dict[str, float] = {}
         for message in rig.heard:
-            if isinstance(message, Beat) and message.sample is not None:
+            if isinstance(message, Heartbeat) and message.sample is not None:
                 values |= message.sample.values
         assert values["accuracy"] == 0.97
-        assert [m.step for m in rig.heard if isinstance(m, Beat)][-1] == 4999
+        assert [m.step for m in rig.heard if isinstance(m, Heartbeat)][-1] == 4999
 
 
 async def test_a_program_learns_who_it_is(tmp_path: Path) -> None:
@@ -184,7 +178,7 @@ async def test_use_of_the_whole_tree_is_measured(tmp_path: Path) -> None:
         )
         await rig.start(python(code))
         beat = await rig.hear(
-            Beat,
+            Heartbeat,
             lambda m: (
                 m.sample is not None and (m.sample.rss_mb or 0) > 160 and (m.sample.cpu or 0) > 0.1
             ),
@@ -205,10 +199,12 @@ async def test_silence_grows_and_output_ends_it(tmp_path: Path) -> None:
             "print('again')\n" + FOREVER
         )
         await rig.start(python(code))
-        await rig.hear(Beat, lambda m: (m.progress_s or 0) > 0.5)
+        await rig.hear(Heartbeat, lambda m: (m.progress_s or 0) > 0.5)
         place = len(rig.heard)
         go.touch()
-        await rig.hear(Beat, lambda m: m.progress_s is not None and m.progress_s < 0.3, after=place)
+        await rig.hear(
+            Heartbeat, lambda m: m.progress_s is not None and m.progress_s < 0.3, after=place
+        )
 
 
 async def test_a_busy_loop_is_no_progress(tmp_path: Path) -> None:
@@ -216,7 +212,7 @@ async def test_a_busy_loop_is_no_progress(tmp_path: Path) -> None:
         await rig.agent()
         await rig.prepare()
         await rig.start(python("while True: pass"))
-        await rig.hear(Beat, lambda m: (m.progress_s or 0) > 1.0)
+        await rig.hear(Heartbeat, lambda m: (m.progress_s or 0) > 1.0)
 
 
 async def test_an_attempt_over_its_memory_is_ended_and_the_figures_are_told(
@@ -262,13 +258,13 @@ async def test_the_agent_itself_stays_small_and_quiet(tmp_path: Path) -> None:
         await rig.run(python("for n in range(100000): print('some output', n)"))
         await rig.prepare(attempt=2)
         await rig.start(shell("echo up; sleep 1000"), attempt=2)
-        await rig.hear(Beat, lambda m: m.attempt == 2)
+        await rig.hear(Heartbeat, lambda m: m.attempt == 2)
         best = 1.0
         for _ in range(10):  # the machine may be busy; what the agent uses is its own
             before, start = cpu_s(agent.pid), time.monotonic()
             place = len(rig.heard)
             for _ in range(3):
-                await rig.hear(Beat, after=place)
+                await rig.hear(Heartbeat, after=place)
                 place = len(rig.heard)
             best = min(best, (cpu_s(agent.pid) - before) / (time.monotonic() - start))
             if best <= 0.003:
@@ -306,8 +302,8 @@ async def test_stacks_of_every_python_process_are_taken_and_the_line_is_named(
         await rig.prepare()
         await rig.start(shell(f"{sys.executable} train.py; true"))
         await until(lambda: agent.log())
-        rig.tell(TakeStacks(task=TASK, attempt=1))
-        stacks = await rig.hear(Stacks)
+        rig.tell(DumpStacks(container_id="c1", task=TASK, attempt=1))
+        stacks = await rig.hear(StacksTaken)
         assert stacks.problem == ""
         assert stacks.innermost == "train.py:4 in stuck_here"
         assert "child_of_it" in stacks.text
@@ -326,8 +322,8 @@ async def test_a_busy_loop_s_stack_can_be_taken(tmp_path: Path) -> None:
         await rig.prepare()
         await rig.start(ProcessSpec(argv=(sys.executable, "spin.py"), env={}))
         await until(lambda: agent.log())
-        rig.tell(TakeStacks(task=TASK, attempt=1))
-        assert (await rig.hear(Stacks)).innermost.startswith("spin.py:")
+        rig.tell(DumpStacks(container_id="c1", task=TASK, attempt=1))
+        assert (await rig.hear(StacksTaken)).innermost.startswith("spin.py:")
 
 
 async def test_a_suspended_program_still_gives_an_answer(tmp_path: Path) -> None:
@@ -339,8 +335,8 @@ async def test_a_suspended_program_still_gives_an_answer(tmp_path: Path) -> None
         started = await rig.start(python(FOREVER))
         await until(lambda: agent.log())
         os.kill(started.pids[0], signal.SIGSTOP)
-        rig.tell(TakeStacks(task=TASK, attempt=1))
-        stacks = await rig.hear(Stacks, timeout_s=30)
+        rig.tell(DumpStacks(container_id="c1", task=TASK, attempt=1))
+        stacks = await rig.hear(StacksTaken, timeout_s=30)
         assert str(started.pids[0]) in stacks.text
         assert alive(started.pids[0])
 
@@ -350,8 +346,8 @@ async def test_of_what_is_no_python_the_kernel_s_view_is_told(tmp_path: Path) ->
         await rig.agent()
         await rig.prepare()
         await rig.start(ProcessSpec(argv=("/bin/sleep", "1000"), env={}))
-        rig.tell(TakeStacks(task=TASK, attempt=1))
-        stacks = await rig.hear(Stacks)
+        rig.tell(DumpStacks(container_id="c1", task=TASK, attempt=1))
+        stacks = await rig.hear(StacksTaken)
         assert "State:" in stacks.text
         assert stacks.problem == "not Python"
 
@@ -359,11 +355,11 @@ async def test_of_what_is_no_python_the_kernel_s_view_is_told(tmp_path: Path) ->
 async def test_stacks_of_what_does_not_run_are_answered_in_words(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()
-        rig.tell(TakeStacks(task=TASK, attempt=5))
-        assert "does not hold" in (await rig.hear(Stacks, lambda m: m.attempt == 5)).problem
+        rig.tell(DumpStacks(container_id="c1", task=TASK, attempt=5))
+        assert "does not hold" in (await rig.hear(StacksTaken, lambda m: m.attempt == 5)).problem
         await rig.prepare()
-        rig.tell(TakeStacks(task=TASK, attempt=1))
-        assert "prepared" in (await rig.hear(Stacks, lambda m: m.attempt == 1)).problem
+        rig.tell(DumpStacks(container_id="c1", task=TASK, attempt=1))
+        assert "prepared" in (await rig.hear(StacksTaken, lambda m: m.attempt == 1)).problem
 
 
 async def test_stacks_taken_while_it_ends_do_not_disturb_the_end(tmp_path: Path) -> None:
@@ -371,9 +367,9 @@ async def test_stacks_taken_while_it_ends_do_not_disturb_the_end(tmp_path: Path)
         await rig.agent()
         await rig.prepare()
         await rig.start(python(FOREVER), python(FOREVER))
-        rig.tell(TakeStacks(task=TASK, attempt=1))
+        rig.tell(DumpStacks(container_id="c1", task=TASK, attempt=1))
         await rig.stop(grace_s=0)
-        await rig.hear(Stacks, timeout_s=30)
+        await rig.hear(StacksTaken, timeout_s=30)
         rig.tell(order(shell("true"), attempt=1))
 
 

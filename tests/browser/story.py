@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import time
 
-from howdah.core.commands import Level
-from howdah.core.view import FailureView
+from howdah.core.messages import Level
+from howdah.wire.status import FailureView
 from tests.unit.web.fake_job import FakeJob
 
 ADVICE = "Something outside Howdah sent the signal: see the node's kernel log."
@@ -64,12 +64,12 @@ def kill(job: FakeJob, name: str) -> None:
             task=name,
             attempt=1,
             generation=1,
-            blame="signal",
+            cause="signal",
             what=f"{name}'s user process was killed (SIGKILL)",
             advice=ADVICE,
             signal="SIGKILL",
             time=time.time(),
-            charged=True,
+            counted=True,
             tail=("step 118", "step 119"),
         )
     )

@@ -9,9 +9,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from howdah.coordinator.web import tickets
-from howdah.core.events import Task
-from howdah.core.view import FailureView
+from howdah.core.messages import Task
 from howdah.wire.messages import WebAddress
+from howdah.wire.status import FailureView
 from tests.browser import story
 from tests.browser.conftest import open_job, shoot, troubles, watched
 from tests.browser.prefix_proxy import prefix_proxy
@@ -95,7 +95,7 @@ def test_a_job_that_failed_says_first_what_failed_first(page: Page, served: Serv
                     task=task,
                     attempt=1,
                     generation=1,
-                    blame="user-code",
+                    cause="user-code",
                     what=what,
                     advice="See `howdah logs`.",
                     exit_code=42,

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from howdah.client import listing
-from howdah.core.view import JobView
 from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
+from howdah.wire.status import JobView
 
 T = TypeVar("T")
 

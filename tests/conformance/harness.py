@@ -15,10 +15,10 @@ from typing import Protocol, TypeVar
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import Backend, RoleResources
-from howdah.core.commands import ContainerRequest
-from howdah.core.events import (
+from howdah.core.messages import (
     ContainerEnded,
     ContainerGranted,
+    ContainerRequest,
     Event,
     RequestRefused,
 )

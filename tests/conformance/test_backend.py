@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from howdah.backends.base import BackendError
-from howdah.core.events import ContainerEnded, ContainerEndKind, ContainerGranted
+from howdah.core.messages import ContainerEnded, ContainerEndKind, ContainerGranted
 from tests.conformance.harness import Coordinator, Harness
 
 Make = Callable[[], Harness]

@@ -15,18 +15,24 @@ import msgspec
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import PageReaders, Places, RoleResources
 from howdah.backends.local import inside
-from howdah.core.commands import ContainerRequest
-from howdah.core.events import (
+from howdah.core.messages import (
     ContainerEnded,
     ContainerEndKind,
     ContainerGranted,
+    ContainerRequest,
+    DumpStacks,
     Event,
     Exit,
     Held,
     HeldPhase,
+    StacksTaken,
+    StopTask,
     Task,
+    TaskExited,
+    TaskJoined,
+    TaskPrepared,
+    TaskStarted,
 )
-from howdah.core.view import JobView
 from howdah.spec.model import Job, Role
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress, JobMeta
@@ -35,25 +41,19 @@ from howdah.wire import authority, tls
 from howdah.wire.channel import Channel, connect
 from howdah.wire.messages import (
     AgentHello,
-    Beat,
     ClientHello,
-    Exited,
     FollowLog,
-    Joined,
+    Heartbeat,
     LogChunk,
     Prepare,
-    Prepared,
     Refuse,
     Shutdown,
-    Stacks,
     Start,
-    Started,
-    Stop,
-    TakeStacks,
     ToAgent,
     ToClient,
     Welcome,
 )
+from howdah.wire.status import JobView
 
 JOB = "fake-20261121-120000-aaaa"
 
@@ -167,11 +167,11 @@ class FakeAgent:
                     host="127.0.0.1",
                     ports=ports,
                 )
-                self.say(Prepared(task=message.task, attempt=message.attempt, ports=ports))
+                self.say(TaskPrepared(task=message.task, attempt=message.attempt, ports=ports))
             case Start():
                 self._hold(phase=HeldPhase.RUNNING, pids=(100 + message.task.index,))
                 self.say(
-                    Started(
+                    TaskStarted(
                         task=message.task,
                         attempt=message.attempt,
                         pids=(100 + message.task.index,),
@@ -179,7 +179,7 @@ class FakeAgent:
                 )
                 if self.auto_join:
                     self.join()
-            case Stop() if self.held and self.held.attempt == message.attempt:
+            case StopTask() if self.held and self.held.attempt == message.attempt:
                 if self.held.phase is not HeldPhase.EXITED:
                     self.exit(Exit(signal=15))
             case FollowLog() if self.held is not None:
@@ -199,9 +199,9 @@ class FakeAgent:
                                 data=data[message.offset :],
                             )
                         )
-            case TakeStacks():
+            case DumpStacks():
                 self.say(
-                    Stacks(
+                    StacksTaken(
                         task=message.task,
                         attempt=message.attempt,
                         innermost="train.py:3 in step",
@@ -227,18 +227,18 @@ class FakeAgent:
     def join(self) -> None:
         assert self.held is not None
         self._hold(joined=True)
-        self.say(Joined(task=self.held.task, attempt=self.held.attempt))
+        self.say(TaskJoined(task=self.held.task, attempt=self.held.attempt))
 
     def exit(self, how: Exit | int = 0) -> None:
         """The programs end."""
         assert self.held is not None
         how = Exit(code=how) if isinstance(how, int) else how
         self._hold(phase=HeldPhase.EXITED, exit=how)
-        self.say(Exited(task=self.held.task, attempt=self.held.attempt, exit=how))
+        self.say(TaskExited(task=self.held.task, attempt=self.held.attempt, exit=how))
 
     def beat(self, **details: Any) -> None:
         assert self.held is not None
-        self.say(Beat(attempt=self.held.attempt, **details))
+        self.say(Heartbeat(attempt=self.held.attempt, **details))
 
     def log(self, attempt: int) -> LogWriter:
         assert self.held is not None

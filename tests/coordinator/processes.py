@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.agent.launch import AgentLaunch
-from howdah.core.events import ContainerEnded, ContainerEndKind, PreemptionNoticed
+from howdah.core.messages import ContainerEnded, ContainerEndKind, PreemptionNoticed
 from tests.coordinator.fakes import FakeBackend, until
 from tests.coordinator.world import World
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.core.events import AgentRegistered, ContainerEnded, ContainerEndKind
+from howdah.core.messages import AgentRegistered, ContainerEnded, ContainerEndKind
 from howdah.spec.model import Job, Role
 from howdah.storage import journal
 from howdah.storage.journal import EventEntry

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.core.events import Exit, Task
-from howdah.core.view import JobView
+from howdah.core.messages import Exit, StopTask, Task
 from howdah.spec.model import Job, Role
 from howdah.wire import tls
 from howdah.wire.channel import Channel, connect
@@ -24,13 +23,14 @@ from howdah.wire.messages import (
     LogUpdate,
     RecordUpdate,
     Refuse,
+    Sample,
     StacksReply,
     StatusUpdate,
-    Stop,
     ToAgent,
     ToClient,
     Watch,
 )
+from howdah.wire.status import JobView
 from tests.coordinator.fakes import client, make_job, until
 from tests.coordinator.world import World, in_loop, world
 
@@ -268,7 +268,6 @@ async def test_status_documents_are_spaced_out(tmp_path: Path) -> None:
 
 @in_loop
 async def test_measurements_are_in_the_status(tmp_path: Path) -> None:
-    from howdah.wire.messages import Sample
 
     async with world(tmp_path) as job:
         coordinator = job.start()
@@ -300,8 +299,8 @@ async def test_a_stop_is_durable_when_it_is_answered(tmp_path: Path) -> None:
         channel = await client(job.directory)
         assert await answered(channel, AskStop(reason="enough")) == Answer()
         assert b"StopRequested" in (job.directory.path / "events-0001.jsonl").read_bytes()
-        await zero.hear(Stop)
-        await one.hear(Stop)
+        await zero.hear(StopTask)
+        await one.hear(StopTask)
         final = await job.finished()
         assert (final.outcome, final.exit_code) == ("stopped", 130)
         assert "someone" in final.reason and "enough" in final.reason

@@ -12,15 +12,17 @@ from howdah.coordinator.clock import Clock
 from howdah.coordinator.driver import Driver
 from howdah.coordinator.replay import replay
 from howdah.coordinator.story import Story
-from howdah.core.commands import AnyCommand, Record, ReleaseContainer
-from howdah.core.events import (
+from howdah.core.messages import (
     AgentDisconnected,
     AgentRegistered,
+    AnyCommand,
     AnyEvent,
     CoordinatorStarted,
+    Record,
+    ReleaseContainer,
     TimerDue,
 )
-from howdah.core.states import JobState
+from howdah.core.state import JobState
 from howdah.storage.journal import EventEntry, RecordEntry
 from tests.coordinator.fakes import until
 from tests.coordinator.world import in_loop

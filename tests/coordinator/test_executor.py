@@ -11,28 +11,26 @@ import pytest
 from howdah.backends.base import BackendError
 from howdah.coordinator import executor as module
 from howdah.coordinator.executor import Executor
-from howdah.core.commands import (
+from howdah.core.messages import (
     CancelRequests,
+    ContainerEnded,
+    ContainerEndKind,
     ContainerRequest,
     DumpStacks,
+    Event,
     FinishJob,
     LaunchAgent,
     ReleaseContainer,
     RequestContainers,
-    StartTask,
-    StopTask,
-    Topology,
-)
-from howdah.core.events import (
-    ContainerEnded,
-    ContainerEndKind,
-    Event,
     RequestRefused,
     StacksTaken,
+    StartTask,
+    StopTask,
     Task,
     TaskExited,
+    Topology,
 )
-from howdah.wire.messages import Message, Shutdown, Stop
+from howdah.wire.messages import Message, Shutdown
 from tests.coordinator.fakes import until
 from tests.coordinator.world import in_loop
 
@@ -213,7 +211,9 @@ async def test_a_framework_that_fails_fails_the_attempt_and_the_agent_lets_go(
     world.agents.there.add("c1")
     topology = Topology(generation=1, world_size=1, members=())
     await world.do(StartTask(container_id="c1", task=TASK, attempt=4, topology=topology))
-    assert world.agents.sent == [("c1", Stop(task=TASK, attempt=4, grace_s=0.0))]
+    assert world.agents.sent == [
+        ("c1", StopTask(container_id="c1", task=TASK, attempt=4, grace_s=0.0))
+    ]
     (event,) = world.events
     assert isinstance(event, TaskExited)
     assert "this framework is broken" in event.exit.failed_to_start

@@ -1,7 +1,7 @@
 """One generation after another, elsewhere each time: nobody is ever told, or shown, former values.
 
 Who the others are is made once for all members of a topology (`howdah.coordinator.orders`,
-`howdah.frameworks.addresses`), and found again for each document (`howdah.core.view`).
+`howdah.frameworks.addresses`), and found again for each document (`howdah.wire.status`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import random
 
 from howdah.backends.base import Places
 from howdah.coordinator.orders import Orders
-from howdah.core.commands import StartTask
-from howdah.core.events import ContainerEnded, ContainerEndKind, Task, TaskPrepared
+from howdah.core.messages import ContainerEnded, ContainerEndKind, StartTask, Task, TaskPrepared
 from howdah.core.plan import RolePlan
-from howdah.core.states import TaskState
-from howdah.core.view import JobIdentity, view
+from howdah.core.state import TaskState
 from howdah.spec.model import Job, Restart, Role
 from howdah.storage.jobdir import JobDirectory
+from howdah.wire.status import JobIdentity, view
 from tests.unit.core.bench import Bench
 
 IDENTITY = JobIdentity(name="j", framework="pytorch", user="u", backend="b", directory="/j")

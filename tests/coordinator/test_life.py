@@ -11,12 +11,12 @@ import pytest
 from howdah.backends.base import BackendError
 from howdah.coordinator.replay import replay
 from howdah.coordinator.service import Superseded
-from howdah.core.events import Exit
 from howdah.core.machine import Machine
+from howdah.core.messages import Exit, TaskExited, TaskJoined, TaskPrepared
 from howdah.spec.model import Job, Role
 from howdah.storage import journal
 from howdah.storage.journal import EventEntry, RecordEntry
-from howdah.wire.messages import Exited, Joined, Prepare, Prepared, Shutdown, Start
+from howdah.wire.messages import Prepare, Shutdown, Start
 from tests.coordinator.fakes import until
 from tests.coordinator.world import in_loop, world
 
@@ -192,10 +192,10 @@ async def test_messages_of_an_attempt_that_is_over_change_nothing(tmp_path: Path
         zero, one = await job.backend.running(2)
         one.exit(Exit(code=3))
         await job.backend.running(2, attempt=2)
-        one.say(Exited(task=one.task, attempt=1, exit=Exit(code=77)))
-        one.say(Joined(task=one.task, attempt=1))
-        one.say(Exited(task=zero.task, attempt=2, exit=Exit(code=78)))
-        one.say(Prepared(task=one.task, attempt=1, ports=(1,)))
+        one.say(TaskExited(task=one.task, attempt=1, exit=Exit(code=77)))
+        one.say(TaskJoined(task=one.task, attempt=1))
+        one.say(TaskExited(task=zero.task, attempt=2, exit=Exit(code=78)))
+        one.say(TaskPrepared(task=one.task, attempt=1, ports=(1,)))
         one.exit(0)
         zero.exit(0)
         final = await job.finished()

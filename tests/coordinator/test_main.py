@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from howdah.core.view import JobView
 from howdah.spec.model import Job, Role
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.journal import Journal
 from howdah.storage.layout import CoordinatorAddress
+from howdah.wire.status import JobView
 from tests.coordinator.fakes import make_job
 
 

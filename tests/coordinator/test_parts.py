@@ -16,14 +16,13 @@ from howdah.coordinator.metrics import Metrics
 from howdah.coordinator.status import Status, encoded
 from howdah.coordinator.story import Story
 from howdah.coordinator.vitals import STALL_S, TICK_S, Vitals
-from howdah.core.commands import Record
-from howdah.core.events import AgentSilent, Event, Task
+from howdah.core.messages import AgentSilent, Event, Record, StacksTaken, Task
 from howdah.core.plan import Plan, RolePlan
-from howdah.core.states import JobState
-from howdah.core.view import JobView, TaskView
+from howdah.core.state import JobState
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.metrics import TaskSample
-from howdah.wire.messages import Beat, RecordUpdate, Sample, Stacks, WebAddress
+from howdah.wire.messages import Heartbeat, RecordUpdate, Sample, WebAddress
+from howdah.wire.status import JobView, TaskView
 
 TASK = Task("worker", 0)
 
@@ -116,12 +115,12 @@ def test_every_sample_of_a_small_job_is_kept() -> None:
 
 def test_a_new_attempt_shows_nothing_of_the_old_one() -> None:
     live = LiveBoard()
-    live.beat(TASK, Beat(attempt=1, step=9.0, log_size=100), 50.0)
-    live.beat(TASK, Beat(attempt=2), 51.0)
+    live.beat(TASK, Heartbeat(attempt=1, step=9.0, log_size=100), 50.0)
+    live.beat(TASK, Heartbeat(attempt=2), 51.0)
     assert live.of(TASK, 1) is None
     measured = live.of(TASK, 2)
     assert measured is not None and (measured.step, measured.log_size) == (None, 0)
-    live.beat(TASK, Beat(attempt=1, step=10.0), 52.0)
+    live.beat(TASK, Heartbeat(attempt=1, step=10.0), 52.0)
     assert live.of(TASK, 2) is measured, "a late word of the old one changes nothing"
 
 
@@ -145,26 +144,26 @@ def test_a_line_an_agent_tells_is_shown_and_its_log_not_read() -> None:
         assert live is not None
         return live.last_line
 
-    board.beat(TASK, Beat(attempt=1, log_size=10, last_line="epoch 1"), 1.0)
+    board.beat(TASK, Heartbeat(attempt=1, log_size=10, last_line="epoch 1"), 1.0)
     assert line() == "epoch 1"
-    board.beat(TASK, Beat(attempt=1, log_size=20), 2.0)
+    board.beat(TASK, Heartbeat(attempt=1, log_size=20), 2.0)
     assert line() == "epoch 1", "it has not changed"
-    board.beat(TASK, Beat(attempt=1, log_size=30, last_line="epoch 2"), 3.0)
+    board.beat(TASK, Heartbeat(attempt=1, log_size=30, last_line="epoch 2"), 3.0)
     assert line() == "epoch 2"
     assert logs.asked == 0
-    board.beat(TASK, Beat(attempt=2, log_size=5), 4.0)
+    board.beat(TASK, Heartbeat(attempt=2, log_size=5), 4.0)
     asyncio.run(board.read_last_lines(logs))
     assert logs.asked == 1, "an agent that does not tell: its log is read"
 
 
 def test_stacks_an_agent_could_not_save_are_saved(tmp_path: Path) -> None:
     directory = JobDirectory(tmp_path)
-    stacks = Stacks(task=TASK, attempt=2, text="Thread 1\n  train.py:3\n")
+    stacks = StacksTaken(task=TASK, attempt=2, text="Thread 1\n  train.py:3\n")
     path = save_stacks(directory, stacks)
     assert path == "stacks/worker-0-2.txt"
     assert (tmp_path / path).read_text() == stacks.text
     assert (tmp_path / path).stat().st_mode & 0o777 == 0o600
-    assert save_stacks(directory, Stacks(task=TASK, attempt=3, problem="no py-spy")) == ""
+    assert save_stacks(directory, StacksTaken(task=TASK, attempt=3, problem="no py-spy")) == ""
     assert save_stacks(JobDirectory(tmp_path / "gone"), stacks) == ""
 
 
@@ -251,7 +250,7 @@ def test_an_agent_that_misses_its_beats_is_silent_once() -> None:
     world = _Vitals()
     world.vitals.connected("c1")
     world.pass_time(10)
-    world.vitals.beat("c1", TASK, Beat(), world.now)
+    world.vitals.beat("c1", TASK, Heartbeat(), world.now)
     world.pass_time(14)
     assert not world.events
     world.pass_time(60)

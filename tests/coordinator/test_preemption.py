@@ -71,7 +71,7 @@ async def test_a_preempted_gang_saves_and_goes_on_elsewhere_at_nobodys_expense(
             again = [job.directory.log_path(task, 2).read_text() for task in coordinator.tasks()]
             assert all("begun from attempt 1" in text for text in again)
             (failure,) = final.failures
-            assert (failure.blame, failure.charged) == ("preempted", False)
+            assert (failure.cause, failure.counted) == ("preempted", False)
             assert failure.task == "worker:1"
             assert len(backend.processes) == 3, "only what was taken was asked for again"
         finally:

@@ -9,7 +9,7 @@ import pytest
 
 from howdah.coordinator.live_source import LiveSource
 from howdah.coordinator.source import NoLog, StatusChanged, UnknownTask
-from howdah.core.events import Exit, Task
+from howdah.core.messages import Exit, Task
 from howdah.spec.model import Job, Role
 from howdah.wire.messages import RecordUpdate, WebAddress
 from tests.coordinator.fakes import until

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from howdah.coordinator.spool import Spool
-from howdah.core.events import Task
+from howdah.core.messages import Task
 
 TASK = Task("worker", 0)
 

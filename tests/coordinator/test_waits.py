@@ -10,7 +10,7 @@ import pytest
 from howdah.backends.base import Backend
 from howdah.coordinator import waits
 from howdah.coordinator.waits import Waits
-from howdah.core.states import JobPhase, JobState
+from howdah.core.state import JobPhase, JobState
 
 
 class _Task:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from howdah.coordinator.service import Coordinator
-from howdah.core.view import JobView
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory
+from howdah.wire.status import JobView
 from tests.coordinator.fakes import FakeBackend, make_job
 
 

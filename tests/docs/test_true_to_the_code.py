@@ -13,7 +13,7 @@ import pytest
 
 from howdah.client.exits import ExitCode
 from howdah.coordinator.web import openapi
-from howdah.core.blame import RULES, Blame
+from howdah.core.causes import RULES, FailureCause
 from howdah.frameworks import registry
 from howdah.storage import layout
 from tests.docs.pages import DOCS, ROOT
@@ -58,24 +58,24 @@ def section(page: str, title: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("blame", list(Blame), ids=lambda blame: blame.value)
-def test_the_failure_handbook_has_every_class(blame: Blame) -> None:
-    text = section("guides/failures.md", blame.value)
+@pytest.mark.parametrize("cause", list(FailureCause), ids=lambda cause: cause.value)
+def test_the_failure_handbook_has_every_class(cause: FailureCause) -> None:
+    text = section("guides/failures.md", cause.value)
     for what in ("**You see**", "**Why.**", "**What to do.**", "**Charged**", "**Started again**"):
-        assert what in text, f"{blame.value}: {what}"
-    rule = RULES[blame]
+        assert what in text, f"{cause.value}: {what}"
+    rule = RULES[cause]
     again = re.search(r"\*\*Started again\*\* (yes|no)", text)
     assert again is not None and again[1] == ("yes" if rule.again else "no")
     if rule.again:
         charged = re.search(r"\*\*Charged\*\* (yes|no)", text)
-        assert charged is not None and charged[1] == ("yes" if rule.charged else "no")
+        assert charged is not None and charged[1] == ("yes" if rule.counted else "no")
 
 
 def test_the_failure_handbook_lists_classes_by_strength() -> None:
     text = (DOCS / "guides/failures.md").read_text(encoding="utf-8")
-    listed = [Blame(name) for name in re.findall(r"^\| \[`([a-z-]+)`\]\(#", text, re.M)]
-    assert sorted(listed, key=lambda blame: -RULES[blame].strength) == listed
-    assert set(listed) == set(Blame)
+    listed = [FailureCause(name) for name in re.findall(r"^\| \[`([a-z-]+)`\]\(#", text, re.M)]
+    assert sorted(listed, key=lambda cause: -RULES[cause].strength) == listed
+    assert set(listed) == set(FailureCause)
 
 
 def test_every_variable_is_described() -> None:

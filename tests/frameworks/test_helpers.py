@@ -17,7 +17,7 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.frameworks import planning, programs
 from howdah.frameworks.helpers import ray_main
 from howdah.frameworks.programs import Places

@@ -86,7 +86,7 @@ class Master:
         self.rejected += self.last.rejected_scheduling_requests
 
     async def beat_until(self, what: str, test: Callable[[], bool], wait_s: float = WAIT_S) -> None:
-        """Beat until something is there."""
+        """Heartbeat until something is there."""
         deadline = time.monotonic() + wait_s
         while not test():
             assert time.monotonic() < deadline, f"waited in vain for {what}"

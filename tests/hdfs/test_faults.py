@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.core.events import TimerDue
+from howdah.core.messages import TimerDue
 from howdah.storage import hdfs_calls, journal
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.hdfs_errors import NoNameNode, QuotaExceeded, SafeMode

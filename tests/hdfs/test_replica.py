@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.core.commands import Record
-from howdah.core.events import TimerDue
+from howdah.core.messages import Record, TimerDue
 from howdah.storage import journal, replica
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.journal import Journal, JournalError

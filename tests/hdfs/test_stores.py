@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.storage import checkpoints, outputs
 from howdah.storage.checkpoints import CheckpointSpec
 from howdah.storage.hdfs import Hdfs

@@ -15,7 +15,7 @@ import psutil
 
 from howdah.backends.local.messages import NodeAddress
 from howdah.backends.local.submit import NodeOptions, node_alive
-from howdah.core.events import ContainerEnded, ContainerEndKind
+from howdah.core.messages import ContainerEnded, ContainerEndKind
 from tests.conformance.harness import eventually
 from tests.conformance.local import LocalHarness
 from tests.conformance.test_backend import job, run

@@ -17,7 +17,7 @@ from howdah.backends.base import BackendError, RoleResources
 from howdah.backends.gpus import Device, DeviceLocks, GpuError, allowed, nvml_devices
 from howdah.backends.local.backend import LocalBackend
 from howdah.backends.local.machine import check
-from howdah.core.events import ContainerGranted, RequestRefused
+from howdah.core.messages import ContainerGranted, RequestRefused
 from howdah.frameworks import planning
 from howdah.spec.model import Job, Mode, Role
 from tests.conformance.harness import Coordinator, eventually

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from howdah.backends.base import RoleResources
 from howdah.backends.local.granting import Machine, choose, impossible, minimums
-from howdah.core.commands import ContainerRequest
+from howdah.core.messages import ContainerRequest
 from howdah.core.plan import Plan, RolePlan
 from howdah.spec.model import Mode
 

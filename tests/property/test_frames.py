@@ -9,20 +9,18 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from howdah.core.events import Exit, Held, HeldPhase, Task
+from howdah.core.messages import Exit, Held, HeldPhase, Task, TaskExited, TaskStarted
 from howdah.wire.frames import HEADER_BYTES, FrameDecoder, FrameError, encode
 from howdah.wire.messages import (
     AgentHello,
     AskStacks,
-    Beat,
     ClientHello,
-    Exited,
     FromAgent,
     FromClient,
+    Heartbeat,
     LogChunk,
     Message,
     Sample,
-    Started,
     ToAgent,
     ToClient,
     Watch,
@@ -54,10 +52,10 @@ messages = st.one_of(
     st.builds(
         AgentHello, job_id=st.text(max_size=20), held=st.none() | helds, pid=st.integers(0, 2**31)
     ),
-    st.builds(Beat, attempt=st.integers(0, 9), sample=st.none() | samples),
-    st.builds(Exited, task=tasks, attempt=st.integers(0, 9), exit=exits),
+    st.builds(Heartbeat, attempt=st.integers(0, 9), sample=st.none() | samples),
+    st.builds(TaskExited, task=tasks, attempt=st.integers(0, 9), exit=exits),
     st.builds(
-        Started,
+        TaskStarted,
         task=tasks,
         attempt=st.integers(0, 9),
         pids=st.lists(st.integers(0, 2**40), max_size=9).map(tuple),
@@ -82,7 +80,10 @@ documents = st.recursive(
     max_leaves=20,
 )
 tags = st.sampled_from(
-    [kind.__name__ for kind in (AgentHello, AskStacks, Beat, ClientHello, Exited, LogChunk, Watch)]
+    [
+        kind.__name__
+        for kind in (AgentHello, AskStacks, Heartbeat, ClientHello, TaskExited, LogChunk, Watch)
+    ]
 )
 near_messages = st.builds(
     lambda tag, fields: {**fields, "type": tag},

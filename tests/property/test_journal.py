@@ -9,8 +9,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from howdah.core.commands import Level, Record
-from howdah.core.events import ContainerGranted, StopRequested, Task, TaskStarted
+from howdah.core.messages import ContainerGranted, Level, Record, StopRequested, Task, TaskStarted
 from howdah.storage.journal import Entry, EventEntry, Journal, JournalError, RecordEntry, read
 
 texts = st.text(max_size=40)

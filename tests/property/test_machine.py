@@ -9,12 +9,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from howdah.core import invariants
-from howdah.core.commands import AnyCommand, RequestContainers
-from howdah.core.events import (
+from howdah.core.machine import Machine
+from howdah.core.messages import (
     AgentDisconnected,
     AgentRegistered,
     AgentSilent,
+    AnyCommand,
     AnyEvent,
+    CheckpointSaved,
     ContainerEnded,
     ContainerEndKind,
     ContainerGranted,
@@ -24,7 +26,7 @@ from howdah.core.events import (
     HeldPhase,
     JobSubmitted,
     PreemptionNoticed,
-    Progressed,
+    RequestContainers,
     RequestRefused,
     StacksTaken,
     StopRequested,
@@ -36,9 +38,8 @@ from howdah.core.events import (
     TaskStarted,
     TimerDue,
 )
-from howdah.core.machine import Machine
 from howdah.core.plan import Completion, Join, Plan, RolePlan
-from howdah.core.states import JobPhase
+from howdah.core.state import JobPhase
 from howdah.spec.model import Mode, Restart, Tracking
 
 TASKS = st.sampled_from(
@@ -194,7 +195,7 @@ class AnyWorld(RuleBasedStateMachine):
                     TaskExited(task=task, attempt=attempt, exit=exit),
                     TaskHung(task=task, attempt=attempt, idle_s=5.0),
                     StacksTaken(task=task, attempt=attempt),
-                    Progressed(task=task, attempt=attempt, what="000001"),
+                    CheckpointSaved(task=task, attempt=attempt, name="000001"),
                 ]
             )
         )

@@ -14,7 +14,7 @@ from howdah.agent import procfs
 from howdah.wire import authority
 from howdah.wire.channel import connect
 from howdah.wire.frames import encode
-from howdah.wire.messages import Beat, Moved, Shutdown, ToAgent
+from howdah.wire.messages import Heartbeat, Moved, Shutdown, ToAgent
 from howdah.wire.tls import client_context
 from tests.agent.rig import HOST, JOB, Rig, door, listening, until
 
@@ -124,7 +124,7 @@ def rss(pid: int) -> float:
 async def unharmed(rig: Rig) -> None:
     """The agent beats on over the connection it had, and hears its own coordinator."""
     assert len(rig.hellos) == 1
-    await rig.hear(Beat, after=len(rig.heard))
+    await rig.hear(Heartbeat, after=len(rig.heard))
     rig.incarnation += 1
     await rig.call(door(rig))
     await rig.connected(2)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from starlette.routing import Route
 
 from howdah.coordinator.web import security, tickets
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.wire.messages import WebAddress
 from tests.unit.web.fake_job import TOKEN, FakeJob
 from tests.unit.web.serving import BEARER, Answer, Served, serving

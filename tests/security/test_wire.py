@@ -24,7 +24,15 @@ from cryptography.x509.oid import NameOID
 
 from howdah.wire.channel import Channel, connect
 from howdah.wire.frames import encode
-from howdah.wire.messages import AskStop, Beat, ClientHello, FromAgent, ToAgent, ToClient, Welcome
+from howdah.wire.messages import (
+    AskStop,
+    ClientHello,
+    FromAgent,
+    Heartbeat,
+    ToAgent,
+    ToClient,
+    Welcome,
+)
 from howdah.wire.tls import certificate_name, client_context, server_context
 from tests.unit.wire.rig import (
     JOB,
@@ -330,7 +338,7 @@ def test_a_malformed_frame_costs_its_sender_the_connection(
 ) -> None:
     async def body() -> None:
         async with bystander() as (port, handler):
-            for first in (b"", encode(hello()) + encode(Beat(attempt=9))):
+            for first in (b"", encode(hello()) + encode(Heartbeat(attempt=9))):
                 channel = await agent(port)
                 channel.send_frame(first + data)
                 while await channel.receive() is not None:

@@ -12,7 +12,7 @@ from collections import Counter
 import msgspec
 
 from howdah.core.invariants import InvariantBroken
-from howdah.core.states import TASK_MOVES, ImpossibleMove
+from howdah.core.state import TASK_MOVES, ImpossibleMove
 from tests.simulation.scenarios import world
 from tests.simulation.world import Truth
 

@@ -16,38 +16,37 @@ from collections.abc import Callable
 import msgspec
 
 from howdah.core import invariants
-from howdah.core.blame import RULES, of_exit
-from howdah.core.commands import (
-    AnyCommand,
-    CancelRequests,
-    DumpStacks,
-    FinishJob,
-    LaunchAgent,
-    NotifyCheckpoint,
-    PrepareTask,
-    Record,
-    ReleaseContainer,
-    RequestContainers,
-    StartTask,
-    StopTask,
-)
-from howdah.core.events import (
+from howdah.core.causes import RULES, of_exit
+from howdah.core.machine import Machine
+from howdah.core.messages import (
     AgentDisconnected,
     AgentRegistered,
     AgentSilent,
+    AnyCommand,
     AnyEvent,
+    CancelRequests,
+    CheckpointSaved,
     ContainerEnded,
     ContainerEndKind,
     ContainerGranted,
     CoordinatorStarted,
+    DumpStacks,
     Exit,
+    FinishJob,
     Held,
     HeldPhase,
     JobSubmitted,
+    LaunchAgent,
+    NotifyCheckpoint,
     PreemptionNoticed,
-    Progressed,
+    PrepareTask,
+    Record,
+    ReleaseContainer,
+    RequestContainers,
     StacksTaken,
+    StartTask,
     StopRequested,
+    StopTask,
     Task,
     TaskExited,
     TaskHung,
@@ -56,9 +55,8 @@ from howdah.core.events import (
     TaskStarted,
     TimerDue,
 )
-from howdah.core.machine import Machine
 from howdah.core.plan import Plan
-from howdah.core.states import JobPhase, Outcome, TaskState
+from howdah.core.state import JobPhase, Outcome, TaskState
 from howdah.spec.model import Tracking
 
 
@@ -278,8 +276,8 @@ class World:
         if state.phase is JobPhase.RESTARTING and not judged:
             raise Truth(f"the gang starts anew without a cause, but saw {self.late_causes}")
         for task, exit in self.late_causes.items() if judged else ():
-            cause = state.failures[-1].evidence
-            if RULES[of_exit(exit)].strength > RULES[cause.blame].strength:
+            cause = state.failures[-1].report
+            if RULES[of_exit(exit)].strength > RULES[cause.cause].strength:
                 raise Truth(f"{task} ended with {exit}, but the cause is said to be {cause}")
         self.late_causes.clear()
 
@@ -590,7 +588,9 @@ class World:
             self.later(3.0, lambda: self._end_container(container_id, ContainerEndKind.PREEMPTED))
         if self._chance(0.3) and (victim := self._some_running()):
             task, attempt = victim[1].task, victim[1].attempt
-            self._say(victim[0], Progressed(task=task, attempt=attempt, what=f"{self.steps:06d}"))
+            self._say(
+                victim[0], CheckpointSaved(task=task, attempt=attempt, name=f"{self.steps:06d}")
+            )
         if self._chance(faults.stop):
             self._tell(StopRequested(by="a user", firm=self.random.random() < 0.3))
 

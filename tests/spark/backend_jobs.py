@@ -15,9 +15,9 @@ from howdah.backends.local import places
 from howdah.backends.spark import Mode, SparkSubmission
 from howdah.client.functions import FunctionJob, values
 from howdah.client.submit import submit
-from howdah.core.view import JobView
 from howdah.spec.load import LoadedJob
 from howdah.storage.jobdir import JobDirectory
+from howdah.wire.status import JobView
 
 DEADLINE_S = 120.0
 

@@ -16,7 +16,7 @@ from howdah.backends.spark import books, luggage
 from howdah.backends.spark.books import Books, Launched
 from howdah.backends.spark.messages import Here, Leave, Over, ToHolder, Welcome
 from howdah.backends.spark.settings import read_settings
-from howdah.core.events import ContainerEnded, ContainerEndKind
+from howdah.core.messages import ContainerEnded, ContainerEndKind
 from howdah.storage import layout
 from howdah.storage.files import write_atomically
 from howdah.wire import tls

@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from howdah.backends.base import RoleResources
 from howdah.backends.yarn.asks import ANY, Asks, Changes, Given
-from howdah.core.commands import ContainerRequest
+from howdah.core.messages import ContainerRequest
 from howdah.spec.model import Placement
 
 PLAIN = {"worker": RoleResources(memory_mb=256), "ps": RoleResources(memory_mb=512)}

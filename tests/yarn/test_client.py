@@ -15,7 +15,7 @@ from howdah.backends.base import BackendError, Step, SubmissionCancelled
 from howdah.client.api import as_loaded, connect, jobs
 from howdah.client.early import begin
 from howdah.client.submit import submit
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.jobdir import NoSuchJob, base_folder, list_jobs
 from tests.cli.howdah import howdah, start

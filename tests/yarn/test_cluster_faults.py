@@ -250,8 +250,8 @@ def test_a_lost_node_costs_nothing_but_time(yarn: Yarn) -> None:
     stop(yarn)
     final = job.wait(SOON_S)
     assert final.outcome == "succeeded", final.reason
-    assert [f.blame for f in final.failures] == ["node-lost"]
-    assert not any(f.charged for f in final.failures)
+    assert [f.cause for f in final.failures] == ["node-lost"]
+    assert not any(f.counted for f in final.failures)
     whole_story(job)
 
 
@@ -275,7 +275,7 @@ def test_a_restart_of_the_namenode_loses_nothing(yarn: Yarn) -> None:
     stop(yarn)
     final = job.wait(SOON_S)
     assert final.outcome == "succeeded", final.reason
-    assert [(f.blame, f.task) for f in final.failures] == [("signal", "worker:1")]
+    assert [(f.cause, f.task) for f in final.failures] == [("signal", "worker:1")]
     whole_story(job)
     for attempt in (1, 2):
         log = job.read(f"logs/worker-0/{attempt}.log").decode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from howdah.backends.yarn import aftermath, ends
-from howdah.core.events import ContainerEndKind as Kind
+from howdah.core.messages import ContainerEndKind as Kind
 from howdah.storage.layout import JobMeta
 
 FAILED = """[2026-11-21 15:00:01.123]Exception from container-launch.

@@ -79,7 +79,7 @@ def test_a_task_over_its_containers_memory_is_told_so(yarn: Yarn) -> None:
     )
     final = job.wait()
     assert final.outcome == "failed"
-    assert final.failures[0].blame == "out-of-memory", final.failures
+    assert final.failures[0].cause == "out-of-memory", final.failures
 
 
 def test_a_job_larger_than_any_container_is_refused_in_words(yarn: Yarn) -> None:

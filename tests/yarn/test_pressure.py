@@ -53,9 +53,9 @@ memory = "1g"
     other = submit("b", 1)
     other.running(SOON_S)
     asked = list(yarn.folder.glob("asked-*-1"))
-    taken = until(lambda: [f for f in job.view().failures if f.blame == "preempted"], "it is told")
+    taken = until(lambda: [f for f in job.view().failures if f.cause == "preempted"], "it is told")
     assert asked
-    assert not any(failure.charged for failure in taken)
+    assert not any(failure.counted for failure in taken)
     assert min(path.stat().st_mtime for path in asked) < min(failure.time for failure in taken)
     (yarn.folder / "stop-b").touch()
     assert other.wait(SOON_S).outcome == "succeeded"
@@ -63,7 +63,7 @@ memory = "1g"
     (yarn.folder / "stop-a").touch()
     final = job.wait(SOON_S)
     assert final.outcome == "succeeded", final.reason
-    assert {failure.blame for failure in final.failures} == {"preempted"}
+    assert {failure.cause for failure in final.failures} == {"preempted"}
 
 
 def test_programs_that_stand_still_are_a_hang_and_are_started_again(yarn: Yarn) -> None:
@@ -77,7 +77,7 @@ def test_programs_that_stand_still_are_a_hang_and_are_started_again(yarn: Yarn) 
         "the gang runs again",
         SOON_S,
     )
-    assert [(f.blame, f.charged) for f in view.failures] == [("hang", True)]
+    assert [(f.cause, f.counted) for f in view.failures] == [("hang", True)]
     stop(yarn)
     assert job.wait(SOON_S).outcome == "succeeded"
 

@@ -58,8 +58,8 @@ def test_an_agent_that_says_nothing_any_more_costs_its_container_and_not_the_job
     stop(tony)
     final = job.wait(120)
     assert final.outcome == "succeeded", final.reason
-    assert [f.blame for f in final.failures] == ["agent-lost"]
-    assert not final.failures[0].charged
+    assert [f.cause for f in final.failures] == ["agent-lost"]
+    assert not final.failures[0].counted
 
 
 @pytest.mark.tony("the application master crashes")
@@ -84,7 +84,7 @@ def test_a_master_that_dies_as_often_as_it_may_fails_the_job_and_leaves_nothing(
     job.kill_master()
     final = job.wait(120)
     assert final.outcome == "failed"
-    assert final.failures[0].blame == "coordinator-lost"
+    assert final.failures[0].cause == "coordinator-lost"
     assert "master" in final.reason
     until(lambda: not job.processes(), "the end of everything it had started")
 

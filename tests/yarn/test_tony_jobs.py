@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from howdah.client.sync import JobHandle
-from howdah.core.view import JobView
 from howdah.spec.problems import JobFileError
+from howdah.wire.status import JobView
 from tests.yarn.runner import Yarn
 from tests.yarn.tony import Tony, conf
 

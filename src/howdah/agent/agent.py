@@ -21,25 +21,28 @@ from howdah.agent.doorbell import Doorbell
 from howdah.agent.guard import Guard
 from howdah.agent.launch import AgentLaunch
 from howdah.agent.reports import socket_folder
-from howdah.core.events import Exit, Task
+from howdah.core.messages import (
+    CheckpointSaved,
+    DumpStacks,
+    Exit,
+    NotifyCheckpoint,
+    StacksTaken,
+    StopTask,
+    Task,
+    TaskExited,
+)
 from howdah.wire.channel import ChannelClosed
 from howdah.wire.frames import FrameError
 from howdah.wire.messages import (
     AgentHello,
     AgentNote,
-    Beat,
-    CheckpointSaved,
-    Exited,
     FollowLog,
+    Heartbeat,
     Moved,
     Prepare,
     Refuse,
-    RequestCheckpoint,
     Shutdown,
-    Stacks,
     Start,
-    Stop,
-    TakeStacks,
 )
 
 log = logging.getLogger(__name__)
@@ -59,7 +62,7 @@ _COPYING_S = 25.0
 _DOUBT_S = 5.0
 """What was sent so shortly before a connection broke may not have arrived."""
 
-_Repeated = (Stacks, AgentNote, CheckpointSaved)
+_Repeated = (StacksTaken, AgentNote, CheckpointSaved)
 """What no hello can make up for."""
 
 
@@ -97,9 +100,9 @@ class Agent:
         self._on: dict[type[Any], Callable[[Any], None]] = {
             Prepare: self._prepare,
             Start: self._start,
-            Stop: self._stop,
-            TakeStacks: self._take_stacks,
-            RequestCheckpoint: self._request_checkpoint,
+            StopTask: self._stop,
+            DumpStacks: self._take_stacks,
+            NotifyCheckpoint: self._request_checkpoint,
             FollowLog: self._follow,
             Shutdown: lambda order: self._end(order.grace_s),
         }
@@ -230,7 +233,7 @@ class Agent:
         while True:
             await asyncio.sleep(self._beat_s)
             if self._link is not None:
-                self.say(self._attempt.beat() if self._attempt is not None else Beat())
+                self.say(self._attempt.beat() if self._attempt is not None else Heartbeat())
 
     # -- orders ----------------------------------------------------------------------------------
 
@@ -257,7 +260,7 @@ class Agent:
         if attempt is not None:
             attempt.start(here.in_start(order, self._launch.work_dir))
 
-    def _stop(self, order: Stop) -> None:
+    def _stop(self, order: StopTask) -> None:
         attempt = self._find(order)
         if attempt is not None:
             attempt.stop(order.grace_s)
@@ -270,13 +273,13 @@ class Agent:
         exit = Exit(
             signal=signal.SIGTERM, stopped=True, detail="the agent does not hold this attempt"
         )
-        self.say(Exited(task=task, attempt=attempt, exit=exit))
+        self.say(TaskExited(task=task, attempt=attempt, exit=exit))
 
-    def _take_stacks(self, order: TakeStacks) -> None:
+    def _take_stacks(self, order: DumpStacks) -> None:
         attempt = self._find(order)
         if attempt is None:
             problem = "the agent does not hold this attempt"
-            self.say(Stacks(task=order.task, attempt=order.attempt, problem=problem))
+            self.say(StacksTaken(task=order.task, attempt=order.attempt, problem=problem))
             return
         self._spawn(self._stacks(attempt))
 
@@ -286,9 +289,9 @@ class Agent:
         except Exception as error:  # a defect must not leave who asked waiting
             log.exception("stacks could not be taken")
             problem = f"{type(error).__name__}: {error}"
-            self.say(Stacks(task=attempt.task, attempt=attempt.attempt, problem=problem))
+            self.say(StacksTaken(task=attempt.task, attempt=attempt.attempt, problem=problem))
 
-    def _request_checkpoint(self, order: RequestCheckpoint) -> None:
+    def _request_checkpoint(self, order: NotifyCheckpoint) -> None:
         attempt = self._find(order)
         if attempt is not None:
             attempt.request_checkpoint(order.reason)

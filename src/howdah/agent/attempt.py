@@ -24,18 +24,17 @@ from howdah.agent.reports import Report, ReportSocket
 from howdah.agent.running import Ready, Run
 from howdah.agent.stacks import take
 from howdah.agent.tail import NewestLine
-from howdah.core.events import Exit, Held, HeldPhase
-from howdah.wire.messages import (
-    AgentNote,
-    Beat,
-    Exited,
-    Joined,
-    Prepare,
-    Prepared,
-    Stacks,
-    Start,
-    Started,
+from howdah.core.messages import (
+    Exit,
+    Held,
+    HeldPhase,
+    StacksTaken,
+    TaskExited,
+    TaskJoined,
+    TaskPrepared,
+    TaskStarted,
 )
+from howdah.wire.messages import AgentNote, Heartbeat, Prepare, Start
 
 log = logging.getLogger(__name__)
 
@@ -131,7 +130,7 @@ class Attempt:
         if self._run is not None and name in signal.Signals.__members__:
             self._run.notify(signal.Signals[name])
 
-    async def take_stacks(self) -> Stacks:
+    async def take_stacks(self) -> StacksTaken:
         """Where its processes stand."""
         if self._run is None or self.phase is not Phase.RUNNING:
             return self._stacks(problem=f"the attempt is {self.phase.value}, nothing of it runs")
@@ -160,11 +159,11 @@ class Attempt:
         if self.phase is Phase.PREPARED:
             self._say_prepared()
         elif self.phase is Phase.RUNNING and self._run is not None and self._run.pids:
-            say(Started(**names, pids=self._run.pids))
+            say(TaskStarted(**names, pids=self._run.pids))
             if self._run.joined:
-                say(Joined(**names))
+                say(TaskJoined(**names))
         elif self.exit is not None:
-            say(Exited(**names, exit=self.exit))
+            say(TaskExited(**names, exit=self.exit))
 
     def reconnected(self) -> None:
         """A coordinator is there (again): what happened since the hello, and what that can't say."""
@@ -196,7 +195,7 @@ class Attempt:
             restored=self._restored,
         )
 
-    def beat(self) -> Beat:
+    def beat(self) -> Heartbeat:
         """How it is doing."""
         if self._run is not None and self._saving is None and self.phase is Phase.RUNNING:
             return self._run.beat()
@@ -204,8 +203,8 @@ class Attempt:
         if self._saving is not None and self._run is not None:
             # Saving a last checkpoint may take long and is no hang.
             size = self._run.log_size
-            return Beat(attempt=self.attempt, progress_s=0.0, log_size=size, last_line=line)
-        return Beat(attempt=self.attempt, log_size=self._log_size, last_line=line)
+            return Heartbeat(attempt=self.attempt, progress_s=0.0, log_size=size, last_line=line)
+        return Heartbeat(attempt=self.attempt, log_size=self._log_size, last_line=line)
 
     def log_end(self) -> int | None:
         """How long its log is while it is written."""
@@ -238,7 +237,7 @@ class Attempt:
             self._log_size = self._run.log_size
             self._run = None
         self._container.log_copies.begin(self.task, self.attempt)
-        self._container.say(Exited(task=self.task, attempt=self.attempt, exit=exit))
+        self._container.say(TaskExited(task=self.task, attempt=self.attempt, exit=exit))
 
     async def _through(self) -> Exit:
         self._ready = await self._until_stopped(self._prepare())
@@ -353,9 +352,10 @@ class Attempt:
     def _say_prepared(self) -> None:
         assert self._ready is not None
         self._container.say(
-            Prepared(
+            TaskPrepared(
                 task=self.task,
                 attempt=self.attempt,
+                host=self._container.host,
                 ports=self._ready.ports.ports,
                 restored=self._restored,
             )
@@ -369,8 +369,8 @@ class Attempt:
 
     def _stacks(
         self, innermost: str = "", path: str = "", text: str = "", problem: str = ""
-    ) -> Stacks:
-        return Stacks(
+    ) -> StacksTaken:
+        return StacksTaken(
             task=self.task,
             attempt=self.attempt,
             innermost=innermost,

@@ -18,7 +18,8 @@ import msgspec
 from howdah.agent import workfolder
 from howdah.agent.container import Container
 from howdah.agent.helpers import Helper, HelperProblem, module
-from howdah.wire.messages import AgentNote, CheckpointSaved, Prepare, Start
+from howdah.core.messages import CheckpointSaved
+from howdah.wire.messages import AgentNote, Prepare, Start
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from howdah.agent.helpers import Helpers
 from howdah.agent.launch import AgentLaunch, LogNames
 from howdah.agent.logcopies import LogCopies
 from howdah.agent.processes import Stat, marker, stat
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.storage import layout
 
 

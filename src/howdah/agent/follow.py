@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.storage import logs
 from howdah.wire.channel import Channel, ChannelClosed
 from howdah.wire.messages import LogChunk

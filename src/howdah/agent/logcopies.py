@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from howdah.agent.helpers import HelperProblem, module
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.storage import layout
 from howdah.wire.messages import AgentNote
 

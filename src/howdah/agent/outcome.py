@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from howdah.agent.ports import port_was_taken
-from howdah.core.events import Exit
+from howdah.core.messages import Exit
 
 _SHELL_KILLED = 128 + signal.SIGKILL
 """What a shell exits with when its program was killed."""

@@ -30,19 +30,10 @@ from howdah.agent.reports import Report, Reported, Web
 from howdah.agent.stacks import group
 from howdah.agent.tail import NewestLine
 from howdah.agent.workfolder import TASK
-from howdah.core.events import Exit
+from howdah.core.messages import Exit, TaskJoined, TaskStarted
 from howdah.core.plan import Join
 from howdah.storage.logs import LogWriter, lines
-from howdah.wire.messages import (
-    AgentNote,
-    Beat,
-    Joined,
-    ProcessSpec,
-    Sample,
-    Start,
-    Started,
-    WebAddress,
-)
+from howdah.wire.messages import AgentNote, Heartbeat, ProcessSpec, Sample, Start, WebAddress
 
 log = logging.getLogger(__name__)
 
@@ -125,10 +116,10 @@ class Run:
         """All living processes by program."""
         return group(self._tree.look(), self.pids)
 
-    def beat(self) -> Beat:
+    def beat(self) -> Heartbeat:
         """How it is doing."""
         sample = self._sampler.read(self._gpu, self._reported.take)
-        return Beat(
+        return Heartbeat(
             attempt=self._order.attempt,
             sample=sample,
             progress_s=round(self._progress.idle_s(), 2),
@@ -137,10 +128,10 @@ class Run:
             last_line=self._news(),
         )
 
-    def last_beat(self) -> Beat:
+    def last_beat(self) -> Heartbeat:
         """What was reported since the last beat; there are no processes any more."""
         values = self._reported.take()
-        return Beat(
+        return Heartbeat(
             attempt=self._order.attempt,
             sample=Sample(time=time.time(), values=values) if values else None,
             log_size=self._log.offset,
@@ -243,7 +234,7 @@ class Run:
         finally:
             for pid in self.pids:
                 self._container.guard.end_session(pid)
-        self._say(Started(task=order.task, attempt=order.attempt, pids=self.pids))
+        self._say(TaskStarted(task=order.task, attempt=order.attempt, pids=self.pids))
         if order.probe == Join.NOW.value:
             self._has_joined()
         else:
@@ -381,7 +372,7 @@ class Run:
     def _has_joined(self) -> None:
         if not self.joined:
             self.joined = True
-            self._say(Joined(task=self._order.task, attempt=self._order.attempt))
+            self._say(TaskJoined(task=self._order.task, attempt=self._order.attempt))
 
     def _announce(self, page: Web) -> None:
         address = WebAddress(

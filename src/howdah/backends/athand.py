@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from howdah.core.events import Task
-from howdah.core.view import JobView
+from howdah.core.messages import Task
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
+from howdah.wire.status import JobView
 
 SUBMITTING_S = 60.0
 """A submission that takes longer has failed."""

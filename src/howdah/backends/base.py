@@ -26,12 +26,11 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from howdah.agent.launch import AgentLaunch
-from howdah.core.commands import ContainerRequest
-from howdah.core.events import Event, Task
-from howdah.core.view import JobView
+from howdah.core.messages import ContainerRequest, Event, Task
 from howdah.spec.model import Job, Placement
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
+from howdah.wire.status import JobView
 
 if TYPE_CHECKING:
     from howdah.spec.load import LoadedJob

@@ -24,10 +24,10 @@ from howdah.client.handle import AsyncJobHandle
 from howdah.client.items import Submitted
 from howdah.client.merge import Stream
 from howdah.client.remote import Link, Waiting
-from howdah.core.view import JobView
 from howdah.spec.units import instance_range
 from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.wire.messages import LogUpdate, RecordUpdate
+from howdah.wire.status import JobView
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LAST_OUTPUT_S = 10.0

@@ -26,11 +26,10 @@ from howdah.cli.paint import Paint, wants_colour
 from howdah.client.errors import BadInput
 from howdah.client.exits import ExitCode
 from howdah.coordinator.orders import Orders
-from howdah.core.commands import LaunchAgent, StartTask, Topology
-from howdah.core.events import Task
+from howdah.core.messages import LaunchAgent, StartTask, Task, Topology
 from howdah.core.plan import Plan
 from howdah.core.ranks import topology
-from howdah.core.states import TaskData
+from howdah.core.state import TaskData
 from howdah.frameworks import planning
 from howdah.spec.load import LoadedJob, substitute_job_id
 from howdah.spec.model import Job

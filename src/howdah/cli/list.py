@@ -12,7 +12,7 @@ import click
 from howdah.cli.jobs import json_option, store_option
 
 if TYPE_CHECKING:
-    from howdah.core.view import JobView
+    from howdah.wire.status import JobView
 
 MOST_ELSEWHERE = 100
 """Jobs of other machines that are looked at when no limit is given."""

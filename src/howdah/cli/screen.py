@@ -21,11 +21,10 @@ from howdah.cli.writer import Writer
 from howdah.client.handle import state_shape
 from howdah.client.items import Note, Page, Status, Summary, Waiting, job_event, log_line
 from howdah.client.merge import Lines, Stream
-from howdah.core.commands import Level, Record
-from howdah.core.events import Task
-from howdah.core.states import JobPhase
-from howdah.core.view import JobView
+from howdah.core.messages import Level, Record, Task
+from howdah.core.state import JobPhase
 from howdah.wire.messages import RecordUpdate
+from howdah.wire.status import JobView
 
 JOB_PAGE = "job"
 OWN = "howdah"

@@ -28,7 +28,7 @@ def command(
 
     Exits with 0 when the job has ended, whatever its outcome. With --json: its status document.
     """
-    from howdah.core.view import JobView
+    from howdah.wire.status import JobView
 
     async def stop() -> tuple[JobView, bool]:
         handle = handle_of(job_id, store)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from howdah.cli import paint as human
 from howdah.cli.paint import Paint
 from howdah.cli.tables import Column, display_width, render
-from howdah.core.view import FailureView, JobView, TaskView
+from howdah.wire.status import FailureView, JobView, TaskView
 
 TAIL = 20
 """Lines of the failing task that are shown."""
@@ -130,7 +130,7 @@ def _headline(view: JobView, paint: Paint, now: float = 0.0) -> str:
 
 def _failure(failure: FailureView, view: JobView, paint: Paint, width: int | None) -> Iterator[str]:
     verdict = view.reason.removeprefix(failure.what).lstrip("; ")
-    where = f"{failure.blame}, generation {failure.generation}"
+    where = f"{failure.cause}, generation {failure.generation}"
     if failure.attempt is not None:
         where += f", attempt {failure.attempt}"
     yield from _labelled("Failed first", failure.what, paint, width, "red")
@@ -147,8 +147,8 @@ def _failure(failure: FailureView, view: JobView, paint: Paint, width: int | Non
 def _earlier(failures: list[FailureView], paint: Paint, width: int | None) -> Iterator[str]:
     yield f"  {paint('Before that', bold=True)}"
     for failure in failures:
-        cost = "charged" if failure.charged else "not charged"
-        text = f"generation {failure.generation}: {failure.what} ({failure.blame}, {cost})"
+        cost = "counted" if failure.counted else "not counted"
+        text = f"generation {failure.generation}: {failure.what} ({failure.cause}, {cost})"
         first, *more = _wrapped(text, None if width is None else width - 6)
         yield f"    {first}"
         yield from (f"      {line}" for line in more)

@@ -13,7 +13,7 @@ from howdah.cli.jobs import handle_of, job_id_argument, json_option, store_optio
 
 if TYPE_CHECKING:
     from howdah.client.handle import AsyncJobHandle
-    from howdah.core.events import Task
+    from howdah.core.messages import Task
     from howdah.storage.jobdir import JobDirectory
 
 

@@ -15,9 +15,9 @@ from howdah.client.listing import views
 from howdah.client.loading import load_file, load_object
 from howdah.client.submit import submit as submit_loaded
 from howdah.client.sync import JobHandle
-from howdah.core.view import JobView
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job, Role
+from howdah.wire.status import JobView
 
 
 def submit(

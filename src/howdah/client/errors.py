@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from howdah.client.exits import ExitCode
 
 if TYPE_CHECKING:
-    from howdah.core.view import JobView
+    from howdah.wire.status import JobView
 
 
 class HowdahError(Exception):

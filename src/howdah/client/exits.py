@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import enum
 
-from howdah.core.states import Outcome
-from howdah.core.view import EXIT_CODES
+from howdah.core.state import Outcome
+from howdah.wire.status import EXIT_CODES
 
 
 class ExitCode(enum.IntEnum):
@@ -28,5 +28,5 @@ class ExitCode(enum.IntEnum):
 
 
 def of_outcome(outcome: str) -> ExitCode:
-    """The exit code of a job that ended so (a `howdah.core.states.Outcome` value)."""
+    """The exit code of a job that ended so (a `howdah.core.state.Outcome` value)."""
     return ExitCode(EXIT_CODES[Outcome(outcome)])

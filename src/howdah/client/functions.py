@@ -16,12 +16,12 @@ from typing import Any
 
 from howdah.client.errors import BadInput, JobFailed
 from howdah.client.exits import ExitCode, of_outcome
-from howdah.core.view import JobView, TaskView
 from howdah.frameworks.planning import processes
 from howdah.spec.model import Job, Role
 from howdah.storage import layout
 from howdah.storage.files import make_private_folder, write_atomically
 from howdah.storage.jobdir import JobDirectory
+from howdah.wire.status import JobView, TaskView
 
 INSIDE = f"$HOWDAH_SHARED_DIR/../{layout.FUNCTION}"
 """The call's folder as a program's shell finds it. Elsewhere than here the job directory may be

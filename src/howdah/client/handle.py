@@ -20,8 +20,7 @@ from howdah.client.history import NO_RECORDS, History
 from howdah.client.items import JobEvent, LogLine, job_event, log_line
 from howdah.client.merge import Lines, Position, Stream
 from howdah.client.remote import Remote, Update
-from howdah.core.events import Task
-from howdah.core.view import JobView
+from howdah.core.messages import Task
 from howdah.spec.units import instance_range
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.messages import (
@@ -34,6 +33,7 @@ from howdah.wire.messages import (
     StacksReply,
     StatusUpdate,
 )
+from howdah.wire.status import JobView
 
 
 class Callbacks(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,9 +17,9 @@ from howdah.backends.base import Running
 from howdah.client import past
 from howdah.client.merge import Lines, Position, Stream
 from howdah.client.remote import Remote
-from howdah.core.events import Task
-from howdah.core.view import JobView
+from howdah.core.messages import Task
 from howdah.wire.messages import AskStatus, LogUpdate, RecordUpdate, StatusUpdate
+from howdah.wire.status import JobView
 
 NO_RECORDS = 2**62
 """A record number no job reaches: for followers that want no records."""

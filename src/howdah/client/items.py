@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from howdah.client.merge import Stream
-from howdah.core.view import JobView
 from howdah.wire.messages import RecordUpdate
+from howdah.wire.status import JobView
 
 
 class _Item(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"): ...

@@ -11,9 +11,9 @@ from howdah.backends.base import BackendError
 from howdah.client import past
 from howdah.client.errors import HowdahError
 from howdah.client.handle import AsyncJobHandle
-from howdah.core.view import JobView
 from howdah.storage.jobdir import JobDirectory, StorageError, list_jobs
 from howdah.storage.journal import JournalError
+from howdah.wire.status import JobView
 
 ASK_S = 2.0
 """A coordinator that is slower than this is not waited for: its journal is read instead."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 
 LONGEST_LINE = 64 * 1024
 """Bytes after which an unfinished line is shown anyway, so that memory stays bounded."""

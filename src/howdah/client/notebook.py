@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.spec.model import Environment, Job, Mode, Restart, Role, Timeouts
 
 ROLE = "notebook"

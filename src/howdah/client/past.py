@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from howdah.client.merge import Position, Stream
-from howdah.core.events import Task
-from howdah.core.states import TaskState
-from howdah.core.view import JobView
+from howdah.core.messages import Task
+from howdah.core.state import TaskState
 from howdah.storage import journal, logs
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.messages import LogUpdate, RecordUpdate
+from howdah.wire.status import JobView
 
 CHUNK = 256 * 1024
 """Bytes of a log read at a time."""
@@ -109,8 +109,8 @@ def _with_tasks(final: JobView, told: JobView) -> JobView:
 def _as_told(directory: JobDirectory) -> JobView:
     from howdah.coordinator.replay import replay
     from howdah.core.machine import Machine
-    from howdah.core.view import JobIdentity
-    from howdah.core.view import view as view_of
+    from howdah.wire.status import JobIdentity
+    from howdah.wire.status import view as view_of
 
     meta = directory.meta()
     identity = JobIdentity(

@@ -23,9 +23,8 @@ from howdah.client import past
 from howdah.client.errors import Abandoned, Refused, Unreachable
 from howdah.client.liveness import site_of
 from howdah.client.merge import Position, Stream
-from howdah.core.events import Task
-from howdah.core.states import JobPhase
-from howdah.core.view import JobView
+from howdah.core.messages import Task
+from howdah.core.state import JobPhase
 from howdah.storage.jobdir import JobDirectory, user_name
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.channel import Channel, ChannelClosed, connect
@@ -40,6 +39,7 @@ from howdah.wire.messages import (
     Watch,
     Welcome,
 )
+from howdah.wire.status import JobView
 from howdah.wire.tls import PeerRole, client_context
 
 ANSWER_S = 30.0

@@ -16,13 +16,13 @@ from howdah import __version__
 from howdah.backends.base import BackendError, Step
 from howdah.client.early import begin, default_backend
 from howdah.client.errors import Refused
-from howdah.core.states import JobPhase, Outcome
-from howdah.core.view import EXIT_CODES, JobView
+from howdah.core.state import JobPhase, Outcome
 from howdah.frameworks.planning import expand
 from howdah.spec.load import LoadedJob, substitute_job_id
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory, new_job_id, user_name
 from howdah.storage.layout import JobMeta
+from howdah.wire.status import EXIT_CODES, JobView
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,8 +12,8 @@ from typing import Any
 from howdah.client.background import Background
 from howdah.client.handle import AsyncJobHandle, Callbacks
 from howdah.client.items import JobEvent, LogLine
-from howdah.core.view import JobView
 from howdah.storage.jobdir import JobDirectory
+from howdah.wire.status import JobView
 
 
 class JobHandle:

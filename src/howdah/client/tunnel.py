@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 
 from howdah.client.errors import HowdahError, Refused
 from howdah.client.remote import Remote
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.carrying import carry
 from howdah.wire.channel import Channel

@@ -11,39 +11,32 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import msgspec
+
 from howdah.coordinator.clock import Clock
 from howdah.coordinator.live import LiveBoard, announcement
-from howdah.core.commands import Level, Record
-from howdah.core.events import (
+from howdah.core.messages import (
     AgentDisconnected,
     AgentRegistered,
     AnyEvent,
-    Progressed,
+    Event,
+    Level,
+    Record,
     StacksTaken,
     Task,
-    TaskExited,
-    TaskJoined,
-    TaskPrepared,
-    TaskStarted,
 )
-from howdah.core.states import JobState
+from howdah.core.state import JobState
 from howdah.wire.channel import Channel
 from howdah.wire.messages import (
     PROTOCOL,
     AgentHello,
     AgentNote,
-    Beat,
-    CheckpointSaved,
-    Exited,
     FromAgent,
-    Joined,
+    Heartbeat,
     LogChunk,
-    Message,
     Prepare,
-    Prepared,
     Refuse,
-    Stacks,
-    Started,
+    ToAgent,
     WebAddress,
     Welcome,
 )
@@ -56,9 +49,9 @@ class Observer(Protocol):
 
     def connected(self, container_id: str, task: Task | None) -> None: ...
     def disconnected(self, container_id: str) -> None: ...
-    def beat(self, container_id: str, task: Task, beat: Beat, now: float) -> None: ...
+    def beat(self, container_id: str, task: Task, beat: Heartbeat, now: float) -> None: ...
     def log_chunk(self, chunk: LogChunk) -> None: ...
-    def stacks_taken(self, stacks: Stacks) -> str:
+    def stacks_taken(self, stacks: StacksTaken) -> str:
         """Returns where they are, relative to the job directory."""
         ...
 
@@ -108,14 +101,9 @@ class Agents:
         self._clock = clock
         self._welcome = welcome
         self._sessions: dict[str, Session] = {}
-        self._on: dict[type[Any], Callable[[Session, Any], None]] = {
-            Prepared: self._prepared,
-            Started: self._started,
-            Joined: self._joined,
-            Exited: self._exited,
-            Stacks: self._stacks,
-            LogChunk: self._log_chunk,
-            CheckpointSaved: self._checkpoint_saved,
+        self._on: dict[type[Any], Callable[[Any], None]] = {
+            StacksTaken: self._stacks,
+            LogChunk: observer.log_chunk,
             WebAddress: self._web_address,
             AgentNote: self._agent_note,
         }
@@ -127,7 +115,7 @@ class Agents:
         """Whether that container's agent has a connection."""
         return container_id in self._sessions
 
-    def send(self, container_id: str, message: Message) -> bool:
+    def send(self, container_id: str, message: ToAgent) -> bool:
         """Send if connected. A message that is lost with its connection is the machine's to repeat
         when the agent registers again; so is one that was not sent."""
         session = self._sessions.get(container_id)
@@ -153,7 +141,7 @@ class Agents:
             session.silent = True
             session.end()
 
-    def close_all(self, message: Message) -> None:
+    def close_all(self, message: ToAgent) -> None:
         """A last word to everybody, then hang up."""
         for session in list(self._sessions.values()):
             self.send(session.container_id, message)
@@ -213,64 +201,34 @@ class Agents:
         def take(message: FromAgent) -> None:
             if sessions.get(container_id) is not session:
                 return  # replaced: the newer connection speaks for this container
-            if type(message) is Beat:
+            if type(message) is Heartbeat:
                 self._beat(session, message)
-            elif (handle := on.get(type(message))) is not None:
-                about: Any = message  # all of them name a task and an attempt
-                if about.task == session.task:
-                    handle(session, message)
+                return
+            about: Any = message  # all others name a task and an attempt
+            if about.task != session.task:
+                return
+            if (handle := on.get(type(message))) is not None:
+                handle(message)
+            elif isinstance(message, Event):
+                self._emit(about)
 
         await session.channel.dispatch(take)
 
-    def _beat(self, session: Session, beat: Beat) -> None:
+    def _beat(self, session: Session, beat: Heartbeat) -> None:
         if session.task is None:
             return
         now = self._clock.now()
         self._observer.beat(session.container_id, session.task, beat, now)
 
-    def _prepared(self, session: Session, said: Prepared) -> None:
-        self._emit(
-            TaskPrepared(
-                task=said.task,
-                attempt=said.attempt,
-                host=session.host,
-                ports=said.ports,
-                restored=said.restored,
-            )
-        )
-
-    def _started(self, session: Session, said: Started) -> None:
-        self._emit(TaskStarted(task=said.task, attempt=said.attempt, pids=said.pids))
-
-    def _joined(self, session: Session, said: Joined) -> None:
-        self._emit(TaskJoined(task=said.task, attempt=said.attempt))
-
-    def _exited(self, session: Session, said: Exited) -> None:
-        self._emit(TaskExited(task=said.task, attempt=said.attempt, exit=said.exit))
-
-    def _stacks(self, session: Session, said: Stacks) -> None:
+    def _stacks(self, said: StacksTaken) -> None:
         path = self._observer.stacks_taken(said)
-        self._emit(
-            StacksTaken(
-                task=said.task,
-                attempt=said.attempt,
-                innermost=said.innermost,
-                path=path,
-                problem=said.problem,
-            )
-        )
+        self._emit(msgspec.structs.replace(said, path=path, text=""))
 
-    def _log_chunk(self, session: Session, said: LogChunk) -> None:
-        self._observer.log_chunk(said)
-
-    def _checkpoint_saved(self, session: Session, said: CheckpointSaved) -> None:
-        self._emit(Progressed(task=said.task, attempt=said.attempt, what=said.name))
-
-    def _web_address(self, session: Session, said: WebAddress) -> None:
+    def _web_address(self, said: WebAddress) -> None:
         if self._live.announce(said):
             self._note(announcement(said))
 
-    def _agent_note(self, session: Session, said: AgentNote) -> None:
+    def _agent_note(self, said: AgentNote) -> None:
         levels = {level.value: level for level in Level}
         self._note(
             Record(

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from howdah.coordinator.spool import Spool
-from howdah.core.events import Task
-from howdah.core.states import Outcome
+from howdah.core.messages import Task
+from howdah.core.state import Outcome
 from howdah.spec.model import Job
 from howdah.storage import layout, outputs
 from howdah.storage.journal import Replica

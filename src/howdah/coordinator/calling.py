@@ -13,7 +13,7 @@ import random
 import ssl
 from typing import TYPE_CHECKING
 
-from howdah.core.states import ContainerData
+from howdah.core.state import ContainerData
 from howdah.wire.channel import ChannelClosed, connect
 from howdah.wire.messages import Moved
 from howdah.wire.tls import PeerRole, client_context

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from howdah.coordinator import tunnels
 from howdah.coordinator.watcher import Watcher
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.wire.channel import Channel
 from howdah.wire.messages import (
     PROTOCOL,

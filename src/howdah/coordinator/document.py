@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from howdah.coordinator.live import LiveBoard
-from howdah.core.events import Task
-from howdah.core.states import LIVE, JobState, TaskState
-from howdah.core.view import JobIdentity, JobView, TaskView, WebLink, view
+from howdah.core.messages import Task
+from howdah.core.state import LIVE, JobState, TaskState
 from howdah.wire.messages import WebAddress
+from howdah.wire.status import JobIdentity, JobView, TaskView, WebLink, view
 
 _LIVE = frozenset(state.value for state in LIVE)
 _UP = frozenset((TaskState.STARTING.value, TaskState.RUNNING.value))

@@ -21,9 +21,8 @@ import msgspec
 from howdah.coordinator.clock import Clock
 from howdah.coordinator.pulse import Pulse
 from howdah.coordinator.story import Story
-from howdah.core.commands import AnyCommand, Record
-from howdah.core.events import AnyEvent, Event, TimerDue
-from howdah.core.states import JobState
+from howdah.core.messages import AnyCommand, AnyEvent, Event, Record, TimerDue
+from howdah.core.state import JobState
 from howdah.wire.messages import RecordUpdate
 
 ROUND = 500

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from howdah.coordinator import away, calling, memory
-from howdah.core.view import JobView
 from howdah.storage import metrics
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.messages import Shutdown
+from howdah.wire.status import JobView
 
 if TYPE_CHECKING:
     from howdah.coordinator.service import Coordinator

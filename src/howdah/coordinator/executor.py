@@ -15,11 +15,15 @@ from typing import Any, Protocol
 
 from howdah.backends.base import Backend, BackendError
 from howdah.coordinator.orders import Orders
-from howdah.core.commands import (
+from howdah.core.messages import (
     AnyCommand,
+    AnyEvent,
     CancelRequests,
+    ContainerEnded,
+    ContainerEndKind,
     ContainerRequest,
     DumpStacks,
+    Exit,
     FinishJob,
     LaunchAgent,
     NotifyCheckpoint,
@@ -27,20 +31,14 @@ from howdah.core.commands import (
     Record,
     ReleaseContainer,
     RequestContainers,
-    StartTask,
-    StopTask,
-)
-from howdah.core.events import (
-    AnyEvent,
-    ContainerEnded,
-    ContainerEndKind,
-    Exit,
     RequestRefused,
     StacksTaken,
+    StartTask,
+    StopTask,
     Task,
     TaskExited,
 )
-from howdah.wire.messages import Message, RequestCheckpoint, Shutdown, Stop, TakeStacks
+from howdah.wire.messages import Shutdown, ToAgent
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +54,7 @@ _REQUESTS = "requests"
 class Wires(Protocol):
     """What the executor needs of `howdah.coordinator.agents.Agents`."""
 
-    def send(self, container_id: str, message: Message) -> bool: ...
+    def send(self, container_id: str, message: ToAgent) -> bool: ...
     def connected(self, container_id: str) -> bool: ...
     async def gone(self, container_id: str) -> None: ...
 
@@ -110,18 +108,8 @@ class Executor:
                 self._agents.send(command.container_id, self._orders.prepare(command))
             case StartTask():
                 self._start(command)
-            case StopTask():
-                self._agents.send(
-                    command.container_id,
-                    Stop(task=command.task, attempt=command.attempt, grace_s=command.grace_s),
-                )
-            case NotifyCheckpoint():
-                self._agents.send(
-                    command.container_id,
-                    RequestCheckpoint(
-                        task=command.task, attempt=command.attempt, reason=command.reason
-                    ),
-                )
+            case StopTask() | NotifyCheckpoint():
+                self._agents.send(command.container_id, command)
             case DumpStacks():
                 self._dump_stacks(command)
             case RequestContainers():
@@ -144,7 +132,13 @@ class Executor:
             log.exception("%s: its programs could not be worked out", command.task)
             # The agent lets go of what it prepared; the attempt is over as one that did not start.
             self._agents.send(
-                command.container_id, Stop(task=command.task, attempt=command.attempt, grace_s=0.0)
+                command.container_id,
+                StopTask(
+                    container_id=command.container_id,
+                    task=command.task,
+                    attempt=command.attempt,
+                    grace_s=0.0,
+                ),
             )
             reason = f"the {type(error).__name__} of its framework: {error}"
             self._emit(
@@ -157,8 +151,7 @@ class Executor:
             self._started(command.task, command.attempt)
 
     def _dump_stacks(self, command: DumpStacks) -> None:
-        order = TakeStacks(task=command.task, attempt=command.attempt)
-        if not self._agents.send(command.container_id, order):
+        if not self._agents.send(command.container_id, command):
             self._emit(
                 StacksTaken(
                     task=command.task, attempt=command.attempt, problem="its agent is not connected"

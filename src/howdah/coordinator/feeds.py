@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 
 KEPT = 256 * 1024
 """Bytes kept of a followed log. A reader that is further behind reads the file."""

@@ -7,17 +7,16 @@ import logging
 import os
 
 from howdah.coordinator.away import FarLogs
-from howdah.core.events import Task
+from howdah.core.messages import StacksTaken, Task
 from howdah.storage import logs
 from howdah.storage.files import PRIVATE_FOLDER
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.logs import LogPart
-from howdah.wire.messages import Stacks
 
 log = logging.getLogger(__name__)
 
 
-def save_stacks(directory: JobDirectory, stacks: Stacks) -> str:
+def save_stacks(directory: JobDirectory, stacks: StacksTaken) -> str:
     """Write what an agent could not write itself; returns the path relative to the job directory.
 
     A few dozen kilobytes, and only when something hangs: no thread is needed.

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from howdah.coordinator.source import UnknownTask
-from howdah.core.events import Task
-from howdah.core.states import UP, JobState
-from howdah.wire.messages import Message, Stacks, TakeStacks
+from howdah.core.messages import DumpStacks, StacksTaken, Task
+from howdah.core.state import UP, JobState
+from howdah.wire.messages import ToAgent
 
 ANSWER_S = 30.0
 
@@ -16,10 +16,10 @@ ANSWER_S = 30.0
 class Inspection:
     """Questions that are no part of the job's story."""
 
-    def __init__(self, state: Callable[[], JobState], send: Callable[[str, Message], bool]) -> None:
+    def __init__(self, state: Callable[[], JobState], send: Callable[[str, ToAgent], bool]) -> None:
         self._state = state
         self._send = send
-        self._waiting: dict[tuple[Task, int], list[asyncio.Future[Stacks]]] = {}
+        self._waiting: dict[tuple[Task, int], list[asyncio.Future[StacksTaken]]] = {}
 
     async def stacks(self, task: Task) -> str:
         """Stacks of the task's programs as they are now.
@@ -34,12 +34,15 @@ class Inspection:
             raise unknown_task(task, tasks)
         if data.state not in UP or data.container_id is None:
             raise RuntimeError(f"{task} has no program running (it is {data.state.value})")
-        answer: asyncio.Future[Stacks] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[StacksTaken] = asyncio.get_running_loop().create_future()
         key = (task, data.attempt)
         waiting = self._waiting.setdefault(key, [])
         waiting.append(answer)
         try:
-            if not self._send(data.container_id, TakeStacks(task=task, attempt=data.attempt)):
+            if not self._send(
+                data.container_id,
+                DumpStacks(container_id=data.container_id, task=task, attempt=data.attempt),
+            ):
                 raise RuntimeError(f"the agent of {task} is not connected at present; try again")
             async with asyncio.timeout(ANSWER_S):
                 stacks = await answer
@@ -53,7 +56,7 @@ class Inspection:
             raise RuntimeError(stacks.problem)
         return stacks.text
 
-    def answered(self, stacks: Stacks) -> None:
+    def answered(self, stacks: StacksTaken) -> None:
         """An agent has sent stacks, whoever asked."""
         for answer in self._waiting.get((stacks.task, stacks.attempt), ()):
             if not answer.done():

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from howdah.core.commands import Record
-from howdah.core.events import Task
-from howdah.wire.messages import Beat, Sample, WebAddress
+from howdah.core.messages import Record, Task
+from howdah.wire.messages import Heartbeat, Sample, WebAddress
 
 PAGE_ANNOUNCED = "page-announced"
 """Kind of the record that lets the next coordinator know of a page."""
@@ -61,7 +60,7 @@ class LiveBoard:
         live = self._tasks.get(task)
         return live if live is not None and live.attempt == attempt else None
 
-    def beat(self, task: Task, beat: Beat, now: float) -> None:
+    def beat(self, task: Task, beat: Heartbeat, now: float) -> None:
         """Take a beat in; a new attempt starts from nothing, and an older one is not heard."""
         live = self._tasks.get(task)
         if live is None or live.attempt < beat.attempt:

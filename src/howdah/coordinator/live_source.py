@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from howdah.coordinator.document import pages
 from howdah.coordinator.inspection import unknown_task
 from howdah.coordinator.source import NoLog, StatusChanged
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.core.plan import Plan
-from howdah.core.view import JobView
 from howdah.spec.model import Job
 from howdah.storage.logs import LogPart
 from howdah.wire.messages import LogUpdate, RecordUpdate, Sample, WebAddress
+from howdah.wire.status import JobView
 
 if TYPE_CHECKING:
     from howdah.coordinator.service import Coordinator

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from howdah.coordinator.feeds import Feed
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.storage.logs import LogPart
 from howdah.wire.messages import FollowLog, LogChunk, LogUpdate
 

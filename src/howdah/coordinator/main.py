@@ -26,11 +26,11 @@ from howdah.backends import registry
 from howdah.backends.base import Backend
 from howdah.coordinator.ending import tidy
 from howdah.coordinator.service import Coordinator
-from howdah.core.states import JobPhase, Outcome
-from howdah.core.view import EXIT_CODES, JobView
+from howdah.core.state import JobPhase, Outcome
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.journal import JournalError
 from howdah.storage.layout import JobMeta
+from howdah.wire.status import EXIT_CODES, JobView
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.storage.metrics import TaskSample
 from howdah.wire.messages import Sample
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import Places
-from howdah.core.commands import LaunchAgent, PrepareTask, StartTask, Topology
-from howdah.core.events import Task
+from howdah.core.messages import LaunchAgent, PrepareTask, StartTask, Task, Topology
 from howdah.core.plan import Join, Plan
 from howdah.frameworks import programs
 from howdah.frameworks.sidecars import ANSWER, PREPROCESS, is_preprocess, is_tensorboard

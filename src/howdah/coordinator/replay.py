@@ -7,8 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from howdah.coordinator.driver import PureMachine
-from howdah.core.commands import Record
-from howdah.core.events import CoordinatorStarted
+from howdah.core.messages import CoordinatorStarted, Record
 from howdah.storage.journal import EventEntry, RecordEntry
 from howdah.wire.messages import RecordUpdate
 

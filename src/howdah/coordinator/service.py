@@ -31,11 +31,17 @@ from howdah.coordinator.unusable import Unusable
 from howdah.coordinator.vitals import Vitals
 from howdah.coordinator.waits import Waits
 from howdah.coordinator.watcher import Watcher
-from howdah.core.commands import Record
-from howdah.core.events import AnyEvent, CoordinatorStarted, JobSubmitted, StopRequested, Task
 from howdah.core.machine import Machine
-from howdah.core.states import UP, JobState, TaskState
-from howdah.core.view import JobIdentity, JobView
+from howdah.core.messages import (
+    AnyEvent,
+    CoordinatorStarted,
+    JobSubmitted,
+    Record,
+    StacksTaken,
+    StopRequested,
+    Task,
+)
+from howdah.core.state import UP, JobState, TaskState
 from howdah.frameworks import planning
 from howdah.storage import journal
 from howdah.storage.jobdir import JobDirectory
@@ -43,16 +49,16 @@ from howdah.wire import tls
 from howdah.wire.channel import Channel, serve
 from howdah.wire.messages import (
     AgentHello,
-    Beat,
     ClientHello,
     FromAgent,
     FromClient,
+    Heartbeat,
     LogChunk,
     Refuse,
-    Stacks,
     Watch,
     Welcome,
 )
+from howdah.wire.status import JobIdentity, JobView
 
 log = logging.getLogger(__name__)
 
@@ -325,13 +331,13 @@ class Coordinator:
     def disconnected(self, container_id: str) -> None:
         self.vitals.disconnected(container_id)
 
-    def beat(self, container_id: str, task: Task, beat: Beat, now: float) -> None:
+    def beat(self, container_id: str, task: Task, beat: Heartbeat, now: float) -> None:
         self.vitals.beat(container_id, task, beat, now)
 
     def log_chunk(self, chunk: LogChunk) -> None:
         self.logs.chunk(chunk)
 
-    def stacks_taken(self, stacks: Stacks) -> str:
+    def stacks_taken(self, stacks: StacksTaken) -> str:
         self.inspection.answered(stacks)
         return stacks.path or save_stacks(self.directory, stacks)
 

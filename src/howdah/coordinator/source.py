@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 if TYPE_CHECKING:
-    from howdah.core.events import Task
+    from howdah.core.messages import Task
     from howdah.core.plan import Plan
-    from howdah.core.view import JobView
     from howdah.spec.model import Job
     from howdah.storage.logs import LogPart
     from howdah.wire.messages import LogUpdate, RecordUpdate, Sample, WebAddress
+    from howdah.wire.status import JobView
 
 
 class StatusChanged(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ import logging
 import os
 from pathlib import Path
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.storage import logs
 from howdah.storage.files import PRIVATE_FILE, PRIVATE_FOLDER
 from howdah.storage.logs import LogPart

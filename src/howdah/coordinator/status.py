@@ -8,9 +8,9 @@ from collections.abc import Callable
 import msgspec
 
 from howdah.coordinator.pulse import Pulse
-from howdah.core.states import TaskState
-from howdah.core.view import JobView
+from howdah.core.state import TaskState
 from howdah.wire.messages import MAX_FRAME
+from howdah.wire.status import JobView
 
 SHORTEST_S = 0.2
 """Between two documents to the same watcher."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.wire.carrying import carry
 from howdah.wire.channel import Channel
 from howdah.wire.messages import Answer, OpenTunnel, WebAddress

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import Backend, BackendError, Places, RoleResources
-from howdah.core.commands import ContainerRequest
-from howdah.core.events import Event
-from howdah.core.view import JobView
+from howdah.core.messages import ContainerRequest, Event
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
+from howdah.wire.status import JobView
 
 
 class Unusable:

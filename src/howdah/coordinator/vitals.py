@@ -8,11 +8,11 @@ from collections.abc import Callable
 from howdah.coordinator.clock import Clock
 from howdah.coordinator.live import LiveBoard
 from howdah.coordinator.metrics import Metrics
-from howdah.core.events import AgentSilent, AnyEvent, Task, TaskHung
+from howdah.core.messages import AgentSilent, AnyEvent, Task, TaskHung
 from howdah.core.plan import Plan
 from howdah.core.progress import HangWatch, Liveness
-from howdah.core.states import JobState
-from howdah.wire.messages import Beat
+from howdah.core.state import JobState
+from howdah.wire.messages import Heartbeat
 
 TICK_S = 0.5
 MISSED = 15
@@ -61,7 +61,7 @@ class Vitals:
         self._connected.discard(container_id)
         self._liveness.forget(container_id)
 
-    def beat(self, container_id: str, task: Task, beat: Beat, now: float) -> None:
+    def beat(self, container_id: str, task: Task, beat: Heartbeat, now: float) -> None:
         """The hot path: a thousand of these a second."""
         self._liveness.beat(container_id, now)
         if not beat.attempt:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 
 from howdah.backends.base import Backend
-from howdah.core.states import JobPhase, JobState
+from howdah.core.state import JobPhase, JobState
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from howdah.coordinator.logs import Follower, LogHub
 from howdah.coordinator.status import Status
 from howdah.coordinator.story import Story
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.wire.channel import Channel
 from howdah.wire.messages import StatusUpdate, Watch
 

@@ -9,7 +9,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from howdah.coordinator.live_source import LiveSource
-from howdah.core.states import JobPhase, JobState, TaskState
+from howdah.core.state import JobPhase, JobState, TaskState
 
 if TYPE_CHECKING:
     from howdah.coordinator.service import Coordinator

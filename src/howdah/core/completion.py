@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from howdah.core import containers, finish, gang
 from howdah.core.plan import Completion
-from howdah.core.states import OVER, JobPhase, Outcome, TaskData, TaskState
+from howdah.core.state import OVER, JobPhase, Outcome, TaskData, TaskState
 from howdah.core.turn import Turn
 from howdah.spec.model import Tracking
 

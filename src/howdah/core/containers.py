@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from howdah.core.commands import (
+from howdah.core.messages import (
     CancelRequests,
     ContainerRequest,
     ReleaseContainer,
     RequestContainers,
 )
-from howdah.core.states import LIVE, OVER, TaskData, TaskState
+from howdah.core.state import LIVE, OVER, TaskData, TaskState
 from howdah.core.turn import Turn
 
 S = TaskState

@@ -9,24 +9,25 @@ from __future__ import annotations
 from typing import Any
 
 from howdah.core import completion, containers, finish, gang
-from howdah.core.blame import (
+from howdah.core.causes import (
     RULES,
-    Blame,
+    FailureCause,
     describe_exit,
     name_and,
     of_container,
     of_exit,
 )
-from howdah.core.commands import Level, ReleaseContainer
-from howdah.core.events import (
+from howdah.core.messages import (
     AgentDisconnected,
     AgentSilent,
     ContainerEnded,
     Exit,
+    Level,
+    ReleaseContainer,
     TaskExited,
 )
 from howdah.core.settling import accuse
-from howdah.core.states import (
+from howdah.core.state import (
     LIVE,
     OVER,
     UP,
@@ -74,8 +75,8 @@ def on_exited(turn: Turn, event: TaskExited) -> None:
     )
     # An attempt that never started and is gone without a word was dropped by its agent.
     dropped = before is S.PREPARED and not done.failed_to_start
-    blame = Blame.AGENT_LOST if dropped else of_exit(done)
-    accuse(turn, data, blame, name_and(data.task, what), exit=done)
+    cause = FailureCause.AGENT_LOST if dropped else of_exit(done)
+    accuse(turn, data, cause, name_and(data.task, what), exit=done)
 
 
 def _by_itself(turn: Turn, data: TaskData, done: Exit) -> bool:
@@ -101,15 +102,15 @@ def _agent_ended(turn: Turn, data: TaskData) -> None:
     assert container is not None
     container.task = None
     turn.set_timer(f"reconnect:{container.container_id}", turn.plan.reconnect_s)
-    blame = Blame.PREEMPTED if container.preempting else Blame.AGENT_LOST
-    lose(turn, data, container, blame, "its agent was told to end from outside", at_fault=False)
+    cause = FailureCause.PREEMPTED if container.preempting else FailureCause.AGENT_LOST
+    lose(turn, data, container, cause, "its agent was told to end from outside", at_fault=False)
 
 
 def on_forgotten(turn: Turn, data: TaskData) -> None:
     """Its agent came back without the attempt."""
     what = f"{data.task}'s agent no longer knows of attempt {data.attempt}"
     turn.move(data, S.ENDED, what)
-    accuse(turn, data, Blame.AGENT_LOST, what)
+    accuse(turn, data, FailureCause.AGENT_LOST, what)
 
 
 def on_container_ended(turn: Turn, event: ContainerEnded) -> None:
@@ -121,21 +122,21 @@ def on_container_ended(turn: Turn, event: ContainerEnded) -> None:
         _strengthen(turn, container, event)
         return
     data = turn.state.tasks[str(container.task)]
-    blame = of_container(event.kind, container.preempting)
-    if blame is Blame.AGENT_LOST and not container.registered:
-        blame = Blame.LAUNCH_FAILED
-    lose(turn, data, container, blame, event.detail)
+    cause = of_container(event.kind, container.preempting)
+    if cause is FailureCause.AGENT_LOST and not container.registered:
+        cause = FailureCause.LAUNCH_FAILED
+    lose(turn, data, container, cause, event.detail)
 
 
 def _strengthen(turn: Turn, container: ContainerData, event: ContainerEnded) -> None:
     """The backend's own word on a container that was already given up may be the better one."""
-    blame = of_container(event.kind, container.preempting)
-    for sign in turn.state.evidence:
+    cause = of_container(event.kind, container.preempting)
+    for sign in turn.state.reports:
         own = sign.container_id == container.container_id
-        if sign.blame is Blame.AGENT_LOST and (own or sign.node == container.node):
-            if RULES[blame].strength > RULES[sign.blame].strength:
-                sign.blame = blame
-                sign.what += f" ({event.detail or blame.value})"
+        if sign.cause is FailureCause.AGENT_LOST and (own or sign.node == container.node):
+            if RULES[cause].strength > RULES[sign.cause].strength:
+                sign.cause = cause
+                sign.what += f" ({event.detail or cause.value})"
 
 
 def on_disconnected(turn: Turn, event: AgentDisconnected) -> None:
@@ -166,7 +167,13 @@ def on_registration_due(turn: Turn, container_id: str) -> None:
     data = turn.state.tasks[str(container.task)]
     container.task = None
     turn.emit(ReleaseContainer(container_id=container_id))
-    lose(turn, data, container, Blame.LAUNCH_FAILED, f"its agent did not register in {limit:g}s")
+    lose(
+        turn,
+        data,
+        container,
+        FailureCause.LAUNCH_FAILED,
+        f"its agent did not register in {limit:g}s",
+    )
 
 
 def give_up(turn: Turn, container: ContainerData, why: str) -> None:
@@ -175,15 +182,15 @@ def give_up(turn: Turn, container: ContainerData, why: str) -> None:
     turn.clear_timer(f"reconnect:{container.container_id}")
     turn.emit(ReleaseContainer(container_id=container.container_id))
     if task is not None:
-        blame = Blame.PREEMPTED if container.preempting else Blame.AGENT_LOST
-        lose(turn, turn.state.tasks[str(task)], container, blame, why)
+        cause = FailureCause.PREEMPTED if container.preempting else FailureCause.AGENT_LOST
+        lose(turn, turn.state.tasks[str(task)], container, cause, why)
 
 
 def lose(
     turn: Turn,
     data: TaskData,
     container: ContainerData,
-    blame: Blame,
+    cause: FailureCause,
     detail: str,
     *,
     at_fault: bool = True,
@@ -191,19 +198,22 @@ def lose(
     """A task has lost its container, with whatever ran in it; ``at_fault``: as its node's fault,
     where such a loss is one."""
     before = data.state
-    what = f"{data.task} lost its container on {container.node} ({blame.value})"
+    what = f"{data.task} lost its container on {container.node} ({cause.value})"
     what += f": {detail}" if detail else ""
     data.container_id, data.pids = None, ()
     turn.record("container-lost", what, level=Level.WARNING, data=data, node=container.node)
-    if RULES[blame].node_fault and at_fault:
+    if RULES[cause].node_fault and at_fault:
         faults = turn.state.node_faults
         faults[container.node] = faults.get(container.node, 0) + 1
     if before in OVER or before is S.WAITING:
         return
     if before in LIVE:
         turn.move(data, S.ENDED, what)
-        if before is not S.STOPPING or RULES[blame].strength > RULES[Blame.AGENT_LOST].strength:
-            accuse(turn, data, blame, what, container=container)
+        if (
+            before is not S.STOPPING
+            or RULES[cause].strength > RULES[FailureCause.AGENT_LOST].strength
+        ):
+            accuse(turn, data, cause, what, container=container)
         return
     # No program ran in it yet: another container will do, unless that goes on for ever.
     turn.move(data, S.WAITING, what)
@@ -211,7 +221,7 @@ def lose(
         return
     turn.state.uncharged += 1
     if turn.state.uncharged > turn.plan.uncharged_limit:
-        finish.begin(turn, Outcome.FAILED, f"{what}; too many in a row", advice=RULES[blame].advice)
+        finish.begin(turn, Outcome.FAILED, f"{what}; too many in a row", advice=RULES[cause].advice)
         return
     if turn.state.uncharged > 2 and "backoff" not in turn.state.timers:
         delay = turn.plan.backoff_s * 2 ** min(turn.state.uncharged - 3, 6)

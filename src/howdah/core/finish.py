@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from howdah.core import containers
-from howdah.core.blame import RULES, Blame
-from howdah.core.commands import FinishJob, Level, ReleaseContainer
-from howdah.core.events import StopRequested
-from howdah.core.states import (
+from howdah.core.causes import RULES, FailureCause
+from howdah.core.messages import FinishJob, Level, ReleaseContainer, StopRequested
+from howdah.core.state import (
     LIVE,
-    Evidence,
     Failure,
+    FailureReport,
     JobPhase,
     Outcome,
     TaskData,
@@ -46,7 +45,7 @@ def begin(
     if state.outcome is not None:
         return
     if culprits:
-        advice = RULES[Blame.STARTUP_TIMEOUT].advice
+        advice = RULES[FailureCause.STARTUP_TIMEOUT].advice
         _note(turn, culprits[0], reason)
     state.outcome, state.reason, state.advice = outcome, reason, advice
     turn.enter(JobPhase.FINISHING)
@@ -68,15 +67,15 @@ def begin(
 def _note(turn: Turn, data: TaskData, reason: str) -> None:
     turn.state.failures.append(
         Failure(
-            evidence=Evidence(
+            report=FailureReport(
                 task=data.task,
                 attempt=data.attempt,
                 generation=turn.state.generation,
-                blame=Blame.STARTUP_TIMEOUT,
+                cause=FailureCause.STARTUP_TIMEOUT,
                 time=turn.now,
                 what=reason,
             ),
-            charged=False,
+            counted=False,
         )
     )
 

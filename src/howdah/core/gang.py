@@ -11,19 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from howdah.core import containers, finish
-from howdah.core.commands import (
+from howdah.core.messages import (
+    ContainerGranted,
     LaunchAgent,
     Level,
     NotifyCheckpoint,
     PrepareTask,
     ReleaseContainer,
+    RequestRefused,
     StartTask,
+    Task,
     Topology,
 )
-from howdah.core.events import ContainerGranted, RequestRefused, Task
 from howdah.core.plan import Join, RolePlan
 from howdah.core.ranks import topology
-from howdah.core.states import (
+from howdah.core.state import (
     LIVE,
     OVER,
     UP,

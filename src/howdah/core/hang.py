@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from howdah.core.blame import Blame
-from howdah.core.commands import DumpStacks, Level
-from howdah.core.events import Exit, Task, TaskHung
+from howdah.core.causes import FailureCause
+from howdah.core.messages import DumpStacks, Exit, Level, Task, TaskHung
 from howdah.core.settling import WORKING, accuse
-from howdah.core.states import HangCheck, StackNote, TaskState
+from howdah.core.state import HangCheck, StackNote, TaskState
 from howdah.core.turn import Turn
 from howdah.spec.model import Restart
 
@@ -71,4 +70,4 @@ def end_hang(turn: Turn) -> None:
     turn.record("stacks", "; ".join(lines[:16]), level=Level.ERROR, data=data, stacks=lines)
     what = f"{data.task} hung: no progress for {check.idle_s:.0f}s"
     turn.stop(data, turn.role(data.task).restart_grace_s, what)
-    accuse(turn, data, Blame.HANG, what, exit=Exit(tail=tuple(lines)))
+    accuse(turn, data, FailureCause.HANG, what, exit=Exit(tail=tuple(lines)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from howdah.core.plan import Completion
-from howdah.core.states import (
+from howdah.core.state import (
     LIVE,
     UP,
     JobPhase,
@@ -118,18 +118,18 @@ def _budgets(state: JobState) -> None:
     """Nobody lives more often than allowed."""
     plan = state.job
     allowed = max((role.attempts for role in plan.roles), default=1)
-    _must(state.gang_charged <= allowed, f"{state.gang_charged} charged of {allowed} attempts")
-    charged = sum(f.charged for f in state.failures)
-    spent = state.gang_charged + sum(data.charged for data in state.tasks.values())
-    _must(charged == spent, f"{charged} failures are charged, {spent} attempts were spent")
+    _must(state.gang_charged <= allowed, f"{state.gang_charged} counted of {allowed} attempts")
+    counted = sum(f.counted for f in state.failures)
+    spent = state.gang_charged + sum(data.counted for data in state.tasks.values())
+    _must(counted == spent, f"{counted} failures are counted, {spent} attempts were spent")
     for data in state.tasks.values():
         role = plan.role(data.task.role)
         _must(
-            data.charged <= role.attempts,
-            f"{data.task} spent {data.charged} of {role.attempts} attempts",
+            data.counted <= role.attempts,
+            f"{data.task} spent {data.counted} of {role.attempts} attempts",
         )
         if role.restart is Restart.NEVER and role.tracking is not Tracking.SIDECAR:
-            own = [f for f in state.failures if f.evidence.task == data.task]
+            own = [f for f in state.failures if f.report.task == data.task]
             _must(len(own) <= 1, f"{data.task} failed {len(own)} times, but is never restarted")
 
 

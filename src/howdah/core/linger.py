@@ -7,10 +7,10 @@ runs. A generation that starts anew begins it anew.
 from __future__ import annotations
 
 from howdah.core import completion, finish
-from howdah.core.commands import Level
+from howdah.core.messages import Level
 from howdah.core.plan import RolePlan
 from howdah.core.settling import WORKING
-from howdah.core.states import LIVE, Outcome, TaskState
+from howdah.core.state import LIVE, Outcome, TaskState
 from howdah.core.turn import Turn
 from howdah.spec.model import Lingering
 

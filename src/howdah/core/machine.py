@@ -12,18 +12,18 @@ from collections.abc import Callable
 from typing import Any
 
 from howdah.core import failure, finish, gang, hang, linger, settling, takeover
-from howdah.core.commands import AnyCommand
-from howdah.core.events import (
+from howdah.core.messages import (
     AgentDisconnected,
     AgentRegistered,
     AgentSilent,
+    AnyCommand,
     AnyEvent,
+    CheckpointSaved,
     ContainerEnded,
     ContainerGranted,
     CoordinatorStarted,
     JobSubmitted,
     PreemptionNoticed,
-    Progressed,
     RequestRefused,
     StacksTaken,
     StopRequested,
@@ -35,7 +35,7 @@ from howdah.core.events import (
     TaskStarted,
     TimerDue,
 )
-from howdah.core.states import ImpossibleMove, JobPhase, JobState, TaskData, TaskState
+from howdah.core.state import ImpossibleMove, JobPhase, JobState, TaskData, TaskState
 from howdah.core.turn import Turn
 
 
@@ -116,14 +116,14 @@ def _companions(turn: Turn, data: TaskData) -> list[TaskData]:
     return list(turn.tasks(turn.gang())) if turn.in_gang(data.task) else [data]
 
 
-def _on_progressed(turn: Turn, event: Progressed) -> None:
+def _on_progressed(turn: Turn, event: CheckpointSaved) -> None:
     state = turn.state
     data = state.tasks.get(str(event.task))
     if data is None or event.attempt > data.attempt:
         return
     state.uncharged = state.setbacks = 0
-    state.checkpoint = event.what
-    turn.record("checkpoint-saved", f"{event.task} saved checkpoint {event.what}", data=data)
+    state.checkpoint = event.name
+    turn.record("checkpoint-saved", f"{event.task} saved checkpoint {event.name}", data=data)
 
 
 def _on_stacks(turn: Turn, event: StacksTaken) -> None:
@@ -185,7 +185,7 @@ _RULES: dict[type[Any], Callable[[Turn, Any], None]] = {
     TaskExited: failure.on_exited,
     TaskHung: hang.on_hung,
     StacksTaken: _on_stacks,
-    Progressed: _on_progressed,
+    CheckpointSaved: _on_progressed,
     StopRequested: finish.on_stop,
     TimerDue: _on_timer,
 }

@@ -91,7 +91,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """First delay before a charged restart; doubled each time, with jitter, up to `backoff_max_s`."""
     backoff_max_s: float = 60.0
     uncharged_limit: int = 20
-    """Restarts nobody is to blame for, in a row, before the job gives up."""
+    """Restarts nobody is to cause for, in a row, before the job gives up."""
     node_faults: int = 3
     """Faults on one node before it is avoided."""
 

@@ -6,9 +6,9 @@ silent or hung for the time in which no coordinator listened. What they find bec
 
 from __future__ import annotations
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.core.plan import Join, Plan, RolePlan
-from howdah.core.states import JobPhase, JobState, TaskState
+from howdah.core.state import JobPhase, JobState, TaskState
 from howdah.spec.model import Restart, Tracking
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from howdah.core.commands import Member, Topology
+from howdah.core.messages import Member, Topology
 from howdah.core.plan import Plan
-from howdah.core.states import TaskData
+from howdah.core.state import TaskData
 
 
 def topology(plan: Plan, generation: int, tasks: Sequence[TaskData]) -> Topology:

@@ -9,16 +9,15 @@ settles alone, by the same rules.
 from __future__ import annotations
 
 from howdah.core import containers, finish, gang
-from howdah.core.blame import RULES, Blame
-from howdah.core.commands import Level
-from howdah.core.events import Exit
+from howdah.core.causes import RULES, FailureCause
+from howdah.core.messages import Exit, Level
 from howdah.core.plan import RolePlan
-from howdah.core.states import (
+from howdah.core.state import (
     LIVE,
     OVER,
     ContainerData,
-    Evidence,
     Failure,
+    FailureReport,
     JobPhase,
     Outcome,
     TaskData,
@@ -36,7 +35,7 @@ WORKING = (JobPhase.ALLOCATING, JobPhase.STARTING, JobPhase.RUNNING)
 def accuse(
     turn: Turn,
     data: TaskData,
-    blame: Blame,
+    cause: FailureCause,
     what: str,
     *,
     exit: Exit | None = None,
@@ -46,11 +45,11 @@ def accuse(
     was, if it is not there any more."""
     state = turn.state
     container = container or turn.container(data)
-    sign = Evidence(
+    sign = FailureReport(
         task=data.task,
         attempt=data.attempt,
         generation=state.generation,
-        blame=blame,
+        cause=cause,
         time=turn.now,
         what=what,
         node=container.node if container else None,
@@ -59,7 +58,7 @@ def accuse(
     )
     if state.phase is JobPhase.FINISHING:
         return
-    state.evidence.append(sign)
+    state.reports.append(sign)
     role = turn.role(data.task)
     if role.tracking is Tracking.SIDECAR:
         turn.set_timer(f"settle:{data.task}", turn.plan.settle_s)
@@ -113,56 +112,56 @@ def settle(turn: Turn) -> None:
             return
     turn.clear_timer("settle-max")
     grown, state.reform = state.reform, False
-    signs = [s for s in state.evidence if not _beside(turn, s)]
-    state.evidence = [s for s in state.evidence if _beside(turn, s)]
+    signs = [s for s in state.reports if not _beside(turn, s)]
+    state.reports = [s for s in state.reports if _beside(turn, s)]
     if signs:
         _judge(turn, signs)
     else:
         _restart(turn, 0.0, "the gang grows" if grown else "the gang broke")
 
 
-def _beside(turn: Turn, sign: Evidence) -> bool:
+def _beside(turn: Turn, sign: FailureReport) -> bool:
     return turn.role(sign.task).tracking is Tracking.SIDECAR
 
 
-def _judge(turn: Turn, signs: list[Evidence]) -> None:
+def _judge(turn: Turn, signs: list[FailureReport]) -> None:
     """Choose the cause, charge it, and start anew or end the job."""
     state = turn.state
     failure = _cause(turn, signs)
-    rule, sign = RULES[failure.evidence.blame], failure.evidence
+    rule, sign = RULES[failure.report.cause], failure.report
     role = turn.role(sign.task)
-    if failure.charged:
+    if failure.counted:
         state.gang_charged += 1
-    verdict = _verdict(turn, role, rule.again, failure.charged, state.gang_charged)
+    verdict = _verdict(turn, role, rule.again, failure.counted, state.gang_charged)
     turn.record(
         "generation-ended",
-        f"{sign.what} [{sign.blame.value}]" + (f"; {verdict}" if verdict else ""),
+        f"{sign.what} [{sign.cause.value}]" + (f"; {verdict}" if verdict else ""),
         level=Level.ERROR,
-        blame=sign.blame.value,
+        cause=sign.cause.value,
         task=str(sign.task),
-        charged=failure.charged,
-        echoes=failure.echoes,
+        counted=failure.counted,
+        secondary=failure.secondary,
     )
     if verdict:
         finish.begin(turn, Outcome.FAILED, f"{sign.what}; {verdict}", advice=rule.advice)
     else:
-        _restart(turn, _delay(turn, failure.charged), sign.what)
+        _restart(turn, _delay(turn, failure.counted), sign.what)
 
 
-def _cause(turn: Turn, signs: list[Evidence]) -> Failure:
+def _cause(turn: Turn, signs: list[FailureReport]) -> Failure:
     """The strongest sign; of equals the earliest."""
-    sign = min(signs, key=lambda s: (-RULES[s.blame].strength, s.time))
+    sign = min(signs, key=lambda s: (-RULES[s.cause].strength, s.time))
     failure = Failure(
-        evidence=sign,
-        charged=RULES[sign.blame].charged,
-        echoes=len(signs) - 1,
+        report=sign,
+        counted=RULES[sign.cause].counted,
+        secondary=len(signs) - 1,
         lines=sign.exit.tail if sign.exit else (),
     )
     turn.state.failures.append(failure)
     return failure
 
 
-def _verdict(turn: Turn, role: RolePlan, again: bool, charged: bool, spent: int) -> str:
+def _verdict(turn: Turn, role: RolePlan, again: bool, counted: bool, spent: int) -> str:
     """Why the job ends now, or nothing if it may go on."""
     if role.stop_on_failure:
         return f"a failure of role {role.name} ends the job (stop-on-failure)"
@@ -170,19 +169,19 @@ def _verdict(turn: Turn, role: RolePlan, again: bool, charged: bool, spent: int)
         return f'role {role.name} is not restarted (restart = "never")'
     if not again:
         return "trying again would not help"
-    if charged and spent >= role.attempts:
+    if counted and spent >= role.attempts:
         if role.attempts == 1:
             return "its one attempt is spent"
         return f"all {role.attempts} attempts are spent"
-    if not charged and turn.state.uncharged >= turn.plan.uncharged_limit:
+    if not counted and turn.state.uncharged >= turn.plan.uncharged_limit:
         return f"{turn.state.uncharged} restarts in a row without progress"
     return ""
 
 
-def _delay(turn: Turn, charged: bool) -> float:
+def _delay(turn: Turn, counted: bool) -> float:
     """The first restart comes at once, repeated ones without progress later and later."""
     state = turn.state
-    if not charged:
+    if not counted:
         state.uncharged += 1
         return 0.0
     state.setbacks += 1
@@ -229,7 +228,7 @@ def on_settle_task_due(turn: Turn, name: str) -> None:
     if data.state in LIVE or state.phase not in WORKING:
         turn.set_timer(f"settle:{name}", turn.plan.settle_s)
         return
-    signs = [sign for sign in state.evidence if sign.task == data.task]
+    signs = [sign for sign in state.reports if sign.task == data.task]
     if not signs:
         return
     if any(_unexplained(turn, sign) for sign in signs):
@@ -238,12 +237,12 @@ def on_settle_task_due(turn: Turn, name: str) -> None:
     if not _alone(turn, data, role) and not sidecar:
         break_gang(turn, signs[0].what)  # meanwhile its container was lost, and its address with it
         return
-    state.evidence = [sign for sign in state.evidence if sign.task != data.task]
+    state.reports = [sign for sign in state.reports if sign.task != data.task]
     failure = _cause(turn, signs)
-    sign, rule = failure.evidence, RULES[failure.evidence.blame]
-    if failure.charged:
-        data.charged += 1
-    verdict = _verdict(turn, role, rule.again, failure.charged, data.charged)
+    sign, rule = failure.report, RULES[failure.report.cause]
+    if failure.counted:
+        data.counted += 1
+    verdict = _verdict(turn, role, rule.again, failure.counted, data.counted)
     if sidecar:
         _judge_sidecar(turn, data, sign, verdict)
         return
@@ -251,26 +250,26 @@ def on_settle_task_due(turn: Turn, name: str) -> None:
         finish.begin(turn, Outcome.FAILED, f"{sign.what}; {verdict}", advice=rule.advice)
         return
     state.restarts += 1
-    delay = _delay(turn, failure.charged)
+    delay = _delay(turn, failure.counted)
     turn.record(
         "task-restarting",
-        f"{sign.what} [{sign.blame.value}]; it is started again"
+        f"{sign.what} [{sign.cause.value}]; it is started again"
         + (f" in {delay:.1f}s" if delay else ""),
         level=Level.WARNING,
         data=data,
-        blame=sign.blame.value,
-        charged=failure.charged,
+        cause=sign.cause.value,
+        counted=failure.counted,
     )
     turn.set_timer(f"again:{name}", delay)
 
 
-def _unexplained(turn: Turn, sign: Evidence) -> bool:
+def _unexplained(turn: Turn, sign: FailureReport) -> bool:
     """An agent was lost, and the backend's word on its container may still come."""
-    lost = sign.blame is Blame.AGENT_LOST and sign.container_id in turn.state.containers
+    lost = sign.cause is FailureCause.AGENT_LOST and sign.container_id in turn.state.containers
     return lost and turn.now - sign.time < SETTLE_MAX_S
 
 
-def _judge_sidecar(turn: Turn, data: TaskData, sign: Evidence, verdict: str) -> None:
+def _judge_sidecar(turn: Turn, data: TaskData, sign: FailureReport, verdict: str) -> None:
     if verdict:
         data.retired = True
         turn.record(
@@ -280,7 +279,7 @@ def _judge_sidecar(turn: Turn, data: TaskData, sign: Evidence, verdict: str) -> 
             data=data,
         )
         return
-    turn.set_timer(f"again:{data.task}", turn.plan.backoff_s * 2 ** min(data.charged, 5))
+    turn.set_timer(f"again:{data.task}", turn.plan.backoff_s * 2 ** min(data.counted, 5))
 
 
 def on_again_due(turn: Turn, name: str) -> None:

@@ -8,26 +8,24 @@ and for each the difference between what is and what should be becomes a command
 from __future__ import annotations
 
 from howdah.core import containers, failure, gang
-from howdah.core.blame import Blame
-from howdah.core.commands import (
+from howdah.core.causes import FailureCause
+from howdah.core.messages import (
+    AgentRegistered,
+    CoordinatorStarted,
     DumpStacks,
+    Exit,
     FinishJob,
+    Held,
+    HeldPhase,
     LaunchAgent,
     ReleaseContainer,
     StartTask,
     StopTask,
-)
-from howdah.core.events import (
-    AgentRegistered,
-    CoordinatorStarted,
-    Exit,
-    Held,
-    HeldPhase,
     TaskExited,
     TaskPrepared,
     TaskStarted,
 )
-from howdah.core.states import ContainerData, JobPhase, TaskData, TaskState
+from howdah.core.state import ContainerData, JobPhase, TaskData, TaskState
 from howdah.core.turn import Turn
 
 S = TaskState
@@ -97,7 +95,7 @@ def _vanished(turn: Turn, container: ContainerData) -> None:
     )
     if container.task is not None:
         data = state.tasks[str(container.task)]
-        failure.lose(turn, data, container, Blame.COORDINATOR_LOST, "it ended meanwhile")
+        failure.lose(turn, data, container, FailureCause.COORDINATOR_LOST, "it ended meanwhile")
 
 
 def on_registered(turn: Turn, event: AgentRegistered) -> None:
@@ -189,7 +187,8 @@ def on_prepared(turn: Turn, event: TaskPrepared) -> None:
     data = turn.find(event.task, event.attempt)
     if data is None or data.state is not S.PREPARING:
         return
-    data.host, data.ports, data.restored = event.host, event.ports, event.restored
+    data.host = event.host or data.host
+    data.ports, data.restored = event.ports, event.restored
     turn.move(data, S.PREPARED, "checkpoint restored, ports reserved")
     if event.restored:
         turn.record(

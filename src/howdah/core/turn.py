@@ -10,10 +10,9 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from howdah.core.commands import AnyCommand, Level, Record, StopTask
-from howdah.core.events import Task
+from howdah.core.messages import AnyCommand, Level, Record, StopTask, Task
 from howdah.core.plan import Plan, RolePlan
-from howdah.core.states import (
+from howdah.core.state import (
     JOB_MOVES,
     LIVE,
     TASK_MOVES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from howdah.core.commands import Member, Topology
+from howdah.core.messages import Member, Topology
 from howdah.spec.model import Job, Tracking
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
-from howdah.core.commands import Member, Topology
+from howdah.core.messages import Member, Topology
 from howdah.core.plan import Completion, Join
 from howdah.spec.model import Command, Job, Mode, Restart, Role, Tracking
 from howdah.spec.units import instance_range

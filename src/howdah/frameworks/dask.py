@@ -18,7 +18,7 @@ Sources: docs.dask.org "Command Line" (dask scheduler, dask worker), "Configurat
 
 from __future__ import annotations
 
-from howdah.core.commands import Member, Topology
+from howdah.core.messages import Member, Topology
 from howdah.frameworks import addresses
 from howdah.frameworks.base import (
     INDEPENDENT,

@@ -18,7 +18,7 @@ need up to 97 s to end, none can rejoin alone. So the whole gang starts anew, wi
 
 from __future__ import annotations
 
-from howdah.core.commands import Member, Topology
+from howdah.core.messages import Member, Topology
 from howdah.frameworks import addresses
 from howdah.frameworks.base import (
     Framework,

@@ -16,7 +16,7 @@ started counts as joined. MPI ends all ranks when one dies, so all start anew.
 
 from __future__ import annotations
 
-from howdah.core.commands import Member, Topology
+from howdah.core.messages import Member, Topology
 from howdah.core.plan import Join
 from howdah.frameworks import addresses
 from howdah.frameworks.base import (

@@ -17,7 +17,7 @@ tested against its documentation and a stand-in process only.
 
 from __future__ import annotations
 
-from howdah.core.commands import Member, Topology
+from howdah.core.messages import Member, Topology
 from howdah.frameworks import addresses
 from howdah.frameworks.base import (
     INDEPENDENT,

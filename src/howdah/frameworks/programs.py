@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.core.commands import Member, Topology
-from howdah.core.events import Task
+from howdah.core.messages import Member, Task, Topology
 from howdah.core.plan import Plan
 from howdah.frameworks import addresses, registry
 from howdah.frameworks.base import WebPage

@@ -20,7 +20,7 @@ Sources: docs.ray.io "Launching an On-Premise Cluster" (``ray start``), "Configu
 
 from __future__ import annotations
 
-from howdah.core.commands import Member, Topology
+from howdah.core.messages import Member, Topology
 from howdah.core.plan import Join
 from howdah.frameworks import addresses
 from howdah.frameworks.base import (

@@ -29,7 +29,7 @@ default never ends, so it is untracked: its failure counts, its end is not waite
 
 from __future__ import annotations
 
-from howdah.core.commands import Member, Topology
+from howdah.core.messages import Member, Topology
 from howdah.core.plan import Completion, Join
 from howdah.frameworks import addresses
 from howdah.frameworks.base import (

@@ -13,7 +13,6 @@ from howdah.client.errors import BadInput, JobFailed
 from howdah.client.items import LogLine
 from howdah.client.loading import load_object
 from howdah.client.submit import submit
-from howdah.core.view import JobView
 from howdah.spark.feed.lines import Access
 from howdah.spark.feed.master import Master
 from howdah.spark.feed.messages import Align, Options
@@ -25,6 +24,7 @@ from howdah.spark.rows import source_of
 from howdah.spark.session import Session
 from howdah.spark.training import Beside, Training
 from howdah.spec.model import Checkpoint, Role, TensorBoard
+from howdah.wire.status import JobView
 
 
 class Cluster:

@@ -14,9 +14,8 @@ from howdah.client.functions import values
 from howdah.client.handle import Callbacks, raise_unless_succeeded
 from howdah.client.items import LogLine
 from howdah.client.sync import JobHandle
-from howdah.core.blame import Blame
-from howdah.core.states import JobPhase
-from howdah.core.view import JobView
+from howdah.core.causes import FailureCause
+from howdah.core.state import JobPhase
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.conversations import Failure
 from howdah.spark.feed.lines import Access
@@ -25,11 +24,12 @@ from howdah.spark.feed.messages import Align
 from howdah.spark.feed.plan import enough as has_enough
 from howdah.spark.session import Query, Session
 from howdah.storage.jobdir import JobDirectory
+from howdah.wire.status import JobView
 
 ECHO_S = 0.5
 """So long after a function has raised it is known whether another rank was killed before: what the
 others raise then is the echo of that."""
-USER_CODE = Blame.USER_CODE.value
+USER_CODE = FailureCause.USER_CODE.value
 END_S = 60.0
 """A job that was told to stop has ended by then."""
 
@@ -147,7 +147,7 @@ class Live:
             if each.generation == failure.generation and view is not None:
                 ranks = {task.task: task.rank for task in view.tasks}
                 guilty = each.task is not None and ranks.get(each.task) == failure.rank
-                return not guilty and each.blame != USER_CODE
+                return not guilty and each.cause != USER_CODE
         return None
 
     def _wake(self) -> None:

@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from howdah.core.events import Task
-from howdah.core.view import JobView
+from howdah.core.messages import Task
 from howdah.spec.model import Checkpoint, Job
 from howdah.storage import layout
 from howdah.storage.files import make_private_folder, write_atomically
 from howdah.storage.layout import CoordinatorAddress, JobMeta
+from howdah.wire.status import JobView
 
 TOKEN = "token"
 

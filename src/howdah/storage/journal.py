@@ -22,8 +22,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from howdah.core.commands import Record
-from howdah.core.events import AnyEvent
+from howdah.core.messages import AnyEvent, Record
 from howdah.storage.files import sync_folder
 
 SEGMENT_BYTES = 64 * 1024 * 1024

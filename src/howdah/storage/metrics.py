@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.wire.messages import Sample
 
 SEGMENT_BYTES = 64 * 1024 * 1024

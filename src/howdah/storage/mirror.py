@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.storage import layout
 from howdah.storage.files import PRIVATE_FOLDER, make_private_folder, write_atomically
 from howdah.storage.hdfs import Hdfs, Stat

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.spec.model import Checkpoint
 from howdah.storage.folders import stays_inside
 from howdah.storage.stores import MANIFEST, Store, open_store

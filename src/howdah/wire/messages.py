@@ -11,8 +11,21 @@ from typing import Any, Union
 
 import msgspec
 
-from howdah.core.commands import Record, Topology
-from howdah.core.events import Exit, Held, Task
+from howdah.core.messages import (
+    CheckpointSaved,
+    DumpStacks,
+    Held,
+    NotifyCheckpoint,
+    Record,
+    StacksTaken,
+    StopTask,
+    Task,
+    TaskExited,
+    TaskJoined,
+    TaskPrepared,
+    TaskSaving,
+    TaskStarted,
+)
 
 PROTOCOL = (1, 0)
 """Major, minor. The major number changes when old peers could misunderstand."""
@@ -59,7 +72,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the program reported through `howdah.task.report` since the last sample."""
 
 
-class Beat(Message, frozen=True, kw_only=True):
+class Heartbeat(Message, frozen=True, kw_only=True):
     """Sent once a beat interval; carries what changed."""
 
     attempt: int = 0
@@ -73,39 +86,6 @@ class Beat(Message, frozen=True, kw_only=True):
     """The log's newest whole line, if it changed; only where the coordinator can't read the log."""
 
 
-class Prepared(Message, frozen=True, kw_only=True):
-    task: Task
-    attempt: int
-    ports: tuple[int, ...] = ()
-    restored: str | None = None
-
-
-class Started(Message, frozen=True, kw_only=True):
-    task: Task
-    attempt: int
-    pids: tuple[int, ...]
-
-
-class Joined(Message, frozen=True, kw_only=True):
-    task: Task
-    attempt: int
-
-
-class Exited(Message, frozen=True, kw_only=True):
-    task: Task
-    attempt: int
-    exit: Exit
-
-
-class Stacks(Message, frozen=True, kw_only=True):
-    task: Task
-    attempt: int
-    innermost: str = ""
-    path: str = ""
-    text: str = ""
-    problem: str = ""
-
-
 class LogChunk(Message, frozen=True, kw_only=True):
     """Bytes of an attempt's log from ``offset``; only while somebody follows."""
 
@@ -113,17 +93,6 @@ class LogChunk(Message, frozen=True, kw_only=True):
     attempt: int
     offset: int
     data: bytes
-
-
-class CheckpointSaved(Message, frozen=True, kw_only=True):
-    """The agent has published a complete checkpoint."""
-
-    task: Task
-    attempt: int
-    name: str
-    files: int = 0
-    size: int = 0
-    checksum: str = ""
 
 
 class WebAddress(Message, frozen=True, kw_only=True):
@@ -211,30 +180,12 @@ class Start(Message, frozen=True, kw_only=True):
     run_s: float | None = None
     memory_mb: int | None = None
     """Enforced by the agent when set."""
-    topology: Topology | None = None
     web: dict[str, Any] | None = None
     """``{name, port, keeps_prefix}``: announce as `WebAddress` once the port listens."""
     answer_mark: str = ""
     """What stands before the answer in a line of its log: see `Exit.answer`."""
     mirror: Mirror | None = None
     """The task's TensorBoard folder, where programs can't see the job's."""
-
-
-class Stop(Message, frozen=True, kw_only=True):
-    task: Task
-    attempt: int
-    grace_s: float
-
-
-class TakeStacks(Message, frozen=True, kw_only=True):
-    task: Task
-    attempt: int
-
-
-class RequestCheckpoint(Message, frozen=True, kw_only=True):
-    task: Task
-    attempt: int
-    reason: str
 
 
 class FollowLog(Message, frozen=True, kw_only=True):
@@ -322,7 +273,7 @@ class RecordUpdate(Message, frozen=True, kw_only=True):
 
 
 class StatusUpdate(Message, frozen=True, kw_only=True):
-    """The status document (`howdah.core.view.JobView`) as JSON."""
+    """The status document (`howdah.wire.status.JobView`) as JSON."""
 
     status: bytes
 
@@ -348,14 +299,15 @@ class Answer(Message, frozen=True, kw_only=True):
 
 FromAgent = Union[  # noqa: UP007
     AgentHello,
-    Beat,
-    Prepared,
-    Started,
-    Joined,
-    Exited,
-    Stacks,
-    LogChunk,
+    Heartbeat,
+    TaskPrepared,
+    TaskStarted,
+    TaskJoined,
+    TaskSaving,
+    TaskExited,
+    StacksTaken,
     CheckpointSaved,
+    LogChunk,
     WebAddress,
     AgentNote,
 ]
@@ -364,9 +316,9 @@ ToAgent = Union[  # noqa: UP007
     Refuse,
     Prepare,
     Start,
-    Stop,
-    TakeStacks,
-    RequestCheckpoint,
+    StopTask,
+    DumpStacks,
+    NotifyCheckpoint,
     FollowLog,
     Shutdown,
 ]

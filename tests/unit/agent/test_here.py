@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from howdah.agent.here import in_launch, in_prepare, in_start
 from howdah.agent.launch import HERE, AgentLaunch
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.wire.messages import Prepare, ProcessSpec, Start
 
 WORKER = Task("worker", 0)

@@ -11,10 +11,9 @@ from howdah.cli.paint import Paint
 from howdah.cli.screen import HumanScreen, JsonScreen, Prefixes
 from howdah.cli.writer import Writer
 from howdah.client.merge import Stream
-from howdah.core.commands import Level, Record
-from howdah.core.events import Task
-from howdah.core.view import JobView
+from howdah.core.messages import Level, Record, Task
 from howdah.wire.messages import RecordUpdate
+from howdah.wire.status import JobView
 from tests.unit.cli.views import FAILED, RUNNING, SUCCEEDED
 
 FIRST = Stream(Task("worker", 0), 1)

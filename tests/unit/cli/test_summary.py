@@ -9,7 +9,7 @@ from howdah.cli.paint import Paint
 from howdah.cli.screen import status_line
 from howdah.cli.summary import first_failure, report, summary
 from howdah.cli.tables import display_width
-from howdah.core.view import JobView
+from howdah.wire.status import JobView
 from tests.unit.cli.views import (
     CRASH,
     FAILED,
@@ -58,7 +58,7 @@ def test_failure_says_what_failed_first_why_and_what_to_do() -> None:
         "    ValueError: boom\n"
         "\n"
         "  Before that\n"
-        "    generation 1: worker:0's user process was killed (SIGKILL) (signal, charged)\n"
+        "    generation 1: worker:0's user process was killed (SIGKILL) (signal, counted)\n"
         "\n"
         "  TASK      STATE  RANK  ATTEMPT  EXIT     HOST\n"
         "  worker:0  ended     0        2  SIGTERM  127.0.0.1\n"

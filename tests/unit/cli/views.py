@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from howdah.core.view import FailureView, JobView, TaskView, WebLink
+from howdah.wire.status import FailureView, JobView, TaskView, WebLink
 
 START = 1_800_000_000.0
 
@@ -49,25 +49,25 @@ KILLED = FailureView(
     task="worker:0",
     attempt=1,
     generation=1,
-    blame="signal",
+    cause="signal",
     what="worker:0's user process was killed (SIGKILL)",
     advice="Something outside Howdah sent the signal.",
     signal="SIGKILL",
     time=START + 10,
-    charged=True,
+    counted=True,
 )
 
 CRASH = FailureView(
     task="worker:1",
     attempt=2,
     generation=2,
-    blame="user-code",
+    cause="user-code",
     what="worker:1 exited with code 42",
     advice="The program ended with an error. Its last lines are shown; the whole log is one "
     "`howdah logs` away.",
     exit_code=42,
     time=START + 20,
-    charged=True,
+    counted=True,
     tail=("Traceback (most recent call last):", '  File "train.py", line 7', "ValueError: boom"),
 )
 

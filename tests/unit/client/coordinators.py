@@ -12,9 +12,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.core.commands import Record
-from howdah.core.events import Task
-from howdah.core.view import JobView
+from howdah.core.messages import Record, Task
 from howdah.spec.model import Job, Role
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress, JobMeta
@@ -29,6 +27,7 @@ from howdah.wire.messages import (
     StatusUpdate,
     Welcome,
 )
+from howdah.wire.status import JobView
 from howdah.wire.tls import server_context
 
 JOB_ID = "digits-20270115-080000-k3f9"

@@ -16,8 +16,7 @@ from howdah.client.handle import AsyncJobHandle, Callbacks
 from howdah.client.items import JobEvent, LogLine
 from howdah.client.merge import Position, Stream
 from howdah.client.remote import Link, Remote, Update
-from howdah.core.commands import Record
-from howdah.core.view import JobView
+from howdah.core.messages import Record
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.journal import Journal
 from howdah.storage.layout import CoordinatorAddress
@@ -31,6 +30,7 @@ from howdah.wire.messages import (
     StacksReply,
     Watch,
 )
+from howdah.wire.status import JobView
 from tests.unit.client.coordinators import (
     FINAL,
     VIEW,

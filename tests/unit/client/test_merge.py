@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from howdah.client.items import log_line
 from howdah.client.merge import LONGEST_LINE, Lines, Position, Stream
-from howdah.core.events import Task
+from howdah.core.messages import Task
 
 WORKER = Stream(Task("worker", 0), 1)
 OTHER = Stream(Task("worker", 1), 1)

@@ -5,23 +5,26 @@ from __future__ import annotations
 from typing import TypeVar
 
 from howdah.core import invariants
-from howdah.core.commands import AnyCommand, Command, Record, Topology
-from howdah.core.events import (
+from howdah.core.machine import Machine
+from howdah.core.messages import (
     AgentRegistered,
+    AnyCommand,
     AnyEvent,
+    Command,
     ContainerGranted,
     Exit,
     JobSubmitted,
+    Record,
     Task,
     TaskExited,
     TaskJoined,
     TaskPrepared,
     TaskStarted,
     TimerDue,
+    Topology,
 )
-from howdah.core.machine import Machine
 from howdah.core.plan import Plan, RolePlan
-from howdah.core.states import JobPhase, JobState, TaskData, TaskState
+from howdah.core.state import JobPhase, JobState, TaskData, TaskState
 
 C = TypeVar("C", bound=Command)
 WORKER = [Task("worker", index) for index in range(8)]

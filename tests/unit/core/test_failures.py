@@ -1,75 +1,73 @@
-"""Blame, restarts in place, budgets, hangs, and how a job ends."""
+"""FailureCause, restarts in place, budgets, hangs, and how a job ends."""
 
 from __future__ import annotations
 
 import pytest
 
-from howdah.core.blame import RULES, Blame, describe_exit, of_exit
-from howdah.core.commands import (
-    DumpStacks,
-    Level,
-    PrepareTask,
-    Record,
-    ReleaseContainer,
-    StopTask,
-)
-from howdah.core.events import (
+from howdah.core.causes import RULES, FailureCause, describe_exit, of_exit
+from howdah.core.messages import (
     AgentDisconnected,
     AgentRegistered,
     AgentSilent,
+    CheckpointSaved,
     ContainerEnded,
     ContainerEndKind,
     CoordinatorStarted,
+    DumpStacks,
     Exit,
     Held,
     HeldPhase,
+    Level,
     PreemptionNoticed,
-    Progressed,
+    PrepareTask,
+    Record,
+    ReleaseContainer,
     StacksTaken,
     StopRequested,
+    StopTask,
     Task,
     TaskExited,
     TaskHung,
 )
 from howdah.core.plan import Completion, Join, RolePlan
-from howdah.core.states import JobPhase, Outcome
+from howdah.core.state import JobPhase, Outcome
 from howdah.spec.model import Restart, Tracking
 from tests.unit.core.bench import WORKER, Bench, workers
 
 
 @pytest.mark.parametrize(
-    ("exit", "blame"),
+    ("exit", "cause"),
     [
-        (Exit(code=1), Blame.USER_CODE),
-        (Exit(code=42), Blame.USER_CODE),
-        (Exit(signal=9), Blame.SIGNAL),
-        (Exit(signal=15), Blame.SIGNAL),
-        (Exit(code=137), Blame.SIGNAL),  # 137 alone never proves a lack of memory
-        (Exit(signal=6), Blame.USER_CODE),  # an abort is the program's own, or an echo
-        (Exit(signal=11), Blame.USER_CODE),
-        (Exit(signal=13), Blame.USER_CODE),  # a broken pipe: its reader went first
-        (Exit(signal=9, out_of_memory=True), Blame.OUT_OF_MEMORY),
-        (Exit(code=1, port_taken=True), Blame.PORT_TAKEN),
-        (Exit(code=127), Blame.START_FAILED),
-        (Exit(failed_to_start="train.py: no such file"), Blame.START_FAILED),
-        (Exit(signal=9, timed_out=True), Blame.RUN_TIMEOUT),
+        (Exit(code=1), FailureCause.USER_CODE),
+        (Exit(code=42), FailureCause.USER_CODE),
+        (Exit(signal=9), FailureCause.SIGNAL),
+        (Exit(signal=15), FailureCause.SIGNAL),
+        (Exit(code=137), FailureCause.SIGNAL),  # 137 alone never proves a lack of memory
+        (Exit(signal=6), FailureCause.USER_CODE),  # an abort is the program's own, or an echo
+        (Exit(signal=11), FailureCause.USER_CODE),
+        (Exit(signal=13), FailureCause.USER_CODE),  # a broken pipe: its reader went first
+        (Exit(signal=9, out_of_memory=True), FailureCause.OUT_OF_MEMORY),
+        (Exit(code=1, port_taken=True), FailureCause.PORT_TAKEN),
+        (Exit(code=127), FailureCause.START_FAILED),
+        (Exit(failed_to_start="train.py: no such file"), FailureCause.START_FAILED),
+        (Exit(signal=9, timed_out=True), FailureCause.RUN_TIMEOUT),
     ],
 )
-def test_an_exit_is_put_down_to(exit: Exit, blame: Blame) -> None:
-    assert of_exit(exit) is blame
+def test_an_exit_is_put_down_to(exit: Exit, cause: FailureCause) -> None:
+    assert of_exit(exit) is cause
 
 
 def test_only_what_is_the_jobs_own_fault_is_charged() -> None:
-    free = {blame for blame, rule in RULES.items() if not rule.charged}
+    free = {cause for cause, rule in RULES.items() if not rule.counted}
     assert free == {
-        Blame.NODE_LOST,
-        Blame.PREEMPTED,
-        Blame.LAUNCH_FAILED,
-        Blame.COORDINATOR_LOST,
-        Blame.AGENT_LOST,
-        Blame.PORT_TAKEN,
+        FailureCause.NODE_LOST,
+        FailureCause.PREEMPTED,
+        FailureCause.LAUNCH_FAILED,
+        FailureCause.COORDINATOR_LOST,
+        FailureCause.AGENT_LOST,
+        FailureCause.PORT_TAKEN,
     }
-    assert set(RULES) == set(Blame)
+    assert set(RULES) == set(FailureCause)
 
 
 def test_exit_texts_name_the_signal_and_the_code() -> None:
@@ -93,8 +91,8 @@ def test_survivors_are_ended_at_once_and_the_gang_starts_anew_in_its_containers(
         (WORKER[1], 2, 2),
     ]
     (failure,) = bench.state.failures
-    assert failure.evidence.what == "worker:1's user process was killed (SIGKILL)"
-    assert failure.charged
+    assert failure.report.what == "worker:1's user process was killed (SIGKILL)"
+    assert failure.counted
 
 
 def test_a_lost_node_outweighs_the_errors_of_its_peers_and_is_not_charged() -> None:
@@ -104,10 +102,10 @@ def test_a_lost_node_outweighs_the_errors_of_its_peers_and_is_not_charged() -> N
     bench.tell(ContainerEnded(container_id="c2", kind=ContainerEndKind.NODE_LOST))
     bench.due("settle")
     (failure,) = bench.state.failures
-    assert failure.evidence.blame is Blame.NODE_LOST
-    assert failure.evidence.task == WORKER[1]
-    assert not failure.charged
-    assert failure.echoes == 1
+    assert failure.report.cause is FailureCause.NODE_LOST
+    assert failure.report.task == WORKER[1]
+    assert not failure.counted
+    assert failure.secondary == 1
     bench.due("restart")
     assert list(bench.state.requests.values()) == [WORKER[1]]
     assert bench.task(WORKER[0]).container_id == "c1"
@@ -120,8 +118,8 @@ def test_a_kill_that_is_heard_after_its_echo_is_the_cause_if_it_came_before_our_
     bench.exit(WORKER[1], signal=9, stopped=False)
     bench.due("settle")
     (failure,) = bench.state.failures
-    assert failure.evidence.what == "worker:1's user process was killed (SIGKILL)"
-    assert failure.echoes == 1
+    assert failure.report.what == "worker:1's user process was killed (SIGKILL)"
+    assert failure.secondary == 1
     assert bench.told("task-failed")[-1].startswith("worker:1")
 
 
@@ -133,8 +131,8 @@ def test_a_kill_by_our_own_stop_accuses_nobody(stopped: bool | None) -> None:
     bench.exit(WORKER[1], signal=9, stopped=stopped)
     bench.due("settle")
     (failure,) = bench.state.failures
-    assert failure.evidence.task == WORKER[0]
-    assert failure.echoes == 0
+    assert failure.report.task == WORKER[0]
+    assert failure.secondary == 0
     assert bench.told("task-stopped") == ["worker:1 was stopped"]
 
 
@@ -157,7 +155,7 @@ def test_a_survivor_that_fails_by_itself_before_our_stop_is_an_echo(
     bench.exit(WORKER[0], **echo, stopped=False)
     bench.due("settle")
     (failure,) = bench.state.failures
-    assert failure.evidence.task == WORKER[1]
+    assert failure.report.task == WORKER[1]
     assert bench.state.gang_charged == 1
 
 
@@ -168,8 +166,8 @@ def test_a_survivor_that_fails_before_our_stop_does_not_outweigh_a_lost_node() -
     bench.tell(ContainerEnded(container_id="c2", kind=ContainerEndKind.NODE_LOST))
     bench.due("settle")
     (failure,) = bench.state.failures
-    assert failure.evidence.blame is Blame.NODE_LOST
-    assert not failure.charged
+    assert failure.report.cause is FailureCause.NODE_LOST
+    assert not failure.counted
 
 
 def test_a_success_that_is_heard_while_the_gang_is_ended_accuses_nobody() -> None:
@@ -179,7 +177,7 @@ def test_a_success_that_is_heard_while_the_gang_is_ended_accuses_nobody() -> Non
     bench.exit(WORKER[1], code=0, stopped=False)
     bench.due("settle")
     (failure,) = bench.state.failures
-    assert (failure.evidence.task, failure.echoes) == (WORKER[0], 0)
+    assert (failure.report.task, failure.secondary) == (WORKER[0], 0)
 
 
 def test_who_fails_while_the_job_ends_accuses_nobody() -> None:
@@ -199,21 +197,21 @@ def test_a_preempted_container_is_blamed_on_preemption_and_programs_are_asked_to
     assert bench.kinds() == ["NotifyCheckpoint", "NotifyCheckpoint"]
     bench.tell(ContainerEnded(container_id="c2", kind=ContainerEndKind.EXITED))
     bench.restart()
-    assert bench.state.failures[0].evidence.blame is Blame.PREEMPTED
+    assert bench.state.failures[0].report.cause is FailureCause.PREEMPTED
 
 
 @pytest.mark.parametrize(
-    ("kind", "blame", "charged"),
+    ("kind", "cause", "counted"),
     [
-        (ContainerEndKind.PREEMPTED, Blame.PREEMPTED, False),
-        (ContainerEndKind.OUT_OF_MEMORY, Blame.OUT_OF_MEMORY, True),
-        (ContainerEndKind.NODE_LOST, Blame.NODE_LOST, False),
-        (ContainerEndKind.EXITED, Blame.AGENT_LOST, False),
+        (ContainerEndKind.PREEMPTED, FailureCause.PREEMPTED, False),
+        (ContainerEndKind.OUT_OF_MEMORY, FailureCause.OUT_OF_MEMORY, True),
+        (ContainerEndKind.NODE_LOST, FailureCause.NODE_LOST, False),
+        (ContainerEndKind.EXITED, FailureCause.AGENT_LOST, False),
     ],
 )
 @pytest.mark.parametrize("how", [{"code": 0}, {"signal": 15}, {"code": 1}])
 def test_a_program_ended_by_its_agent_is_put_down_to_what_the_backend_says(
-    kind: ContainerEndKind, blame: Blame, charged: bool, how: dict[str, int]
+    kind: ContainerEndKind, cause: FailureCause, counted: bool, how: dict[str, int]
 ) -> None:
     bench = Bench()
     bench.run()
@@ -226,8 +224,8 @@ def test_a_program_ended_by_its_agent_is_put_down_to_what_the_backend_says(
     assert bench.phase is JobPhase.SETTLING, "the backend's word is awaited"
     bench.tell(ContainerEnded(container_id="c2", kind=kind))
     (failure,) = bench.state.failures
-    assert (failure.evidence.blame, failure.charged) == (blame, charged)
-    assert failure.evidence.task == WORKER[1]
+    assert (failure.report.cause, failure.counted) == (cause, counted)
+    assert failure.report.task == WORKER[1]
     bench.due("restart")
     assert list(bench.state.requests.values()) == [WORKER[1]]
 
@@ -243,7 +241,7 @@ def test_a_container_whose_agent_was_ended_is_given_back_if_the_backend_says_not
     bench.tell(ContainerEnded(container_id="c2", kind=ContainerEndKind.RELEASED))
     bench.due("settle")
     (failure,) = bench.state.failures
-    assert failure.evidence.blame is Blame.AGENT_LOST
+    assert failure.report.cause is FailureCause.AGENT_LOST
 
 
 def test_a_container_whose_agent_was_ended_is_given_back_at_once_when_the_job_ends() -> None:
@@ -270,7 +268,7 @@ def test_a_lone_task_waits_for_the_backends_word_too() -> None:
     bench.tell(ContainerEnded(container_id="c2", kind=ContainerEndKind.OUT_OF_MEMORY))
     bench.due("settle:worker:1")
     (failure,) = bench.state.failures
-    assert (failure.evidence.blame, failure.charged) == (Blame.OUT_OF_MEMORY, True)
+    assert (failure.report.cause, failure.counted) == (FailureCause.OUT_OF_MEMORY, True)
     assert bench.task(WORKER[0]).state.value == "running"
 
 
@@ -329,7 +327,7 @@ def test_repeated_failures_wait_longer_until_a_checkpoint_shows_progress() -> No
     for progress in (False, False, False, True):
         bench.run()
         if progress:
-            bench.tell(Progressed(task=WORKER[0], attempt=4, what="000007"))
+            bench.tell(CheckpointSaved(task=WORKER[0], attempt=4, name="000007"))
         bench.exit(WORKER[0], code=1)
         bench.due("settle")
         delays.append(bench.state.timers["restart"] - bench.now)
@@ -349,8 +347,8 @@ def test_restart_never_fails_the_job_with_the_tasks_own_exit_code() -> None:
     bench.due("settle")
     assert bench.state.outcome is Outcome.FAILED
     (failure,) = bench.state.failures
-    assert failure.evidence.exit is not None
-    assert failure.evidence.exit.code == 42
+    assert failure.report.exit is not None
+    assert failure.report.exit.code == 42
     assert failure.lines == ("ValueError: bad label",)
 
 
@@ -439,7 +437,7 @@ def test_a_hang_takes_everybodys_stacks_before_it_ends_the_gang() -> None:
     assert {s.task for s in bench.of(StopTask)} == set(WORKER[:2])
     bench.restart()
     (failure,) = bench.state.failures
-    assert failure.evidence.blame is Blame.HANG
+    assert failure.report.cause is FailureCause.HANG
     assert failure.lines == (
         "worker:0: train.py:9 in all_reduce",
         "worker:1: train.py:31 in spin",
@@ -558,8 +556,8 @@ def test_what_ended_without_a_coordinator_is_nobodys_fault() -> None:
     held = Held(task=WORKER[0], attempt=1, generation=1, phase=HeldPhase.RUNNING)
     bench.tell(AgentRegistered(container_id="c1", host="host", held=held))
     bench.restart()
-    assert bench.state.failures[0].evidence.blame is Blame.COORDINATOR_LOST
-    assert not bench.state.failures[0].charged
+    assert bench.state.failures[0].report.cause is FailureCause.COORDINATOR_LOST
+    assert not bench.state.failures[0].counted
 
 
 def test_a_container_nobody_wrote_down_is_given_back_by_the_new_coordinator() -> None:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from howdah.core.commands import (
+from howdah.core.messages import (
+    AgentRegistered,
     CancelRequests,
+    ContainerGranted,
     LaunchAgent,
     PrepareTask,
     ReleaseContainer,
     RequestContainers,
-    StartTask,
-)
-from howdah.core.events import (
-    AgentRegistered,
-    ContainerGranted,
     RequestRefused,
+    StartTask,
     Task,
     TaskJoined,
     TaskPrepared,
     TaskStarted,
 )
 from howdah.core.plan import Join, RolePlan
-from howdah.core.states import JobPhase, Outcome
+from howdah.core.state import JobPhase, Outcome
 from howdah.spec.model import Mode, Restart, Tracking
 from tests.unit.core.bench import WORKER, Bench, workers
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from howdah.core.commands import StartTask, StopTask
-from howdah.core.events import Task
+from howdah.core.messages import StartTask, StopTask, Task
 from howdah.core.plan import Join, RolePlan
-from howdah.core.states import Outcome
+from howdah.core.state import Outcome
 from howdah.spec.model import Lingering, Restart, Tracking
 from tests.unit.core.bench import WORKER, Bench, workers
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from howdah.core.commands import Member, Topology
-from howdah.core.events import Task
+from howdah.core.messages import Member, Task, Topology
 from howdah.core.plan import RolePlan
 from howdah.frameworks import planning, registry
 from howdah.frameworks.base import Problem

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from howdah.core.commands import Topology
-from howdah.core.events import Task
+from howdah.core.messages import Task, Topology
 from howdah.frameworks import planning, programs
 from howdah.frameworks.programs import Places
 from howdah.spec.model import Job, Mode, Role, TensorBoard

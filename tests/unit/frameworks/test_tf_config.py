@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from howdah.core.commands import Topology
+from howdah.core.messages import Topology
 from howdah.spec.model import Job, TensorBoard
 from tests.unit.frameworks.gangs import environment, job, topology
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.storage.checkpoints import CheckpointSpec
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.storage.checkpoints import (
     CheckpointSpec,
     Publisher,

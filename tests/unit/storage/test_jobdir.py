@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.core.events import Task
-from howdah.core.view import JobView, TaskView
+from howdah.core.messages import Task
 from howdah.spec.model import Checkpoint, Job, Role, Timeouts
 from howdah.storage.files import write_atomically
 from howdah.storage.jobdir import (
@@ -22,6 +21,7 @@ from howdah.storage.jobdir import (
     user_name,
 )
 from howdah.storage.layout import CoordinatorAddress, JobMeta
+from howdah.wire.status import JobView, TaskView
 
 JOB = Job(
     name="digits",

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from howdah.core.commands import Level, Record
-from howdah.core.events import AnyEvent, Exit, StopRequested, Task, TaskExited
+from howdah.core.messages import AnyEvent, Exit, Level, Record, StopRequested, Task, TaskExited
 from howdah.storage import journal as journal_module
 from howdah.storage.journal import (
     EventEntry,
@@ -249,7 +248,7 @@ def test_a_second_writer_is_refused_in_this_process_and_in_another(tmp_path: Pat
 def test_a_killed_writer_leaves_the_journal_to_the_next(tmp_path: Path) -> None:
     script = (
         "import sys, os, asyncio, signal; from pathlib import Path\n"
-        "from howdah.storage.journal import *; from howdah.core.events import StopRequested\n"
+        "from howdah.storage.journal import *; from howdah.core.messages import StopRequested\n"
         "async def main():\n"
         "    journal = Journal.open(Path(sys.argv[1]))\n"
         "    for n in range(5):\n"

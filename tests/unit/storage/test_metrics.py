@@ -3,7 +3,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.storage.metrics import TaskSample, append, read
 from howdah.wire.messages import Sample
 

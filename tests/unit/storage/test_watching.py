@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import msgspec
 import pytest
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.storage import watching
 from howdah.storage.checkpoints import CheckpointSpec, main, restore
 from howdah.storage.folders import scan

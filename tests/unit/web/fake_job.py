@@ -11,13 +11,12 @@ from typing import Any
 import msgspec
 
 from howdah.coordinator.source import NoLog, StatusChanged, UnknownTask
-from howdah.core.commands import Level, Record
-from howdah.core.events import Task
+from howdah.core.messages import Level, Record, Task
 from howdah.core.plan import Plan, RolePlan
-from howdah.core.view import FailureView, JobView, TaskView, WebLink
 from howdah.spec.model import Job, Role
 from howdah.storage.logs import LogPart
 from howdah.wire.messages import LogUpdate, RecordUpdate, Sample, WebAddress
+from howdah.wire.status import FailureView, JobView, TaskView, WebLink
 
 TOKEN = "t0ken-of-the-fake-job-9f8e7d6c5b4a"
 

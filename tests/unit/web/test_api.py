@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from howdah.coordinator.web import api
-from howdah.core.commands import Level
-from howdah.core.view import JobView, TaskView
+from howdah.core.messages import Level
+from howdah.wire.status import JobView, TaskView
 from tests.unit.web.fake_job import FakeJob
 from tests.unit.web.serving import BEARER, Served
 

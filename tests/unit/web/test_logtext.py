@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from howdah.coordinator.web import logtext
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.storage.logs import LogPart
 from howdah.wire.messages import LogUpdate
 from tests.unit.web.fake_job import FakeJob

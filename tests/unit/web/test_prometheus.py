@@ -6,7 +6,7 @@ import time
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from howdah.core.view import FailureView
+from howdah.wire.status import FailureView
 from tests.unit.web.fake_job import FakeJob
 from tests.unit.web.serving import Served, serving, wait_until
 
@@ -29,7 +29,7 @@ def names(served: Served) -> set[str]:
 def test_the_job_its_tasks_and_what_they_report(served: Served) -> None:
     def run(job: FakeJob) -> None:
         failure = FailureView(
-            task="worker:1", attempt=1, generation=1, blame="signal", what="", advice=""
+            task="worker:1", attempt=1, generation=1, cause="signal", what="", advice=""
         )
         job.change(phase="running", generation=2, restarts=1, failures=(failure,))
         job.task("worker:0", state="running", attempt=2, cpu=1.5, rss_mb=2.0, step=12.0)
@@ -43,7 +43,7 @@ def test_the_job_its_tasks_and_what_they_report(served: Served) -> None:
     assert found["howdah_job_phase", (("phase", "allocating"),)] == 0
     assert found["howdah_job_generation", ()] == 2
     assert found["howdah_job_restarts_total", ()] == 1
-    assert found["howdah_job_failures_total", (("blame", "signal"),)] == 1
+    assert found["howdah_job_failures_total", (("cause", "signal"),)] == 1
     assert found["howdah_tasks", (("role", "worker"), ("state", "running"))] == 1
     assert found["howdah_tasks", (("role", "worker"), ("state", "waiting"))] == 2
     assert found["howdah_task_cpu_cores", worker] == 1.5

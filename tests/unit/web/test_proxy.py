@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from howdah.coordinator.web import proxy
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.wire.messages import WebAddress
 from tests.unit.web.fake_job import TOKEN
 from tests.unit.web.serving import BEARER, Served, wait_until

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from howdah.coordinator.web.timeline import Timeline
-from howdah.core.commands import Record
+from howdah.core.messages import Record
 from howdah.wire.messages import RecordUpdate
 
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from howdah.wire import authority
 from howdah.wire.channel import Channel, connect, serve
-from howdah.wire.messages import AgentHello, Beat, FromAgent, FromClient, ToAgent, Welcome
+from howdah.wire.messages import AgentHello, FromAgent, FromClient, Heartbeat, ToAgent, Welcome
 from howdah.wire.tls import PeerRole, client_context, server_context
 
 JOB = "digits-20261121-143502-k3f9"
@@ -55,7 +55,7 @@ async def greet(channel: Channel[Any]) -> None:
     first = await channel.receive()
     channel.send(Welcome(incarnation=getattr(first, "pid", 0)))
     while (message := await channel.receive()) is not None:
-        if isinstance(message, Beat):
+        if isinstance(message, Heartbeat):
             channel.send(Welcome(incarnation=message.attempt))
 
 
@@ -81,6 +81,6 @@ async def agent(port: int, **options: Any) -> Channel[Any]:
 
 async def lives(channel: Channel[Any], number: int = 7) -> bool:
     """Whether messages still go both ways on a channel that `greet` serves."""
-    channel.send(Beat(attempt=number))
+    channel.send(Heartbeat(attempt=number))
     answer = await channel.receive(timeout_s=DEADLINE_S)
     return isinstance(answer, Welcome) and answer.incarnation == number

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.wire import sockets
 from howdah.wire.channel import Channel, ChannelClosed
 from howdah.wire.frames import FrameError, encode
-from howdah.wire.messages import MAX_FRAME, Beat, LogChunk, Refuse, Welcome
+from howdah.wire.messages import MAX_FRAME, Heartbeat, LogChunk, Refuse, Welcome
 from howdah.wire.tls import PeerRole
 from tests.unit.wire.rig import JOB, agent, greet, hello, lives, run, serving
 
@@ -74,7 +74,7 @@ def test_what_was_sent_before_closing_still_arrives_and_then_nothing() -> None:
         async with serving(handler) as port:
             channel = await agent(port)
             for attempt in range(100):
-                channel.send(Beat(attempt=attempt))
+                channel.send(Heartbeat(attempt=attempt))
             channel.close()
             await channel.wait_closed()
             await done.wait()
@@ -161,7 +161,7 @@ def test_dispatch_hands_over_what_waits_and_what_comes_in_order() -> None:
             channel = await agent(port)
             channel.send(hello())
             for attempt in range(200):
-                channel.send(Beat(attempt=attempt))
+                channel.send(Heartbeat(attempt=attempt))
                 if attempt % 20 == 0:
                     await asyncio.sleep(0.005)
             channel.close()
@@ -176,7 +176,7 @@ def test_dispatch_raises_what_its_function_raises_and_the_channel_ends() -> None
     async def body() -> None:
         raised = asyncio.get_running_loop().create_future()
 
-        def refuse(beat: Beat) -> None:
+        def refuse(beat: Heartbeat) -> None:
             raise RuntimeError("no more")
 
         async def handler(channel: Channel[Any]) -> None:
@@ -189,9 +189,9 @@ def test_dispatch_raises_what_its_function_raises_and_the_channel_ends() -> None
         async with serving(handler) as port:
             channel = await agent(port)
             channel.send(hello())
-            channel.send(Beat())
+            channel.send(Heartbeat())
             await asyncio.sleep(0.02)
-            channel.send(Beat())
+            channel.send(Heartbeat())
             assert await raised == "no more"
             assert await channel.receive() is None
 
@@ -217,7 +217,7 @@ def test_one_encoding_can_go_to_many_channels() -> None:
             channel = await agent(port)
             channel.send(hello())
             await channel.receive()
-            channel.send_frame(encode(Beat(attempt=3)))
+            channel.send_frame(encode(Heartbeat(attempt=3)))
             assert await channel.receive() == Welcome(incarnation=3)
 
     run(body())

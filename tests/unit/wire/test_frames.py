@@ -5,14 +5,13 @@ import struct
 import msgspec
 import pytest
 
-from howdah.core.events import Exit, Held, HeldPhase, Task
+from howdah.core.messages import Exit, Held, HeldPhase, Task, TaskExited
 from howdah.wire.frames import FrameDecoder, FrameError, encode
 from howdah.wire.messages import (
     MAX_FRAME,
     AgentHello,
-    Beat,
-    Exited,
     FromAgent,
+    Heartbeat,
     LogChunk,
     Message,
     Sample,
@@ -27,8 +26,8 @@ HELLO = AgentHello(
     pid=1,
     held=Held(task=Task("worker", 1), attempt=2, generation=3, phase=HeldPhase.EXITED),
 )
-EXITED = Exited(task=Task("worker", 1), attempt=2, exit=Exit(code=42, tail=("a", "b")))
-BEAT = Beat(attempt=1, sample=Sample(time=1.5, values={"loss": 0.25}), step=3.0)
+EXITED = TaskExited(task=Task("worker", 1), attempt=2, exit=Exit(code=42, tail=("a", "b")))
+BEAT = Heartbeat(attempt=1, sample=Sample(time=1.5, values={"loss": 0.25}), step=3.0)
 
 
 def body_of(document: object) -> bytes:
@@ -103,11 +102,11 @@ def test_after_an_error_a_decoder_stays_failed_and_holds_nothing() -> None:
         b"\xdf\xff\xff\xff\xff",
         b"\x91" * 100_000,
         msgspec.msgpack.encode({"type": "NoSuchMessage"}),
-        msgspec.msgpack.encode({"type": "Beat", "attempt": "x"}),
+        msgspec.msgpack.encode({"type": "Heartbeat", "attempt": "x"}),
         msgspec.msgpack.encode({"attempt": 1}),
         msgspec.msgpack.encode([1, 2]),
         msgspec.msgpack.encode(None),
-        msgspec.msgpack.encode({"type": "Beat"}) + b"x",
+        msgspec.msgpack.encode({"type": "Heartbeat"}) + b"x",
     ],
 )
 def test_what_is_no_message_is_refused_in_words(body: bytes) -> None:
@@ -116,7 +115,8 @@ def test_what_is_no_message_is_refused_in_words(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "message", [AgentHello(job_id="\udcff", container_id="", host="", pid=1), Beat(attempt=2**64)]
+    "message",
+    [AgentHello(job_id="\udcff", container_id="", host="", pid=1), Heartbeat(attempt=2**64)],
 )
 def test_what_msgpack_cannot_hold_is_refused_in_words(message: Message) -> None:
     with pytest.raises(FrameError, match="can't be put into a frame"):
@@ -130,8 +130,8 @@ def test_messages_of_the_other_direction_are_refused() -> None:
 
 
 def test_a_newer_peers_unknown_fields_are_ignored() -> None:
-    frame = body_of({"type": "Beat", "attempt": 4, "colour": "red", "more": {"x": [1]}})
-    assert FrameDecoder[Message](FromAgent).feed(frame) == [Beat(attempt=4)]
+    frame = body_of({"type": "Heartbeat", "attempt": 4, "colour": "red", "more": {"x": [1]}})
+    assert FrameDecoder[Message](FromAgent).feed(frame) == [Heartbeat(attempt=4)]
 
 
 def test_an_older_peers_missing_fields_have_defaults() -> None:

@@ -38,20 +38,20 @@ from howdah.backends.local.messages import (
     Release,
 )
 from howdah.backends.local.submit import NodeOptions
-from howdah.core.commands import ContainerRequest
-from howdah.core.events import (
+from howdah.core.messages import (
     ContainerEnded,
     ContainerEndKind,
     ContainerGranted,
+    ContainerRequest,
     Event,
     RequestRefused,
 )
 from howdah.core.plan import Plan
-from howdah.core.view import JobView
 from howdah.frameworks import planning
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
+from howdah.wire.status import JobView
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from howdah.backends.local.loop import Loop, Timer
 from howdah.backends.local.messages import AgentProcess, Ended, Launch, Running
 from howdah.backends.local.notes import note
 from howdah.backends.local.supervision import CANNOT_START, describe
-from howdah.core.events import ContainerEndKind
+from howdah.core.messages import ContainerEndKind
 
 SWEEP_S = 0.005
 """First pause between two looks for leftovers; doubled up to `SWEEP_MAX_S`."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from howdah.backends.base import RoleResources
-from howdah.core.commands import ContainerRequest
+from howdah.core.messages import ContainerRequest
 from howdah.core.plan import Plan
 from howdah.spec.model import Mode
 

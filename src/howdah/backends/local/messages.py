@@ -11,7 +11,7 @@ from typing import Union
 import msgspec
 
 from howdah.agent.launch import AgentLaunch
-from howdah.core.events import ContainerEndKind
+from howdah.core.messages import ContainerEndKind
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from howdah.core.states import JobPhase, Outcome
-from howdah.core.view import JobView
+from howdah.core.state import JobPhase, Outcome
 from howdah.storage.jobdir import JobDirectory
+from howdah.wire.status import JobView
 
 ADVICE = (
     "Nothing was wrong with your programs: read the end of logs/coordinator.log in the job "

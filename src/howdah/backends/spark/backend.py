@@ -38,19 +38,19 @@ from howdah.backends.spark.messages import (
 )
 from howdah.backends.spark.modes import Mode
 from howdah.backends.spark.settings import read_settings
-from howdah.core.commands import ContainerRequest
-from howdah.core.events import (
+from howdah.core.messages import (
     ContainerEnded,
     ContainerEndKind,
     ContainerGranted,
+    ContainerRequest,
     Event,
     RequestRefused,
     StopRequested,
 )
-from howdah.core.view import JobView
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
+from howdah.wire.status import JobView
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from howdah.backends.spark.messages import (
     Part,
     Welcome,
 )
-from howdah.core.events import ContainerEndKind
+from howdah.core.messages import ContainerEndKind
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire import tls
 from howdah.wire.channel import Channel, serve

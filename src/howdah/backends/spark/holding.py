@@ -36,7 +36,7 @@ from howdah.backends.spark.messages import (
     ToHolder,
     Welcome,
 )
-from howdah.core.events import ContainerEndKind
+from howdah.core.messages import ContainerEndKind
 from howdah.storage import layout
 from howdah.storage.files import write_private
 from howdah.wire.frames import FrameError

@@ -14,7 +14,7 @@ import msgspec
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.spark.modes import Mode
-from howdah.core.events import ContainerEndKind
+from howdah.core.messages import ContainerEndKind
 
 LEASE_S = 10.0
 """So long holders and their agents go on without hearing from the coordinator."""

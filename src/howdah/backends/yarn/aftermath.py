@@ -13,9 +13,9 @@ import re
 import msgspec
 
 from howdah.backends.yarn import ends
-from howdah.core.states import JobPhase, Outcome
-from howdah.core.view import EXIT_CODES, FailureView, JobView
+from howdah.core.state import JobPhase, Outcome
 from howdah.storage.layout import JobMeta
+from howdah.wire.status import EXIT_CODES, FailureView, JobView
 
 TAIL_LINES = 20
 
@@ -114,7 +114,7 @@ def view(
             task=None,
             attempt=None,
             generation=0,
-            blame="coordinator-lost",
+            cause="coordinator-lost",
             what=reason,
             advice=_ADVICE[how],
             exit_code=_exit_code(ended.diagnostics),

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from howdah.backends.yarn.access import Access
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.hadoop.aggregated import AggregatedLogs, Log
 from howdah.hadoop.errors import HadoopError
 from howdah.hadoop.ids import ApplicationId

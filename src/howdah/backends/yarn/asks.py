@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from howdah.backends.base import RoleResources
-from howdah.core.commands import ContainerRequest
+from howdah.core.messages import ContainerRequest
 
 ANY = "*"
 """``ResourceRequest.ANY``"""

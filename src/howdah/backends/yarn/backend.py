@@ -25,10 +25,8 @@ from howdah.backends.yarn.nodes import LaunchFailed, Nodes
 from howdah.backends.yarn.order import Order
 from howdah.backends.yarn.readers import readers
 from howdah.backends.yarn.shipment import FILE, Shipment
-from howdah.core.commands import ContainerRequest
-from howdah.core.events import ContainerEndKind, Event, RequestRefused
-from howdah.core.states import Outcome
-from howdah.core.view import JobView
+from howdah.core.messages import ContainerEndKind, ContainerRequest, Event, RequestRefused
+from howdah.core.state import Outcome
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import AMRM_TOKEN, HDFS_TOKEN, Credentials
 from howdah.hadoop.errors import HadoopError
@@ -39,6 +37,7 @@ from howdah.hadoop.scheduler import FAILED, KILLED, SUCCEEDED, Scheduler
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
+from howdah.wire.status import JobView
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from howdah.core.events import ContainerEndKind
+from howdah.core.messages import ContainerEndKind
 
 # ContainerExitStatus
 INVALID = -1000

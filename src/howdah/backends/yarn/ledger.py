@@ -12,7 +12,7 @@ from howdah.backends.yarn.amounts import Amount
 from howdah.backends.yarn.asks import Asks
 from howdah.backends.yarn.held import Container, Phase
 from howdah.backends.yarn.nodes import Nodes
-from howdah.core.events import (
+from howdah.core.messages import (
     ContainerEnded,
     ContainerEndKind,
     ContainerGranted,

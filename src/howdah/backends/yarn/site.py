@@ -21,8 +21,7 @@ from howdah.backends.yarn import aftermath, looking, waiting
 from howdah.backends.yarn.access import Access, shared
 from howdah.backends.yarn.amounts import of_master
 from howdah.backends.yarn.cluster import Cluster, Queue
-from howdah.core.events import Task
-from howdah.core.view import JobView
+from howdah.core.messages import Task
 from howdah.hadoop.errors import AccessControl, ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
@@ -31,6 +30,7 @@ from howdah.storage import layout, mirror, replica
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
+from howdah.wire.status import JobView
 
 if TYPE_CHECKING:
     from howdah.backends.yarn.aggregated import Aggregated

@@ -11,10 +11,10 @@ from typing import Any
 
 from howdah.client.functions import job_name
 from howdah.compat.tensorflowonspark import TFSparkNode, compat, feeding, paths, running
-from howdah.core.view import JobView
 from howdah.spark.cluster import Cluster
 from howdah.spark.session import Session
 from howdah.spec.model import TensorBoard
+from howdah.wire.status import JobView
 
 logger = logging.getLogger(__name__)
 

@@ -22,9 +22,9 @@ from howdah.coordinator.web.documents import (
     StopRequest,
 )
 from howdah.core.plan import Plan
-from howdah.core.view import JobView, TaskView
 from howdah.spec.model import Job
 from howdah.wire.messages import Sample
+from howdah.wire.status import JobView, TaskView
 
 ROOT = "/api/v1"
 

@@ -17,7 +17,7 @@ import msgspec
 from howdah.coordinator.source import JobSource
 from howdah.coordinator.web.documents import StatusPatch
 from howdah.coordinator.web.timeline import Timeline
-from howdah.core.view import JobView, TaskView
+from howdah.wire.status import JobView, TaskView
 
 HISTORY = 120
 """Changes remembered; a watcher who has been away for longer gets the whole document."""

@@ -1,6 +1,6 @@
 """Answers of the HTTP API that are not already documents of another room.
 
-`howdah.core.view.JobView` is the job; what is here serves readers who follow it. Times are seconds
+`howdah.wire.status.JobView` is the job; what is here serves readers who follow it. Times are seconds
 since the epoch.
 """
 

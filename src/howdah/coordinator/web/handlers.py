@@ -18,7 +18,7 @@ from howdah.coordinator.web.board import Board
 from howdah.coordinator.web.documents import StacksAnswer, StopAnswer, StopRequest, brief
 from howdah.coordinator.web.gate import Gate
 from howdah.coordinator.web.security import Refusal
-from howdah.core.events import Task
+from howdah.core.messages import Task
 
 STREAMS_MAX = 100
 """Event streams at once; more readers are asked to poll."""

@@ -10,7 +10,7 @@ import asyncio
 
 from howdah.coordinator.source import JobSource, NoLog
 from howdah.coordinator.web.documents import LogChange, LogMatch, LogMatches, LogPage
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.storage.logs import LogPart
 from howdah.wire.messages import LogUpdate
 

@@ -13,7 +13,7 @@ import jinja2
 from starlette.responses import HTMLResponse, Response
 
 from howdah.coordinator.web.security import PAGE_HEADERS, Refusal
-from howdah.core.view import JobView
+from howdah.wire.status import JobView
 
 _PACKAGE = "howdah.coordinator.web"
 _CSP = "Content-Security-Policy"

@@ -11,10 +11,10 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from howdah.core.events import Task
-from howdah.core.states import JobPhase, Outcome, TaskState
-from howdah.core.view import JobView, TaskView
+from howdah.core.messages import Task
+from howdah.core.state import JobPhase, Outcome, TaskState
 from howdah.wire.messages import Sample
+from howdah.wire.status import JobView, TaskView
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -121,10 +121,10 @@ def _job(view: JobView) -> Iterator[Metric]:
         if moment is not None:
             yield GaugeMetricFamily(f"howdah_job_{name}_timestamp_seconds", help_text, value=moment)
     failures = CounterMetricFamily(
-        "howdah_job_failures", "Failures by what they were put down to.", labels=["blame"]
+        "howdah_job_failures", "Failures by what they were put down to.", labels=["cause"]
     )
-    for blame, number in sorted(Counter(f.blame for f in view.failures).items()):
-        failures.add_metric([blame], number)
+    for cause, number in sorted(Counter(f.cause for f in view.failures).items()):
+        failures.add_metric([cause], number)
     yield failures
     tasks = GaugeMetricFamily("howdah_tasks", "Tasks by state.", labels=["role", "state"])
     counts = Counter((task.role, task.state) for task in view.tasks)

@@ -18,7 +18,7 @@ from howdah.coordinator.source import JobSource, NoLog
 from howdah.coordinator.web import logtext
 from howdah.coordinator.web.board import Board
 from howdah.coordinator.web.documents import Changes, LogChange, RecordLine, record_line
-from howdah.core.events import Task
+from howdah.core.messages import Task
 from howdah.wire.messages import RecordUpdate
 
 HEARTBEAT_S = 10.0

@@ -12,7 +12,7 @@ function card(failure, level, tone) {
     `generation ${failure.generation}`,
     failure.attempt ? `attempt ${failure.attempt}` : null,
     failure.time ? moment(failure.time) : null,
-    failure.charged ? "counts against the attempts" : "does not count against the attempts",
+    failure.counted ? "counts against the attempts" : "does not count against the attempts",
   ].filter(Boolean);
   return h(
     "article",
@@ -21,7 +21,7 @@ function card(failure, level, tone) {
       "div",
       { class: "failure-head" },
       h(level, level === "h2" ? { id: "failures-title" } : {}, failure.what),
-      h("span", { class: "badge" }, failure.blame),
+      h("span", { class: "badge" }, failure.cause),
       failure.task
         ? h("button", { type: "button", class: "quiet to-log", onclick: () => showLog(failure.task, failure.attempt) }, `Log of ${failure.task}`)
         : null,

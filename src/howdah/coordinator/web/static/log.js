@@ -154,7 +154,7 @@ function details() {
     ["Process", now.pids?.join(", ")],
     ["Container", now.container],
     ["Exit", now.signal ?? (now.exit_code === null ? null : number(now.exit_code))],
-    ["Attempts spent", now.charged ? number(now.charged) : null],
+    ["Attempts spent", now.counted ? number(now.counted) : null],
     ["Log", now.log_size ? bytes(now.log_size) : null],
   ].filter(([, value]) => value);
   const key = JSON.stringify(facts);

@@ -11,9 +11,8 @@ import enum
 
 import msgspec
 
-from howdah.core.blame import Blame
-from howdah.core.commands import Topology
-from howdah.core.events import Exit, Task
+from howdah.core.causes import FailureCause
+from howdah.core.messages import Exit, Task, Topology
 from howdah.core.plan import Plan
 
 
@@ -162,7 +161,7 @@ class TaskData(msgspec.Struct, kw_only=True):
     """Counted in `JobState.missing`: a member that has not joined yet."""
     exit: Exit | None = None
     """Of the newest attempt that ended."""
-    charged: int = 0
+    counted: int = 0
     """Failures of its own fault, for roles that restart task by task."""
     retired: bool = False
     """Will not be started again: a sidecar whose attempts are spent."""
@@ -186,13 +185,13 @@ class ContainerData(msgspec.Struct, kw_only=True):
     """Where its agent hears a new coordinator's call."""
 
 
-class Evidence(msgspec.Struct, kw_only=True):
+class FailureReport(msgspec.Struct, kw_only=True):
     """One sign of what went wrong."""
 
     task: Task
     attempt: int
     generation: int
-    blame: Blame
+    cause: FailureCause
     time: float
     what: str
     node: str | None = None
@@ -203,9 +202,9 @@ class Evidence(msgspec.Struct, kw_only=True):
 class Failure(msgspec.Struct, kw_only=True):
     """A classified failure: the strongest evidence, and what it cost."""
 
-    evidence: Evidence
-    charged: bool
-    echoes: int = 0
+    report: FailureReport
+    counted: bool
+    secondary: int = 0
     """Weaker signs that came with it."""
     lines: tuple[str, ...] = ()
     """What to show: last lines of the task, or where every rank stood."""
@@ -260,7 +259,7 @@ class JobState(msgspec.Struct, kw_only=True):
     next_request: int = 1
     draws: int = 0
     """Random numbers used so far."""
-    evidence: list[Evidence] = []
+    reports: list[FailureReport] = []
     failures: list[Failure] = []
     gang_charged: int = 0
     restarts: int = 0

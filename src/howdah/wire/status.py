@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from howdah.core.blame import RULES, signal_name
-from howdah.core.events import Task
-from howdah.core.states import Failure, JobPhase, JobState, Outcome, TaskData, TaskState
+from howdah.core.causes import RULES, signal_name
+from howdah.core.messages import Task
+from howdah.core.state import Failure, JobPhase, JobState, Outcome, TaskData, TaskState
 
 
 class _View(msgspec.Struct, frozen=True, kw_only=True): ...
@@ -31,15 +31,15 @@ class FailureView(_View, frozen=True, kw_only=True):
     task: str | None
     attempt: int | None
     generation: int
-    blame: str
-    """A `howdah.core.blame.Blame` value such as ``user-code``."""
+    cause: str
+    """A `howdah.core.causes.FailureCause` value such as ``user-code``."""
     what: str
     """``worker:1 exited with code 42``"""
     advice: str
     exit_code: int | None = None
     signal: str | None = None
     time: float = 0.0
-    charged: bool = False
+    counted: bool = False
     tail: tuple[str, ...] = ()
 
 
@@ -50,7 +50,7 @@ class TaskView(_View, frozen=True, kw_only=True):
     role: str
     index: int
     state: str
-    """A `howdah.core.states.TaskState` value."""
+    """A `howdah.core.state.TaskState` value."""
     attempt: int
     generation: int
     rank: int | None = None
@@ -66,7 +66,7 @@ class TaskView(_View, frozen=True, kw_only=True):
     joined: bool = False
     exit_code: int | None = None
     signal: str | None = None
-    charged: int = 0
+    counted: int = 0
     """Attempts of its budget that are spent."""
     last_line: str | None = None
     # Live, absent in a finished job:
@@ -88,7 +88,7 @@ class JobView(_View, frozen=True, kw_only=True):
     user: str
     backend: str
     phase: str
-    """A `howdah.core.states.JobPhase` value."""
+    """A `howdah.core.state.JobPhase` value."""
     outcome: str | None = None
     """succeeded, failed, stopped or timed-out once it is decided."""
     exit_code: int | None = None
@@ -206,23 +206,23 @@ def _task_view(state: JobState, data: TaskData, ranks: Mapping[Task, int | None]
         joined=data.joined,
         exit_code=data.exit.code if data.exit else None,
         signal=signal_name(data.exit.signal) if data.exit and data.exit.signal else None,
-        charged=data.charged,
+        counted=data.counted,
     )
 
 
 def _failure_view(failure: Failure) -> FailureView:
-    sign = failure.evidence
+    sign = failure.report
     exit = sign.exit
     return FailureView(
         task=str(sign.task),
         attempt=sign.attempt,
         generation=sign.generation,
-        blame=sign.blame.value,
+        cause=sign.cause.value,
         what=sign.what,
-        advice=RULES[sign.blame].advice,
+        advice=RULES[sign.cause].advice,
         exit_code=exit.code if exit else None,
         signal=signal_name(exit.signal) if exit and exit.signal else None,
         time=sign.time,
-        charged=failure.charged,
+        counted=failure.counted,
         tail=failure.lines,
     )

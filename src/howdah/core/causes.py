@@ -11,10 +11,10 @@ import signal as signals
 
 import msgspec
 
-from howdah.core.events import ContainerEndKind, Exit
+from howdah.core.messages import ContainerEndKind, Exit
 
 
-class Blame(enum.Enum):
+class FailureCause(enum.Enum):
     """What a failure is put down to."""
 
     NODE_LOST = "node-lost"
@@ -37,7 +37,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     strength: int
     """The strongest sign of a generation's end is its cause; equals are ranked by time."""
-    charged: bool
+    counted: bool
     """Spends one of the job's attempts."""
     again: bool = True
     """May be tried again at all."""
@@ -46,88 +46,88 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     advice: str
 
 
-RULES: dict[Blame, Rule] = {
-    Blame.NODE_LOST: Rule(
+RULES: dict[FailureCause, Rule] = {
+    FailureCause.NODE_LOST: Rule(
         strength=90,
-        charged=False,
+        counted=False,
         node_fault=True,
         advice="The machine went away; nothing in the job is at fault. If one node is lost again "
         "and again, tell its administrators.",
     ),
-    Blame.PREEMPTED: Rule(
+    FailureCause.PREEMPTED: Rule(
         strength=85,
-        charged=False,
+        counted=False,
         advice="The cluster took the container back for another queue. Checkpoint often, or run in "
         "a queue that is not preempted.",
     ),
-    Blame.OUT_OF_MEMORY: Rule(
+    FailureCause.OUT_OF_MEMORY: Rule(
         strength=80,
-        charged=True,
+        counted=True,
         advice="The task needed more memory than its container has. Raise the role's `memory`, or "
         "lower the batch size or the number of data-loading workers.",
     ),
-    Blame.LAUNCH_FAILED: Rule(
+    FailureCause.LAUNCH_FAILED: Rule(
         strength=70,
-        charged=False,
+        counted=False,
         node_fault=True,
         advice="The container's agent could not be started or did not register. Its diagnostics "
         "are above; `howdah doctor` checks what a node needs.",
     ),
-    Blame.COORDINATOR_LOST: Rule(
+    FailureCause.COORDINATOR_LOST: Rule(
         strength=65,
-        charged=False,
+        counted=False,
         advice="The container ended while no coordinator lived. Nothing in the job is at fault.",
     ),
-    Blame.AGENT_LOST: Rule(
+    FailureCause.AGENT_LOST: Rule(
         strength=60,
-        charged=False,
+        counted=False,
         node_fault=True,
         advice="The agent beside the task died or fell silent, so its program was ended. If it "
         "repeats, look for memory pressure on the node or something that kills processes there.",
     ),
-    Blame.SIGNAL: Rule(
+    FailureCause.SIGNAL: Rule(
         strength=50,
-        charged=True,
+        counted=True,
         advice="Something outside Howdah sent the signal: a person, the kernel's out-of-memory "
         "killer (see the node's kernel log), or a supervisor of the machine.",
     ),
-    Blame.PORT_TAKEN: Rule(
+    FailureCause.PORT_TAKEN: Rule(
         strength=45,
-        charged=False,
+        counted=False,
         advice="Another program took a reserved port. New ports are chosen by themselves; if it "
         "repeats, give Howdah a range of its own with `[network] ports`.",
     ),
-    Blame.HANG: Rule(
+    FailureCause.HANG: Rule(
         strength=40,
-        charged=True,
+        counted=True,
         advice="No output, report or checkpoint came for the hang limit. The stacks of all ranks "
         "show where each one stood; a rank that stands elsewhere than its peers is the suspect. "
         "Raise `[timeouts] hang` if the silence was work.",
     ),
-    Blame.RUN_TIMEOUT: Rule(
+    FailureCause.RUN_TIMEOUT: Rule(
         strength=40,
-        charged=True,
+        counted=True,
         advice="If the work only needs longer, raise the `run` time-out (`timeout` of a "
         "`[preprocess]` step); if not, its last lines show how far it came.",
     ),
-    Blame.STARTUP_TIMEOUT: Rule(
+    FailureCause.STARTUP_TIMEOUT: Rule(
         strength=40,
-        charged=True,
+        counted=True,
         again=False,
         advice="The named tasks never met their peers. Look at their logs: a program that does "
         "other work first, waits for input, or never sets up its framework looks like this. Raise "
         "`[timeouts] startup` if it was only slow.",
     ),
-    Blame.START_FAILED: Rule(
+    FailureCause.START_FAILED: Rule(
         strength=30,
-        charged=True,
+        counted=True,
         again=False,
         advice="The program could not be started. Check the command, the interpreter and the "
         "source folder with `howdah run --dry-run`.",
     ),
-    Blame.USER_CODE: Rule(
+    FailureCause.USER_CODE: Rule(
         strength=30,
-        charged=True,
+        counted=True,
         advice="The program ended with an error. Its last lines are shown; the whole log is one "
         "`howdah logs` away.",
     ),
@@ -150,31 +150,31 @@ _NOT_STARTED = {126: "cannot be executed", 127: "was not found"}
 """Exit codes of a POSIX shell for a command it could not run."""
 
 
-def of_exit(exit: Exit) -> Blame:
+def of_exit(exit: Exit) -> FailureCause:
     """The class of a failed attempt, from its exit alone."""
     if exit.out_of_memory:
-        return Blame.OUT_OF_MEMORY
+        return FailureCause.OUT_OF_MEMORY
     if exit.failed_to_start or exit.code in _NOT_STARTED:
-        return Blame.START_FAILED
+        return FailureCause.START_FAILED
     if exit.port_taken:
-        return Blame.PORT_TAKEN
+        return FailureCause.PORT_TAKEN
     if exit.timed_out:
-        return Blame.RUN_TIMEOUT
+        return FailureCause.RUN_TIMEOUT
     number = _signal_of(exit)
     if number is not None and number not in _OWN_SIGNALS:
-        return Blame.SIGNAL
-    return Blame.USER_CODE
+        return FailureCause.SIGNAL
+    return FailureCause.USER_CODE
 
 
-def of_container(kind: ContainerEndKind, preempting: bool) -> Blame:
+def of_container(kind: ContainerEndKind, preempting: bool) -> FailureCause:
     """The class of a container's end that nobody asked for."""
     if preempting or kind is ContainerEndKind.PREEMPTED:
-        return Blame.PREEMPTED
+        return FailureCause.PREEMPTED
     return {
-        ContainerEndKind.NODE_LOST: Blame.NODE_LOST,
-        ContainerEndKind.OUT_OF_MEMORY: Blame.OUT_OF_MEMORY,
-        ContainerEndKind.LAUNCH_FAILED: Blame.LAUNCH_FAILED,
-    }.get(kind, Blame.AGENT_LOST)
+        ContainerEndKind.NODE_LOST: FailureCause.NODE_LOST,
+        ContainerEndKind.OUT_OF_MEMORY: FailureCause.OUT_OF_MEMORY,
+        ContainerEndKind.LAUNCH_FAILED: FailureCause.LAUNCH_FAILED,
+    }.get(kind, FailureCause.AGENT_LOST)
 
 
 def describe_exit(exit: Exit, run_s: float | None = None) -> str:
