@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, cast
 
 import msgspec
@@ -21,8 +21,9 @@ import msgspec
 from howdah.coordinator.clock import Clock
 from howdah.coordinator.pulse import Pulse
 from howdah.coordinator.story import Story
-from howdah.core.messages import AnyCommand, AnyEvent, Event, Record, TimerDue
+from howdah.core.messages import AnyCommand, AnyEvent, Event, Record, TimePassed
 from howdah.core.state import JobState
+from howdah.storage.journal import event_cause
 from howdah.wire.messages import RecordUpdate
 
 ROUND = 500
@@ -37,13 +38,22 @@ class PureMachine(Protocol):
 
     state: JobState
 
-    def handle(self, event: AnyEvent, now: float) -> list[AnyCommand]:
+    def handle(self, event: AnyEvent, now: float, cause: str = "") -> list[AnyCommand]:
         """Take a fact in; what is to be done about it comes out."""
+        ...
+
+    def next_due(self) -> float | None:
+        """When it wants to be told that time has passed."""
         ...
 
 
 class OpenJournal(Protocol):
     """What the driver needs of `howdah.storage.journal.Journal`."""
+
+    @property
+    def next_seq(self) -> int:
+        """Number of the next entry."""
+        ...
 
     def append_event(self, now: float, event: AnyEvent) -> int:
         """Put a fact behind all entries, not durable yet; returns its number."""
@@ -138,8 +148,8 @@ class Driver:
             return
         self._wake.clear()
         delay: float | None = None
-        if timers := self._machine.state.timers:
-            delay = min(timers.values()) - self._clock.now()
+        if (due := self._machine.next_due()) is not None:
+            delay = due - self._clock.now()
             if delay <= 0:
                 return
         if delay is None:
@@ -156,11 +166,10 @@ class Driver:
         commands: list[AnyCommand] = []
         told: list[RecordUpdate] = []
         taken: list[_Item] = []
-        for timer in self._due():
-            due = self._machine.state.timers[timer]
-            self._take(TimerDue(timer=timer), commands, told)
-            if self._machine.state.timers.get(timer) == due:
-                raise RuntimeError(f"the machine left timer {timer!r} standing when it was due")
+        if (due := self._machine.next_due()) is not None and due <= self._clock.now():
+            self._take(TimePassed(), commands, told)
+            if self._machine.next_due() == due:
+                raise RuntimeError(f"the machine has not moved what was due at {due}")
         while self._inbox and len(taken) < ROUND:
             item = self._inbox.popleft()
             taken.append(item)
@@ -175,15 +184,6 @@ class Driver:
         await self._carry_out(commands)
         self.advanced.fire()
 
-    def _due(self) -> Iterable[str]:
-        """Names of due timers, earliest first, each looked at again when its turn comes."""
-        now = self._clock.now()
-        timers = self._machine.state.timers
-        due = sorted((time, name) for name, time in timers.items() if time <= now)
-        for time, name in due:
-            if self._machine.state.timers.get(name) == time:
-                yield name
-
     def _take(
         self, what: AnyEvent | Record, commands: list[AnyCommand], told: list[RecordUpdate]
     ) -> None:
@@ -193,7 +193,8 @@ class Driver:
             return
         # Handled before it is appended: an event the machine cannot take is a defect, and must not
         # be in the journal to be a defect again in every coordinator that follows.
-        caused = self._machine.handle(what, now)
+        cause = event_cause(what, self._journal.next_seq)
+        caused = self._machine.handle(what, now, cause)
         self._journal.append_event(now, what)
         for command in caused:
             if isinstance(command, Record):

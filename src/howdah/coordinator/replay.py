@@ -8,7 +8,7 @@ import msgspec
 
 from howdah.coordinator.driver import PureMachine
 from howdah.core.messages import CoordinatorStarted, Record
-from howdah.storage.journal import EventEntry, RecordEntry
+from howdah.storage.journal import EventEntry, RecordEntry, event_cause
 from howdah.wire.messages import RecordUpdate
 
 
@@ -40,7 +40,7 @@ def replay(machine: PureMachine, entries: Iterable[EventEntry | RecordEntry]) ->
             if past.untold and _same(past.untold[0], entry.record):
                 past.untold.pop(0)
             continue
-        commands = machine.handle(entry.event, entry.now)
+        commands = machine.handle(entry.event, entry.now, event_cause(entry.event, entry.seq))
         past.untold = [command for command in commands if isinstance(command, Record)]
         past.incarnations += isinstance(entry.event, CoordinatorStarted)
     return past
