@@ -26,6 +26,7 @@ from howdah.core.messages import (
     AnyEvent,
     CancelRequests,
     CheckpointSaved,
+    ContainerEnded,
     ContainerEndKind,
     ContainerGranted,
     ContainerRequest,
@@ -49,7 +50,6 @@ from howdah.core.messages import (
     TaskSaving,
     TaskStarted,
 )
-from tests.simulation import today
 from tests.simulation.clock import Clock
 
 SHUTDOWN_S = 10.0
@@ -352,7 +352,7 @@ class Cluster:
         proven: bool = True,
     ) -> None:
         self._later_tell(
-            today.ended(container_id=container_id, kind=kind, detail=detail, proven=proven),
+            ContainerEnded(container_id=container_id, kind=kind, detail=detail, proven=proven),
             late_s,
         )
 

@@ -91,7 +91,7 @@ def _faults(draw: random.Random) -> Faults:
 def _habits(draw: random.Random, plan: Plan) -> Habits:
     return Habits(
         delay_s=draw.choice([0.0, 0.005, 0.05, 0.5]),
-        lease_s=getattr(plan, "lease_s", 20.0),
+        lease_s=plan.lease_s,
         backend_is_sure=draw.random() < 0.5,
         repeat=draw.choice(_CHANCES),
         forget=draw.choice([0.0, 0.0, 0.2]),
@@ -134,7 +134,10 @@ class Troubles:
         one.clock.later(self.random.uniform(0.1, 1.0), self._act)
         one.clock.later(TROUBLE_S, lambda: setattr(one, "coordinator_dies", 0.0))
         if self.starving is None:
-            one.clock.later(TROUBLE_S + QUIET_S, one.verify_all_run)
+            one.clock.later(TROUBLE_S + QUIET_S, self._verify_all_run)
+
+    def _verify_all_run(self) -> None:
+        self.world.verify_all_run(sidecars=not self.broken_sidecar)
 
     # -- habits -----------------------------------------------------------------------------------
 

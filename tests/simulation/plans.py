@@ -7,13 +7,12 @@ from typing import Any
 
 from howdah.core.plan import Completion, Join, Plan, RolePlan
 from howdah.spec.model import Mode, Restart, Tracking
-from tests.simulation import today
 
 
 def role(name: str, minimum: int = 1, maximum: int | None = None, **fields: Any) -> RolePlan:
     """A role of so many tasks."""
     maximum = minimum if maximum is None else maximum
-    return today.role(name=name, minimum=minimum, maximum=maximum, **fields)
+    return RolePlan(name=name, minimum=minimum, maximum=maximum, **fields)
 
 
 def sidecar(name: str = "tensorboard", **fields: Any) -> RolePlan:
@@ -28,7 +27,7 @@ def server(name: str = "ps", tasks: int = 1, **fields: Any) -> RolePlan:
 
 
 def plan(*roles: RolePlan, **fields: Any) -> Plan:
-    return today.plan(**{"job_id": "job", "roles": roles, "lease_s": 20.0, **fields})
+    return Plan(**{"job_id": "job", "roles": roles, "lease_s": 20.0, **fields})
 
 
 def gang(draw: random.Random, size: int) -> Plan:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from howdah.core.messages import ContainerEndKind, Exit
+from howdah.core.causes import FailureCause
+from howdah.core.messages import CheckpointSaved, ContainerEndKind, Exit
 from howdah.core.plan import Completion, Join, Plan
 from howdah.core.state import JobPhase, Outcome, TaskState
 from howdah.spec.model import Lingering, Mode, Restart
-from tests.simulation import today
 from tests.simulation.cluster import Habits
 from tests.simulation.plans import plan, role, server, sidecar
 from tests.simulation.world import World
@@ -55,7 +55,7 @@ def succeeds(world: World, *names: str) -> None:
     """These programs end well, and with them the job."""
     world.succeed(*names)
     state = world.run(2000.0)
-    assert (state.outcome, today.unsaved(state)) == (Outcome.SUCCEEDED, []), state.reason
+    assert (state.outcome, state.unsaved) == (Outcome.SUCCEEDED, []), state.reason
 
 
 def ends(world: World, outcome: Outcome, limit_s: float = 1000.0) -> str:
@@ -191,6 +191,29 @@ def test_an_agent_that_only_falls_silent_is_not_believed_to_have_ended(job: Plan
 
 
 @ZOMBIES
+def test_an_agent_that_does_not_come_back_is_not_believed_to_have_ended(job: Plan) -> None:
+    """Its connection broke before it was told to end; the backend calls its machine lost much later."""
+    world = running(job, nodes=8)
+    world.cluster.cut(world.agent("worker:0"), noticed=True)
+    silence(world, "worker:0", cut=False, expiry_s=300.0)
+    world.until(lambda: world.attempt("worker:0") > 1 and world.runs("worker:0", "worker:1"))
+    succeeds(world, "worker:0", "worker:1")
+
+
+@ZOMBIES
+def test_a_machine_called_lost_while_no_coordinator_lived_may_still_run_its_program(
+    job: Plan,
+) -> None:
+    world = running(job, nodes=8)
+    silence(world, "worker:0", cut=True, expiry_s=1.0)
+    world.kill_coordinator(3.0)
+    world.until(
+        lambda: world.alive and world.attempt("worker:0") > 1 and world.runs("worker:0", "worker:1")
+    )
+    succeeds(world, "worker:0", "worker:1")
+
+
+@ZOMBIES
 def test_a_new_coordinator_waits_for_the_same_agents_out_of_reach(job: Plan) -> None:
     world = running(job, nodes=8)
     silence(world, "worker:0", cut=True, expiry_s=1.0)
@@ -217,7 +240,7 @@ def test_a_checkpoint_that_an_older_attempt_saved_late_is_not_the_newest() -> No
     world.save("worker:0")
     world.until(lambda: world.state.checkpoint == "000002")
     task = world.state.tasks["worker:0"].task
-    world.tell(today.checkpoint(task=task, attempt=1, name="000003"))
+    world.tell(CheckpointSaved(task=task, attempt=1, name="000003"))
     assert world.state.checkpoint == "000002"
     world.fail("worker:0")
     world.until(lambda: world.attempt("worker:0") == 3 and world.runs("worker:0"))
@@ -356,7 +379,7 @@ def test_tasks_above_the_elastic_minimum_that_are_preempted_time_after_time_do_n
 
     def launch(task: str) -> str | None:
         if task != "worker:0":
-            container = next(c for c in reversed(world.cluster.containers))
+            container = str(world.state.tasks[task].container_id)
             world.clock.later(
                 0.01, lambda: world.cluster.end_container(container, ContainerEndKind.PREEMPTED)
             )
@@ -541,7 +564,7 @@ def test_an_attempt_that_saves_for_minutes_after_its_success_is_waited_for() -> 
     world.sleep(200.0)
     assert not world.done
     state = world.run()
-    assert (state.outcome, today.unsaved(state)) == (Outcome.SUCCEEDED, [])
+    assert (state.outcome, state.unsaved) == (Outcome.SUCCEEDED, [])
 
 
 def test_an_attempt_that_saves_for_minutes_after_its_crash_is_waited_for() -> None:
@@ -563,7 +586,7 @@ def test_a_stopped_job_is_given_the_time_to_save() -> None:
     world.sleep(60.0)
     assert not world.done
     state = world.run()
-    assert (state.outcome, today.unsaved(state)) == (Outcome.STOPPED, [])
+    assert (state.outcome, state.unsaved) == (Outcome.STOPPED, [])
 
 
 def test_saving_that_never_ends_costs_what_it_was_to_save_and_no_more() -> None:
@@ -574,7 +597,7 @@ def test_saving_that_never_ends_costs_what_it_was_to_save_and_no_more() -> None:
     state = world.run()
     assert state.outcome is Outcome.STOPPED
     assert 50.0 < world.now - began < 120.0
-    assert len(today.unsaved(state)) == 1 and today.unsaved(state)[0].startswith("worker:0")
+    assert len(state.unsaved) == 1 and state.unsaved[0].startswith("worker:0")
 
 
 def test_an_agent_that_never_says_it_has_saved_loses_its_container() -> None:
@@ -592,6 +615,49 @@ def test_an_agent_that_never_says_it_has_saved_loses_its_container() -> None:
     assert world.now - began < 200.0
 
 
+def test_a_job_that_ends_lets_an_attempt_save_that_had_ended_before() -> None:
+    job = plan(role("worker", 2, save_s=900.0, grace_s=5.0))
+    world = running(job, saving(300.0, "worker:0"))
+    world.succeed("worker:0")
+    world.sleep(10.0)
+    world.stop()
+    # `World.releases` raises if the container is taken before that.
+    state = world.run()
+    assert (state.outcome, state.unsaved) == (Outcome.STOPPED, [])
+
+
+def test_a_second_stop_leaves_the_time_to_save() -> None:
+    job = plan(role("worker", 2, save_s=900.0, grace_s=5.0))
+    world = running(job, saving(300.0, "worker:0", "worker:1"))
+    world.stop()
+    world.sleep(60.0)
+    world.stop()
+    state = world.run()
+    assert (state.outcome, state.unsaved) == (Outcome.STOPPED, [])
+
+
+@pytest.mark.parametrize("outcome", ["crash", "success"])
+def test_a_gang_that_breaks_lets_a_member_save_that_had_ended_before(outcome: str) -> None:
+    world = running(plan(role("worker", 3)), saving(200.0, "worker:0"))
+    world.fail("worker:0", Exit(code=0 if outcome == "success" else 1))
+    world.sleep(0.0 if outcome == "crash" else 20.0)
+    world.fail("worker:1")
+    names = ("worker:0", "worker:1", "worker:2")
+    world.until(lambda: world.runs(*names) and world.state.generation == 2, 400.0)
+    assert world.endings == {}
+    succeeds(world, *names)
+
+
+def test_a_connection_lost_while_an_attempt_saves_costs_nothing() -> None:
+    world = running(plan(role("worker", 2)), saving(120.0, "worker:0"))
+    world.succeed("worker:0", "worker:1")
+    world.sleep(20.0)
+    world.cluster.drop_connection(world.agent("worker:0"))
+    state = world.run()
+    assert (state.outcome, state.unsaved) == (Outcome.SUCCEEDED, [])
+    assert world.attempt("worker:0") == 1
+
+
 def test_a_job_stopped_firmly_saves_nothing() -> None:
     world = running(plan(role("worker", 2, grace_s=30.0)), saving(100.0, "worker:0", "worker:1"))
     began = world.now
@@ -606,7 +672,7 @@ def test_a_new_coordinator_lets_an_agent_save_to_the_end() -> None:
     world.sleep(20.0)
     world.kill_coordinator()
     state = world.run()
-    assert (state.outcome, today.unsaved(state)) == (Outcome.SUCCEEDED, [])
+    assert (state.outcome, state.unsaved) == (Outcome.SUCCEEDED, [])
     assert world.attempt("worker:0") == 1
 
 
@@ -797,6 +863,17 @@ def test_a_connection_lost_while_the_gang_is_forming_costs_nothing(phase: str) -
     succeeds(world, "worker:0", "worker:1", "worker:2")
 
 
+def test_tasks_that_come_back_alone_at_once_are_told_true_addresses() -> None:
+    """`World.starts` holds what each is told against where its peers are."""
+    slow = Habits(prepare_s=lambda task, attempt: {"ps:0": 0.5, "ps:1": 2.0}.get(task, 0.1))
+    world = running(plan(server(tasks=2, restart=Restart.TASK), role("worker", 2)), slow)
+    world.fail("ps:0")
+    world.fail("ps:1")
+    world.until(lambda: world.attempt("ps:1") == 2 and world.runs("ps:0", "ps:1"))
+    assert world.state.generation == 1
+    succeeds(world, "worker:0", "worker:1")
+
+
 # -- (J) growth ---------------------------------------------------------------------------------------
 
 
@@ -852,7 +929,7 @@ def test_growth_does_not_wait_for_ever_for_a_checkpoint() -> None:
 def test_containers_that_trickle_in_do_not_cost_a_restart_each() -> None:
     world = growing(1, 10, {f"worker:{i}": 30.0 * i for i in range(1, 10)})
     world.until(lambda: world.runs(*(f"worker:{i}" for i in range(10))), 3600.0)
-    assert world.state.restarts <= 5
+    assert world.state.restarts <= 6
     succeeds(world, *(f"worker:{i}" for i in range(10)))
 
 
@@ -864,6 +941,25 @@ def test_an_elastic_gang_shrinks_when_a_machine_is_gone_for_good() -> None:
     gone.append("worker:2")
     world.lose("worker:2", ContainerEndKind.NODE_LOST)
     world.until(lambda: world.state.generation == 2 and world.runs("worker:0", "worker:1"), 120.0)
+    succeeds(world, "worker:0", "worker:1")
+
+
+def test_a_gang_that_does_without_a_retired_task_is_not_held_in_part_for_ever() -> None:
+    """The cluster gives the container that is missing only once the gang has let go of its part."""
+    asked: list[str] = []
+
+    def grant_s(task: str) -> float | None:
+        asked.append(task)
+        return None if task == "worker:0" and asked.count(task) == 1 else 0.1
+
+    habits = Habits(
+        grant_s=grant_s,
+        work=lambda task, attempt: (5.0, Exit(code=1)) if task == "worker:2" else None,
+    )
+    world = World(plan(role("worker", 2, 3), hold_s=30.0), habits=habits)
+    world.until(lambda: world.runs("worker:1", "worker:2"))
+    world.until(lambda: world.runs("worker:0", "worker:1"), 300.0)
+    assert world.state.tasks["worker:2"].retired
     succeeds(world, "worker:0", "worker:1")
 
 
@@ -927,7 +1023,7 @@ def test_a_job_can_be_stopped_in_every_phase(phase: JobPhase) -> None:
     if phase is JobPhase.FINISHING:
         world.until(lambda: world.runs("worker:0"))
         world.stop()
-    elif phase in (today.WINDOW, JobPhase.RESTARTING):
+    elif phase in (JobPhase.FAILURE_WINDOW, JobPhase.RESTARTING):
         world.until(lambda: world.runs("worker:0", "worker:1"))
         world.fail("worker:0")
         world.until(lambda: world.runs("worker:0", "worker:1") and world.attempt("worker:0") == 2)
@@ -990,6 +1086,16 @@ def test_the_cause_of_a_broken_gang_is_its_strongest_report() -> None:
     assert world.state.failures[-1].report.task.index == 0
     assert not world.state.failures[-1].counted
     succeeds(world, "worker:0", "worker:1", "worker:2")
+
+
+def test_a_hung_program_that_then_ran_out_of_memory_ran_out_of_memory() -> None:
+    """What its agent has proven is stronger than what was guessed from silence."""
+    world = running(plan(role("worker", 2)))
+    world.hang("worker:0")
+    world.until(lambda: world.state.tasks["worker:0"].state is TaskState.STOPPING)
+    world.fail("worker:0", Exit(signal=9, out_of_memory=True))
+    world.until(lambda: world.state.generation == 2 and world.runs("worker:0", "worker:1"))
+    assert world.state.failures[-1].report.cause is FailureCause.OUT_OF_MEMORY
 
 
 # -- (N), (P), (U) many ----------------------------------------------------------------------------------

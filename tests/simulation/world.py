@@ -19,6 +19,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from howdah.core import invariants
 from howdah.core.causes import RULES, FailureCause, of_exit
 from howdah.core.machine import Machine
 from howdah.core.messages import (
@@ -38,11 +39,11 @@ from howdah.core.messages import (
     Task,
     TaskExited,
     TaskHung,
+    TimePassed,
 )
 from howdah.core.plan import Completion, Plan, RolePlan
 from howdah.core.state import JobPhase, JobState, Outcome, TaskState
 from howdah.spec.model import Mode, Tracking
-from tests.simulation import today
 from tests.simulation.clock import Clock
 from tests.simulation.cluster import Agent, Cluster, Habits, Phase, Program
 
@@ -161,7 +162,7 @@ class World:
         if self._spinning > SPIN:
             raise Truth(f"time has come, and nothing moves: {self.where()}")
         self.clock.advance(self._due)
-        self.tell(today.time_passed(self.machine))
+        self.tell(TimePassed())
 
     # -- the coordinator --------------------------------------------------------------------------
 
@@ -222,10 +223,13 @@ class World:
         for name, state in before.items():
             self._note_moves(state, name)
         if self.steps % self._check_every == 0:
-            today.check(machine, self.now)
+            invariants.check(machine.state, self.now)
+            invariants.settled(machine, self.now)
         if self.steps % (self._check_every * (50 if self._small else 5000)) == 0:
             self.verify_replay()
-        # A coordinator may die with any part of its commands not carried out.
+        # Records are in the journal with their event. Of the other commands a coordinator may die with
+        # any part not carried out.
+        self.records += [command for command in commands if isinstance(command, Record)]
         for number, command in enumerate(commands):
             self._carry_out(command)
             if number < len(commands) - 1 and self.cluster.chance(self.coordinator_dies / 200):
@@ -237,12 +241,14 @@ class World:
         if self._count_work:
             sys.setprofile(self._count)
         try:
-            commands = today.handle(machine, event, self.now, cause)
-            self._due = today.due(machine)
+            commands = machine.handle(event, self.now, cause)
+            self._due = machine.next_due()
         finally:
             if self._count_work:
                 sys.setprofile(None)
         self.handle_s += time.perf_counter() - began
+        if any(command.cause != cause for command in commands):
+            raise Truth(f"of {cause} follows what does not say so: {commands}")
         return commands
 
     def _count(self, frame: object, kind: str, argument: object) -> None:
@@ -255,7 +261,7 @@ class World:
             case FinishJob():
                 self.done = True
             case Record():
-                self.records.append(command)
+                pass
             case PrepareTask():
                 self.prepared.append(command)
                 self.cluster.carry_out(command)
@@ -265,7 +271,7 @@ class World:
     def _replay(self) -> Machine:
         machine = Machine()
         for at, cause, line in self._journal:
-            today.handle(machine, self._decoder.decode(line), at, cause)
+            machine.handle(self._decoder.decode(line), at, cause)
         return machine
 
     def where(self) -> str:
@@ -425,6 +431,8 @@ class World:
         program = agent.held
         if program is None or program.phase is not Phase.SAVING or not program.saving_is_known:
             return
+        if agent.container_id not in self.cluster.containers:
+            return  # the backend has given it up
         if self.now < program.save_until and not self.state.firm:
             left_s = program.save_until - self.now
             raise Truth(f"the container of {program} is taken {left_s:.0f}s before it has saved")
@@ -432,7 +440,7 @@ class World:
     def _note_late_cause(self, event: AnyEvent) -> None:
         """A program of the gang failed by itself, and is heard of after it was told to stop."""
         state = self.state
-        if state.phase is not today.WINDOW or not isinstance(event, TaskExited):
+        if state.phase is not JobPhase.FAILURE_WINDOW or not isinstance(event, TaskExited):
             return
         data, exit = state.tasks[str(event.task)], event.exit
         role = self.plan.role(event.task.role)
@@ -447,7 +455,7 @@ class World:
         """What such a program failed of is no weaker than what its generation is said to."""
         state = self.state
         judged, self._judged = len(state.failures) > self._judged, len(state.failures)
-        if not self._late_causes or state.phase is today.WINDOW:
+        if not self._late_causes or state.phase is JobPhase.FAILURE_WINDOW:
             return
         if state.phase is JobPhase.RESTARTING and not judged:
             raise Truth(f"the gang restarts without a cause, but saw {self._late_causes}")
@@ -465,7 +473,7 @@ class World:
                 raise Truth(f"attempt {event.attempt} of {data.attempt} saved {event.name} late")
 
     def _note_moves(self, before: TaskState, name: str) -> None:
-        story = today.moves(self.state.tasks[name])
+        story = self.state.tasks[name].moves
         if not story or story[-1].time != self.now:
             return
         for move in story[-3:]:
@@ -474,10 +482,11 @@ class World:
 
     def verify_replay(self) -> None:
         assert self.machine is not None
-        if different := today.same(self.machine, self._replay()):
+        live, again = map(msgspec.to_builtins, (self.machine.state, self._replay().state))
+        if different := [key for key in live if live[key] != again[key]]:
             raise Truth(f"a replay of the journal gives another state: {different}")
 
-    def verify_all_run(self) -> None:
+    def verify_all_run(self, *, sidecars: bool = True) -> None:
         """Long after the last trouble everything that should run does run."""
         state = self.state
         if state.outcome is not None:
@@ -487,6 +496,8 @@ class World:
         for role in self.plan.roles:
             tracked = role.tracking is Tracking.TRACKED
             if role.stage > state.stage or (role.stage < state.stage and tracked):
+                continue
+            if role.tracking is Tracking.SIDECAR and not sidecars:
                 continue
             for index in range(role.maximum):
                 name = f"{role.name}:{index}"
@@ -504,7 +515,7 @@ class World:
     def _verify_end(self) -> None:
         assert self.machine is not None
         state = self.state
-        today.check(self.machine, self.now)
+        invariants.check(state, self.now)
         self.verify_replay()
         if state.phase is not JobPhase.FINISHED:
             raise Truth(f"FinishJob in phase {state.phase.value}")
