@@ -123,7 +123,7 @@ def test_a_task_that_comes_back_alone_and_its_peers_started_later_are_told_its_n
     gang.bench.join_all()
     for task in (W[1], W[0], W[1]):
         gang.bench.exit(task, code=1)
-        gang.bench.due()
+        gang.bench.wait(10.0)
         (start,) = gang.prepare()
         assert start.task == task
         gang.verify_told(start, W[:3])
