@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from howdah.coordinator.clock import Clock
-from howdah.coordinator.driver import Driver
-from howdah.coordinator.replay import replay
-from howdah.coordinator.story import Story
+from howdah.coordinator.driver import Clock, Driver, JobOver, replay
+from howdah.coordinator.event_log import EventLog
 from howdah.core.messages import (
     AgentDisconnected,
     AgentRegistered,
@@ -79,7 +77,7 @@ class _World:
     def __init__(self) -> None:
         self.machine = _Machine()
         self.journal = _Journal()
-        self.story = Story()
+        self.story = EventLog()
         self.now = 100.0
         self.done: list[str] = []
         self.driver = Driver(
@@ -128,7 +126,7 @@ async def test_waiting_for_durability_is_answered_after_the_commit() -> None:
     world.journal.gate.set()
     await waiting
     await world.end()
-    with pytest.raises(RuntimeError, match="over"):
+    with pytest.raises(JobOver):
         await world.driver.durably(AgentDisconnected(container_id="c2"))
 
 
@@ -189,4 +187,4 @@ def test_replay_finds_what_the_dead_coordinator_did_not_get_to_tell() -> None:
     past = replay(machine, entries)
     assert (past.last_seq, past.last_time, past.incarnations) == (4, 6.0, 1)
     assert [update.seq for update in past.records] == [2, 3]
-    assert [record.text for record in past.untold] == ["c1"]
+    assert [record.text for record in past.missing] == ["c1"]

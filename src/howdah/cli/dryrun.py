@@ -25,7 +25,7 @@ from howdah.backends.local import inside
 from howdah.cli.paint import Paint, wants_colour
 from howdah.client.errors import BadInput
 from howdah.client.exits import ExitCode
-from howdah.coordinator.orders import Orders
+from howdah.coordinator.launch_specs import LaunchSpecs
 from howdah.core.messages import LaunchAgent, StartTask, Task, Topology
 from howdah.core.plan import Plan
 from howdah.core.ranks import topology
@@ -123,11 +123,11 @@ def dry_run(loaded: LoadedJob) -> DryRun:
         howdah=__version__,
     )
     places = inside.places_with(job, directory, meta.source)
-    orders = Orders(job, plan, directory, 0.0, places)
-    orders.master = ("127.0.0.1", EXAMPLE_PORT)
+    specs = LaunchSpecs(job, plan, directory, 0.0, places)
+    specs.master = ("127.0.0.1", EXAMPLE_PORT)
     members = _example_tasks(job, plan)
     formed = topology(plan, 1, members)
-    tasks = [_dry_task(orders, job, formed, data) for data in members]
+    tasks = [_dry_task(specs, job, formed, data) for data in members]
     return DryRun(
         job_id=job_id,
         directory=str(directory.path),
@@ -180,10 +180,10 @@ def _example_tasks(job: Job, plan: Plan) -> list[TaskData]:
     return tasks
 
 
-def _dry_task(orders: Orders, job: Job, formed: Topology, data: TaskData) -> DryTask:
+def _dry_task(specs: LaunchSpecs, job: Job, formed: Topology, data: TaskData) -> DryTask:
     container = data.container_id or ""
-    launch = orders.launch(LaunchAgent(container_id=container, task=data.task))
-    start = orders.start(
+    launch = specs.launch(LaunchAgent(container_id=container, task=data.task))
+    start = specs.start(
         StartTask(container_id=container, task=data.task, attempt=1, topology=formed)
     )
     log = Path(launch.log_dir, f"{data.task.role}-{data.task.index}", "1.log")

@@ -24,8 +24,7 @@ from pathlib import Path
 
 from howdah.backends import registry
 from howdah.backends.base import Backend
-from howdah.coordinator.ending import tidy
-from howdah.coordinator.service import Coordinator
+from howdah.coordinator.service import Coordinator, tidy
 from howdah.core.state import JobPhase, Outcome
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.journal import JournalError

@@ -216,6 +216,7 @@ def on_overdue(turn: Turn, container: ContainerData) -> None:
         tasks.lose(turn, data, container, FailureCause.LAUNCH_FAILED, what)
         tasks.give_back(turn, container)
     elif not container.connected:
+        container.silent = True  # a connection that breaks says nothing of what it connected
         what = "its agent's connection was lost and did not come back"
         tasks.give_up(turn, container, what)
 
@@ -257,7 +258,7 @@ def take_over(turn: Turn, event: CoordinatorStarted) -> None:
         if container.container_id in alive:
             _resume(turn, container)
         else:
-            _vanished(turn, container)
+            _vanished(turn, container, ended=event.others_ended)
     for container_id in sorted(alive - set(state.containers)):
         # Granted to the dead coordinator, which could not write it down.
         _take_unknown(turn, container_id, "?")
@@ -278,9 +279,17 @@ def _resume(turn: Turn, container: ContainerData) -> None:
         turn.set_time(container, "deadline", turn.now + patience(turn))
 
 
-def _vanished(turn: Turn, container: ContainerData) -> None:
+def _vanished(turn: Turn, container: ContainerData, *, ended: bool) -> None:
+    """The backend does not have it any more; ``ended``: so nothing runs in it."""
     if container.task is not None:
+        container.silent, container.heard = container.registered, turn.now
         data = turn.task(container.task)
         cause = FailureCause.COORDINATOR_LOST
         tasks.lose(turn, data, container, cause, "it ended meanwhile")
-    _drop(turn, container)
+    if container.connected:
+        container.connected, container.silent, container.heard = False, True, turn.now
+    if may_live(container) and (container.ended or not ended):
+        container.ended = True
+        tasks.give_back(turn, container)
+    else:
+        _drop(turn, container)

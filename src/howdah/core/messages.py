@@ -48,6 +48,9 @@ class CoordinatorStarted(Event, frozen=True, kw_only=True):
 
     incarnation: int
     containers: tuple[str, ...] = ()
+    others_ended: bool = True
+    """Whether nothing can run in the others; False where a backend forgets containers of nodes that do
+    not answer."""
 
 
 class ContainerGranted(Event, frozen=True, kw_only=True):

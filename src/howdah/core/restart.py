@@ -265,6 +265,8 @@ def _judge(turn: Turn, unit: RestartUnit, failure: Failure, role: RolePlan) -> s
         if role.attempts == 1:
             return "its one attempt is spent"
         return f"all {role.attempts} attempts are spent"
+    if unit.kind is UnitKind.SIDECAR and not failure.counted:
+        return ""  # it waits longer and longer for better times
     if not failure.counted and unit.uncounted > _limit(turn, rule):
         return f"{unit.uncounted - 1} restarts in a row without progress"
     return ""
@@ -321,11 +323,8 @@ def _lost_before_start(turn: Turn, report: FailureReport) -> None:
     if unit.kind is UnitKind.GANG and state.phase in BREAKING:
         return
     _count(turn, unit, counted=False)
-    if unit.uncounted > turn.plan.retry_limit:
-        if not turn.optional(data):
-            raise End(f"{report.what}; too many in a row", rule.advice)
-        retire(turn, data, f"{report.what}; too many in a row")
-        return
+    if unit.uncounted > turn.plan.retry_limit and not turn.optional(data):
+        raise End(f"{report.what}; too many in a row", rule.advice)
     if unit.uncounted > 2:
         delay = turn.plan.backoff_s * 2 ** min(unit.uncounted - 3, 6)
         delay = min(delay, turn.plan.backoff_max_s) * (0.5 + turn.jitter())

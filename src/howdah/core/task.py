@@ -147,7 +147,6 @@ def prepare(turn: Turn, data: TaskData, *, returns: bool) -> None:
     """Begin a new attempt; ``returns``: alone, into a gang that goes on."""
     role = turn.role(data.task)
     data.keep_ports = data.ports if role.sticky_ports and returns else ()
-    turn.state.rewired |= returns
     if turn.in_gang(data.task):
         turn.set_awaited(data, True)
     data.attempt += 1
@@ -170,6 +169,7 @@ def start(turn: Turn, data: TaskData) -> None:
 def stop(turn: Turn, data: TaskData, why: str, *, grace_s: float, save_s: float) -> None:
     """Stop a task's attempt, whatever it is doing. Said again, only to be firmer."""
     assert data.container_id is not None
+    saving = data.deadline if data.exit is not None else None
     if data.state is not S.STOPPING:
         turn.move(data, S.STOPPING, why)
     turn.emit(
@@ -181,8 +181,10 @@ def stop(turn: Turn, data: TaskData, why: str, *, grace_s: float, save_s: float)
             save_s=save_s,
         )
     )
-    # Saving is waited for once the agent says that it saves.
-    turn.set_time(data, "deadline", turn.now + grace_s + ENDING_MARGIN_S)
+    if saving is None:  # saving is waited for once the agent says that it saves
+        turn.set_time(data, "deadline", turn.now + grace_s + ENDING_MARGIN_S)
+    else:
+        turn.set_time(data, "deadline", min(saving, turn.now + save_s + ENDING_MARGIN_S))
 
 
 def renew(turn: Turn, data: TaskData) -> None:
@@ -306,6 +308,8 @@ def _forgotten(turn: Turn, data: TaskData) -> None:
 def _on_prepared(turn: Turn, data: TaskData, event: TaskPrepared) -> None:
     data.host = event.host or data.host
     data.ports, data.restored = event.ports, event.restored
+    if turn.state.topology is not None and data.member:
+        turn.state.rewired = True  # it came back alone, and its address is known from now on
     turn.move(data, S.PREPARED, "checkpoint restored, ports reserved")
     if event.restored:
         turn.record(
@@ -398,7 +402,8 @@ def _on_stopped(turn: Turn, data: TaskData, event: TaskExited) -> None:
         _succeed(turn, data, done)
         return
     judged = turn.state.phase is JobPhase.FAILURE_WINDOW and turn.in_gang(data.task)
-    if not data.reported and _failed(done) and (done.out_of_memory or (by_itself and judged)):
+    proven = done.out_of_memory or (by_itself and judged and not data.reported)
+    if _failed(done) and proven:
         _fail(turn, data, done)
     elif not data.reported:
         turn.record("task-stopped", f"{data.task} was stopped", data=data, **_numbers(done))

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from howdah.storage.hdfs_names import is_hdfs
+from howdah.storage.jobdir import StorageError
+from howdah.storage.journal import Replica
 
 
 class Place(Protocol):
@@ -34,6 +36,22 @@ class Place(Protocol):
 def open_place(place: str) -> Place:
     """The place at a path or URL."""
     return HdfsPlace(place) if is_hdfs(place) else UrlPlace(place)
+
+
+def open_replica(url: str) -> Replica:
+    """What makes the journal of a job directory at that URL durable.
+
+    Raises:
+        StorageError: no journal can be kept on that store.
+    """
+    if not is_hdfs(url):
+        raise StorageError(
+            f"A job directory can't be at {url}: its journal needs a store that appends; use a "
+            "folder, or HDFS"
+        )
+    from howdah.storage.replica import HdfsJournal
+
+    return HdfsJournal(url)
 
 
 class HdfsPlace:

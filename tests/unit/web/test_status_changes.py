@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from howdah.coordinator.web.board import HISTORY, Board
+from howdah.coordinator.web.stream import HISTORY, StatusChanges
 from tests.unit.web.fake_job import FakeJob
 
 
@@ -22,7 +22,7 @@ class Clock:
 class Reader:
     """Lays patches over what it has, as the page does."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: StatusChanges) -> None:
         self._board = board
         self.version = ""
         self.job: dict[str, Any] = {}
@@ -54,8 +54,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def board(job: FakeJob, clock: Clock) -> Board:
-    return Board(job, clock, Ticks())
+def board(job: FakeJob, clock: Clock) -> StatusChanges:
+    return StatusChanges(job, clock, Ticks())
 
 
 class Ticks:
@@ -69,7 +69,9 @@ class Ticks:
         return 100.0 * ((self.calls + 1) // 2)
 
 
-def test_a_new_reader_gets_everything_and_then_only_changes(board: Board, job: FakeJob) -> None:
+def test_a_new_reader_gets_everything_and_then_only_changes(
+    board: StatusChanges, job: FakeJob
+) -> None:
     board.refresh()
     reader = Reader(board)
     first = reader.read()
@@ -84,14 +86,14 @@ def test_a_new_reader_gets_everything_and_then_only_changes(board: Board, job: F
     assert second.tasks == [{"task": "worker:1", "state": "running", "attempt": 1}]
 
 
-def test_nothing_changed_makes_no_new_version(board: Board) -> None:
+def test_nothing_changed_makes_no_new_version(board: StatusChanges) -> None:
     board.refresh()
     version = board.version
     board.refresh()
     assert board.version == version
 
 
-def test_readers_of_different_ages_come_to_the_same(board: Board, job: FakeJob) -> None:
+def test_readers_of_different_ages_come_to_the_same(board: StatusChanges, job: FakeJob) -> None:
     board.refresh()
     eager, lazy = Reader(board), Reader(board)
     eager.read(), lazy.read()
@@ -110,7 +112,7 @@ def test_readers_of_different_ages_come_to_the_same(board: Board, job: FakeJob) 
     assert eager.job == lazy.job == newcomer.job
 
 
-def test_a_reader_who_was_away_for_long_gets_everything(board: Board, job: FakeJob) -> None:
+def test_a_reader_who_was_away_for_long_gets_everything(board: StatusChanges, job: FakeJob) -> None:
     board.refresh()
     reader = Reader(board)
     reader.read()
@@ -121,10 +123,10 @@ def test_a_reader_who_was_away_for_long_gets_everything(board: Board, job: FakeJ
 
 
 def test_versions_of_another_coordinator_are_not_ours(
-    board: Board, job: FakeJob, clock: Clock
+    board: StatusChanges, job: FakeJob, clock: Clock
 ) -> None:
     board.refresh()
-    successor = Board(job, clock, Ticks())
+    successor = StatusChanges(job, clock, Ticks())
     successor.refresh()
     patch = successor.patch(board.version)
     assert patch is not None
@@ -132,14 +134,14 @@ def test_versions_of_another_coordinator_are_not_ours(
 
 
 @pytest.mark.parametrize("since", ["", "x", "-", "-1", "deadbeef-1", "é-٣", "0" * 100])
-def test_an_unknown_version_gets_everything(board: Board, since: str) -> None:
+def test_an_unknown_version_gets_everything(board: StatusChanges, since: str) -> None:
     board.refresh()
     patch = board.patch(since)
     assert patch is not None
     assert patch.full
 
 
-def test_a_task_that_goes_is_told(board: Board, job: FakeJob) -> None:
+def test_a_task_that_goes_is_told(board: StatusChanges, job: FakeJob) -> None:
     board.refresh()
     reader = Reader(board)
     reader.read()
@@ -149,7 +151,9 @@ def test_a_task_that_goes_is_told(board: Board, job: FakeJob) -> None:
     assert set(reader.tasks) == {"worker:0", "worker:1"}
 
 
-def test_an_age_that_only_grows_is_no_change(board: Board, job: FakeJob, clock: Clock) -> None:
+def test_an_age_that_only_grows_is_no_change(
+    board: StatusChanges, job: FakeJob, clock: Clock
+) -> None:
     job.task("worker:0", progress_s=5.0)
     board.refresh()
     reader = Reader(board)
@@ -164,7 +168,7 @@ def test_an_age_that_only_grows_is_no_change(board: Board, job: FakeJob, clock: 
     assert reader.read().tasks == [{"task": "worker:0", "progress_at": 1030.0}]
 
 
-def test_noise_below_what_a_reader_sees_is_no_change(board: Board, job: FakeJob) -> None:
+def test_noise_below_what_a_reader_sees_is_no_change(board: StatusChanges, job: FakeJob) -> None:
     job.task("worker:0", cpu=1.23412, rss_mb=512.01)
     board.refresh()
     reader = Reader(board)
@@ -176,7 +180,7 @@ def test_noise_below_what_a_reader_sees_is_no_change(board: Board, job: FakeJob)
 
 def test_the_document_is_made_once_for_all_who_ask_at_once(job: FakeJob, clock: Clock) -> None:
     now = 0.0
-    board = Board(job, clock, lambda: now)
+    board = StatusChanges(job, clock, lambda: now)
     for _ in range(50):
         board.refresh()
     assert job.views == 1
@@ -187,7 +191,7 @@ def test_the_document_is_made_once_for_all_who_ask_at_once(job: FakeJob, clock: 
 
 def test_a_beat_of_a_thousand_tasks_is_a_small_change() -> None:
     job = FakeJob({"worker": 1000})
-    board = Board(job, time.time, Ticks())
+    board = StatusChanges(job, time.time, Ticks())
     board.refresh()
     reader = Reader(board)
     reader.read()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from howdah.coordinator.live_source import LiveSource
-from howdah.coordinator.source import NoLog, StatusChanged, UnknownTask
+from howdah.coordinator.live_job import NoLog, StatusChanged
+from howdah.coordinator.status import UnknownTask
 from howdah.core.messages import Exit, Task
 from howdah.spec.model import Job, Role
 from howdah.wire.messages import RecordUpdate, WebAddress
@@ -22,7 +22,7 @@ PYTORCH = Job(name="fake", framework="pytorch", command="true", roles={"worker":
 async def test_nothing_that_happens_after_subscribing_is_missed(tmp_path: Path) -> None:
     async with world(tmp_path) as job:
         coordinator = job.start()
-        source = LiveSource(coordinator)
+        source = coordinator.live_job
         subscription = source.subscribe()
         for agent in await job.backend.running(2):
             agent.exit(0)
@@ -35,7 +35,7 @@ async def test_nothing_that_happens_after_subscribing_is_missed(tmp_path: Path) 
 @in_loop
 async def test_the_newest_attempt_is_followed_into_the_next(tmp_path: Path) -> None:
     async with world(tmp_path, PYTORCH) as job:
-        source = LiveSource(job.start())
+        source = job.start().live_job
         zero, one = await job.backend.running(2)
         zero.write(b"0123456789\n")
         got: list[tuple[int, int, bytes]] = []
@@ -64,7 +64,7 @@ async def test_the_newest_attempt_is_followed_into_the_next(tmp_path: Path) -> N
 @in_loop
 async def test_logs_are_read_in_parts(tmp_path: Path) -> None:
     async with world(tmp_path) as job:
-        source = LiveSource(job.start())
+        source = job.start().live_job
         zero, one = await job.backend.running(2)
         with pytest.raises(NoLog):
             await source.read_log(zero.task, 1, 0, 10)
@@ -85,7 +85,7 @@ async def test_logs_are_read_in_parts(tmp_path: Path) -> None:
 @in_loop
 async def test_pages_are_linked_while_their_task_runs(tmp_path: Path) -> None:
     async with world(tmp_path) as job:
-        source = LiveSource(job.start())
+        source = job.start().live_job
         zero, one = await job.backend.running(2)
         page = WebAddress(
             task=zero.task, attempt=1, name="TensorBoard", host="127.0.0.1", port=6006
@@ -97,7 +97,7 @@ async def test_pages_are_linked_while_their_task_runs(tmp_path: Path) -> None:
         assert source.view().links[0].href == "proxy/worker:0/"
         await until(lambda: any(u.record.kind == "page-announced" for u in source.records(0)))
         await job.kill()
-        source = LiveSource(job.start())
+        source = job.start().live_job
         await until(lambda: len(zero.welcomes) == 2)
         assert source.web_targets() == {"worker:0": page}, "a new coordinator knows it too"
         zero.exit(0)

@@ -71,7 +71,7 @@ async def test_each_new_coordinator_calls_the_agents_and_takes_the_running_gang_
             registered = await until(lambda: all_registered(job, 9))
             assert all(event.listen and event.listen[0] == "127.0.0.1" for event in registered)
             # The one that was taken over from others can end the job as any.
-            await job.coordinator.stop("a test", "enough", firm=True)
+            await job.coordinator.live_job.stop("a test", "enough", firm=True)
             assert (await job.finished()).outcome == "stopped"
         finally:
             await backend.end()
@@ -97,7 +97,7 @@ async def test_an_agent_that_does_not_hear_is_called_again(source: Path) -> None
             )
             os.kill(deaf.pid, signal.SIGCONT)
             await all_here(job)
-            await job.coordinator.stop("a test", "enough", firm=True)
+            await job.coordinator.live_job.stop("a test", "enough", firm=True)
             await job.finished()
         finally:
             await backend.end()
@@ -131,7 +131,7 @@ async def test_an_agent_that_died_without_a_coordinator_is_called_no_longer_than
             await until(lambda: job.coordinator.machine.state.generation == 2, 20.0)
             await all_here(job)
             assert len(backend.processes) == 4
-            await job.coordinator.stop("a test", "enough", firm=True)
+            await job.coordinator.live_job.stop("a test", "enough", firm=True)
             await job.finished()
         finally:
             await backend.end()

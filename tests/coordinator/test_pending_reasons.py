@@ -7,9 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from howdah.backends.base import Backend
-from howdah.coordinator import waits
-from howdah.coordinator.waits import Waits
+from howdah.coordinator import status
+from howdah.coordinator.status import PendingReasons
 from howdah.core.state import JobPhase, JobState
 
 
@@ -39,8 +38,8 @@ class _Backend:
 def test_words_come_while_containers_are_awaited_and_go_with_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(waits, "FIRST_S", 0.0)
-    monkeypatch.setattr(waits, "AGAIN_S", 0.0)
+    monkeypatch.setattr(status, "FIRST_ASKED_S", 0.0)
+    monkeypatch.setattr(status, "ASKED_AGAIN_S", 0.0)
     backend, state = _Backend(), _State()
 
     async def test() -> list[str]:
@@ -54,7 +53,7 @@ def test_words_come_while_containers_are_awaited_and_go_with_them(
             if len(said) == 4:
                 enough.set()
 
-        asking = Waits(lambda: cast(Backend, backend), lambda: cast(JobState, state), touch)
+        asking = PendingReasons(backend.waiting, lambda: cast(JobState, state), touch)
         running = asyncio.create_task(asking.run())
         async with asyncio.timeout(10):
             await enough.wait()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from howdah.coordinator.web import logtext
+from howdah.coordinator.web import logs
 from howdah.core.messages import Task
 from howdah.storage.logs import LogPart
 from howdah.wire.messages import LogUpdate
@@ -27,7 +27,7 @@ def job_with(data: bytes) -> FakeJob:
 def test_text_cut_anywhere_comes_together_again(text: str, size: int) -> None:
     data, found, at = text.encode(), "", 0
     while at < len(data):
-        part, used = logtext.whole_text(data[at : at + max(size, 4)])
+        part, used = logs.whole_text(data[at : at + max(size, 4)])
         assert used > 0
         found, at = found + part, at + used
     assert found == text
@@ -35,7 +35,7 @@ def test_text_cut_anywhere_comes_together_again(text: str, size: int) -> None:
 
 @given(st.binary(min_size=4, max_size=50))
 def test_bytes_that_are_no_text_never_stop_the_reading(data: bytes) -> None:
-    _, used = logtext.whole_text(data)
+    _, used = logs.whole_text(data)
     assert len(data) - 3 <= used <= len(data)
 
 
@@ -46,7 +46,7 @@ def test_a_page_is_followed_by_the_next_one_without_loss() -> None:
     async def read() -> str:
         found, offset = "", 0
         while True:
-            page = await logtext.page(job, WORKER, 1, offset, 100)
+            page = await logs.page(job, WORKER, 1, offset, 100)
             if not page.text:
                 return found
             found, offset = found + page.text, page.next_offset
@@ -58,7 +58,7 @@ def test_a_page_is_followed_by_the_next_one_without_loss() -> None:
 def test_the_last_lines(lines: int) -> None:
     all_lines = [f"line {i} " + "x" * (i % 97) for i in range(4000)]
     job = job_with(("\n".join(all_lines) + "\n").encode())
-    page = asyncio.run(logtext.tail(job, WORKER, 1, lines))
+    page = asyncio.run(logs.tail(job, WORKER, 1, lines))
     assert page.text.splitlines() == all_lines[-lines:]
     assert page.next_offset == len(job.logs["worker:0", 1])
     rest = bytes(job.logs["worker:0", 1][page.offset :]).decode()
@@ -66,20 +66,20 @@ def test_the_last_lines(lines: int) -> None:
 
 
 def test_the_last_lines_of_an_unfinished_line() -> None:
-    page = asyncio.run(logtext.tail(job_with(b"a\nb\nc"), WORKER, 1, 2))
+    page = asyncio.run(logs.tail(job_with(b"a\nb\nc"), WORKER, 1, 2))
     assert page.text == "b\nc"
 
 
 def test_the_last_lines_of_an_empty_log() -> None:
     job = job_with(b"")
     job.logs["worker:0", 1] = bytearray()
-    page = asyncio.run(logtext.tail(job, WORKER, 1, 5))
+    page = asyncio.run(logs.tail(job, WORKER, 1, 5))
     assert (page.text, page.offset, page.next_offset) == ("", 0, 0)
 
 
 def test_the_tail_of_a_log_without_line_ends_is_bounded() -> None:
-    page = asyncio.run(logtext.tail(job_with(b"x" * 5_000_000), WORKER, 1, 10))
-    assert len(page.text) == logtext.PAGE_MAX
+    page = asyncio.run(logs.tail(job_with(b"x" * 5_000_000), WORKER, 1, 10))
+    assert len(page.text) == logs.PAGE_MAX
 
 
 class Gapped(FakeJob):
@@ -100,31 +100,31 @@ class Gapped(FakeJob):
 
 def test_pages_and_tails_step_over_a_dropped_middle() -> None:
     job = Gapped({"worker": 1})
-    page = asyncio.run(logtext.page(job, WORKER, 1, 0, 5000))
+    page = asyncio.run(logs.page(job, WORKER, 1, 0, 5000))
     assert (page.text.count("head"), page.next_offset) == (10, 1000)
-    page = asyncio.run(logtext.page(job, WORKER, 1, page.next_offset, 5000))
+    page = asyncio.run(logs.page(job, WORKER, 1, page.next_offset, 5000))
     assert (page.offset, page.text.count("tail"), page.next_offset) == (1000, 10, 1100)
-    tail = asyncio.run(logtext.tail(job, WORKER, 1, 12))
+    tail = asyncio.run(logs.tail(job, WORKER, 1, 12))
     assert tail.text == "head line\n" * 2 + "tail line\n" * 10
     assert (tail.offset, tail.next_offset) == (80, 1100)
 
 
 def test_search_finds_any_case_and_says_where() -> None:
     job = job_with("one\nLoss ä\ntwo\nloss b".encode())
-    found = asyncio.run(logtext.search(job, WORKER, 1, "LOSS", 0))
+    found = asyncio.run(logs.search(job, WORKER, 1, "LOSS", 0))
     assert [(m.offset, m.line) for m in found.matches] == [(4, "Loss ä"), (16, "loss b")]
     assert found.end
 
 
 def test_a_search_goes_on_where_it_stopped() -> None:
-    lines = [f"match {i}" if i % 2 else f"other {i}" for i in range(3 * logtext.MATCHES)]
+    lines = [f"match {i}" if i % 2 else f"other {i}" for i in range(3 * logs.MATCHES)]
     job = job_with("\n".join(lines).encode())
 
     async def look() -> list[str]:
         found: list[str] = []
         offset = 0
         while True:
-            part = await logtext.search(job, WORKER, 1, "match", offset)
+            part = await logs.search(job, WORKER, 1, "match", offset)
             found += [match.line for match in part.matches]
             if part.end:
                 return found
@@ -135,9 +135,9 @@ def test_a_search_goes_on_where_it_stopped() -> None:
 
 def test_one_search_looks_at_a_bounded_part_of_a_huge_log() -> None:
     job = job_with(b"nothing here\n" * 1_000_000)
-    found = asyncio.run(logtext.search(job, WORKER, 1, "absent", 0))
+    found = asyncio.run(logs.search(job, WORKER, 1, "absent", 0))
     assert not found.end
-    assert logtext.SCAN - 20 <= found.next_offset <= logtext.SCAN + logtext.PAGE_MAX
+    assert logs.SCAN - 20 <= found.next_offset <= logs.SCAN + logs.PAGE_MAX
 
 
 def update(offset: int, data: bytes, attempt: int = 1) -> LogUpdate:
@@ -145,7 +145,7 @@ def update(offset: int, data: bytes, attempt: int = 1) -> LogUpdate:
 
 
 def test_gathered_bytes_come_as_one_change() -> None:
-    gatherer = logtext.Gatherer(WORKER)
+    gatherer = logs.Gatherer(WORKER)
     gatherer.add(update(0, b"ab"))
     gatherer.add(update(2, b"c\xc3"))
     (change,) = gatherer.take()
@@ -157,7 +157,7 @@ def test_gathered_bytes_come_as_one_change() -> None:
 
 
 def test_a_new_attempt_is_a_change_of_its_own() -> None:
-    gatherer = logtext.Gatherer(WORKER)
+    gatherer = logs.Gatherer(WORKER)
     gatherer.add(update(0, b"old\n"))
     gatherer.add(update(0, b"new\n", attempt=2))
     first, second = gatherer.take()
@@ -166,12 +166,12 @@ def test_a_new_attempt_is_a_change_of_its_own() -> None:
 
 
 def test_of_a_log_that_runs_away_the_end_is_kept_and_the_gap_told() -> None:
-    gatherer = logtext.Gatherer(WORKER)
+    gatherer = logs.Gatherer(WORKER)
     line = b"x" * 99 + b"\n"
     for i in range(10_000):
         gatherer.add(update(i * 100, line))
     (change,) = gatherer.take()
     assert change.next_offset == 1_000_000
-    assert len(change.text) <= logtext.BURST
+    assert len(change.text) <= logs.BURST
     assert change.skipped == change.offset
     assert change.offset % 100 == 0

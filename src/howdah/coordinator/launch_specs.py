@@ -1,6 +1,6 @@
-"""What agents are told: commands of the machine, filled in from the job file.
+"""Launch specs: commands of the machine to agents, filled in from the job file.
 
-Pure but for the paths of the job directory, which it only puts together.
+Pure but for the paths of the job directory, which are only put together.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from typing import Any
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import Places
+from howdah.coordinator.heartbeats import BEAT_S
 from howdah.core.messages import LaunchAgent, PrepareTask, StartTask, Task, Topology
 from howdah.core.plan import Join, Plan
 from howdah.frameworks import programs
@@ -20,10 +21,8 @@ from howdah.storage.jobdir import JobDirectory
 from howdah.storage.outputs import job_place
 from howdah.wire.messages import Mirror, Prepare, Start
 
-BEAT_S = 1.0
 
-
-class Orders:
+class LaunchSpecs:
     """Makes messages and launch files for one job; ``places`` are where its containers find things."""
 
     def __init__(

@@ -11,7 +11,7 @@ import msgspec
 from howdah.backends.base import Places
 from howdah.backends.interpreter import interpreter
 from howdah.backends.where import tensorboard_folder
-from howdah.coordinator.orders import Orders
+from howdah.coordinator.launch_specs import LaunchSpecs
 from howdah.core.messages import LaunchAgent, Member, PrepareTask, StartTask, Task, Topology
 from howdah.frameworks import planning
 from howdah.spec.model import (
@@ -28,7 +28,7 @@ from howdah.storage.checkpoints import CheckpointSpec
 from howdah.storage.jobdir import JobDirectory
 
 
-def orders(job: Job, home: str = "/jobs/j") -> Orders:
+def orders(job: Job, home: str = "/jobs/j") -> LaunchSpecs:
     job = planning.expand(job)
     places = Places(
         python=sys.executable,
@@ -39,7 +39,7 @@ def orders(job: Job, home: str = "/jobs/j") -> Orders:
         home=home,
         tensorboard_dir=tensorboard_folder(job, home),
     )
-    return Orders(job, planning.plan(job, "j"), JobDirectory("/jobs/j"), 20.0, places)
+    return LaunchSpecs(job, planning.plan(job, "j"), JobDirectory("/jobs/j"), 20.0, places)
 
 
 def prepare(job: Job, role: str = "worker", restore: str | None = None) -> dict[str, object] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from howdah.coordinator.source import JobSource, NoLog
+from howdah.coordinator.live_job import LiveJob, NoLog
 from howdah.coordinator.web.documents import LogChange, LogMatch, LogMatches, LogPage
 from howdah.core.messages import Task
 from howdah.storage.logs import LogPart
@@ -45,7 +45,7 @@ def whole_text(data: bytes) -> tuple[str, int]:
     return data[:end].decode("utf-8", "replace"), end
 
 
-def newest(source: JobSource, task: Task) -> int:
+def newest(source: LiveJob, task: Task) -> int:
     """The newest attempt with a log.
 
     Raises:
@@ -58,7 +58,7 @@ def newest(source: JobSource, task: Task) -> int:
     return attempts[-1]
 
 
-async def page(source: JobSource, task: Task, attempt: int, offset: int, limit: int) -> LogPage:
+async def page(source: LiveJob, task: Task, attempt: int, offset: int, limit: int) -> LogPage:
     """A stretch from ``offset``; a negative one counts from the end."""
     part = await source.read_log(task, attempt, offset, max(4, min(limit, PAGE_MAX)))
     text, used = whole_text(part.data)
@@ -75,7 +75,7 @@ async def page(source: JobSource, task: Task, attempt: int, offset: int, limit: 
     )
 
 
-async def tail(source: JobSource, task: Task, attempt: int, lines: int) -> LogPage:
+async def tail(source: LiveJob, task: Task, attempt: int, lines: int) -> LogPage:
     """The last ``lines`` lines, as far as they fit into one page of the largest size."""
     lines = max(1, min(lines, TAIL_MAX))
     size = PAGE
@@ -102,7 +102,7 @@ async def tail(source: JobSource, task: Task, attempt: int, lines: int) -> LogPa
     )
 
 
-async def _to_end(source: JobSource, task: Task, attempt: int, size: int) -> list[LogPart]:
+async def _to_end(source: LiveJob, task: Task, attempt: int, size: int) -> list[LogPart]:
     """Parts from ``size`` bytes before the end; several where the log's middle was dropped."""
     parts: list[LogPart] = []
     at, left = -size, size
@@ -125,9 +125,7 @@ def _offset(parts: list[LogPart], position: int) -> int:
     return parts[-1].next_offset if parts else 0
 
 
-async def search(
-    source: JobSource, task: Task, attempt: int, wanted: str, offset: int
-) -> LogMatches:
+async def search(source: LiveJob, task: Task, attempt: int, wanted: str, offset: int) -> LogMatches:
     """Lines that hold ``wanted`` (plain text, any case), from ``offset`` on."""
     needle = wanted.lower()
     matches: list[LogMatch] = []
