@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from howdah.core import containers, reconcile, restart
+from howdah.core import containers, ending, gang, reconcile, restart
 from howdah.core import task as tasks
 from howdah.core.messages import (
     AgentDisconnected,
@@ -219,7 +219,7 @@ def _on_refused(turn: Turn, event: RequestRefused) -> None:
     turn.set_request(data, None)
     if not turn.optional(data):
         why = f"{task} can never get its container: {event.reason}"
-        reconcile.finish(turn, Outcome.FAILED, why)
+        ending.finish(turn, Outcome.FAILED, why)
         return
     restart.retire(turn, data, f"{task} gets no container: {event.reason}")
 
@@ -236,7 +236,7 @@ def _on_preemption(turn: Turn, event: PreemptionNoticed) -> None:
     roles = turn.gang() if turn.in_gang(data.task) else []
     for member in turn.in_states(roles, S.RUNNING) or [data]:
         if member.state is S.RUNNING:
-            reconcile.notify_checkpoint(turn, member, what)
+            gang.notify_checkpoint(turn, member, what)
 
 
 def _on_checkpoint(turn: Turn, event: CheckpointSaved) -> None:
@@ -300,12 +300,12 @@ def _on_stop(turn: Turn, event: StopRequested) -> None:
     if state.phase is not JobPhase.FINISHING:
         state.stops = 1
         why = f"stopped by {event.by}" + (f": {event.reason}" if event.reason else "")
-        reconcile.finish(turn, Outcome.STOPPED, why)
+        ending.finish(turn, Outcome.STOPPED, why)
         return
     state.stops = max(state.stops, 1) + 1
     how = "at once, unsaved" if state.firm else "without grace"
     turn.record("stop-again", f"{event.by} wants it stopped {how}")
-    reconcile.stop_all(turn)
+    ending.stop_all(turn)
 
 
 def _nothing(turn: Turn, event: TimePassed) -> None:

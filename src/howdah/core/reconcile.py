@@ -9,12 +9,12 @@ which changes nothing if nothing was missed (`howdah.core.invariants.settled`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from howdah.core import containers, restart
+from howdah.core import containers, ending, gang, restart
 from howdah.core import task as tasks
 from howdah.core.causes import RULES, FailureCause
-from howdah.core.messages import Exit, FinishJob, Level, NotifyCheckpoint
+from howdah.core.messages import Exit, Level
 from howdah.core.plan import Completion, Join, RolePlan
 from howdah.core.restart import BREAKING, ENDING, WORKING, End
 from howdah.core.state import (
@@ -22,10 +22,8 @@ from howdah.core.state import (
     OVER,
     UP,
     ContainerData,
-    Desired,
     Failure,
     FailureReport,
-    Growth,
     JobPhase,
     Outcome,
     RestartUnit,
@@ -39,13 +37,6 @@ from howdah.spec.model import Lingering, Tracking
 S = TaskState
 _ROUNDS = 1000
 """A turn that has not come to rest after so many rounds never will: a defect."""
-_LEVELS = {
-    Outcome.SUCCEEDED: Level.INFO,
-    Outcome.STOPPED: Level.WARNING,
-    Outcome.FAILED: Level.ERROR,
-    Outcome.TIMED_OUT: Level.ERROR,
-}
-_MOST_NAMED = 8
 
 
 def reconcile(turn: Turn, *, everything: bool = False) -> None:
@@ -58,7 +49,7 @@ def reconcile(turn: Turn, *, everything: bool = False) -> None:
         try:
             _round(turn)
         except End as end:
-            finish(turn, Outcome.FAILED, end.reason, end.advice)
+            ending.finish(turn, Outcome.FAILED, end.reason, end.advice)
         if turn.changes == changes and not turn.touched:
             return
     raise AssertionError(f"the machine does not come to rest after {turn.cause}")
@@ -77,13 +68,13 @@ def _round(turn: Turn) -> None:
         _total_passed(turn)
     _complete(turn)
     _hang(turn)
-    _gang(turn)
+    gang.step(turn)
     touched, turn.touched = turn.touched, {}
     for data in touched.values():
         _alone(turn, data)
     _bring_up(turn)
     _linger(turn)
-    _conclude(turn)
+    ending.conclude(turn)
 
 
 # -- times that have come -----------------------------------------------------------------------------
@@ -123,7 +114,7 @@ def _startup_passed(turn: Turn, late: TaskData) -> None:
     missing = [data for data in turn.tasks(turn.gang()) if data.awaited]
     joined = [data.task for data in turn.tasks(turn.gang()) if data.joined]
     reason = f"start-up time-out after {limit:g}s: {_missing(turn, missing)}"
-    reason += f"; waiting for it: {_names(joined)}" if joined else ""
+    reason += f"; waiting for it: {ending.names(joined)}" if joined else ""
     report = FailureReport(
         task=missing[0].task if missing else late.task,
         attempt=late.attempt,
@@ -133,7 +124,7 @@ def _startup_passed(turn: Turn, late: TaskData) -> None:
         what=reason,
     )
     turn.state.failures.append(Failure(report=report, counted=False))
-    finish(turn, Outcome.TIMED_OUT, reason, RULES[FailureCause.STARTUP_TIMEOUT].advice)
+    ending.finish(turn, Outcome.TIMED_OUT, reason, RULES[FailureCause.STARTUP_TIMEOUT].advice)
 
 
 def _missing(turn: Turn, missing: Sequence[TaskData]) -> str:
@@ -155,7 +146,7 @@ def _missing(turn: Turn, missing: Sequence[TaskData]) -> str:
 
 
 def _total_passed(turn: Turn) -> None:
-    finish(
+    ending.finish(
         turn,
         Outcome.TIMED_OUT,
         f"the job ran longer than its total time-out of {turn.plan.total_s:g}s",
@@ -207,7 +198,7 @@ def _stage_succeeded(turn: Turn) -> bool:
 def _stage_done(turn: Turn, why: str) -> None:
     state = turn.state
     if state.stage >= max(role.stage for role in turn.plan.roles):
-        finish(turn, Outcome.SUCCEEDED, why)
+        ending.finish(turn, Outcome.SUCCEEDED, why)
         return
     turn.record("stage-done", f"stage {state.stage} is done: {why}")
     for data in turn.in_states(turn.gang(), *OVER):
@@ -219,209 +210,10 @@ def _stage_done(turn: Turn, why: str) -> None:
     restart.pass_to_servers(turn)
     for name in sorted(turn.index.awaited):
         turn.set_awaited(state.tasks[name], False)
-    _allocate(turn)
+    gang.allocate(turn)
     for role in turn.servers():
         for data in turn.tasks([role]):
             turn.touch(data)
-
-
-# -- the gang -----------------------------------------------------------------------------------------
-
-
-def _allocate(turn: Turn) -> None:
-    """Enter the phase in which the gang is brought together."""
-    state = turn.state
-    turn.enter(JobPhase.ALLOCATING)
-    limit = turn.plan.allocation_s
-    state.allocation_until = None if limit is None else turn.now + limit
-    state.hold_until = None
-    turn.set_time(turn.gang_unit, "retry_at", None)
-    turn.changes += 1
-
-
-def _gang(turn: Turn) -> None:
-    """Bring the gang from where it is to where it should be."""
-    phase, gang = turn.state.phase, turn.gang_unit
-    if phase is JobPhase.SUBMITTED:
-        _allocate(turn)
-    elif phase is JobPhase.ALLOCATING:
-        if turn.passed(turn.state.allocation_until):
-            _allocation_passed(turn)
-        elif not turn.each():
-            _hold(turn)
-            _form(turn)
-        elif all(turn.count(role, (*LIVE, *OVER)) >= role.minimum for role in turn.gang()):
-            turn.state.allocation_until = None
-            turn.enter(JobPhase.STARTING)
-    elif phase is JobPhase.STARTING and not turn.index.awaited:
-        turn.enter(JobPhase.RUNNING)
-        members = sum(data.member for data in turn.tasks(turn.gang()))
-        who = f"all {members} tasks have started and found each other"
-        turn.record("running", who if members != 1 else "its one task has started")
-    elif phase is JobPhase.RUNNING and not turn.each():
-        _grow(turn)
-    elif phase is JobPhase.FAILURE_WINDOW:
-        restart.stop_gang(turn, "the gang broke")
-        restart.judge_gang(turn)
-    elif phase is JobPhase.RESTARTING and turn.passed(gang.retry_at):
-        restart.renew_gang(turn)
-        _allocate(turn)
-
-
-def _hold(turn: Turn) -> None:
-    """Hold a part of the gang for a while only: two jobs that each hold a part of a cluster would
-    wait for each other for ever. Longer at each try, should the cluster only be slow."""
-    state, roles = turn.state, turn.gang()
-    waiting = any(role.maximum - turn.count(role, (S.WAITING,)) < role.minimum for role in roles)
-    held = sum(turn.count(role, (S.LAUNCHING, S.IDLE)) for role in roles)
-    if not waiting or not held:
-        state.hold_until = None
-    elif state.hold_until is None:
-        state.hold_until = turn.now + turn.plan.hold_s * 2 ** min(state.allocations, 5)
-    elif turn.passed(state.hold_until):
-        state.hold_until = None
-        _give_part_back(turn)
-
-
-def _give_part_back(turn: Turn) -> None:
-    state, plan = turn.state, turn.plan
-    gang_requests = [i for i, task in state.requests.items() if turn.in_gang(task)]
-    held = [
-        d for d in turn.in_states(turn.gang(), S.LAUNCHING, S.IDLE) if d.container_id is not None
-    ]
-    if gang_requests:
-        containers.cancel_requests(turn)
-    for data in held:
-        tasks.release(turn, data, "the rest of the gang did not come in time")
-    state.allocations += 1
-    delay = min(plan.backoff_s * 2 ** (state.allocations - 1), plan.backoff_max_s)
-    delay *= 0.5 + turn.jitter()
-    turn.set_time(turn.gang_unit, "retry_at", turn.now + delay)
-    turn.record(
-        "gang-incomplete",
-        f"only {len(held)} of the gang's containers came in time; they were given "
-        f"back and all are asked for again in {delay:.1f}s",
-        level=Level.WARNING,
-    )
-
-
-def _form(turn: Turn) -> None:
-    """Form a generation once enough agents are idle and nothing of the last one can run any more.
-
-    An elastic gang waits a little for more.
-    """
-    state, roles = turn.state, turn.gang()
-    if turn.live(roles) or any(turn.count(role, (S.IDLE,)) < role.minimum for role in roles):
-        state.elastic_until = None
-        return
-    if _blocked(turn, [c for c in containers.still_living(turn) if _of_gang(turn, c)]):
-        return
-    complete = all(
-        turn.count(role, (S.IDLE,)) >= role.maximum - _retired(turn, role) for role in roles
-    )
-    if not complete and not turn.passed(state.elastic_until):
-        if state.elastic_until is None:
-            state.elastic_until = turn.now + turn.plan.elastic_wait_s
-        return
-    state.elastic_until = state.hold_until = state.allocation_until = None
-    state.allocations = 0
-    state.generation += 1
-    state.topology, state.rewired = None, False
-    state.released.clear()
-    chosen = turn.in_states(roles, S.IDLE)
-    for data in turn.tasks(roles):
-        data.member = data.state is S.IDLE
-        if data.awaited:
-            turn.set_awaited(data, False)
-    turn.enter(JobPhase.STARTING)
-    turn.record(
-        "generation-formed",
-        f"generation {state.generation}: {len(chosen)} task{'s' * (len(chosen) != 1)}"
-        + (f", from checkpoint {state.checkpoint}" if state.checkpoint else ""),
-    )
-    for data in chosen:
-        tasks.prepare(turn, data, returns=False)
-
-
-def _retired(turn: Turn, role: RolePlan) -> int:
-    if role.minimum == role.maximum:
-        return 0
-    return sum(data.retired for data in turn.tasks([role]))
-
-
-def _of_gang(turn: Turn, container: ContainerData) -> bool:
-    return container.former is not None and turn.in_gang(container.former)
-
-
-def _blocked(turn: Turn, living: list[ContainerData]) -> bool:
-    """Whether an old agent may still run its program; said once for each."""
-    for container in living:
-        if container.silent and not container.announced:
-            container.announced = True
-            left = (container.deadline or turn.now) - turn.now
-            turn.record(
-                "waiting-for-lease",
-                f"the agent of {container.former} on {container.node} can't be reached; its program "
-                f"may run for up to {left:.0f}s more, until its lease is over, and is not started "
-                "elsewhere before",
-                level=Level.WARNING,
-            )
-    return bool(living)
-
-
-def _grow(turn: Turn) -> None:
-    """An elastic gang that runs below its maximum takes new agents in: after a wait in which more may
-    come, and once the checkpoint it is asked for is saved."""
-    state, roles = turn.state, turn.gang()
-    elastic = [role for role in roles if role.maximum > role.minimum]
-    new = sum(turn.count(role, (S.IDLE,)) for role in elastic)
-    if not new or any(turn.count(role, (S.SUCCEEDED,)) for role in roles):
-        state.growth = None
-        return
-    growth = state.growth
-    if growth is None:
-        wait = turn.plan.elastic_wait_s * 2 ** min(state.growths, 6)
-        state.growth = growth = Growth(at=turn.now + wait)
-    if not growth.asked and turn.passed(growth.at):
-        growth.asked, growth.checkpoint = True, state.checkpoint
-        limit = turn.plan.grow_save_s if turn.plan.checkpoints else 0.0
-        growth.until = turn.now + limit
-        for data in turn.in_states(roles, S.RUNNING):
-            notify_checkpoint(turn, data, "the gang is about to grow")
-    if growth.asked and (state.checkpoint != growth.checkpoint or turn.passed(growth.until)):
-        state.growing = True
-        state.growths += 1
-        turn.record("growing", f"{new} more containers have come: the gang is formed anew")
-        restart.break_gang(turn, "the gang grows")
-
-
-def notify_checkpoint(turn: Turn, data: TaskData, reason: str) -> None:
-    """Have a running program asked to save."""
-    assert data.container_id is not None
-    turn.emit(
-        NotifyCheckpoint(
-            container_id=data.container_id, task=data.task, attempt=data.attempt, reason=reason
-        )
-    )
-
-
-def _allocation_passed(turn: Turn) -> None:
-    """The gang did not come together in time."""
-    turn.state.allocation_until = None
-    missing = [
-        data.task
-        for role in turn.gang()
-        for data in turn.in_states([role], S.WAITING, S.LAUNCHING)
-        if data.task.index < role.minimum
-    ]
-    finish(
-        turn,
-        Outcome.TIMED_OUT,
-        f"allocation time-out after {turn.plan.allocation_s:g}s: no container for "
-        f"{_names(missing)}",
-        "Ask for less, wait longer (`[timeouts] allocation`), or free resources; "
-        "`howdah doctor` shows what there is.",
-    )
 
 
 # -- single tasks -------------------------------------------------------------------------------------
@@ -506,7 +298,7 @@ def _prepare_idle(turn: Turn) -> None:
         for data in turn.in_states([role], S.IDLE):
             if member and not turn.each() and not data.member:
                 continue
-            if living and _blocked(turn, [c for c in living if c.former == data.task]):
+            if living and gang.blocked(turn, [c for c in living if c.former == data.task]):
                 continue
             if member and turn.each():
                 turn.state.generation = max(turn.state.generation, 1)
@@ -619,7 +411,7 @@ def _linger_passed(turn: Turn, role: RolePlan) -> None:
     late = turn.in_states([role], *LIVE)
     others = " and ".join(role.lingers_after)
     what = (
-        f"{_names([data.task for data in late])} still ran {role.linger_s:g}s after {others} "
+        f"{ending.names([data.task for data in late])} still ran {role.linger_s:g}s after {others} "
         "had succeeded"
     )
     if role.linger_then is Lingering.FAIL:
@@ -628,74 +420,10 @@ def _linger_passed(turn: Turn, role: RolePlan) -> None:
             f"(`[roles.{role.name}.linger] limit`), or let the job succeed without it "
             '(`then = "stop"`).'
         )
-        finish(turn, Outcome.TIMED_OUT, what, advice)
+        ending.finish(turn, Outcome.TIMED_OUT, what, advice)
         return
     turn.record("role-released", f"{what}; it is no longer waited for", level=Level.WARNING)
     turn.state.released.append(role.name)
     for data in late:
         why = "it was waited for long enough"
         tasks.stop(turn, data, why, grace_s=role.grace_s, save_s=role.save_s)
-
-
-# -- the end ------------------------------------------------------------------------------------------
-
-
-def finish(turn: Turn, outcome: Outcome, reason: str, advice: str = "") -> None:
-    """Decide the outcome, once; everything is to be down then."""
-    state = turn.state
-    if state.outcome is not None:
-        return
-    state.outcome, state.reason, state.advice = outcome, reason, advice
-    turn.enter(JobPhase.FINISHING)
-    turn.record(
-        "finishing",
-        f"the job has {outcome.value.replace('-', ' ')}: {reason}",
-        level=_LEVELS[outcome],
-        outcome=outcome.value,
-    )
-    state.total_until = state.allocation_until = state.hold_until = state.elastic_until = None
-    state.hang = state.growth = None
-    state.linger.clear()
-    for unit in state.units.values():
-        unit.desired = Desired.DOWN
-        unit.reports = []
-        for field in ("window_until", "explain_until", "retry_at"):
-            turn.set_time(unit, field, None)
-    containers.cancel_requests(turn)
-    for name in sorted(turn.index.given_up):
-        tasks.give_back(turn, state.containers[name])
-    stop_all(turn)
-
-
-def stop_all(turn: Turn) -> None:
-    """Tell everything that runs to end, with as much grace as there is now."""
-    for data in turn.in_states(turn.plan.roles, *LIVE):
-        grace_s, save_s = tasks.ending_limits(turn, data)
-        tasks.stop(turn, data, "the job ends", grace_s=grace_s, save_s=save_s)
-
-
-def _conclude(turn: Turn) -> None:
-    """Give containers back when all programs have ended; then the job is finished."""
-    state = turn.state
-    if state.phase is not JobPhase.FINISHING:
-        return
-    # Others may still be saving: containers go together, when the last program has ended.
-    if turn.live(turn.plan.roles):
-        return
-    if len(state.containers) > len(turn.index.given_up):
-        for data in state.tasks.values():
-            if data.container_id is not None:
-                tasks.release(turn, data, "the job ends")
-    if state.containers:
-        return
-    state.finished = turn.now
-    turn.enter(JobPhase.FINISHED)
-    assert state.outcome is not None
-    turn.record("finished", f"{state.outcome.value}: {state.reason}", outcome=state.outcome.value)
-    turn.emit(FinishJob())
-
-
-def _names(tasks: Iterable[object]) -> str:
-    names = [str(task) for task in tasks]
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
