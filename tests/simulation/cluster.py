@@ -223,6 +223,7 @@ class Cluster:
         self._cancelled: set[int] = set()
         self._granted: set[int] = set()
         self._launched: set[str] = set()
+        self._released: set[str] = set()
         self._serial = 0
         self.all_ends_proven = True
         """Whether the backend knows that nothing runs in the containers it lists no longer."""
@@ -309,10 +310,13 @@ class Cluster:
 
     def _release(self, container_id: str) -> None:
         agent = self.agents.get(container_id)
+        again = container_id in self._released
+        self._released.add(container_id)
         if agent is None or agent.connection is None:
             self.clock.later(self.lag(), lambda: self._take(container_id))
             return
-        self.watcher.releases(agent)
+        if not again:
+            self.watcher.releases(agent)
         agent.connection.told_to_end = True
         self._pass_down(agent, agent.connection, lambda: self._leave(agent))
         self.clock.later(SHUTDOWN_S, lambda: self._take(container_id))
