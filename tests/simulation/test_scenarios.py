@@ -347,6 +347,26 @@ def test_a_sidecar_that_comes_late_to_a_cluster_runs_in_the_end() -> None:
     succeeds(world, "worker:0")
 
 
+def test_a_sidecar_that_no_machine_can_launch_makes_no_machine_a_bad_one() -> None:
+    """A backend takes the nodes to be avoided at their word."""
+    habits = Habits(launch=lambda task: "no such image" if task == "tensorboard:0" else "")
+    world = World(plan(role("worker"), sidecar()), habits=habits, nodes=2)
+    world.until(lambda: world.runs("worker:0"))
+    world.sleep(HOURS_S)
+    world.lose("worker:0")
+    world.until(lambda: world.runs("worker:0") and world.attempt("worker:0") == 2, 300.0)
+    succeeds(world, "worker:0")
+
+
+def test_machines_that_were_lost_long_ago_are_used_again() -> None:
+    world = running(plan(role("worker")), nodes=2)
+    for _ in range(8):
+        world.lose("worker:0", ContainerEndKind.NODE_LOST)
+        world.until(lambda: world.runs("worker:0"), WEEK_S)
+        world.sleep(WEEK_S)
+    succeeds(world, "worker:0")
+
+
 @pytest.mark.parametrize("how", [NO_PROGRAM, NO_STORE], ids=["final", "transient"])
 def test_a_sidecar_that_cannot_start_does_no_harm(how: Exit) -> None:
     world = World(plan(role("worker"), sidecar()), habits=failing(10_000, how, 1, "tensorboard:0"))
