@@ -400,11 +400,22 @@ class World:
                 continue  # it was not known yet
             if (place.host, place.ports) != (where.node.name, other.ports):
                 raise Truth(f"{program} is told a wrong address of {other}: {place}")
+        self._verify_order(program, role)
         self._verify_ranks(program, order, role)
         self.endings.pop(program.name, None)
 
     def _share_a_gang(self, one: RolePlan, two: RolePlan) -> bool:
         return Tracking.SIDECAR not in (one.tracking, two.tracking) and one.stage == two.stage
+
+    def _verify_order(self, program: Program, role: RolePlan) -> None:
+        """What it comes after has joined, or has succeeded."""
+        for name in role.after:
+            for index in range(self.plan.role(name).minimum):
+                before = f"{name}:{index}"
+                end = self.endings.get(before)
+                joined = (before, program.generation) in self.cluster.joined
+                if not joined and (end is None or end[1].code != 0):
+                    raise Truth(f"{program} starts before {before} has joined: {self.where()}")
 
     def _verify_ranks(self, program: Program, order: StartTask, role: RolePlan) -> None:
         topology = order.topology
