@@ -67,6 +67,8 @@ class Habits:
     delay_s: float = 0.02
     """Mean delay of a message or a call."""
     lease_s: float = 20.0
+    release_s: float = 0.0
+    """How long the backend takes to end a container that was given back."""
     backend_is_sure: bool = True
     """Whether the backend knows that what ran on a lost machine has ended."""
     repeat: float = 0.0
@@ -321,7 +323,8 @@ class Cluster:
         again = container_id in self._released
         self._released.add(container_id)
         if agent is None or agent.connection is None:
-            self.clock.later(self.lag(), lambda: self._take(container_id))
+            slow_s = self.habits.release_s + self.lag()
+            self.clock.later(slow_s, lambda: self._take(container_id))
             return
         if not again:
             self.watcher.releases(agent)

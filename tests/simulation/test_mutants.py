@@ -157,14 +157,14 @@ MUTANTS = [
         "containers.py",
         'turn.set_time(container, "deadline", turn.now + turn.plan.reconnect_s)',
         "pass",
-        "an_agent_that_does_not_come_back_is_not_believed_to_have_ended(GANG)",
+        "an_agent_that_does_not_come_back_is_not_believed_to_have_ended(GANG, 0.0)",
     ),
     Mutant(
         "a connection that broke counts as an agent that has ended",
         "containers.py",
         "        container.silent = True  # a connection that breaks",
         "        # a connection that breaks",
-        "an_agent_that_does_not_come_back_is_not_believed_to_have_ended(LONE)",
+        "an_agent_that_does_not_come_back_is_not_believed_to_have_ended(LONE, 0.0)",
     ),
     Mutant(
         "silence counts as an agent that has ended",

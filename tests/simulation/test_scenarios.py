@@ -244,10 +244,13 @@ def test_an_agent_that_only_falls_silent_is_not_believed_to_have_ended(job: Plan
     succeeds(world, "worker:0", "worker:1")
 
 
+@pytest.mark.parametrize("release_s", [0.0, 2.0])
 @ZOMBIES
-def test_an_agent_that_does_not_come_back_is_not_believed_to_have_ended(job: Plan) -> None:
+def test_an_agent_that_does_not_come_back_is_not_believed_to_have_ended(
+    job: Plan, release_s: float
+) -> None:
     """Its connection broke before it was told to end; the backend calls its machine lost much later."""
-    world = running(job, nodes=8)
+    world = running(job, Habits(release_s=release_s), nodes=8)
     world.cluster.cut(world.agent("worker:0"), noticed=True)
     silence(world, "worker:0", cut=False, expiry_s=300.0)
     world.until(lambda: world.attempt("worker:0") > 1 and world.runs("worker:0", "worker:1"), 60.0)
