@@ -230,7 +230,7 @@ class Cluster:
         self._cancelled: set[int] = set()
         self._granted: set[int] = set()
         self._launched: set[str] = set()
-        self._released: set[str] = set()
+        self.released: set[str] = set()
         self._serial = 0
         self.all_ends_proven = True
         """Whether the backend knows that nothing runs in the containers it lists no longer."""
@@ -320,8 +320,8 @@ class Cluster:
 
     def _release(self, container_id: str) -> None:
         agent = self.agents.get(container_id)
-        again = container_id in self._released
-        self._released.add(container_id)
+        again = container_id in self.released
+        self.released.add(container_id)
         if agent is None or agent.connection is None:
             slow_s = self.habits.release_s + self.lag()
             self.clock.later(slow_s, lambda: self._take(container_id))
