@@ -31,6 +31,7 @@ from howdah.core.messages import (
     Exit,
     FinishJob,
     JobSubmitted,
+    Member,
     PreemptionNoticed,
     PrepareTask,
     Record,
@@ -40,6 +41,7 @@ from howdah.core.messages import (
     TaskExited,
     TaskHung,
     TimePassed,
+    Topology,
 )
 from howdah.core.plan import Completion, Plan, RolePlan
 from howdah.core.state import JobPhase, JobState, Outcome, TaskState
@@ -102,6 +104,8 @@ class World:
         self._late_causes: dict[Task, Exit] = {}
         self._judged = 0
         self._ranks: dict[tuple[int, int, str], tuple[int | None, int]] = {}
+        self._places: tuple[Topology | None, dict[Task, Member]] = (None, {})
+        """Of the topology that was looked at last."""
         self._stop_asked = False
         self._small = sum(role.maximum for role in plan.roles) <= 64
 
@@ -375,7 +379,7 @@ class World:
         is told the truth about itself and its peers."""
         role = self.plan.role(program.task.role)
         others = self.cluster.running() if self._small or self.cluster.chance(0.005) else ()
-        member = order.topology.member(program.task)
+        member = self._member(order.topology, program.task)
         if member.attempt != program.attempt:
             raise Truth(f"{program} is started with the topology of attempt {member.attempt}")
         if (member.host, member.ports) != (agent.node.name, program.ports):
@@ -383,7 +387,7 @@ class World:
                 f"{program} is at {agent.node.name}:{program.ports}, but its peers are told "
                 f"{member.host}:{member.ports}"
             )
-        places = {m.task: m for m in order.topology.members} if self._small else {}
+        places = self._places[1]
         for where, other in others:
             if other is program:
                 continue
@@ -403,6 +407,13 @@ class World:
         self._verify_order(program, role)
         self._verify_ranks(program, order, role)
         self.endings.pop(program.name, None)
+
+    def _member(self, topology: Topology, task: Task) -> Member:
+        if topology.own is not None and topology.own.task == task:
+            return topology.own
+        if self._places[0] is not topology:
+            self._places = topology, {member.task: member for member in topology.members}
+        return self._places[1][task]
 
     def _share_a_gang(self, one: RolePlan, two: RolePlan) -> bool:
         return Tracking.SIDECAR not in (one.tracking, two.tracking) and one.stage == two.stage
@@ -434,7 +445,7 @@ class World:
             if topology.world_size != world:
                 raise Truth(f"{program} is told of a world of {topology.world_size}, not {world}")
         key = (role.stage, program.generation, program.name)
-        place = (topology.member(program.task).rank, topology.world_size)
+        place = (self._member(topology, program.task).rank, topology.world_size)
         if self._ranks.setdefault(key, place) != place:
             raise Truth(f"{program} was {self._ranks[key]} of its generation, and is now {place}")
 
