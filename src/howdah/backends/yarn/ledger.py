@@ -109,7 +109,6 @@ class Ledger:
             given = records.given(proto, with_port=self._with_port)
             self.asks.found(given)
             container = self._container(proto, self.asks.role_of(given.key) or "")
-            container.token = None
             self.turn(container, Phase.LAUNCHED)
         if self._containers:
             log.info("%d containers of earlier attempts are held", len(self._containers))
@@ -133,7 +132,8 @@ class Ledger:
             self._wake()
         for request_id, one in matched:
             role = self.asks.role_of(one.key) or ""
-            self._container(by_id[one.container_id], role)
+            container = self._container(by_id[one.container_id], role)
+            container.token = by_id[one.container_id].container_token.SerializeToString()
             self._emit(
                 ContainerGranted(
                     request_id=request_id, container_id=one.container_id, node=one.node
@@ -146,7 +146,6 @@ class Ledger:
             node=NodeId.from_proto(proto.nodeId),
             node_name=records.node_name(proto.nodeId, with_port=self._with_port),
             role=role,
-            token=proto.container_token.SerializeToString(),
         )
         self._containers[str(container.id)] = container
         return container
