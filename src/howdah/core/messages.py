@@ -85,6 +85,9 @@ class ContainerEnded(Event, frozen=True, kw_only=True):
     container_id: str
     kind: ContainerEndKind
     detail: str = ""
+    proven: bool = True
+    """False: the backend has given the container up, but cannot know that its processes have ended:
+    the node does not answer."""
 
 
 class PreemptionNoticed(Event, frozen=True, kw_only=True):
