@@ -8,7 +8,8 @@ Guarantees a backend gives:
 1. A request id is granted at most once, or refused once; asking again for a known id is harmless.
 2. `ContainerEnded` comes exactly once for every granted container, also after `release`.
 3. When `ContainerEnded` has come, no process of the container is left; on clusters, whose own
-   processes see less, the agent's guard may still be ending the last of them.
+   processes see less, the agent's guard may still be ending the last of them. Where the backend
+   cannot know it, because the node does not answer, the event says so (``proven`` is false).
 4. `containers()` after a coordinator's death names every container still held for the job.
 5. A call never blocks the event loop and never raises for a container that is already gone.
 

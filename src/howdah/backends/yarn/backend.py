@@ -189,6 +189,7 @@ class YarnBackend:
         container = ledger.get(container_id)
         if container is None or container.phase is not Phase.GRANTED or container.token is None:
             return
+        container.launched = True
         ledger.turn(container, Phase.LAUNCHED)
         try:
             request = self._start_request(container, launch)
@@ -196,14 +197,17 @@ class YarnBackend:
         except (LaunchFailed, BackendError, OSError) as error:
             log.warning("%s could not be launched: %s", container_id, error)
             ledger.asks.release(container_id)
-            ledger.ended(container, ContainerEndKind.LAUNCH_FAILED, str(error))
+            if isinstance(error, LaunchFailed) and error.uncertain:
+                ledger.confirm(container, ContainerEndKind.LAUNCH_FAILED, str(error))
+            else:
+                ledger.ended(container, ContainerEndKind.LAUNCH_FAILED, str(error))
             self._wake()
 
     async def release(self, container_id: str) -> None:
         """See `howdah.backends.base.Backend.release`."""
         ledger = self._begun()
         container = ledger.get(container_id)
-        if container is None or container.releasing:
+        if container is None or container.ending:
             return
         if container.phase is Phase.GRANTED:
             ledger.give_back(container)
@@ -213,7 +217,7 @@ class YarnBackend:
             # YARN gives a node up after ten minutes. With its agent this is the node's end now.
             ledger.asks.release(container_id)
             words = f"the NodeManager at {container.node} does not answer"
-            ledger.ended(container, ContainerEndKind.NODE_LOST, words)
+            ledger.ended(container, ContainerEndKind.NODE_LOST, words, proven=False)
         elif await self._nodes.stop(container.node, [container.id]):
             ledger.give_back(container)
         self._wake()
@@ -247,6 +251,8 @@ class YarnBackend:
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.gather(self._renewing, return_exceptions=True)
+        if self._ledger is not None:
+            await self._ledger.close()
         await self._nodes.close()
         await self._scheduler.close()
 
