@@ -22,6 +22,7 @@ from howdah.client.merge import Lines, Position, Stream
 from howdah.client.remote import Remote, Update
 from howdah.core.messages import Task
 from howdah.spec.units import instance_range
+from howdah.storage import renamed
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.messages import (
     Answer,
@@ -104,7 +105,7 @@ class AsyncJobHandle:
                 return await self._unattended(state)
             reply = await self._remote.ask(AskStatus(), StatusUpdate)
             if reply is not None:
-                return msgspec.json.decode(reply.status, type=JobView)
+                return renamed.view(reply.status)
         return past.view(self._directory)
 
     async def _unattended(self, state: Running) -> JobView:
