@@ -123,8 +123,7 @@ def test_a_task_that_comes_back_alone_and_its_peers_started_later_are_told_its_n
     gang.bench.join_all()
     for task in (W[1], W[0], W[1]):
         gang.bench.exit(task, code=1)
-        gang.bench.due(f"settle:{task}")
-        gang.bench.due(f"again:{task}")
+        gang.bench.wait(10.0)
         (start,) = gang.prepare()
         assert start.task == task
         gang.verify_told(start, W[:3])
@@ -144,7 +143,7 @@ def test_ranks_move_up_when_an_elastic_gang_shrinks_and_nobody_shows_an_old_one(
         assert container is not None
         gang.bench.tell(ContainerEnded(container_id=container, kind=ContainerEndKind.NODE_LOST))
         gang.bench.restart()
-        gang.bench.due("elastic")
+        gang.bench.due()
         between = gang.ranks()
         assert set(between.values()) == {None}, "there is no topology yet"
         starts = gang.prepare()

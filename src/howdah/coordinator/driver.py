@@ -21,8 +21,8 @@ import msgspec
 
 from howdah.coordinator.event_log import EventLog, Signal
 from howdah.core.machine import Machine
-from howdah.core.messages import AnyCommand, AnyEvent, CoordinatorStarted, Event, Record, TimerDue
-from howdah.storage.journal import EventEntry, Journal, RecordEntry
+from howdah.core.messages import AnyCommand, AnyEvent, CoordinatorStarted, Event, Record, TimePassed
+from howdah.storage.journal import EventEntry, Journal, RecordEntry, event_cause
 from howdah.wire.messages import RecordUpdate
 
 ROUND = 500
@@ -140,7 +140,7 @@ class Driver:
         if self._inbox or self._stopped:
             return
         self._wake.clear()
-        due = self._next_due()
+        due = self._machine.next_due()
         if due is None:
             await self._wake.wait()
             return
@@ -154,18 +154,15 @@ class Driver:
         finally:
             handle.cancel()
 
-    def _next_due(self) -> float | None:
-        return min(self._machine.state.timers.values(), default=None)
-
     async def _round(self) -> None:
         commands: list[AnyCommand] = []
         records: list[RecordUpdate] = []
         taken = self._taken = []
-        for timer in self._due():
-            due = self._machine.state.timers[timer]
-            self._take(TimerDue(timer=timer), commands, records)
-            if self._machine.state.timers.get(timer) == due:
-                raise RuntimeError(f"the machine left timer {timer!r} standing when it was due")
+        due = self._machine.next_due()
+        if due is not None and due <= self._clock.now():
+            self._take(TimePassed(), commands, records)
+            if self._machine.next_due() == due:
+                raise RuntimeError(f"the machine has not moved what was due at {due}")
         while self._inbox and len(taken) < ROUND:
             item = self._inbox.popleft()
             taken.append(item)
@@ -180,15 +177,6 @@ class Driver:
         await self._carry_out(commands)
         self.advanced.send()
 
-    def _due(self) -> Iterable[str]:
-        """Names of due timers, earliest first, each looked at again when its turn comes."""
-        now = self._clock.now()
-        timers = self._machine.state.timers
-        due = sorted((at, name) for name, at in timers.items() if at <= now)
-        for at, name in due:
-            if self._machine.state.timers.get(name) == at:
-                yield name
-
     def _take(
         self, what: AnyEvent | Record, commands: list[AnyCommand], records: list[RecordUpdate]
     ) -> None:
@@ -198,7 +186,8 @@ class Driver:
             return
         # Handled before it is appended: an event the machine cannot take is a defect, and must not
         # be in the journal to be a defect again in every coordinator that follows.
-        caused = self._machine.handle(what, now)
+        cause = event_cause(what, self._journal.next_seq)
+        caused = self._machine.handle(what, now, cause)
         self._journal.append_event(now, what)
         for command in caused:
             if isinstance(command, Record):
@@ -239,7 +228,7 @@ def replay(machine: Machine, entries: Iterable[EventEntry | RecordEntry]) -> Pas
             if past.missing and _same(past.missing[0], entry.record):
                 past.missing.pop(0)
             continue
-        commands = machine.handle(entry.event, entry.now)
+        commands = machine.handle(entry.event, entry.now, event_cause(entry.event, entry.seq))
         past.missing = [command for command in commands if isinstance(command, Record)]
         past.incarnations += isinstance(entry.event, CoordinatorStarted)
     return past

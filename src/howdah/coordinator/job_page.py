@@ -81,7 +81,7 @@ class JobPage:
 def _programs_run(state: JobState) -> bool:
     """Nothing that is about to start would have to share the processor with the imports."""
     return state.phase not in (JobPhase.SUBMITTED, JobPhase.ALLOCATING) and not any(
-        tasks.get(each.value) for tasks in state.counts.values() for each in _ON_THE_WAY
+        data.state in _ON_THE_WAY for data in state.tasks.values()
     )
 
 

@@ -94,7 +94,9 @@ class Coordinator:
         self._past = replay(self.machine, journal.read(directory.path))
         self.clock.not_before(self._past.last_time)
         self.incarnation = self._past.incarnations + 1
-        self.plan = self.machine.state.plan or planning.plan(self.job, directory.job_id)
+        self.plan = self.machine.state.plan or planning.plan(
+            self.job, directory.job_id, lease_s=backend.lease_s
+        )
         self._identity = JobIdentity(
             name=self.job.name,
             framework=self.job.framework,

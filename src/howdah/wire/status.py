@@ -170,7 +170,7 @@ def _waiting_for(state: JobState) -> str:
         return ""
     without = [str(d.task) for d in state.tasks.values() if d.request_id is not None]
     launching = [str(d.task) for d in state.tasks.values() if d.state is TaskState.LAUNCHING]
-    if "backoff" in state.timers:
+    if state.units["gang"].retry_at is not None:
         return "the gang did not fit; all containers were given back and are asked for again soon"
     parts: list[str] = []
     if without:
