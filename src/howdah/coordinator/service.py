@@ -52,6 +52,8 @@ from howdah.wire.status import JobIdentity, JobView
 log = logging.getLogger(__name__)
 
 REFRESH_S = 1.0
+FINAL_S = 120.0
+"""For the end to be written down, where the disk is full; then the next coordinator tries."""
 WATCHERS_S = 10.0
 """How long slow watchers are waited for at the job's end; the rest is in the job directory."""
 
@@ -278,7 +280,11 @@ class Coordinator:
             # However long that takes: where final.json is, all of the journal is too.
             await self.journal.commit()
             await self.journal.close()
-        await asyncio.to_thread(self.directory.write_final, final)
+        async with asyncio.timeout(FINAL_S):
+            await persist(
+                "final.json cannot be written",
+                lambda: asyncio.to_thread(self.directory.write_final, final),
+            )
         self.live_job.finished.set()
         self.status.touch()  # wakes the watchers
         await self.clients.finish(WATCHERS_S)
@@ -287,7 +293,10 @@ class Coordinator:
         await self.backend.finished(final)
         await self.backend.close()
         await self.announcer.close()
-        await asyncio.to_thread(tidy, self.directory)
+        try:
+            await asyncio.to_thread(tidy, self.directory)
+        except OSError as error:
+            log.warning("the job directory could not be tidied up: %s", error)
         log.info("%s is over: %s", self.directory.job_id, final.outcome)
         return final
 

@@ -194,13 +194,6 @@ def _waiting_for(state: JobState) -> str:
     return "; ".join(parts)
 
 
-def _is_to_be_requested(state: JobState, data: TaskData) -> bool:
-    """A task of the present gang that has no container and has not asked for one."""
-    role = state.job.role(data.task.role)
-    in_gang = role.stage == state.stage and role.tracking is not Tracking.SIDECAR
-    return in_gang and data.state is TaskState.WAITING and not data.retired
-
-
 def _some(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
