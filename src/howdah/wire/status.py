@@ -13,7 +13,6 @@ import msgspec
 from howdah.core.causes import RULES, signal_name
 from howdah.core.messages import Task
 from howdah.core.state import Failure, JobPhase, JobState, Outcome, TaskData, TaskState
-from howdah.spec.model import Tracking
 
 
 class _View(msgspec.Struct, frozen=True, kw_only=True): ...
