@@ -158,7 +158,11 @@ def test_a_job_whose_source_is_gone_cannot_run_again(tmp_path: Path) -> None:
 def test_check_reports_every_problem(tmp_path: Path) -> None:
     fine = job_file(tmp_path, "pass", roles={"worker": {"instances": 4}})
     assert howdah("check", str(fine)).text == f"{fine} is fine: 4 workers, command"
-    assert json.loads(howdah("check", str(fine), "--json").text) == {"ok": True, "problems": []}
+    assert json.loads(howdah("check", str(fine), "--json").text) == {
+        "ok": True,
+        "problems": [],
+        "notes": [],
+    }
     wrong = tmp_path / "wrong.toml"
     wrong.write_text('framework = "pytroch"\nattempts = -1\n[roles.worker]\nmemroy = "1g"\n')
     told = howdah("check", str(wrong), code=2).told
