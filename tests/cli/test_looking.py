@@ -213,7 +213,10 @@ def test_a_job_is_resumed_from_its_last_checkpoint(tmp_path: Path) -> None:
         )
         assert "worker:1 | begins at 0 restored None" in howdah("run", str(file)).out
         before = newest().job_id
-        resumed = howdah("rerun", before, "--resume").text
+        run = howdah("rerun", before, "--resume")
         for task in ("worker:0", "worker:1"):
-            assert re.search(rf"{task} \| begins at 5 restored .+", resumed), (source, resumed)
+            assert re.search(rf"{task} \| begins at 5 restored .+", run.text), (source, run.text)
+            assert f"{task} restored checkpoint 000001 of {before} (checksum " in run.told
+        taken = {"chief": "000001", "each": "worker-0: 000001"}[source]
+        assert f"howdah | from checkpoint {taken} of {before}" in run.told
         assert "worker:0 | begins at 0 restored None" in howdah("rerun", before).out

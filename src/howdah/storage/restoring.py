@@ -50,6 +50,7 @@ def restore(spec: CheckpointSpec) -> Restored:
             files=len(manifest.files),
             bytes=manifest.size,
             checksum=manifest.checksum,
+            origin=manifest.origin,
             skipped=tuple(skipped),
         )
     fresh = _beside(folder)

@@ -34,6 +34,8 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int = 0
     job_id: str = ""
     """Jobs may share a store; generations are compared within one job only."""
+    origin: str = ""
+    """As in `Manifest`, for a version that is a copy of another job's."""
 
     @property
     def place(self) -> str:
@@ -74,6 +76,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     task: Task | None = None
     generation: int = 0
     attempt: int = 0
+    origin: str = ""
+    """Of a version copied from another job's: ``000007 of digits-20261121-143502-k3f9``."""
     format: int = 1
 
     @property
@@ -107,6 +111,8 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     files: int = 0
     bytes: int = 0
     checksum: str = ""
+    origin: str = ""
+    """As in `Manifest`."""
     skipped: tuple[Skipped, ...] = ()
 
 
