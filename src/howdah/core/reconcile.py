@@ -267,7 +267,8 @@ def _request_missing(turn: Turn) -> None:
         for number in sorted(numbers):
             data = turn.state.tasks[f"{role.name}:{number}"]
             unit = turn.state.units.get(f"{role.name}:{number}")
-            if data.retired or (unit is not None and unit.retry_at is not None):
+            retry_at = unit.retry_at if unit is not None else None
+            if data.retired or not (retry_at is None or turn.passed(retry_at)):
                 continue
             wanted.append(data)
     containers.request(turn, wanted)
