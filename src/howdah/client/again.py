@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from howdah.client.errors import BadInput
 from howdah.client.functions import carry_over
 from howdah.client.loading import load_again
-from howdah.client.submit import quiet, submit
+from howdah.client.submit import quiet, submit, unsaid
 from howdah.frameworks import planning
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
@@ -51,6 +51,7 @@ def submit_again(
     resume: bool,
     submission: Submission | None = None,
     progress: Callable[[Step], None] = quiet,
+    note: Callable[[str], None] = unsaid,
 ) -> JobDirectory:
     """Start what `load` gave, with the earlier job's newest checkpoint if it is to be resumed.
 
@@ -71,6 +72,7 @@ def submit_again(
         furnish=furnish,
         submission=submission,
         progress=progress,
+        note=note,
     )
 
 

@@ -80,8 +80,8 @@ def problems(job: Job) -> list[Problem]:
     return found + [p for p in checks.check(expanded, framework, rules) if p.key not in known]
 
 
-def plan(job: Job, job_id: str) -> Plan:
-    """The plan of an expanded job that has no problems."""
+def plan(job: Job, job_id: str, *, lease_s: float = 30.0) -> Plan:
+    """The plan of an expanded job that has no problems; ``lease_s`` is the backend's, for agents."""
     framework = registry.get(job.framework)
     join = _network_join(job)
     stages = _stages(job)
@@ -95,6 +95,8 @@ def plan(job: Job, job_id: str) -> Plan:
         allocation_s=seconds(times.allocation),
         hold_s=seconds(times.hold) or 0.0,
         total_s=seconds(times.total),
+        lease_s=lease_s,
+        checkpoints=job.checkpoint is not None,
     )
 
 

@@ -1,4 +1,10 @@
-"""Following the job: one stream of server-sent events a page, and the same by asking again.
+"""The status document as versioned changes, shared by all who watch the page.
+
+The document is made at most a few times a second, however many watch; each watcher is sent only
+what changed since the version it has. With 1,000 tasks that beat every second a change is some
+tens of kilobytes, where the document is half a megabyte.
+
+Following the job: one stream of server-sent events a page, and the same by asking again.
 
 A stream carries the events ``hello``, ``status`` (`StatusPatch`), ``record`` (`RecordLine`),
 ``log`` (`LogChange`) and ``bye``. One stream carries all, as browsers allow few connections to a
@@ -9,17 +15,195 @@ host. A reader says what it has in the address (``since``, ``after``, ``offset``
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import msgspec
 
-from howdah.coordinator.source import JobSource, NoLog
-from howdah.coordinator.web import logtext
-from howdah.coordinator.web.board import Board
-from howdah.coordinator.web.documents import Changes, LogChange, RecordLine, record_line
+from howdah.coordinator.live_job import LiveJob, NoLog
+from howdah.coordinator.web import logs
+from howdah.coordinator.web.documents import (
+    Changes,
+    LogChange,
+    RecordLine,
+    StatusPatch,
+    Timeline,
+    record_line,
+)
 from howdah.core.messages import Task
 from howdah.wire.messages import RecordUpdate
+from howdah.wire.status import JobView, TaskView
+
+HISTORY = 120
+"""Changes remembered; a watcher who has been away for longer gets the whole document."""
+
+MIN_INTERVAL_S = 0.1
+"""The document is not made more often than this, and takes at most a twentieth of the time."""
+
+_COST_FACTOR = 20.0
+_JOB_FIELDS = tuple(name for name in JobView.__struct_fields__ if name != "tasks")
+_DIGITS = (("cpu", 2), ("rss_mb", 1), ("gpu", 2), ("gpu_memory_mb", 0))
+
+
+class _Change(msgspec.Struct, frozen=True):
+    number: int
+    job: dict[str, Any]
+    tasks: dict[str, dict[str, Any]]
+    removed: tuple[str, ...]
+
+
+class StatusChanges:
+    """The newest document and how it came about.
+
+    Args:
+        source: the job.
+        clock: seconds since the epoch.
+        timer: a monotonic clock, in seconds.
+    """
+
+    def __init__(
+        self, source: LiveJob, clock: Callable[[], float], timer: Callable[[], float]
+    ) -> None:
+        self._source = source
+        self._clock = clock
+        self._timer = timer
+        # A new coordinator counts from one again: the boot tells its versions from the old ones.
+        self._boot = secrets.token_hex(4)
+        self._number = 0
+        self._job: dict[str, Any] = {}
+        self._tasks: dict[str, dict[str, Any]] = {}
+        self._views: dict[str, TaskView] = {}
+        self._changes: collections.deque[_Change] = collections.deque(maxlen=HISTORY)
+        self._timeline: Timeline | None = None
+        self._told_seq = 0
+        self._made_at = -1e9
+        self._interval_s = MIN_INTERVAL_S
+        self._view: JobView | None = None
+
+    @property
+    def version(self) -> str:
+        """Names the newest document."""
+        return f"{self._boot}-{self._number}"
+
+    @property
+    def interval_s(self) -> float:
+        """The document is worth looking at again after this long."""
+        return self._interval_s
+
+    def view(self) -> JobView:
+        """The document, at most `interval_s` old."""
+        self.refresh()
+        assert self._view is not None
+        return self._view
+
+    def refresh(self, *, last: bool = False) -> None:
+        """Make the document anew, unless that was just done and this is not the last time."""
+        began = self._timer()
+        if began - self._made_at < self._interval_s and not last:
+            return
+        view = self._source.view()
+        self._take(view, self._clock())
+        self._view = view
+        self._made_at = self._timer()
+        self._interval_s = max(MIN_INTERVAL_S, (self._made_at - began) * _COST_FACTOR)
+
+    def patch(self, since: str) -> StatusPatch | None:
+        """What changed since a version; None if nothing did, everything if it is not known."""
+        boot, _, text = since.partition("-")
+        number = int(text) if boot == self._boot and text.isdecimal() else -1
+        oldest = self._changes[0].number if self._changes else 1
+        if number == self._number and number > 0:
+            return None
+        if not max(oldest - 1, 1) <= number <= self._number:
+            return StatusPatch(
+                version=self.version,
+                time=self._clock(),
+                full=True,
+                job=self._job,
+                tasks=list(self._tasks.values()),
+            )
+        job: dict[str, Any] = {}
+        tasks: dict[str, dict[str, Any]] = {}
+        removed: dict[str, None] = {}
+        for change in self._changes:
+            if change.number <= number:
+                continue
+            job.update(change.job)
+            for name in change.removed:
+                tasks.pop(name, None)
+                removed[name] = None
+            for name, fields in change.tasks.items():
+                removed.pop(name, None)
+                tasks.setdefault(name, {"task": name}).update(fields)
+        return StatusPatch(
+            version=self.version,
+            time=self._clock(),
+            full=False,
+            job=job,
+            tasks=list(tasks.values()),
+            removed=list(removed),
+        )
+
+    def _take(self, view: JobView, now: float) -> None:
+        job = {name: getattr(view, name) for name in _JOB_FIELDS}
+        job["timeline"] = self._spans(view)
+        changed_job = {
+            name: value for name, value in job.items() if self._job.get(name, job) != value
+        }
+        changed_tasks: dict[str, dict[str, Any]] = {}
+        seen: dict[str, TaskView] = {}
+        for task in view.tasks:
+            seen[task.task] = task
+            before = self._views.get(task.task)
+            if before == task:
+                continue
+            known = self._tasks.get(task.task, {})
+            fields = _shown(task, known, now)
+            # Every field of a task is known or none is.
+            changes = (
+                {name: value for name, value in fields.items() if known[name] != value}
+                if known
+                else fields
+            )
+            if changes:
+                changed_tasks[task.task] = changes
+                self._tasks[task.task] = fields
+        removed = tuple(name for name in self._views if name not in seen)
+        for name in removed:
+            self._tasks.pop(name, None)
+        self._job, self._views = job, seen
+        if changed_job or changed_tasks or removed or self._number == 0:
+            self._number += 1
+            self._changes.append(_Change(self._number, changed_job, changed_tasks, removed))
+
+    def _spans(self, view: JobView) -> tuple[Any, ...]:
+        if self._timeline is None:
+            self._timeline = Timeline(view.submitted)
+        for update in self._source.records(self._told_seq):
+            self._timeline.add(update)
+            self._told_seq = update.seq
+        return self._timeline.spans
+
+
+def _shown(task: TaskView, known: dict[str, Any], now: float) -> dict[str, Any]:
+    """A task's fields, rounded to what a reader can see so that noise is not sent."""
+    fields = msgspec.structs.asdict(task)
+    for name, digits in _DIGITS:
+        value = fields[name]
+        if value is not None:
+            fields[name] = round(value, digits)
+    # "Seconds ago" changes by itself all the time; the moment it speaks of does not.
+    progress_s = fields.pop("progress_s")
+    moment = None if progress_s is None else round(now - progress_s, 1)
+    before = known.get("progress_at")
+    if moment is not None and before is not None and abs(moment - before) < 1.0:
+        moment = before
+    fields["progress_at"] = moment
+    return fields
+
 
 HEARTBEAT_S = 10.0
 """A comment is sent after this much silence, so that a dead connection is noticed."""
@@ -76,7 +260,7 @@ class Watch:
 class Watchers:
     """Wakes every stream on a record; subscribes to the job only while somebody watches."""
 
-    def __init__(self, source: JobSource) -> None:
+    def __init__(self, source: LiveJob) -> None:
         self._source = source
         self._watches: set[Watch] = set()
         self._pump: asyncio.Task[None] | None = None
@@ -119,21 +303,21 @@ class Watchers:
             await _close(news)
 
 
-def new_records(source: JobSource, after: int) -> list[RecordLine]:
+def new_records(source: LiveJob, after: int) -> list[RecordLine]:
     """The next lines of the story."""
     return [record_line(update) for update in source.records(after)[:RECORDS_MAX]]
 
 
-async def poll(source: JobSource, board: Board, cursor: Cursor) -> Changes:
+async def poll(source: LiveJob, changes: StatusChanges, cursor: Cursor) -> Changes:
     """What the stream would have sent by now.
 
     Raises:
         UnknownTask: the job has no task that the cursor names.
     """
-    board.refresh()
+    changes.refresh()
     records = new_records(source, cursor.after)
     return Changes(
-        status=board.patch(cursor.version),
+        status=changes.patch(cursor.version),
         records=records,
         records_after=records[-1].seq if records else cursor.after,
         log=await _poll_log(source, cursor) if cursor.task is not None else None,
@@ -141,14 +325,14 @@ async def poll(source: JobSource, board: Board, cursor: Cursor) -> Changes:
 
 
 async def events(
-    source: JobSource, board: Board, watchers: Watchers, cursor: Cursor
+    source: LiveJob, changes: StatusChanges, watchers: Watchers, cursor: Cursor
 ) -> AsyncIterator[bytes]:
     """Server-sent events from where the reader stands, until the server closes."""
     loop = asyncio.get_running_loop()
-    yield _event("hello", {"version": board.version})
+    yield _event("hello", {"version": changes.version})
     spoken = loop.time()
     with watchers.watching() as watch:
-        teller = _Teller(source, board, cursor)
+        teller = _Teller(source, changes, cursor)
         async with _following(source, cursor, watch) as log:
             while True:
                 closing = watchers.closing
@@ -172,9 +356,9 @@ async def events(
 class _Teller:
     """What one reader has been told of records and status."""
 
-    def __init__(self, source: JobSource, board: Board, cursor: Cursor) -> None:
+    def __init__(self, source: LiveJob, changes: StatusChanges, cursor: Cursor) -> None:
         self._source = source
-        self._board = board
+        self._changes = changes
         self._version = cursor.version
         self._after = cursor.after
         self.status_due = 0.0
@@ -194,13 +378,13 @@ class _Teller:
         """The event of what changed, if it is time to look."""
         if now < self.status_due and not urgent and not last:
             return []
-        self._board.refresh(last=last)
-        patch = self._board.patch(self._version)
+        self._changes.refresh(last=last)
+        patch = self._changes.patch(self._version)
         tasks = len(patch.tasks) if patch is not None else 0
         self.status_due = now + max(LOOK_S, tasks / TASKS_PER_SECOND)
         if urgent:
             # The document may be a little older than the record that made it so: look once more.
-            self.status_due = min(self.status_due, now + self._board.interval_s)
+            self.status_due = min(self.status_due, now + self._changes.interval_s)
         if patch is None:
             return []
         self._version = patch.version
@@ -210,9 +394,9 @@ class _Teller:
 class _Follower:
     """A log being followed into a gatherer."""
 
-    def __init__(self, source: JobSource, cursor: Cursor, watch: Watch) -> None:
+    def __init__(self, source: LiveJob, cursor: Cursor, watch: Watch) -> None:
         assert cursor.task is not None
-        self._gatherer = logtext.Gatherer(cursor.task)
+        self._gatherer = logs.Gatherer(cursor.task)
         self._ended = False
         self.pump = asyncio.ensure_future(self._read(source, cursor, cursor.task, watch))
 
@@ -220,7 +404,7 @@ class _Follower:
         """What has come."""
         return self._gatherer.take(final=self._ended)
 
-    async def _read(self, source: JobSource, cursor: Cursor, task: Task, watch: Watch) -> None:
+    async def _read(self, source: LiveJob, cursor: Cursor, task: Task, watch: Watch) -> None:
         attempt, offset = _place(source, task, cursor)
         updates = source.follow_log(task, attempt, offset)
         try:
@@ -235,7 +419,7 @@ class _Follower:
 
 @contextlib.asynccontextmanager
 async def _following(
-    source: JobSource, cursor: Cursor, watch: Watch
+    source: LiveJob, cursor: Cursor, watch: Watch
 ) -> AsyncIterator[_Follower | None]:
     if cursor.task is None:
         yield None
@@ -249,7 +433,7 @@ async def _following(
             await follower.pump
 
 
-def _place(source: JobSource, task: Task, cursor: Cursor) -> tuple[int | None, int]:
+def _place(source: LiveJob, task: Task, cursor: Cursor) -> tuple[int | None, int]:
     """Which attempt to follow, from where."""
     if cursor.pinned and cursor.attempt is not None:
         return cursor.attempt, cursor.offset
@@ -260,7 +444,7 @@ def _place(source: JobSource, task: Task, cursor: Cursor) -> tuple[int | None, i
     return None, cursor.offset
 
 
-async def _poll_log(source: JobSource, cursor: Cursor) -> LogChange | None:
+async def _poll_log(source: LiveJob, cursor: Cursor) -> LogChange | None:
     assert cursor.task is not None
     attempts = source.log_attempts(cursor.task)
     if not attempts:
@@ -268,7 +452,7 @@ async def _poll_log(source: JobSource, cursor: Cursor) -> LogChange | None:
     attempt, offset = _place(source, cursor.task, cursor)
     attempt = attempts[-1] if attempt is None else attempt
     try:
-        page = await logtext.page(source, cursor.task, attempt, offset, POLL_LOG)
+        page = await logs.page(source, cursor.task, attempt, offset, POLL_LOG)
     except NoLog:
         return None
     if not page.text and attempt == cursor.attempt:

@@ -60,7 +60,7 @@ def session_cookie(job_id: str) -> str:
     return f"howdah-{job_id}"
 
 
-class TicketDesk:
+class TicketStore:
     """Takes tickets and remembers those that are used.
 
     ``opened`` is when a successor of an earlier coordinator began: what its predecessor has taken
