@@ -41,6 +41,11 @@ class BackendError(Exception):
     """The backend cannot be used; the message is for the user: what, which value, what to do."""
 
 
+class BackendAway(Exception):
+    """The backend does not answer, or does not take this coordinator (any more). That is no fault of
+    the job's: this coordinator ends, and the next one tries again."""
+
+
 class NoSuchBackend(BackendError):
     """Neither Howdah nor an installed package has a backend of that name."""
 
@@ -133,7 +138,8 @@ class Backend(Protocol):
         """Connect; facts go to ``emit`` from now on. Returns ids of containers still held.
 
         Raises:
-            BackendError: not reachable, or the job can never run there.
+            BackendError: the job can never run there; it ends with these words.
+            BackendAway: not now, or not with this coordinator.
         """
         ...
 

@@ -1,5 +1,4 @@
-"""What is known of a container's processes when YARN gives it up: only its node can say that they have
-ended.
+"""The backend while a node or the ResourceManager is silent.
 
 The cluster's nodes forget their containers when they restart, as YARN's do by default.
 """
@@ -14,13 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from howdah.backends.base import BackendAway
 from howdah.core.messages import ContainerEndKind, ContainerGranted
 from tests.conformance.harness import Coordinator, eventually
 from tests.conformance.yarn import YarnHarness
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.plugin import MakeCluster
 
-pytestmark = [pytest.mark.xdist_group("unproven-ends"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("backend-faults"), pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
@@ -30,18 +30,22 @@ def nodes(hadoop_module_cluster: MakeCluster) -> Cluster:
         labels=False,
         gpus="none",
         node_expiry_ms=3000,
-        properties={"yarn.nodemanager.recovery.enabled": "false"},
+        properties={
+            "yarn.nodemanager.recovery.enabled": "false",
+            "yarn.resourcemanager.connect.max-wait.ms": "2000",
+            "yarn.nodemanager.resourcemanager.connect.max-wait.ms": "900000",
+        },
     )
 
 
 @pytest.fixture
 def cluster(nodes: Cluster) -> Iterator[Cluster]:
     yield nodes
-    for name in ("nodemanager1", "nodemanager2"):
-        if nodes.is_running(name):
-            nodes.resume(name)
+    for daemon in nodes.site.daemons:
+        if nodes.is_running(daemon.name):
+            nodes.resume(daemon.name)
         else:
-            nodes.start(name)
+            nodes.start(daemon.name)
     nodes.wait_ready()
 
 
@@ -119,5 +123,32 @@ def test_a_node_that_has_forgotten_a_container_does_not_know_that_its_processes_
             ended = await coordinator.ended(container)
             assert (ended.kind, ended.proven) == (ContainerEndKind.NODE_LOST, False)
             assert alive(pids)
+
+    asyncio.run(test())
+
+
+def test_a_master_that_finds_no_resource_manager_leaves_the_job_to_the_next_one(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """After as long as the cluster says, here two seconds; and the job has not failed."""
+
+    async def test() -> None:
+        harness = YarnHarness(tmp_path, cluster)
+        try:
+            first = await harness.coordinator()
+            (container,) = await first.grant(1)
+            await harness.launch(first, container, "wait")
+            await harness.pids(container)
+            cluster.kill("resourcemanager")
+            await harness.crash(first)
+            async with asyncio.timeout(40):
+                with pytest.raises(BackendAway, match="could be reached"):
+                    await harness.coordinator()
+            await asyncio.to_thread(cluster.start, "resourcemanager")
+            await asyncio.to_thread(cluster.wait_ready)
+            third = await harness.coordinator()
+            assert third.held == [container]
+        finally:
+            await harness.close()
 
     asyncio.run(test())
