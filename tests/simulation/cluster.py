@@ -224,6 +224,8 @@ class Cluster:
         self._granted: set[int] = set()
         self._launched: set[str] = set()
         self._serial = 0
+        self.all_ends_proven = True
+        """Whether the backend knows that nothing runs in the containers it lists no longer."""
 
     # -- what the coordinator wants ---------------------------------------------------------------
 
@@ -351,6 +353,7 @@ class Cluster:
         late_s: float = 0.0,
         proven: bool = True,
     ) -> None:
+        self.all_ends_proven &= proven
         self._later_tell(
             ContainerEnded(container_id=container_id, kind=kind, detail=detail, proven=proven),
             late_s,

@@ -322,7 +322,7 @@ def test_a_sidecar_that_can_never_be_launched_does_no_harm() -> None:
     habits = Habits(launch=lambda task: "no such image" if task == "tensorboard:0" else "")
     world = World(plan(role("worker"), sidecar()), habits=habits)
     world.until(lambda: world.runs("worker:0"))
-    world.sleep(2 * 86400.0)
+    world.sleep(86400.0)
     assert world.runs("worker:0") and world.attempt("worker:0") == 1
     assert sum(kind == "container-lost" for kind in world.kinds()) < 3000  # it backs off
     succeeds(world, "worker:0")
@@ -533,6 +533,30 @@ def test_a_lost_node_of_long_ago_excuses_no_crash_of_today() -> None:
     succeeds(world, "worker:0")
 
 
+def test_a_lone_member_whose_pause_ends_while_the_gang_pauses_is_asked_for_again() -> None:
+    launches: list[str | None] = []
+    habits = Habits(launch=lambda task: launches[-1] if task == "ps:0" and launches else "")
+    job = plan(server(restart=Restart.TASK), role("worker", 2, attempts=9))
+    world = running(job, habits)
+    for _ in range(3):
+        world.lose("ps:0", ContainerEndKind.PREEMPTED)
+        world.until(lambda: world.runs("ps:0"))
+    for attempt in (2, 3, 4):
+        world.fail("worker:0")
+        world.until(lambda n=attempt: world.attempt("worker:0") == n and world.runs(*JOINED))
+    launches.append(None)  # it is long in coming
+    world.lose("ps:0", ContainerEndKind.PREEMPTED)
+    world.until(lambda: world.state.tasks["ps:0"].state is TaskState.LAUNCHING)
+    world.fail("worker:0")
+    world.until(lambda: world.state.phase is JobPhase.RESTARTING)
+    container_id = str(world.state.tasks["ps:0"].container_id)
+    world.cluster.end_container(container_id, ContainerEndKind.EXITED)
+    launches.append("")
+    world.until(lambda: world.attempt("worker:0") == 5 and world.runs(*JOINED), 60.0)
+    succeeds(world, "worker:0", "worker:1")
+
+
+JOINED = ("ps:0", "worker:0", "worker:1")
 EVERYONE = ("ps:0", "worker:0", "worker:1", "tensorboard:0")
 
 
