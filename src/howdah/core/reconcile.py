@@ -225,9 +225,11 @@ def _alone(turn: Turn, data: TaskData) -> None:
     if state.phase in ENDING or data.retired:
         return
     member = turn.in_gang(data.task)
-    if member and state.phase in BREAKING:
-        return  # the gang's affair
     unit = state.units.get(str(data.task))
+    if member and state.phase in BREAKING:
+        if unit is not None and turn.passed(unit.retry_at):
+            turn.set_time(unit, "retry_at", None)
+        return  # the gang brings it back
     if unit is not None and unit.kind is not UnitKind.GANG:
         restart.judge_alone(turn, data, unit)
         if unit.window_until is not None or data.retired:
@@ -267,8 +269,7 @@ def _request_missing(turn: Turn) -> None:
         for number in sorted(numbers):
             data = turn.state.tasks[f"{role.name}:{number}"]
             unit = turn.state.units.get(f"{role.name}:{number}")
-            retry_at = unit.retry_at if unit is not None else None
-            if data.retired or not (retry_at is None or turn.passed(retry_at)):
+            if data.retired or (unit is not None and unit.retry_at is not None):
                 continue
             wanted.append(data)
     containers.request(turn, wanted)

@@ -160,6 +160,7 @@ def _role_plan(job: Job, name: str, network: Join, stage: int) -> RolePlan:
         run_s=_limit(role.timeouts.run, job.timeouts.run),
         grace_s=_limit(role.timeouts.stop_grace, job.timeouts.stop_grace) or 0.0,
         restart_grace_s=rules.restart_grace_s,
+        save_s=save_s(job),
     )
 
 
