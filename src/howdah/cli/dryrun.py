@@ -14,7 +14,6 @@ from pathlib import Path
 import click
 import msgspec
 
-from howdah import __version__
 from howdah.agent.address import AddressError, advertised
 from howdah.agent.checkpoints import UNSAVED
 from howdah.agent.environment import Additions, complete
@@ -37,6 +36,7 @@ from howdah.spec.model import Job
 from howdah.spec.units import instance_range, port_range
 from howdah.storage.jobdir import JobDirectory, base_folder, new_job_id, user_name
 from howdah.storage.layout import JobMeta
+from howdah.version import __version__
 
 EXAMPLE_PORT = 40000
 """The coordinator's: it gets any that is free."""
