@@ -220,9 +220,11 @@ class Cluster:
         self.notices: list[tuple[float, str, str]] = []
         """Requests for a checkpoint that programs have heard: time, task, reason."""
         self._asked: set[int] = set()
+        self._avoided: tuple[str, ...] = ()
         self._cancelled: set[int] = set()
         self._granted: set[int] = set()
         self._launched: set[str] = set()
+        self._released: set[str] = set()
         self._serial = 0
         self.all_ends_proven = True
         """Whether the backend knows that nothing runs in the containers it lists no longer."""
@@ -232,8 +234,9 @@ class Cluster:
     def carry_out(self, command: AnyCommand) -> None:
         match command:
             case RequestContainers():
+                self._avoided = command.avoid_nodes
                 for request in command.requests:
-                    self._request(request, command.avoid_nodes)
+                    self._request(request)
             case CancelRequests():
                 self._cancelled.update(command.request_ids)
             case LaunchAgent():
@@ -261,7 +264,7 @@ class Cluster:
 
     # -- the backend ------------------------------------------------------------------------------
 
-    def _request(self, request: ContainerRequest, avoid: tuple[str, ...]) -> None:
+    def _request(self, request: ContainerRequest) -> None:
         number = request.request_id
         if number in self._asked:
             return
@@ -271,20 +274,20 @@ class Cluster:
         if reason := self.habits.refuse(name):
             self._later_tell(RequestRefused(request_id=number, reason=reason))
         elif (after_s := self.habits.grant_s(name)) is not None:
-            self.clock.later(after_s + self.lag(), lambda: self._grant(number, avoid))
+            self.clock.later(after_s + self.lag(), lambda: self._grant(number))
 
-    def _grant(self, number: int, avoid: tuple[str, ...]) -> None:
+    def _grant(self, number: int) -> None:
         if number in self._granted or (number in self._cancelled and self.random.random() < 0.7):
             return
-        able = [n for n in self.nodes.values() if not n.silent]
-        good = [n for n in able if n.name not in avoid] or able
-        if not good:
-            self.clock.later(5.0, lambda: self._grant(number, avoid))
+        # As a resource manager's blacklist: what is on it is never given.
+        able = [n for n in self.nodes.values() if not n.silent and n.name not in self._avoided]
+        if not able:
+            self.clock.later(5.0, lambda: self._grant(number))
             return
         self._granted.add(number)
         self._serial += 1
         container_id = f"container-{self._serial}"
-        node = self.random.choice(good)
+        node = self.random.choice(able)
         self.containers[container_id] = node
         # Without a coordinator nobody hears of it: the next one must find and return it.
         self.coordinator.tell(
@@ -309,10 +312,13 @@ class Cluster:
 
     def _release(self, container_id: str) -> None:
         agent = self.agents.get(container_id)
+        again = container_id in self._released
+        self._released.add(container_id)
         if agent is None or agent.connection is None:
             self.clock.later(self.lag(), lambda: self._take(container_id))
             return
-        self.watcher.releases(agent)
+        if not again:
+            self.watcher.releases(agent)
         agent.connection.told_to_end = True
         self._pass_down(agent, agent.connection, lambda: self._leave(agent))
         self.clock.later(SHUTDOWN_S, lambda: self._take(container_id))

@@ -18,6 +18,7 @@ from tests.simulation.cluster import Habits
 from tests.simulation.plans import plan, role, server, sidecar
 from tests.simulation.world import World
 
+HOURS_S = 4 * 3600.0
 WEEK_S = 7 * 86400.0
 NO_STORE = Exit(failed_to_start="its checkpoint can't be restored: safe mode", transient=True)
 NO_PROGRAM = Exit(failed_to_start="no such file: train.py")
@@ -322,9 +323,9 @@ def test_a_sidecar_that_can_never_be_launched_does_no_harm() -> None:
     habits = Habits(launch=lambda task: "no such image" if task == "tensorboard:0" else "")
     world = World(plan(role("worker"), sidecar()), habits=habits)
     world.until(lambda: world.runs("worker:0"))
-    world.sleep(86400.0)
+    world.sleep(HOURS_S)
     assert world.runs("worker:0") and world.attempt("worker:0") == 1
-    assert sum(kind == "container-lost" for kind in world.kinds()) < 3000  # it backs off
+    assert sum(kind == "container-lost" for kind in world.kinds()) < 500  # it backs off
     succeeds(world, "worker:0")
 
 
@@ -332,7 +333,7 @@ def test_a_sidecar_whose_launches_are_never_heard_of_again_does_no_harm() -> Non
     habits = Habits(launch=lambda task: None if task == "tensorboard:0" else "")
     world = World(plan(role("worker"), sidecar()), habits=habits)
     world.until(lambda: world.runs("worker:0"))
-    world.sleep(86400.0)
+    world.sleep(HOURS_S)
     assert world.runs("worker:0")
     succeeds(world, "worker:0")
 
@@ -346,11 +347,31 @@ def test_a_sidecar_that_comes_late_to_a_cluster_runs_in_the_end() -> None:
     succeeds(world, "worker:0")
 
 
+def test_a_sidecar_that_no_machine_can_launch_makes_no_machine_a_bad_one() -> None:
+    """A backend takes the nodes to be avoided at their word."""
+    habits = Habits(launch=lambda task: "no such image" if task == "tensorboard:0" else "")
+    world = World(plan(role("worker"), sidecar()), habits=habits, nodes=2)
+    world.until(lambda: world.runs("worker:0"))
+    world.sleep(HOURS_S)
+    world.lose("worker:0")
+    world.until(lambda: world.runs("worker:0") and world.attempt("worker:0") == 2, 300.0)
+    succeeds(world, "worker:0")
+
+
+def test_machines_that_were_lost_long_ago_are_used_again() -> None:
+    world = running(plan(role("worker")), nodes=2)
+    for _ in range(8):
+        world.lose("worker:0", ContainerEndKind.NODE_LOST)
+        world.until(lambda: world.runs("worker:0"), WEEK_S)
+        world.sleep(WEEK_S)
+    succeeds(world, "worker:0")
+
+
 @pytest.mark.parametrize("how", [NO_PROGRAM, NO_STORE], ids=["final", "transient"])
 def test_a_sidecar_that_cannot_start_does_no_harm(how: Exit) -> None:
     world = World(plan(role("worker"), sidecar()), habits=failing(10_000, how, 1, "tensorboard:0"))
     world.until(lambda: world.runs("worker:0"))
-    world.sleep(86400.0)
+    world.sleep(HOURS_S)
     assert world.runs("worker:0") and world.state.generation == 1
     succeeds(world, "worker:0")
 
@@ -361,7 +382,7 @@ def test_a_sidecar_that_crashes_for_ever_does_no_harm() -> None:
     )
     world = World(plan(role("worker", 2), sidecar()), habits=habits)
     world.until(lambda: world.runs("worker:0", "worker:1"))
-    world.sleep(86400.0)
+    world.sleep(HOURS_S)
     assert world.runs("worker:0", "worker:1") and world.state.generation == 1
     succeeds(world, "worker:0", "worker:1")
 
@@ -387,7 +408,7 @@ def test_tasks_above_the_elastic_minimum_that_are_preempted_time_after_time_do_n
 
     world = World(plan(role("worker", 1, 3)), habits=Habits(launch=launch, delay_s=0.0))
     world.until(lambda: world.runs("worker:0"))
-    world.sleep(86400.0)
+    world.sleep(HOURS_S)
     assert world.runs("worker:0")
     succeeds(world, "worker:0")
 
@@ -396,7 +417,7 @@ def test_tasks_above_the_elastic_minimum_that_cannot_be_launched_do_no_harm() ->
     habits = Habits(launch=lambda task: "" if task == "worker:0" else "no such image")
     world = World(plan(role("worker", 1, 3)), habits=habits)
     world.until(lambda: world.runs("worker:0"))
-    world.sleep(86400.0)
+    world.sleep(HOURS_S)
     assert world.runs("worker:0") and world.attempt("worker:0") == 1
     succeeds(world, "worker:0")
 
@@ -513,6 +534,27 @@ def test_a_server_lost_while_the_gang_restarts_is_renewed(after_s: float) -> Non
     world.fail("worker:0")
     world.sleep(after_s)
     world.lose("database:0", ContainerEndKind.NODE_LOST)
+    world.until(lambda: world.runs("database:0", "worker:0"), 120.0)
+    succeeds(world, "worker:0")
+
+
+def test_a_server_that_pauses_while_its_stage_ends_and_the_next_one_breaks_is_renewed() -> None:
+    world = World(
+        plan(
+            role("prepare", restart=Restart.TASK, ranked=False, join=Join.NOW),
+            server("database", restart=Restart.TASK, join=Join.NOW, attempts=9),
+            role("worker", stage=1, join=Join.NOW, attempts=9),
+            backoff_s=8.0,
+        )
+    )
+    for attempt in (1, 2):
+        world.until(lambda n=attempt: world.attempt("database:0") == n and world.runs("database:0"))
+        world.fail("database:0")
+    world.sleep(1.0)  # its second crash is followed by a pause
+    world.succeed("prepare:0")
+    world.until(lambda: world.runs("worker:0"))
+    assert world.attempt("database:0") == 2
+    world.fail("worker:0")
     world.until(lambda: world.runs("database:0", "worker:0"), 120.0)
     succeeds(world, "worker:0")
 

@@ -396,8 +396,8 @@ class World:
             if other.generation != program.generation:
                 raise Truth(f"{program} starts while {other} runs")
             place = places.get(other.task)
-            if place is None or place.attempt != other.attempt:
-                continue
+            if place is None or place.attempt != other.attempt or not place.ports:
+                continue  # it was not known yet
             if (place.host, place.ports) != (where.node.name, other.ports):
                 raise Truth(f"{program} is told a wrong address of {other}: {place}")
         self._verify_ranks(program, order, role)
