@@ -194,7 +194,7 @@ def _unsaved(view: JobView, paint: Paint, width: int | None) -> Iterator[str]:
 def _earlier(failures: list[FailureView], paint: Paint, width: int | None) -> Iterator[str]:
     yield f"  {paint('Before that', bold=True)}"
     for failure in failures:
-        cost = "counted" if failure.counted else "not counted"
+        cost = human.budget(failure.counted)
         text = f"generation {failure.generation}: {failure.what} ({failure.cause}, {cost})"
         first, *more = _wrapped(text, None if width is None else width - 6)
         yield f"    {first}"

@@ -117,7 +117,7 @@ def test_failure_says_what_failed_first_why_and_what_to_do() -> None:
         "    ValueError: boom\n"
         "\n"
         "  Before that\n"
-        "    generation 1: worker:0's user process was killed (SIGKILL) (signal, counted)\n"
+        "    generation 1: worker:0's user process was killed (SIGKILL) (signal, counts against the restart budget)\n"
         "\n"
         "  TASK      STATE  RANK  ATTEMPT  EXIT     HOST\n"
         "  worker:0  ended     0        2  SIGTERM  127.0.0.1\n"
