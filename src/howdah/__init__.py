@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from howdah.backends.base import BackendError
     from howdah.client.api import connect, jobs, load, run, submit
-    from howdah.client.errors import BadInput, HowdahError, JobFailed, Refused, Unreachable
+    from howdah.client.errors import (
+        BadInput,
+        HowdahError,
+        JobFailed,
+        NotSaved,
+        Refused,
+        Unreachable,
+    )
     from howdah.client.exits import ExitCode
     from howdah.client.handle import AsyncJobHandle
     from howdah.client.items import JobEvent, LogLine
@@ -46,7 +53,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "howdah.backends.base": ("BackendError",),
     "howdah.client.api": ("connect", "jobs", "load", "run", "submit"),
-    "howdah.client.errors": ("BadInput", "HowdahError", "JobFailed", "Refused", "Unreachable"),
+    "howdah.client.errors": (
+        "BadInput",
+        "HowdahError",
+        "JobFailed",
+        "NotSaved",
+        "Refused",
+        "Unreachable",
+    ),
     "howdah.client.exits": ("ExitCode",),
     "howdah.client.handle": ("AsyncJobHandle",),
     "howdah.client.items": ("JobEvent", "LogLine"),
@@ -103,6 +117,7 @@ __all__ = [
     "Master",
     "Mode",
     "Network",
+    "NotSaved",
     "Outputs",
     "Placement",
     "Preprocess",

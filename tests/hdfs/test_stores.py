@@ -125,7 +125,7 @@ def test_checkpoints_go_from_a_folder_to_hdfs(
     """A run on the cluster may resume one that ran on this machine."""
     fill(folder, weights="w")
     checkpoints.publish(CheckpointSpec(folder=str(folder), store=str(tmp_path / "local")))
-    assert checkpoints.adopt(str(tmp_path / "local"), place) is not None
+    assert checkpoints.adopt(str(tmp_path / "local"), place, "digits-1") == "000001 of digits-1"
     fill(folder, weights="other")
     checkpoints.restore(spec)
     assert content(folder) == {"weights": "w"}

@@ -27,6 +27,8 @@ UNSAVED = "checkpoints"
 """Where a job without a `[checkpoint]` table has its folder: below the container's own."""
 
 _HELPER = "howdah.storage.checkpoints"
+SHOWN_DIGITS = 12
+"""Of a checksum, where it is shown to people."""
 _AGAIN_S = 1.0
 """Before a watcher that died is started again."""
 
@@ -40,9 +42,12 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str
     checksum: str
+    origin: str = ""
+    """Which checkpoint of which other job it is a copy of."""
 
     def __str__(self) -> str:
-        return f"{self.version} (checksum {self.checksum})"
+        """For the job's events; the whole checksum is in the version's manifest."""
+        return f"{self.origin or self.version} (checksum {self.checksum[:SHOWN_DIGITS]})"
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +57,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
     files: int = 0
     bytes: int = 0
     checksum: str = ""
+    origin: str = ""
     skipped: tuple[dict[str, str], ...] = ()
     problem: str = ""
 
@@ -107,7 +113,7 @@ class Checkpoints:
             )
         if said.version is None:
             return None
-        return Restored(version=said.version, checksum=said.checksum)
+        return Restored(version=said.version, checksum=said.checksum, origin=said.origin)
 
     @contextlib.asynccontextmanager
     async def watching(self, order: Start) -> AsyncIterator[None]:

@@ -37,6 +37,8 @@ class Parts(NamedTuple):
     backend: str
     submission: str
     site: str
+    here: bool = False
+    """Its containers are on the submitter's machine: they can write what can be written here."""
     elsewhere: str | None = None
     """Module with ``find`` and ``jobs``, for jobs that another machine has submitted."""
     doctor: str | None = None
@@ -52,6 +54,7 @@ BUILT_IN = {
         backend="howdah.backends.local.backend:LocalBackend",
         submission="howdah.backends.local.early:begin",
         site="howdah.backends.local.site:LocalSite",
+        here=True,
     ),
     "yarn": Parts(
         backend="howdah.backends.yarn.backend:YarnBackend",
@@ -101,6 +104,11 @@ def submission(name: str) -> Submission:
         return _load("howdah.backends.local.early:begin_unchecked")() if own is None else own()
 
     return _plug_in(name, make)
+
+
+def runs_here(name: str) -> bool:
+    """Whether the backend's containers are on this machine. Not known of a plug-in's."""
+    return name in BUILT_IN and BUILT_IN[name].here
 
 
 def site(name: str, directory: JobDirectory) -> Site:

@@ -95,7 +95,7 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 succeeded, 1 the job failed, 2 bad input, 3 the backend refused or "
-    "cannot be reached, 4 timed out, 130 stopped.",
+    "cannot be reached, 4 timed out, 5 succeeded but not all of it was saved, 130 stopped.",
 )
 @click.option(
     "--version",

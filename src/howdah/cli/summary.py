@@ -12,6 +12,8 @@ from howdah.wire.status import FailureView, JobView, TaskView
 
 TAIL = 20
 """Lines of the failing task that are shown."""
+UNSAVED_SHOWN = 10
+"""Lines of what could not be saved that are shown."""
 LABEL = 16
 """Columns before the text of a labelled line."""
 
@@ -81,6 +83,8 @@ def summary(view: JobView, paint: Paint, *, width: int | None) -> list[str]:
     elif view.outcome != "succeeded":
         lines += ["", *_labelled("Why", view.reason, paint, width)]
         lines += _labelled("What to do", view.advice, paint, width)
+    if view.unsaved:
+        lines += ["", *_unsaved(view, paint, width)]
     earlier = [failure for failure in view.failures if failure is not decisive]
     if earlier:
         lines += ["", *_earlier(earlier, paint, width)]
@@ -104,6 +108,8 @@ def report(
     lines += _labelled("Waits for" if not view.lost else "Before", view.reason, paint, width)
     if view.checkpoint:
         lines += _labelled("Checkpoint", view.checkpoint, paint, width)
+    if view.unsaved:
+        lines += ["", *_unsaved(view, paint, width)]
     if view.failures:
         lines += ["", *_earlier(list(view.failures), paint, width)]
     if view.tasks:
@@ -121,6 +127,8 @@ def _headline(view: JobView, paint: Paint, now: float = 0.0) -> str:
     if view.submitted is not None and not view.lost:
         took = human.duration((view.finished or now) - view.submitted)
         text += f" {'after' if view.outcome else 'for'} {took}"
+    if view.outcome == "succeeded" and view.unsaved:
+        text += f", {paint('but not all of it was saved', 'red')}"
     if view.generation > 1 and view.outcome is None:
         text += f", generation {view.generation}"
     if view.restarts:
@@ -144,6 +152,24 @@ def _failure(failure: FailureView, view: JobView, paint: Paint, width: int | Non
             yield f"    {_printable(line)}"
 
 
+def _unsaved(view: JobView, paint: Paint, width: int | None) -> Iterator[str]:
+    """What of the job is saved nowhere. It is gone with the containers."""
+    shown = view.unsaved[:UNSAVED_SHOWN]
+    for number, line in enumerate(shown):
+        yield from _labelled("Not saved" if number == 0 else "", line, paint, width, "red")
+    if len(view.unsaved) > len(shown):
+        more = f"and {len(view.unsaved) - len(shown)} more: howdah status --json {view.job_id}"
+        yield from _labelled("", more, paint, None)
+    if view.outcome is not None:
+        yield from _labelled(
+            "What to do",
+            "Make the store writable, or name another (`checkpoint.store`, `outputs.store`), and "
+            "run the job again.",
+            paint,
+            width,
+        )
+
+
 def _earlier(failures: list[FailureView], paint: Paint, width: int | None) -> Iterator[str]:
     yield f"  {paint('Before that', bold=True)}"
     for failure in failures:
@@ -162,7 +188,7 @@ def _next(view: JobView, paint: Paint, failure: FailureView | None) -> Iterator[
     if view.outcome is None and not view.lost:
         yield from _labelled("Follow", f"howdah attach {view.job_id}", paint, None)
         yield from _labelled("Stop", f"howdah stop {view.job_id}", paint, None)
-    elif view.outcome != "succeeded":
+    elif view.outcome != "succeeded" or view.unsaved:
         if view.lost:
             yield from _labelled("Go on", f"howdah attach --revive {view.job_id}", paint, None)
         yield from _labelled("Again", f"howdah rerun {view.job_id}{resume}", paint, None)

@@ -10,12 +10,13 @@ import pickle
 import re
 import shutil
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from howdah.client.errors import BadInput, JobFailed
-from howdah.client.exits import ExitCode, of_outcome
+from howdah.client.errors import BadInput, JobFailed, not_saved
+from howdah.core.state import Outcome
 from howdah.frameworks.planning import processes
 from howdah.spec.model import Job, Role
 from howdah.storage import layout
@@ -101,12 +102,17 @@ def carry_over(before: JobDirectory, directory: JobDirectory) -> None:
 def values(directory: JobDirectory, view: JobView) -> dict[int, Any]:
     """What the ranks returned, by rank; a rank that was stopped before it returned is absent.
 
+    Where the job succeeded but could not save a checkpoint or an output, that is a `RuntimeWarning`:
+    the values themselves are there.
+
     Raises:
         JobFailed: the job did not succeed; with the traceback of the rank that failed first.
     """
     ranks = [rank for task in view.tasks for rank in _ranks(directory, task)]
     results = {rank: _result(directory, rank) for rank in ranks}
-    if view.outcome is not None and of_outcome(view.outcome) is ExitCode.SUCCEEDED:
+    if view.outcome == Outcome.SUCCEEDED.value:
+        if view.unsaved:
+            warnings.warn(not_saved(view), RuntimeWarning, stacklevel=3)
         return {rank: found[1] for rank, found in sorted(results.items()) if found and found[0]}
     guilty = {failure.task for failure in view.failures[-1:]}
     suspects = [

@@ -14,14 +14,16 @@ import msgspec
 
 from howdah.backends.base import Running
 from howdah.client import past
-from howdah.client.errors import BadInput, JobFailed, Refused, Unreachable
-from howdah.client.exits import ExitCode, of_outcome
+from howdah.client.errors import BadInput, JobFailed, NotSaved, Refused, Unreachable, not_saved
+from howdah.client.exits import ExitCode, of_view
 from howdah.client.history import NO_RECORDS, History
 from howdah.client.items import JobEvent, LogLine, job_event, log_line
 from howdah.client.merge import Lines, Position, Stream
 from howdah.client.remote import Remote, Update
 from howdah.core.messages import Task
+from howdah.core.state import Outcome
 from howdah.spec.units import instance_range
+from howdah.storage import renamed
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.messages import (
     Answer,
@@ -104,7 +106,7 @@ class AsyncJobHandle:
                 return await self._unattended(state)
             reply = await self._remote.ask(AskStatus(), StatusUpdate)
             if reply is not None:
-                return msgspec.json.decode(reply.status, type=JobView)
+                return renamed.view(reply.status)
         return past.view(self._directory)
 
     async def _unattended(self, state: Running) -> JobView:
@@ -133,7 +135,8 @@ class AsyncJobHandle:
 
         Raises:
             TimeoutError: it has not ended within ``timeout_s``; the job goes on.
-            JobFailed: it did not succeed, and ``check`` is set.
+            JobFailed: it did not succeed, and ``check`` is set; `NotSaved` where only a checkpoint or
+                an output is missing.
             Unreachable: nobody runs the job any more.
         """
         try:
@@ -364,9 +367,12 @@ def raise_unless_succeeded(view: JobView) -> None:
 
     Raises:
         JobFailed: its outcome is anything but success.
+        NotSaved: it succeeded, and not all it made could be saved.
     """
-    if view.outcome is None or of_outcome(view.outcome) is ExitCode.SUCCEEDED:
+    if view.outcome is None or of_view(view) is ExitCode.SUCCEEDED:
         return
+    if view.outcome == Outcome.SUCCEEDED.value:
+        raise NotSaved(not_saved(view), view)
     text = f"{view.job_id} {view.outcome}: {view.reason}"
     tail = view.failures[-1].tail if view.failures else ()
     lines = "".join(f"\n    {line}" for line in tail)

@@ -25,6 +25,7 @@ from howdah.client.liveness import site_of
 from howdah.client.merge import Position, Stream
 from howdah.core.messages import Task
 from howdah.core.state import JobPhase
+from howdah.storage import renamed
 from howdah.storage.jobdir import JobDirectory, user_name
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.channel import Channel, ChannelClosed, connect
@@ -323,7 +324,7 @@ async def _updates(channel: Channel[ToClient], position: Position) -> AsyncItera
             if data:
                 yield msgspec.structs.replace(message, offset=offset, data=data)
         elif isinstance(message, StatusUpdate):
-            view = msgspec.json.decode(message.status, type=JobView)
+            view = renamed.view(message.status)
             if view.phase == JobPhase.FINISHED.value:
                 limit_s = LAST_WORDS_S  # and the last word is the job directory's
             else:

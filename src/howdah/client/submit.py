@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from howdah.backends.base import BackendError, Step
+from howdah.client import stores
 from howdah.client.early import begin, default_backend
 from howdah.client.errors import Refused
 from howdah.core.state import JobPhase, Outcome
@@ -31,7 +32,11 @@ if TYPE_CHECKING:
 
 
 def quiet(step: Step) -> None:
-    """Progress that nobody is shown."""
+    """Progress that is not shown."""
+
+
+def unsaid(text: str) -> None:
+    """A note that is not shown."""
 
 
 def submit(
@@ -42,15 +47,22 @@ def submit(
     furnish: Callable[[JobDirectory], None] = lambda directory: None,
     submission: Submission | None = None,
     progress: Callable[[Step], None] = quiet,
+    note: Callable[[str], None] = unsaid,
 ) -> JobDirectory:
     """Start the job; it goes on by itself when this has returned.
 
-    ``backend`` is `default_backend` if nothing is said. ``furnish`` puts into the new job directory what else the job needs, before anything starts.
-    ``submission`` is what `begin` gave before the job was loaded, to save its start-up time.
-    ``progress`` is told, in this thread, what takes long.
+    Args:
+        loaded: the job.
+        backend: where it is to run; by default `default_backend`.
+        rerun_of: the earlier job this one repeats.
+        furnish: puts into the new job directory what else the job needs, before anything starts.
+        submission: what `begin` gave before the job was loaded, to save its start-up time.
+        progress: is told, in this thread, what takes long.
+        note: is told what a user should know although it is no reason to refuse the job.
 
     Raises:
         BadInput: there is no such backend.
+        JobFileError: a store of the job can't be written.
         BackendError: the backend does not take the job.
         Refused: the job directory cannot be made.
         SubmissionCancelled: `Submission.cancel` was called in time.
@@ -58,7 +70,7 @@ def submit(
     backend = backend or default_backend()
     submission = submission or begin(backend)
     try:
-        return _submit(loaded, backend, rerun_of, furnish, submission, progress)
+        return _submit(loaded, backend, rerun_of, furnish, submission, progress, note)
     except BaseException:
         submission.close()
         raise
@@ -71,6 +83,7 @@ def _submit(
     furnish: Callable[[JobDirectory], None],
     submission: Submission,
     progress: Callable[[Step], None],
+    note: Callable[[str], None],
 ) -> JobDirectory:
     directory = _unused(submission.base(loaded.job), loaded.job.name)
     job = substitute_job_id(expand(loaded.job), directory.job_id)
@@ -85,6 +98,8 @@ def _submit(
         howdah=__version__,
     )
     submission.check(job, loaded)
+    for text in stores.check(loaded, job, backend):
+        note(text)
     try:
         _create(directory, job, meta)
         furnish(directory)

@@ -78,7 +78,8 @@ class JobHandle:
 
         Raises:
             TimeoutError: it has not ended within ``timeout_s``; the job goes on.
-            JobFailed: it did not succeed, and ``check`` is set.
+            JobFailed: it did not succeed, and ``check`` is set; `NotSaved` where only a checkpoint or
+                an output is missing.
             Unreachable: nobody runs the job any more.
         """
         return Background.call(self._handle.wait(timeout_s, check=check))

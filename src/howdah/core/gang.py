@@ -72,9 +72,9 @@ def _hold(turn: Turn) -> None:
     """Hold a part of the gang for a while only: two jobs that each hold a part of a cluster would
     wait for each other for ever. Longer at each try, should the cluster only be slow."""
     state, roles = turn.state, turn.gang()
-    waiting = any(role.maximum - turn.count(role, (S.WAITING,)) < role.minimum for role in roles)
+    short = any(turn.count(role, (S.LAUNCHING, S.IDLE)) < role.minimum for role in roles)
     held = sum(turn.count(role, (S.LAUNCHING, S.IDLE)) for role in roles)
-    if not waiting or not held:
+    if not short or not held:
         state.hold_until = None
     elif state.hold_until is None:
         state.hold_until = turn.now + turn.plan.hold_s * 2 ** min(state.allocations, 5)

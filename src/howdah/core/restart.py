@@ -223,7 +223,7 @@ def judge_alone(turn: Turn, data: TaskData, unit: RestartUnit) -> None:
     turn.state.restarts += 1
     delay = _delay(turn, unit, failure.counted)
     if unit.kind is UnitKind.SIDECAR:
-        delay = turn.plan.backoff_s * 2 ** min(unit.counted + unit.uncounted, 5)
+        delay = turn.plan.backoff_s * 2 ** min(unit.counted + unit.uncounted, 9)
     turn.record(
         "task-restarting",
         f"{report.what} [{report.cause.value}]; it is started again"

@@ -81,7 +81,7 @@ class MXNet(Framework):
             "DMLC_PS_ROOT_URI": scheduler.host,
             "DMLC_PS_ROOT_PORT": str(scheduler.ports[0]),
             "DMLC_LOCAL": "0",
-            "DMLC_NUM_SERVER": str(len(topology.of_role("server"))),
-            "DMLC_NUM_WORKER": str(len(topology.of_role("worker"))),
+            "DMLC_NUM_SERVER": str(len(addresses.of_role(topology, "server"))),
+            "DMLC_NUM_WORKER": str(len(addresses.of_role(topology, "worker"))),
         }
         return env | addresses.interface_hints(job, member, "DMLC_INTERFACE")

@@ -21,7 +21,7 @@ from howdah.frameworks.base import (
     RoleDefaults,
     processes,
 )
-from howdah.spec.model import Duration, Job, Lingering, Mode, Restart, Role, Tracking
+from howdah.spec.model import Checkpoint, Duration, Job, Lingering, Mode, Restart, Role, Tracking
 from howdah.spec.units import instance_range, seconds
 
 DEFAULT_ROLE = "worker"
@@ -160,7 +160,14 @@ def _role_plan(job: Job, name: str, network: Join, stage: int) -> RolePlan:
         run_s=_limit(role.timeouts.run, job.timeouts.run),
         grace_s=_limit(role.timeouts.stop_grace, job.timeouts.stop_grace) or 0.0,
         restart_grace_s=rules.restart_grace_s,
+        save_s=save_s(job),
     )
+
+
+def save_s(job: Job) -> float:
+    """How long the last checkpoint and the outputs of a task may take to be saved."""
+    table = job.checkpoint or Checkpoint()
+    return seconds(table.save_limit) or 0.0
 
 
 def _restart(job: Job, role: Role, rules: RoleDefaults) -> Restart:

@@ -127,7 +127,7 @@ class TensorFlow(Framework):
         }
         if role == "evaluator":
             cluster["evaluator"] = addresses.addresses(topology, "evaluator")
-        place = [m.task for m in topology.of_role(role)].index(member.task)
+        place = addresses.of_role(topology, role).index(member)
         task = {"type": "chief" if role == "master" else role, "index": place}
         env = {"TF_CONFIG": addresses.compact({"cluster": cluster, "task": task})}
         return env | addresses.interface_hints(job, member, "NCCL_SOCKET_IFNAME")

@@ -270,6 +270,9 @@ class Checkpoint(_Table, frozen=True, kw_only=True):
     """Files unchanged for this long are taken as finished."""
     ignore: tuple[str, ...] = ("*.tmp*", "*.part", "*.partial", "*tmp_*", "*_temp", ".*")
     """Names never copied: what frameworks write before they rename."""
+    save_limit: Duration = "30m"
+    """When a task's programs have ended, its last checkpoint and its outputs may take this long to be
+    saved. What is not saved by then is given up, and the job says so."""
     store: str | None = None
     """Where checkpoints go, a path (relative to the job file) or fsspec URL; by default inside the
     job directory."""

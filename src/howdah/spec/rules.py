@@ -309,6 +309,11 @@ def _folders(job: Job) -> Iterator[Finding]:
             long = "would never take" if settle is None else "is too long before taking"
             message = f"{shown(checkpoint.settle)} {long} a file as finished"
             yield Finding(("checkpoint", "settle"), message, 'write a time, such as "500ms"')
+        if not units.seconds(checkpoint.save_limit):
+            off = checkpoint.save_limit == "off"
+            why = "would let a store that hangs hold a job for ever" if off else "saves nothing"
+            message = f"{shown(checkpoint.save_limit)} {why}"
+            yield Finding(("checkpoint", "save-limit"), message, 'write a time, such as "30m"')
         for index, pattern in enumerate(checkpoint.ignore):
             path = ("checkpoint", "ignore", index)
             if not pattern or "/" in pattern:

@@ -108,6 +108,8 @@ class JobView(_View, frozen=True, kw_only=True):
     """Oldest first; the first of the last generation is what to read."""
     checkpoint: str | None = None
     """The newest complete one."""
+    unsaved: tuple[str, ...] = ()
+    """What of its checkpoints and outputs is saved nowhere, a line each with task and reason."""
     links: tuple[WebLink, ...] = ()
     directory: str = ""
     page: str | None = None
@@ -132,12 +134,22 @@ EXIT_CODES = {
     Outcome.STOPPED: 130,
 }
 """What ``howdah run`` exits with; 2 (bad input) and 3 (backend refused) end before a job exists."""
+UNSAVED_CODE = 5
+"""The same for a job that succeeded, but not all of whose checkpoints and outputs could be saved."""
+
+
+def exit_code(outcome: Outcome, unsaved: tuple[str, ...]) -> int:
+    """What ``howdah run`` exits with when the job has ended so."""
+    if outcome is Outcome.SUCCEEDED and unsaved:
+        return UNSAVED_CODE
+    return EXIT_CODES[outcome]
 
 
 def view(state: JobState, identity: JobIdentity) -> JobView:
     """The status document of a state, without live measurements."""
     plan = state.job
     outcome = state.outcome
+    unsaved = tuple(getattr(state, "unsaved", ()))
     members = state.topology.members if state.topology is not None else ()
     ranks = {member.task: member.rank for member in members}
     return JobView(
@@ -149,7 +161,7 @@ def view(state: JobState, identity: JobIdentity) -> JobView:
         directory=identity.directory,
         phase=state.phase.value,
         outcome=outcome.value if outcome else None,
-        exit_code=EXIT_CODES[outcome] if outcome else None,
+        exit_code=exit_code(outcome, unsaved) if outcome else None,
         reason=state.reason or _waiting_for(state),
         advice=state.advice,
         generation=state.generation,
@@ -161,6 +173,7 @@ def view(state: JobState, identity: JobIdentity) -> JobView:
         tasks=tuple(_task_view(state, data, ranks) for data in state.tasks.values()),
         failures=tuple(_failure_view(failure) for failure in state.failures),
         checkpoint=state.checkpoint,
+        unsaved=unsaved,
     )
 
 

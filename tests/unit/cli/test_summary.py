@@ -42,6 +42,39 @@ def test_success_is_short() -> None:
     )
 
 
+UNSAVED = msgspec.structs.replace(
+    SUCCEEDED,
+    exit_code=5,
+    unsaved=("worker:0: checkpoints: /mnt/full/000004 can't be written: No space left on device",),
+)
+
+
+def test_a_success_whose_checkpoint_could_not_be_saved_says_so_first() -> None:
+    assert text(UNSAVED).splitlines()[1:6] == [
+        "digits-20270115-080000-k3f9 succeeded after 34.2s, but not all of it was saved",
+        "",
+        "  Not saved     worker:0: checkpoints: /mnt/full/000004 can't be written: No space left on "
+        "device",
+        "  What to do    Make the store writable, or name another (`checkpoint.store`, "
+        "`outputs.store`), and run the job again.",
+        "",
+    ]
+    assert "howdah rerun digits-20270115-080000-k3f9 --resume" in text(UNSAVED)
+
+
+def test_of_many_things_that_could_not_be_saved_the_first_are_shown() -> None:
+    lines = tuple(f"worker:{index}: outputs: out/model: No space left" for index in range(25))
+    shown = text(msgspec.structs.replace(UNSAVED, unsaved=lines))
+    assert shown.count("No space left") == 10
+    assert "and 15 more: howdah status --json digits-20270115-080000-k3f9" in shown
+
+
+def test_what_a_running_job_could_not_save_is_shown_too() -> None:
+    view = msgspec.structs.replace(RUNNING, unsaved=("worker:1: checkpoints: quota exceeded",))
+    shown = "\n".join(report(view, PLAIN, width=None, pages={}, now=START))
+    assert "Not saved     worker:1: checkpoints: quota exceeded" in shown
+
+
 def test_failure_says_what_failed_first_why_and_what_to_do() -> None:
     assert text(FAILED) == (
         "\n"

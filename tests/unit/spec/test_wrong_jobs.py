@@ -323,6 +323,20 @@ WRONG: Wrong = {
             "job.toml:5: checkpoint.keep: 0 is less than 1",
         ],
     ),
+    "a save limit that limits nothing": (
+        "job.toml",
+        ROLE + '[checkpoint]\nsave-limit = "off"\n',
+        [
+            'job.toml:4: checkpoint.save-limit: "off" would let a store that hangs hold a job for ever; write a time, such as "30m"',
+        ],
+    ),
+    "a save limit in which nothing is saved": (
+        "job.toml",
+        ROLE + '[checkpoint]\nsave-limit = "0s"\n',
+        [
+            'job.toml:4: checkpoint.save-limit: "0s" saves nothing; write a time, such as "30m"',
+        ],
+    ),
     "a checkpoint folder elsewhere": (
         "job.toml",
         ROLE + '[checkpoint]\nfolder = "/data/checkpoints"\nsource = "all"\n',
