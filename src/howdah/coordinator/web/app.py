@@ -273,7 +273,7 @@ def job_page(view: JobView, version: str, *, reads_only: bool = False) -> Respon
     Args:
         view: the job now.
         version: of the static files.
-        reads_only: to somebody who may only look: without what they could not do.
+        reads_only: for a reader who may change nothing: without what they could not do.
     """
     page = _environment().get_template("job.html")
     return HTMLResponse(page.render(job=view, version=version, reads_only=reads_only))
