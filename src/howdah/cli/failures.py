@@ -82,5 +82,5 @@ def _say(text: str, code: ExitCode) -> int:
 
 
 def _abandon_stdout() -> None:
-    """Whoever read our output has gone: nothing more may be written, not even at exit."""
+    """The reader of our output has gone: nothing more may be written, not even at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -36,7 +36,7 @@ COMMANDS = {
 
 
 class ReaderGone(Exception):
-    """Whoever read our output has enough (``| head``): no error, and nothing to say."""
+    """The reader of our output has enough (``| head``): no error, and nothing to say."""
 
 
 class LazyGroup(click.Group):

@@ -38,7 +38,7 @@ QUIET_KINDS = frozenset({"submitted", "task-started", "task-succeeded", "task-st
 
 
 class Screen(Protocol):
-    """What is told to whoever watches."""
+    """Shows a job to a person or a program."""
 
     def log(self, stream: Stream, offset: int, data: bytes) -> None:
         """Bytes a task has printed."""

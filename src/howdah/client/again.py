@@ -81,7 +81,7 @@ def submit_again(
 
 
 def go_on(directory: JobDirectory) -> None:
-    """Run a job again that nobody runs any more; nothing if it has ended or somebody does.
+    """Give a job a coordinator again that has none any more; nothing if it has ended.
 
     Raises:
         BackendError: it cannot be started.

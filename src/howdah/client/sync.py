@@ -80,7 +80,7 @@ class JobHandle:
             TimeoutError: it has not ended within ``timeout_s``; the job goes on.
             JobFailed: it did not succeed, and ``check`` is set; `NotSaved` where only a checkpoint or
                 an output is missing.
-            Unreachable: nobody runs the job any more.
+            Unreachable: the job has no coordinator any more.
         """
         return Background.call(self._handle.wait(timeout_s, check=check))
 

@@ -57,7 +57,7 @@ Entry = EventEntry | RecordEntry
 
 
 class JournalError(Exception):
-    """The journal is damaged, held by somebody else, or can't be written."""
+    """The journal is damaged, held by another process, or can't be written."""
 
 
 class Replica(Protocol):
@@ -435,7 +435,7 @@ def _cut(path: Path, size: int) -> None:
 
 
 def _retrieve(future: asyncio.Future[None]) -> None:
-    """Keep asyncio from reporting a failure that nobody waits for: the next call raises it."""
+    """Keep asyncio from reporting a failure that is not waited for: the next call raises it."""
     if not future.cancelled():
         future.exception()
 
