@@ -19,7 +19,7 @@ COMMANDS = {
     "list": "List jobs.",
     "status": "Show one job: its tasks, failures and pages.",
     "logs": "Print what a job's tasks wrote.",
-    "events": "Print a job's story.",
+    "events": "Print a job's event log.",
     "attach": "Follow a running job; Ctrl-C leaves it running.",
     "stop": "Stop a job.",
     "rerun": "Run a job again.",

@@ -82,7 +82,7 @@ class FunctionJob:
             **fields,
         )
 
-    def furnish(self, directory: JobDirectory) -> None:
+    def populate(self, directory: JobDirectory) -> None:
         """Put the call into a new job's directory."""
         folder = directory.path / layout.FUNCTION
         make_private_folder(folder)

@@ -154,7 +154,7 @@ class AsyncJobHandle:
         return view
 
     async def events(self, *, after: int = 0, follow: bool = True) -> AsyncIterator[JobEvent]:
-        """The job's story after record ``after``; with ``follow`` until the job has ended."""
+        """The job's event log after record ``after``; with ``follow`` until the job has ended."""
         if not follow:
             for update in await self._history.records(after):
                 yield job_event(update)

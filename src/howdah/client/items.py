@@ -32,7 +32,7 @@ class LogLine(_Item, frozen=True, kw_only=True, tag="log"):
 
 
 class JobEvent(_Item, frozen=True, kw_only=True, tag="event"):
-    """One line of a job's story."""
+    """One record of a job's event log."""
 
     seq: int
     """Its place in the job's journal; grows, with gaps."""

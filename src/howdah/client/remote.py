@@ -179,7 +179,7 @@ class Remote:
         yield past.view(self.directory)
 
     async def records_so_far(self, after: int) -> list[RecordUpdate]:
-        """The story of a job that runs elsewhere up to now, after that record.
+        """The event log of a job that runs elsewhere up to now, after that record.
 
         Raises:
             Unreachable: the job has no coordinator any more, or it does not answer.

@@ -85,7 +85,7 @@ class JobHandle:
         return Background.call(self._handle.wait(timeout_s, check=check))
 
     def events(self, *, after: int = 0, follow: bool = True) -> Iterator[JobEvent]:
-        """The job's story after record ``after``; with ``follow`` until the job has ended."""
+        """The job's event log after record ``after``; with ``follow`` until the job has ended."""
         return Background.iterate(self._handle.events(after=after, follow=follow))
 
     def logs(

@@ -48,7 +48,7 @@ class EventEntry(_Entry, frozen=True, kw_only=True, tag="event"):
 
 
 class RecordEntry(_Entry, frozen=True, kw_only=True, tag="record"):
-    """A line of the job's story, for readers; replay does not need it."""
+    """A record of the job's event log, for readers; replay does not need it."""
 
     record: Record
 
@@ -177,7 +177,7 @@ class Journal:
         return seq
 
     def append_record(self, now: float, record: Record) -> int:
-        """Add a line of the story; returns its number. See `append`."""
+        """Add a record of the event log; returns its number. See `append`."""
         seq = self._next_seq
         self.append(RecordEntry(seq=seq, now=now, record=record))
         return seq
