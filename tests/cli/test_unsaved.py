@@ -15,7 +15,7 @@ import shutil
 
 store = pathlib.Path(os.environ["STORE"])
 shutil.rmtree(store, ignore_errors=True)
-store.write_text("in the way")
+store.symlink_to(store)  # too many levels of symbolic links: trying again would not help
 pathlib.Path("made").mkdir(exist_ok=True)
 pathlib.Path("made/model").write_text("1")
 """
