@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from howdah.backends.base import BackendError
-from howdah.coordinator.replay import replay
+from howdah.coordinator.driver import replay
 from howdah.coordinator.service import Superseded
 from howdah.core.machine import Machine
 from howdah.core.messages import Exit, TaskExited, TaskJoined, TaskPrepared
@@ -136,8 +136,8 @@ async def test_a_coordinator_that_dies_before_its_commands_are_carried_out_is_re
     async with world(tmp_path) as job:
         for _ in range(4):
             coordinator = job.start()
-            told = coordinator.story.last_seq
-            await until(lambda c=coordinator, told=told: c.story.last_seq > told)
+            told = coordinator.events.last_seq
+            await until(lambda c=coordinator, told=told: c.events.last_seq > told)
             await job.kill()
         job.start()
         for agent in await job.backend.running(2):

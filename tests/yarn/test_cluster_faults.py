@@ -214,6 +214,24 @@ def test_a_restart_of_the_resource_manager_is_not_noticed(yarn: Yarn) -> None:
     not_noticed(yarn, restart)
 
 
+def test_a_master_that_dies_after_a_restart_of_the_resource_manager_is_replaced(yarn: Yarn) -> None:
+    # The containers it has recovered have no token any more: it is the nodes that tell it of them.
+    job = steps(yarn)
+    job.running()
+    before = births(job)
+    active = job.cluster.active()
+    assert active is not None
+    job.cluster.restart(f"resourcemanager{active}")
+    make_active(job.cluster, active)
+    job.cluster.wait_ready()
+    until(lambda: page_port(job), "the master has registered again", SOON_S)
+    job.kill_master()
+    job.until(lambda v: v.incarnation == 2, "a new coordinator", SOON_S)
+    job.running()
+    assert births(job) == before
+    end_well(yarn, job)
+
+
 def test_a_fail_over_of_the_resource_manager_is_not_noticed(yarn: Yarn) -> None:
     not_noticed(yarn, Cluster.fail_over)
 

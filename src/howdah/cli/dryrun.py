@@ -14,7 +14,6 @@ from pathlib import Path
 import click
 import msgspec
 
-from howdah import __version__
 from howdah.agent.address import AddressError, advertised
 from howdah.agent.checkpoints import UNSAVED
 from howdah.agent.environment import Additions, complete
@@ -26,7 +25,7 @@ from howdah.cli.paint import Paint, wants_colour
 from howdah.client import stores
 from howdah.client.errors import BadInput
 from howdah.client.exits import ExitCode
-from howdah.coordinator.orders import Orders
+from howdah.coordinator.launch_specs import LaunchSpecs
 from howdah.core.messages import LaunchAgent, StartTask, Task, Topology
 from howdah.core.plan import Plan
 from howdah.core.ranks import topology
@@ -37,6 +36,7 @@ from howdah.spec.model import Job
 from howdah.spec.units import instance_range, port_range
 from howdah.storage.jobdir import JobDirectory, base_folder, new_job_id, user_name
 from howdah.storage.layout import JobMeta
+from howdah.version import __version__
 
 EXAMPLE_PORT = 40000
 """The coordinator's: it gets any that is free."""
@@ -128,11 +128,11 @@ def dry_run(loaded: LoadedJob, backend: str) -> DryRun:
         howdah=__version__,
     )
     places = inside.places_with(job, directory, meta.source)
-    orders = Orders(job, plan, directory, 0.0, places)
-    orders.master = ("127.0.0.1", EXAMPLE_PORT)
+    specs = LaunchSpecs(job, plan, directory, 0.0, places)
+    specs.master = ("127.0.0.1", EXAMPLE_PORT)
     members = _example_tasks(job, plan)
     formed = topology(plan, 1, members)
-    tasks = [_dry_task(orders, job, formed, data) for data in members]
+    tasks = [_dry_task(specs, job, formed, data) for data in members]
     return DryRun(
         job_id=job_id,
         directory=str(directory.path),
@@ -186,10 +186,10 @@ def _example_tasks(job: Job, plan: Plan) -> list[TaskData]:
     return tasks
 
 
-def _dry_task(orders: Orders, job: Job, formed: Topology, data: TaskData) -> DryTask:
+def _dry_task(specs: LaunchSpecs, job: Job, formed: Topology, data: TaskData) -> DryTask:
     container = data.container_id or ""
-    launch = orders.launch(LaunchAgent(container_id=container, task=data.task))
-    start = orders.start(
+    launch = specs.launch(LaunchAgent(container_id=container, task=data.task))
+    start = specs.start(
         StartTask(container_id=container, task=data.task, attempt=1, topology=formed)
     )
     log = Path(launch.log_dir, f"{data.task.role}-{data.task.index}", "1.log")

@@ -48,14 +48,7 @@ PACKAGES = (
 )
 
 
-__all__ = ["Finding", "Health", "examine", "examine_cluster"]
-
-
-def examine_cluster() -> Iterator[Finding]:
-    """Look at the Hadoop cluster that the environment names; a look that fails is a finding."""
-    from howdah.backends.yarn.doctor import examine
-
-    yield from examine()
+__all__ = ["Finding", "Health", "examine"]
 
 
 def examine(store: str | None = None) -> Iterator[Finding]:

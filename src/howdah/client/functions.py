@@ -38,14 +38,15 @@ def place(backend: str | None) -> str:
     Raises:
         BadInput: they do not there.
     """
+    from howdah.backends import registry
     from howdah.client.early import default_backend
 
     name = backend or default_backend()
-    if name == "yarn":
+    if not registry.runs_functions(name):
         raise BadInput(
-            "functions are run on this machine (backend='local') and in Spark applications "
-            "(backend='spark'); on YARN submit a job with a "
-            "script: howdah.submit(job, backend='yarn')"
+            f"functions are not run by the backend {name!r}; they are on this machine "
+            "(backend='local') and in Spark applications (backend='spark'). Submit a job with a "
+            f"script: howdah.submit(job, backend={name!r})"
         )
     return name
 

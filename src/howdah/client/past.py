@@ -107,7 +107,7 @@ def _with_tasks(final: JobView, told: JobView) -> JobView:
 
 
 def _as_told(directory: JobDirectory) -> JobView:
-    from howdah.coordinator.replay import replay
+    from howdah.coordinator.driver import replay
     from howdah.core.machine import Machine
     from howdah.wire.status import JobIdentity
     from howdah.wire.status import view as view_of

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from howdah import __version__
 from howdah.backends.base import BackendError, Step
 from howdah.client import stores
 from howdah.client.early import begin, default_backend
@@ -23,6 +22,7 @@ from howdah.spec.load import LoadedJob, substitute_job_id
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory, new_job_id, user_name
 from howdah.storage.layout import JobMeta
+from howdah.version import __version__
 from howdah.wire.status import EXIT_CODES, JobView
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -24,8 +25,7 @@ from pathlib import Path
 
 from howdah.backends import registry
 from howdah.backends.base import Backend
-from howdah.coordinator.ending import tidy
-from howdah.coordinator.service import Coordinator
+from howdah.coordinator.service import Coordinator, tidy
 from howdah.core.state import JobPhase, Outcome
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.journal import JournalError
@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 LOG_FILE = "coordinator.log"
 RESTART_ME = 1
 """Exit code of a coordinator that leaves its job unfinished."""
+_TRANSIENT = frozenset(
+    {errno.EAGAIN, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC}
+)
 TERMINATED = 128 + signal.SIGTERM
 
 
@@ -71,9 +74,8 @@ async def _live(directory: JobDirectory) -> int:
     meta = directory.meta()
     final = directory.final()
     if final is not None:
-        # Its coordinator died on the last steps, or nobody told the backend.
-        if meta.backend != registry.LOCAL:
-            await _tell_the_end(registry.create(meta.backend, directory), final)
+        # Its coordinator died on the last steps, or the backend was not told.
+        await _finished(registry.create(meta.backend, directory), final)
         tidy(directory)
         return 0
     backend: Backend | None = None
@@ -83,16 +85,18 @@ async def _live(directory: JobDirectory) -> int:
     except JournalError:
         raise
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _TRANSIENT:
+            raise  # the next coordinator may find what this one lacks
         log.exception("the job cannot be begun")
         final = _impossible(directory, meta, error)
         directory.write_final(final)
-        if backend is not None and meta.backend != registry.LOCAL:
-            await _tell_the_end(backend, final)
+        if backend is not None:
+            await _finished(backend, final)
         return 0
     return await _run(coordinator)
 
 
-async def _tell_the_end(backend: Backend, final: JobView) -> None:
+async def _finished(backend: Backend, final: JobView) -> None:
     await backend.finished(final)
     await backend.close()
 

@@ -80,8 +80,8 @@ def problems(job: Job) -> list[Problem]:
     return found + [p for p in checks.check(expanded, framework, rules) if p.key not in known]
 
 
-def plan(job: Job, job_id: str) -> Plan:
-    """The plan of an expanded job that has no problems."""
+def plan(job: Job, job_id: str, *, lease_s: float = 30.0) -> Plan:
+    """The plan of an expanded job that has no problems; ``lease_s`` is the backend's, for agents."""
     framework = registry.get(job.framework)
     join = _network_join(job)
     stages = _stages(job)
@@ -95,6 +95,8 @@ def plan(job: Job, job_id: str) -> Plan:
         allocation_s=seconds(times.allocation),
         hold_s=seconds(times.hold) or 0.0,
         total_s=seconds(times.total),
+        lease_s=lease_s,
+        checkpoints=job.checkpoint is not None,
     )
 
 
@@ -158,6 +160,7 @@ def _role_plan(job: Job, name: str, network: Join, stage: int) -> RolePlan:
         run_s=_limit(role.timeouts.run, job.timeouts.run),
         grace_s=_limit(role.timeouts.stop_grace, job.timeouts.stop_grace) or 0.0,
         restart_grace_s=rules.restart_grace_s,
+        save_s=save_s(job),
     )
 
 

@@ -12,7 +12,8 @@ from howdah.client.again import adopt
 from howdah.client.errors import BadInput
 from howdah.client.finding import find
 from howdah.client.functions import INSIDE, FunctionJob, job_name
-from howdah.spark.feed.trainer import Wiring
+from howdah.spark.context import Wiring
+from howdah.spark.feed.trainer import run
 from howdah.spec.model import Checkpoint, Job, Restart, Role, TensorBoard, Timeouts, Tracking
 from howdah.storage import layout
 from howdah.storage.files import write_atomically
@@ -53,8 +54,6 @@ class ClusterJob:
             BadInput: the arguments do not fit each other, or cannot be pickled; there is no job of
                 that name to resume.
         """
-        from howdah.spark.context import run
-
         if chief not in (0, 1):
             raise BadInput(f"chief is {chief}: a cluster has one chief or none")
         if workers + chief < 1:

@@ -47,6 +47,11 @@ class EventEntry(_Entry, frozen=True, kw_only=True, tag="event"):
     event: AnyEvent
 
 
+def event_cause(event: AnyEvent, seq: int) -> str:
+    """What commands and records that follow from this entry name as their cause."""
+    return f"{type(event).__name__}#{seq}"
+
+
 class RecordEntry(_Entry, frozen=True, kw_only=True, tag="record"):
     """A record of the job's event log, for readers; replay does not need it."""
 

@@ -13,7 +13,6 @@ import msgspec
 from howdah.core.causes import RULES, FailureCause, signal_name
 from howdah.core.messages import Exit, Task
 from howdah.core.state import Failure, JobPhase, JobState, Outcome, TaskData, TaskState
-from howdah.spec.model import Tracking
 
 
 class _View(msgspec.Struct, frozen=True, kw_only=True): ...
@@ -182,10 +181,9 @@ def _waiting_for(state: JobState) -> str:
     """Why nothing runs yet, in one line."""
     if state.phase is not JobPhase.ALLOCATING:
         return ""
-    tasks = state.tasks.values()
-    without = [str(d.task) for d in tasks if d.request_id is not None]
-    launching = [str(d.task) for d in tasks if d.state is TaskState.LAUNCHING]
-    if not without and not launching and any(_is_to_be_requested(state, d) for d in tasks):
+    without = [str(d.task) for d in state.tasks.values() if d.request_id is not None]
+    launching = [str(d.task) for d in state.tasks.values() if d.state is TaskState.LAUNCHING]
+    if state.units["gang"].retry_at is not None:
         return "the gang did not fit; all containers were given back and are asked for again soon"
     parts: list[str] = []
     if without:
@@ -193,13 +191,6 @@ def _waiting_for(state: JobState) -> str:
     if launching:
         parts.append(f"agents starting: {_some(launching)}")
     return "; ".join(parts)
-
-
-def _is_to_be_requested(state: JobState, data: TaskData) -> bool:
-    """A task of the present gang that has no container and has not asked for one."""
-    role = state.job.role(data.task.role)
-    in_gang = role.stage == state.stage and role.tracking is not Tracking.SIDECAR
-    return in_gang and data.state is TaskState.WAITING and not data.retired
 
 
 def _some(names: list[str]) -> str:

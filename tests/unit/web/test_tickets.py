@@ -14,51 +14,51 @@ NOW = 1_000_000.5
 
 
 def test_a_ticket_opens_once() -> None:
-    desk = tickets.TicketDesk(TOKEN)
+    desk = tickets.TicketStore(TOKEN)
     ticket = tickets.mint_ticket(TOKEN, NOW)
     assert desk.take(ticket, NOW + 1)
     assert not desk.take(ticket, NOW + 2)
 
 
 def test_two_tickets_of_the_same_second_both_open() -> None:
-    desk = tickets.TicketDesk(TOKEN)
+    desk = tickets.TicketStore(TOKEN)
     assert desk.take(tickets.mint_ticket(TOKEN, NOW), NOW)
     assert desk.take(tickets.mint_ticket(TOKEN, NOW), NOW)
 
 
 def test_a_ticket_is_over_after_its_life() -> None:
     ticket = tickets.mint_ticket(TOKEN, NOW)
-    assert not tickets.TicketDesk(TOKEN).take(ticket, NOW + tickets.TICKET_LIFE_S + 1)
+    assert not tickets.TicketStore(TOKEN).take(ticket, NOW + tickets.TICKET_LIFE_S + 1)
 
 
 def test_a_ticket_of_another_token_does_not_open() -> None:
-    assert not tickets.TicketDesk(TOKEN).take(tickets.mint_ticket("other", NOW), NOW)
+    assert not tickets.TicketStore(TOKEN).take(tickets.mint_ticket("other", NOW), NOW)
 
 
 def test_a_ticket_that_claims_a_longer_life_does_not_open() -> None:
     ticket = tickets.mint_ticket(TOKEN, NOW)
     made, expires, rest = ticket.split(".", 2)
-    assert not tickets.TicketDesk(TOKEN).take(f"{made}.{int(expires) + 60}.{rest}", NOW)
+    assert not tickets.TicketStore(TOKEN).take(f"{made}.{int(expires) + 60}.{rest}", NOW)
 
 
 @pytest.mark.parametrize(
     "ticket", ["", ".", "..", "...", "a.b.c.d", "9" * 5000, "1.2.3.é", "\x00" * 10, "1.2.3." * 40]
 )
 def test_rubbish_is_no_ticket(ticket: str) -> None:
-    assert not tickets.TicketDesk(TOKEN).take(ticket, NOW)
+    assert not tickets.TicketStore(TOKEN).take(ticket, NOW)
 
 
 def test_a_successor_takes_no_ticket_its_predecessor_may_have_taken() -> None:
     old = tickets.mint_ticket(TOKEN, NOW)
     new = tickets.mint_ticket(TOKEN, NOW + 5)
-    successor = tickets.TicketDesk(TOKEN, opened=NOW + 4)
+    successor = tickets.TicketStore(TOKEN, opened=NOW + 4)
     assert not successor.take(old, NOW + 6)
     assert successor.take(new, NOW + 6)
 
 
 def test_a_ticket_is_no_session_and_a_session_no_ticket() -> None:
     assert not tickets.session_is_good(tickets.mint_ticket(TOKEN, NOW), TOKEN, NOW)
-    assert not tickets.TicketDesk(TOKEN).take(tickets.mint_session(TOKEN, NOW), NOW)
+    assert not tickets.TicketStore(TOKEN).take(tickets.mint_session(TOKEN, NOW), NOW)
 
 
 def test_a_session_lasts_a_week_and_survives_the_coordinator() -> None:
@@ -73,7 +73,7 @@ def test_neither_holds_the_token() -> None:
 
 
 def test_used_tickets_are_forgotten_when_they_expire() -> None:
-    desk = tickets.TicketDesk(TOKEN)
+    desk = tickets.TicketStore(TOKEN)
     for second in range(0, 10_000, 100):
         assert desk.take(tickets.mint_ticket(TOKEN, NOW + second), NOW + second)
     assert len(desk._used) < 10

@@ -14,7 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from howdah.agent.launch import AgentLaunch, LogNames
-from howdah.backends.base import BackendError, PageReaders, Places, RoleResources
+from howdah.backends.base import (
+    BackendAway,
+    BackendError,
+    PageReaders,
+    Places,
+    RoleResources,
+)
 from howdah.backends.yarn import context, inside, pending, records, renewal, secretfile
 from howdah.backends.yarn.asks import Asks
 from howdah.backends.yarn.heart import Heart
@@ -29,11 +35,16 @@ from howdah.core.messages import ContainerEndKind, ContainerRequest, Event, Requ
 from howdah.core.state import Outcome
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import AMRM_TOKEN, HDFS_TOKEN, Credentials
-from howdah.hadoop.errors import HadoopError
-from howdah.hadoop.ids import Resource
+from howdah.hadoop.errors import (
+    ApplicationAttemptNotFound,
+    HadoopError,
+    InvalidToken,
+    TransportError,
+)
+from howdah.hadoop.ids import ContainerId, Resource
 from howdah.hadoop.protos import common, yarn
 from howdah.hadoop.resourcemanager import ResourceManager
-from howdah.hadoop.scheduler import FAILED, KILLED, SUCCEEDED, Scheduler
+from howdah.hadoop.scheduler import FAILED, KILLED, SUCCEEDED, AnswerLost, Scheduler
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
@@ -44,6 +55,10 @@ log = logging.getLogger(__name__)
 LEASE_MARGIN_S = 90.0
 """Over the time after which YARN gives a silent master up: for the next one to be started."""
 CLOSE_S = 15.0
+PATIENCE_S = 900.0
+"""How long a ResourceManager that is away is waited for, if the cluster does not say."""
+FOREVER_S = 365 * 86400.0
+_PATIENCE = "yarn.resourcemanager.connect.max-wait.ms"
 _EXPIRY = "yarn.am.liveness-monitor.expiry-interval-ms"
 _HANDLER = "yarn.resourcemanager.placement-constraints.handler"
 _WITH_PORT = "yarn.scheduler.include-port-in-node-name"
@@ -87,6 +102,9 @@ class YarnBackend:
         self._scheduler = Scheduler(self._configuration, self.shipment.user, tokens[0])
         self._nodes = Nodes(self._configuration, self.shipment.user)
         self._longest_s = expiry_s / 3
+        patience_s = self._configuration.duration_s(_PATIENCE, PATIENCE_S)
+        self._patience_s = patience_s if patience_s >= 0 else FOREVER_S
+        self._attempt = _application_attempt(env)
         self._roles: Mapping[str, RoleResources] = {}
         self._ledger: Ledger | None = None
         self._heart: Heart | None = None
@@ -121,7 +139,9 @@ class YarnBackend:
         """See `howdah.backends.base.Backend.start`."""
         self._roles = roles
         answer = await self._register()
-        self._refuse_impossible(Resource.from_proto(answer.maximumCapability))
+        if self._attempt == 1 and answer.HasField("maximumCapability"):
+            # A ResourceManager that has just started gives no more than the nodes it has seen.
+            self._refuse_impossible(Resource.from_proto(answer.maximumCapability))
         handler = self._configuration.get(_HANDLER, "disabled")
         self.page_readers = await asyncio.to_thread(
             readers, self._configuration, self._acl, self.shipment.user, self.host
@@ -189,6 +209,7 @@ class YarnBackend:
         container = ledger.get(container_id)
         if container is None or container.phase is not Phase.GRANTED or container.token is None:
             return
+        container.launched = True
         ledger.turn(container, Phase.LAUNCHED)
         try:
             request = self._start_request(container, launch)
@@ -196,14 +217,17 @@ class YarnBackend:
         except (LaunchFailed, BackendError, OSError) as error:
             log.warning("%s could not be launched: %s", container_id, error)
             ledger.asks.release(container_id)
-            ledger.ended(container, ContainerEndKind.LAUNCH_FAILED, str(error))
+            if isinstance(error, LaunchFailed) and error.uncertain:
+                ledger.confirm(container, ContainerEndKind.LAUNCH_FAILED, str(error))
+            else:
+                ledger.ended(container, ContainerEndKind.LAUNCH_FAILED, str(error))
             self._wake()
 
     async def release(self, container_id: str) -> None:
         """See `howdah.backends.base.Backend.release`."""
         ledger = self._begun()
         container = ledger.get(container_id)
-        if container is None or container.releasing:
+        if container is None or container.ending:
             return
         if container.phase is Phase.GRANTED:
             ledger.give_back(container)
@@ -213,7 +237,7 @@ class YarnBackend:
             # YARN gives a node up after ten minutes. With its agent this is the node's end now.
             ledger.asks.release(container_id)
             words = f"the NodeManager at {container.node} does not answer"
-            ledger.ended(container, ContainerEndKind.NODE_LOST, words)
+            ledger.ended(container, ContainerEndKind.NODE_LOST, words, proven=False)
         elif await self._nodes.stop(container.node, [container.id]):
             ledger.give_back(container)
         self._wake()
@@ -247,6 +271,8 @@ class YarnBackend:
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.gather(self._renewing, return_exceptions=True)
+        if self._ledger is not None:
+            await self._ledger.close()
         await self._nodes.close()
         await self._scheduler.close()
 
@@ -255,9 +281,18 @@ class YarnBackend:
     async def _register(self) -> yarn.RegisterApplicationMasterResponseProto:
         port = self._address.port if self._address is not None else -1
         try:
-            answer = await self._scheduler.register(self.host, port, "")
+            answer = await self._scheduler.register(self.host, port, "", timeout_s=self._patience_s)
+        except AnswerLost as error:
+            if self._attempt > 1:
+                raise BackendAway(
+                    f"Another master is needed, which is told of the job's containers anew: {error}"
+                ) from error
+            answer = yarn.RegisterApplicationMasterResponseProto()  # there are none yet
+        except (TransportError, InvalidToken, ApplicationAttemptNotFound) as error:
+            raise BackendAway(f"The ResourceManager does not take this master: {error}") from error
         except HadoopError as error:
-            raise BackendError(f"The ResourceManager does not take this master: {error}") from error
+            kind = BackendError if self._attempt == 1 else BackendAway
+            raise kind(f"The ResourceManager does not take this master: {error}") from error
         self._registered = True
         for token in answer.nm_tokens_from_previous_attempts:
             self._nodes.use_token(token)
@@ -338,9 +373,11 @@ class YarnBackend:
         try:
             if not self._registered:
                 await self._register()
-            if not await self._scheduler.finish(status, diagnostics=words):
+            if not await self._scheduler.finish(
+                status, diagnostics=words, timeout_s=self._patience_s
+            ):
                 log.error("the ResourceManager did not confirm the end of the application")
-        except (HadoopError, BackendError) as error:
+        except (HadoopError, BackendError, BackendAway) as error:
             log.error("the end could not be told to the ResourceManager: %s", error)
 
     def _end_superseded(self, reason: str) -> None:
@@ -354,3 +391,9 @@ class YarnBackend:
     def _begun(self) -> Ledger:
         assert self._ledger is not None, "start comes first"
         return self._ledger
+
+
+def _application_attempt(env: Mapping[str, str]) -> int:
+    """Which of the application's attempts this master is."""
+    container = env.get("CONTAINER_ID")
+    return ContainerId.parse(container).attempt.number if container else 1
