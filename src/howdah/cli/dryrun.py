@@ -224,7 +224,7 @@ def describe(run: DryRun, paint: Paint) -> list[str]:
         *_role_table(run, paint),
     ]
     common = _common(run)
-    lines += ["", paint("Environment of every program, beside your own shell's:", bold=True)]
+    lines += ["", paint("Environment of every program, besides your own shell's:", bold=True)]
     lines += [f"  {name}={value}" for name, value in sorted(common.items())]
     for task in run.tasks:
         lines += ["", paint(f"{task.task}", "cyan", bold=True)]

@@ -46,7 +46,7 @@ def command(
 ) -> None:
     """List jobs, newest first.
 
-    A job that has not ended and that nobody runs any more (the machine restarted) is "lost".
+    A job that has not ended and has no coordinator any more (the machine restarted) is "lost".
 
     With --json: a list of status documents.
     """

@@ -19,7 +19,7 @@ COMMANDS = {
     "list": "List jobs.",
     "status": "Show one job: its tasks, failures and pages.",
     "logs": "Print what a job's tasks wrote.",
-    "events": "Print a job's story.",
+    "events": "Print a job's event log.",
     "attach": "Follow a running job; Ctrl-C leaves it running.",
     "stop": "Stop a job.",
     "rerun": "Run a job again.",
@@ -36,7 +36,7 @@ COMMANDS = {
 
 
 class ReaderGone(Exception):
-    """Whoever read our output has enough (``| head``): no error, and nothing to say."""
+    """The reader of our output has enough (``| head``): no error, and nothing to say."""
 
 
 class LazyGroup(click.Group):

@@ -38,14 +38,14 @@ QUIET_KINDS = frozenset({"submitted", "task-started", "task-succeeded", "task-st
 
 
 class Screen(Protocol):
-    """What is told to whoever watches."""
+    """Shows a job to a person or a program."""
 
     def log(self, stream: Stream, offset: int, data: bytes) -> None:
         """Bytes a task has printed."""
         ...
 
     def record(self, update: RecordUpdate) -> None:
-        """A line of the job's story."""
+        """A record of the job's event log."""
         ...
 
     def status(self, view: JobView) -> None:
@@ -117,7 +117,7 @@ def _tamed(line: bytes) -> bytes:
 
 
 class HumanScreen:
-    """Merged logs with coloured prefixes, the story between them, a status line below."""
+    """Merged logs with coloured prefixes, records of the event log between them, a status line below."""
 
     def __init__(
         self,

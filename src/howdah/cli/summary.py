@@ -124,7 +124,7 @@ def report(
     lines = [_headline(view, paint, now)]
     if view.lost:
         lines += _labelled(
-            "Why", "nobody runs it any more (did the machine restart?)", paint, width
+            "Why", "it has no coordinator any more (did the machine restart?)", paint, width
         )
     lines += _labelled("Waits for" if not view.lost else "Before", view.reason, paint, width)
     if view.checkpoint:

@@ -64,7 +64,7 @@ def submit_again(
         OSError: the checkpoint cannot be read or copied.
     """
 
-    def furnish(directory: JobDirectory) -> None:
+    def populate(directory: JobDirectory) -> None:
         carry_over(before, directory)
         if resume:
             note(from_checkpoints(adopt(before, directory)))
@@ -73,7 +73,7 @@ def submit_again(
         loaded,
         backend=before.meta().backend,
         rerun_of=before.job_id,
-        furnish=furnish,
+        populate=populate,
         submission=submission,
         progress=progress,
         note=note,
@@ -81,7 +81,7 @@ def submit_again(
 
 
 def go_on(directory: JobDirectory) -> None:
-    """Run a job again that nobody runs any more; nothing if it has ended or somebody does.
+    """Give a job a coordinator again that has none any more; nothing if it has ended.
 
     Raises:
         BackendError: it cannot be started.

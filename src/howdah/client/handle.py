@@ -137,7 +137,7 @@ class AsyncJobHandle:
             TimeoutError: it has not ended within ``timeout_s``; the job goes on.
             JobFailed: it did not succeed, and ``check`` is set; `NotSaved` where only a checkpoint or
                 an output is missing.
-            Unreachable: nobody runs the job any more.
+            Unreachable: the job has no coordinator any more.
         """
         try:
             async with asyncio.timeout(timeout_s) as limit:
@@ -154,7 +154,7 @@ class AsyncJobHandle:
         return view
 
     async def events(self, *, after: int = 0, follow: bool = True) -> AsyncIterator[JobEvent]:
-        """The job's story after record ``after``; with ``follow`` until the job has ended."""
+        """The job's event log after record ``after``; with ``follow`` until the job has ended."""
         if not follow:
             for update in await self._history.records(after):
                 yield job_event(update)
@@ -283,7 +283,7 @@ class AsyncJobHandle:
         """
         site = self._remote.site
         if not site.at_hand and await self._remote.running() is Running.NOT_YET:
-            # Nobody is there to be asked, and it may wait in its queue for days.
+            # No coordinator can be asked yet, and the job may wait in its queue for days.
             if await self._remote.final() is None:
                 await asyncio.to_thread(site.end, reason)
             return

@@ -193,7 +193,7 @@ def _after(job: Job, role: Role, rules: RoleDefaults) -> tuple[str, ...]:
 def _ports(job: Job, rules: RoleDefaults) -> int:
     """What the framework needs, and one more for the chief's own TensorBoard (TonY's TB_PORT).
 
-    Not where TensorBoard runs beside the job: then nobody needs it.
+    Where TensorBoard is a sidecar of the job, the chief needs none.
     """
     own_board = rules.chief and sidecars.TENSORBOARD not in job.roles
     return rules.ports + (1 if own_board else 0)

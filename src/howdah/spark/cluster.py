@@ -360,7 +360,7 @@ def _submit(
         directory = submit(
             load_object(job.job),
             backend="spark",
-            furnish=lambda directory: job.furnish(directory, wiring),
+            populate=lambda directory: job.populate(directory, wiring),
             submission=submission,
         )
         master.start(directory.secrets)

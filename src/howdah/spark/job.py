@@ -87,9 +87,9 @@ class ClusterJob:
         self.trainers: int = sum(_count(self.job.roles[name]) for name in self.fed_roles)
         """How many ranks are fed."""
 
-    def furnish(self, directory: JobDirectory, wiring: Wiring) -> None:
+    def populate(self, directory: JobDirectory, wiring: Wiring) -> None:
         """Put the call and the wiring into the job's directory."""
-        self._call.furnish(directory)
+        self._call.populate(directory)
         document = msgspec.structs.replace(wiring, job_id=directory.job_id)
         write_atomically(directory.path / layout.FUNCTION / WIRING, msgspec.json.encode(document))
         if self._before is not None:

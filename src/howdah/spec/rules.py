@@ -100,7 +100,7 @@ def _counts(job: Job) -> Iterator[Finding]:
         total += high
         if low != high and role.restart is Restart.TASK and job.mode is Mode.GANG:
             message = 'an elastic role cannot have restart = "task" in a gang'
-            hint = 'its gang is formed anew when tasks come or go; use "gang", or mode = "each"'
+            hint = 'its gang restarts when tasks come or go; use "gang", or mode = "each"'
             yield Finding((*path, "restart"), message, hint, ((*path, "instances"),))
         if role.processes == "gpus" and role.gpus == 0:
             message = '"gpus" is one program for each GPU, and the role has no GPU'
@@ -195,7 +195,7 @@ def _order(job: Job) -> Iterator[Finding]:
             path = ("roles", name, "linger", "after")
             yield from _other_roles(job, name, path, "linger", role.linger.after)
             if not role.linger.after:
-                message = "it is said after nobody, so its time would never begin"
+                message = "it names no role to come after, so its time would never begin"
                 yield Finding(path, message, 'name the roles it goes on after, such as ["chief"]')
     waits = {
         name: [other for other in role.after if other in job.roles and other != name]

@@ -28,7 +28,7 @@ WRONG: Wrong = {
         "job.toml",
         ROLE + '[roles.worker.linger]\nafter = []\nlimit = "0s"\n',
         [
-            'job.toml:4: roles.worker.linger.after: it is said after nobody, so its time would never begin; name the roles it goes on after, such as ["chief"]',
+            'job.toml:4: roles.worker.linger.after: it names no role to come after, so its time would never begin; name the roles it goes on after, such as ["chief"]',
             'job.toml:5: roles.worker.linger.limit: "0s" leaves no time at all; "off" means no limit',
         ],
     ),
@@ -213,7 +213,7 @@ WRONG: Wrong = {
         "job.toml",
         ROLE + 'instances = "2..4"\nrestart = "task"\n',
         [
-            'job.toml:4: roles.worker.restart: an elastic role cannot have restart = "task" in a gang; its gang is formed anew when tasks come or go; use "gang", or mode = "each"',
+            'job.toml:4: roles.worker.restart: an elastic role cannot have restart = "task" in a gang; its gang restarts when tasks come or go; use "gang", or mode = "each"',
         ],
     ),
     "nobody decides": (
