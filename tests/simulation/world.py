@@ -400,11 +400,22 @@ class World:
                 continue  # it was not known yet
             if (place.host, place.ports) != (where.node.name, other.ports):
                 raise Truth(f"{program} is told a wrong address of {other}: {place}")
+        self._verify_order(program, role)
         self._verify_ranks(program, order, role)
         self.endings.pop(program.name, None)
 
     def _share_a_gang(self, one: RolePlan, two: RolePlan) -> bool:
         return Tracking.SIDECAR not in (one.tracking, two.tracking) and one.stage == two.stage
+
+    def _verify_order(self, program: Program, role: RolePlan) -> None:
+        """What it comes after has joined, or has succeeded."""
+        for name in role.after:
+            for index in range(self.plan.role(name).minimum):
+                before = f"{name}:{index}"
+                end = self.endings.get(before)
+                joined = (before, program.generation) in self.cluster.joined
+                if not joined and (end is None or end[1].code != 0):
+                    raise Truth(f"{program} starts before {before} has joined: {self.where()}")
 
     def _verify_ranks(self, program: Program, order: StartTask, role: RolePlan) -> None:
         topology = order.topology
@@ -525,8 +536,8 @@ class World:
         self.verify_replay()
         if state.phase is not JobPhase.FINISHED:
             raise Truth(f"FinishJob in phase {state.phase.value}")
-        if self.cluster.containers:
-            raise Truth(f"containers never given back: {sorted(self.cluster.containers)[:8]}")
+        if kept := sorted(set(self.cluster.containers) - self.cluster.released):
+            raise Truth(f"containers never given back: {kept[:8]}")
         if sum(record.kind == "finishing" for record in self.records) != 1:
             raise Truth(f"the outcome was recorded otherwise than once: {self.kinds()}")
         if state.outcome is Outcome.STOPPED and not self._stop_asked:
