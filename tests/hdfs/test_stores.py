@@ -12,8 +12,10 @@ import pytest
 from howdah.core.messages import Task
 from howdah.storage import checkpoints, outputs
 from howdah.storage.checkpoints import CheckpointSpec
+from howdah.storage.errors import Outdated
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.outputs import Copied, OutputSpec, copy
+from howdah.storage.places import open_place
 from howdah.storage.stores import HdfsStore, open_store
 from tests.unit.storage import test_checkpoint_choice, test_checkpoints
 from tests.unit.storage.saving import content, fill, saved
@@ -102,6 +104,22 @@ def test_outputs_go_to_hdfs_and_later_ones_replace_them(
     assert hdfs.read(f"{url}/out/worker-0/results/a.csv") == b"new"
     names = {stat.name for stat in hdfs.list(f"{url}/out", recursive=True)}
     assert names == {"worker-0", "results", "a.csv", "deep", "b.csv"}
+
+
+def test_an_older_attempt_never_replaces_a_newer_one_s_outputs(url: str, tmp_path: Path) -> None:
+    store = f"{url}/out/worker-0"
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        fill(folder, **{"results/a.csv": folder.name})
+    frozen = open_place(store, attempt=1)
+    frozen.put(old / "results/a.csv", "results/a.csv")
+    newer = OutputSpec(base=str(new), folders=("results",), store=store, attempt=2)
+    assert copy(newer).files == 1
+    with pytest.raises(Outdated):
+        frozen.put(old / "results/a.csv", "results/a.csv")
+    with pytest.raises(Outdated):
+        copy(OutputSpec(base=str(old), folders=("results",), store=store, attempt=1))
+    assert open_place(store).read("results/a.csv", 0, 10) == b"new"
 
 
 def test_outputs_of_a_job_are_seen_all_at_once(url: str, hdfs: Hdfs, tmp_path: Path) -> None:

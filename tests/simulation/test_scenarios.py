@@ -1198,6 +1198,7 @@ def test_the_machine_s_work_grows_no_faster_than_the_tasks_of_mode_each() -> Non
     assert sum(two.commands.values()) < 2.5 * sum(one.commands.values())
 
 
+@pytest.mark.timeout(300)
 def test_ten_thousand_tasks_of_mode_each_run_to_their_end() -> None:
     world = many(10_000)
     assert world.state.outcome is Outcome.SUCCEEDED

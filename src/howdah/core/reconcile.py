@@ -255,6 +255,7 @@ def _bring_up(turn: Turn) -> None:
     """Ask for containers, prepare and start, wherever that is possible now."""
     if turn.state.phase in ENDING:
         return
+    containers.forgive(turn)
     _request_missing(turn)
     _prepare_idle(turn)
     _start_prepared(turn)
