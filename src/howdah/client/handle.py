@@ -259,7 +259,7 @@ class AsyncJobHandle:
 
         With ``to``, the ``href`` of one of the status document's links, it goes on to that page.
         """
-        from howdah.coordinator.web.tickets import login_link
+        from howdah.wire.tickets import login_link
 
         address = self._remote.address
         if address is None or not address.http_port:
