@@ -32,7 +32,7 @@ from howdah.core.machine import Machine
 from howdah.core.messages import AnyEvent, CoordinatorStarted, JobSubmitted, Record
 from howdah.core.state import JobState, Outcome
 from howdah.frameworks import planning
-from howdah.storage import journal, outputs
+from howdah.storage import coordinator_ends, journal, outputs
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.places import open_replica
 from howdah.wire import tls
@@ -224,7 +224,9 @@ class Coordinator:
         await self.backend.announce(address)
         held = await self._start_backend()
         self.announcer.announce(address)
-        first: list[AnyEvent | Record] = [*self._past.missing]
+        recorded = (update.record for update in self._past.records)
+        ends = coordinator_ends.records(self.directory.path, recorded)
+        first: list[AnyEvent | Record] = [*self._past.missing, *ends]
         if self.machine.state.plan is None:
             first.append(JobSubmitted(plan=self.plan, seed=random.randrange(2**31)))
         first.append(CoordinatorStarted(incarnation=self.incarnation, containers=held))

@@ -65,6 +65,10 @@ class JournalError(Exception):
     """The journal is damaged, held by another process, or can't be written."""
 
 
+class Fenced(JournalError):
+    """Another coordinator has taken the job over; this one must end."""
+
+
 class Replica(Protocol):
     """A copy elsewhere that makes entries durable; `howdah.storage.replica` has it on HDFS.
 

@@ -7,8 +7,10 @@ master died is gone (YARN takes it back), and its request, asked for again, is g
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -21,7 +23,7 @@ from howdah.backends.base import (
     Places,
     RoleResources,
 )
-from howdah.backends.yarn import context, inside, pending, records, renewal, secretfile
+from howdah.backends.yarn import aftermath, context, inside, pending, records, renewal, secretfile
 from howdah.backends.yarn.asks import Asks
 from howdah.backends.yarn.heart import Heart
 from howdah.backends.yarn.held import Container, Phase
@@ -44,8 +46,11 @@ from howdah.hadoop.errors import (
 from howdah.hadoop.ids import ContainerId, Resource
 from howdah.hadoop.protos import common, yarn
 from howdah.hadoop.resourcemanager import ResourceManager
+from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.scheduler import FAILED, KILLED, SUCCEEDED, AnswerLost, Scheduler
 from howdah.spec.model import Job
+from howdah.storage import coordinator_ends
+from howdah.storage.coordinator_ends import CoordinatorEnd
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.status import JobView
@@ -55,6 +60,8 @@ log = logging.getLogger(__name__)
 LEASE_MARGIN_S = 90.0
 """Over the time after which YARN gives a silent master up: for the next one to be started."""
 CLOSE_S = 15.0
+FORMER_S = 3.0
+"""For the ResourceManager to tell how former masters ended: that is only for people to read."""
 PATIENCE_S = 900.0
 """How long a ResourceManager that is away is waited for, if the cluster does not say."""
 FOREVER_S = 365 * 86400.0
@@ -104,7 +111,8 @@ class YarnBackend:
         self._longest_s = expiry_s / 3
         patience_s = self._configuration.duration_s(_PATIENCE, PATIENCE_S)
         self._patience_s = patience_s if patience_s >= 0 else FOREVER_S
-        self._attempt = _application_attempt(env)
+        self._container = _own_container(env)
+        self._attempt = self._container.attempt.number if self._container is not None else 1
         self._roles: Mapping[str, RoleResources] = {}
         self._ledger: Ledger | None = None
         self._heart: Heart | None = None
@@ -143,8 +151,11 @@ class YarnBackend:
             # A ResourceManager that has just started gives no more than the nodes it has seen.
             self._refuse_impossible(Resource.from_proto(answer.maximumCapability))
         handler = self._configuration.get(_HANDLER, "disabled")
-        self.page_readers = await asyncio.to_thread(
-            readers, self._configuration, self._acl, self.shipment.user, self.host
+        self.page_readers, _ = await asyncio.gather(
+            asyncio.to_thread(
+                readers, self._configuration, self._acl, self.shipment.user, self.host
+            ),
+            self._note_former_ends(),
         )
         asks = Asks(roles, constraints=handler not in ("", "disabled"), racks=await self._racks())
         self._ledger = Ledger(
@@ -311,6 +322,34 @@ class YarnBackend:
                 f" {largest} (yarn.scheduler.maximum-allocation-*, yarn.io/gpu of any node)"
             )
 
+    async def _note_former_ends(self) -> None:
+        """Write down how former masters ended that could not say so themselves: killed, without
+        memory, with their node. Where the ResourceManager lets a master ask as a client does."""
+        if self._container is None or self._attempt == 1:
+            return
+        noted = {end.who for end in coordinator_ends.read(self._directory.path)}
+        policy = RetryPolicy(max_wait_s=FORMER_S, try_timeout_s=FORMER_S)
+        try:
+            async with (
+                asyncio.timeout(FORMER_S),
+                ResourceManager(self._configuration, self.shipment.user, retry=policy) as manager,
+            ):
+                attempts = await manager.attempts(self._container.attempt.application)
+        except (HadoopError, TimeoutError) as error:
+            log.info("how former masters ended is not told: %s", error)
+            return
+        for report in attempts:
+            who = str(ContainerId.from_proto(report.am_container_id))
+            if who in noted or report.application_attempt_id.attemptId >= self._attempt:
+                continue
+            end = CoordinatorEnd(
+                who=who,
+                reason=aftermath.of_attempt(report.diagnostics),
+                time=report.finishTime / 1000 or time.time(),
+            )
+            with contextlib.suppress(OSError):
+                coordinator_ends.write(self._directory.path, end)
+
     async def _racks(self) -> dict[str, str]:
         """The rack of each node, where somebody wants to be near something."""
         if not any(r.placement.near or r.placement.pack for r in self._roles.values()):
@@ -393,7 +432,7 @@ class YarnBackend:
         return self._ledger
 
 
-def _application_attempt(env: Mapping[str, str]) -> int:
-    """Which of the application's attempts this master is."""
+def _own_container(env: Mapping[str, str]) -> ContainerId | None:
+    """The master's own; its name has the number of the application attempt."""
     container = env.get("CONTAINER_ID")
-    return ContainerId.parse(container).attempt.number if container else 1
+    return ContainerId.parse(container) if container else None
