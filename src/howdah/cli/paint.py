@@ -18,7 +18,7 @@ _STATE_COLOURS = {
     "lost": "red",
     "ended": "yellow",
     "stopped": "yellow",
-    "settling": "yellow",
+    "failure-window": "yellow",
     "restarting": "yellow",
     "stopping": "yellow",
 }

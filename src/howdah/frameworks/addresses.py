@@ -22,7 +22,7 @@ class _Roster:
 
     def __init__(self, members: tuple[Member, ...]) -> None:
         self.members = members
-        self.places = {member.task: place for place, member in enumerate(members)}
+        self.tasks = {member.task: member for member in members}
         self.roles: dict[str, list[Member]] = {}
         for member in members:
             self.roles.setdefault(member.task.role, []).append(member)
@@ -50,13 +50,12 @@ def member_of(topology: Topology, task: Task) -> Member:
     Raises:
         KeyError: the task is not part of the topology.
     """
-    # In mode each the members of two starts may differ in their addresses, not in their order.
-    place, members = _latest.places.get(task), topology.members
-    if place is None or place >= len(members) or members[place].task != task:
-        place = _roster(topology).places.get(task)
-    if place is None:
+    if topology.own is not None and topology.own.task == task:
+        return topology.own
+    found = _roster(topology).tasks.get(task)
+    if found is None:
         raise KeyError(str(task))
-    return members[place]
+    return found
 
 
 def of_role(topology: Topology, role: str) -> list[Member]:

@@ -123,8 +123,7 @@ def test_ten_thousand_tasks_of_mode_each_can_all_be_started():
     plan = planning.plan(made, "job-1")
     for index in range(10_000):
         own = replace(members[index], host="node-1234.example.com", ports=(20000,))
-        others = (*members[:index], own, *members[index + 1 :])
-        place = Topology(generation=1, world_size=10_000, members=others)
+        place = Topology(generation=1, world_size=10_000, members=members, own=own)
         task = Task("worker", index)
         (found,) = programs.programs(made, plan, place, task, 1, PLACES)
         assert found.env["TASK_NUM"] == "10000"
