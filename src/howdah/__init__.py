@@ -47,9 +47,8 @@ if TYPE_CHECKING:
         Tracking,
     )
     from howdah.spec.problems import JobFileError
+    from howdah.version import __version__ as __version__
     from howdah.wire.status import FailureView, JobView, TaskView
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "howdah.backends.base": ("BackendError",),
@@ -90,6 +89,7 @@ _HOMES = {
         "Tracking",
     ),
     "howdah.spec.problems": ("JobFileError",),
+    "howdah.version": ("__version__",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

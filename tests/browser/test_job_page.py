@@ -8,8 +8,8 @@ import time
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from howdah.coordinator.web import tickets
 from howdah.core.messages import Task
+from howdah.wire import tickets
 from howdah.wire.messages import WebAddress
 from howdah.wire.status import FailureView
 from tests.browser import story

@@ -30,7 +30,10 @@ def test_it_is_listed_with_its_outcome():
 def test_its_status_says_what_failed_and_what_it_cost():
     text = howdah("status", JOB_ID).text
     assert f"{JOB_ID} succeeded after 8.0s, 2 restarts" in text
-    assert "generation 1: worker:1 exited with code 42 (user-code, counted)" in text
+    assert (
+        "generation 1: worker:1 exited with code 42 (user-code, counts against the restart budget)"
+        in text
+    )
 
 
 def test_its_story_is_told():

@@ -161,7 +161,11 @@ def test_a_job_whose_source_is_gone_cannot_run_again(tmp_path: Path) -> None:
 def test_check_reports_every_problem(tmp_path: Path) -> None:
     fine = job_file(tmp_path, "pass", roles={"worker": {"instances": 4}})
     assert howdah("check", str(fine)).text == f"{fine} is fine: 4 workers, command"
-    assert json.loads(howdah("check", str(fine), "--json").text) == {"ok": True, "problems": []}
+    assert json.loads(howdah("check", str(fine), "--json").text) == {
+        "ok": True,
+        "problems": [],
+        "notes": [],
+    }
     wrong = tmp_path / "wrong.toml"
     wrong.write_text('framework = "pytroch"\nattempts = -1\n[roles.worker]\nmemroy = "1g"\n')
     told = howdah("check", str(wrong), code=2).told
@@ -212,9 +216,12 @@ def test_a_job_is_resumed_from_its_last_checkpoint(tmp_path: Path) -> None:
         )
         assert "worker:1 | begins at 0 restored None" in howdah("run", str(file)).out
         before = newest().job_id
-        resumed = howdah("rerun", before, "--resume").text
+        run = howdah("rerun", before, "--resume")
         for task in ("worker:0", "worker:1"):
-            assert re.search(rf"{task} \| begins at 5 restored .+", resumed), (source, resumed)
+            assert re.search(rf"{task} \| begins at 5 restored .+", run.text), (source, run.text)
+            assert f"{task} restored checkpoint 000001 of {before} (checksum " in run.told
+        taken = {"chief": "000001", "each": "worker-0: 000001"}[source]
+        assert f"howdah | from checkpoint {taken} of {before}" in run.told
         assert "worker:0 | begins at 0 restored None" in howdah("rerun", before).out
 
 

@@ -15,22 +15,19 @@ import shutil
 
 store = pathlib.Path(os.environ["STORE"])
 shutil.rmtree(store, ignore_errors=True)
-store.write_text("in the way")
+store.symlink_to(store)  # too many levels of symbolic links: trying again would not help
 pathlib.Path("made").mkdir(exist_ok=True)
 pathlib.Path("made/model").write_text("1")
 """
 
 
 @pytest.mark.parametrize(
-    ("table", "what"),
-    [
-        ({"checkpoint": {"folder": "made"}}, "checkpoint"),
-        ({"outputs": {"folders": ["made"]}}, "output"),
-    ],
+    "table",
+    [{"checkpoint": {"folder": "made"}}, {"outputs": {"folders": ["made"]}}],
     ids=["checkpoint", "outputs"],
 )
 def test_the_command_does_not_end_as_if_all_were_well(
-    tmp_path: Path, table: dict[str, dict[str, object]], what: str
+    tmp_path: Path, table: dict[str, dict[str, object]]
 ) -> None:
     store = str(tmp_path / "store")
     tables = {name: {**values, "store": store} for name, values in table.items()}
@@ -41,4 +38,6 @@ def test_the_command_does_not_end_as_if_all_were_well(
     assert "Not saved     worker:0: " in run.text
     view = gone(newest())
     assert (view.outcome, view.exit_code) == ("succeeded", 5)
-    assert any(line.startswith("worker:0: ") and what in line for line in view.unsaved)
+    (line,) = view.unsaved
+    assert line.startswith("worker:0: ")
+    assert store in line

@@ -67,12 +67,16 @@ class Habits:
     delay_s: float = 0.02
     """Mean delay of a message or a call."""
     lease_s: float = 20.0
+    release_s: float = 0.0
+    """How long the backend takes to end a container that was given back."""
     backend_is_sure: bool = True
     """Whether the backend knows that what ran on a lost machine has ended."""
     repeat: float = 0.0
     """Chance that a message to the coordinator arrives twice."""
     forget: float = 0.0
     """Chance that an agent that connects again has lost what it held."""
+    late_grants: float = 0.3
+    """Chance that a request is granted although it was cancelled, or its coordinator has died."""
     grant_s: Callable[[str], float | None] = lambda task: 0.1
     """Seconds until a request is granted; None: never."""
     refuse: Callable[[str], str] = lambda task: ""
@@ -216,22 +220,29 @@ class Cluster:
         """What the backend still lists."""
         self.agents: dict[str, Agent] = {}
         """Those that live, also where the backend believes otherwise."""
+        self.joined: set[tuple[str, int]] = set()
+        """Tasks that have joined their peers, with the generation."""
         self.checkpoints = 0
         self.notices: list[tuple[float, str, str]] = []
         """Requests for a checkpoint that programs have heard: time, task, reason."""
         self._asked: set[int] = set()
+        self._avoided: tuple[str, ...] = ()
         self._cancelled: set[int] = set()
         self._granted: set[int] = set()
         self._launched: set[str] = set()
+        self.released: set[str] = set()
         self._serial = 0
+        self.all_ends_proven = True
+        """Whether the backend knows that nothing runs in the containers it lists no longer."""
 
     # -- what the coordinator wants ---------------------------------------------------------------
 
     def carry_out(self, command: AnyCommand) -> None:
         match command:
             case RequestContainers():
+                self._avoided = command.avoid_nodes
                 for request in command.requests:
-                    self._request(request, command.avoid_nodes)
+                    self._request(request)
             case CancelRequests():
                 self._cancelled.update(command.request_ids)
             case LaunchAgent():
@@ -259,7 +270,7 @@ class Cluster:
 
     # -- the backend ------------------------------------------------------------------------------
 
-    def _request(self, request: ContainerRequest, avoid: tuple[str, ...]) -> None:
+    def _request(self, request: ContainerRequest) -> None:
         number = request.request_id
         if number in self._asked:
             return
@@ -269,20 +280,22 @@ class Cluster:
         if reason := self.habits.refuse(name):
             self._later_tell(RequestRefused(request_id=number, reason=reason))
         elif (after_s := self.habits.grant_s(name)) is not None:
-            self.clock.later(after_s + self.lag(), lambda: self._grant(number, avoid))
+            life = self.coordinator.life
+            self.clock.later(after_s + self.lag(), lambda: self._grant(number, life))
 
-    def _grant(self, number: int, avoid: tuple[str, ...]) -> None:
-        if number in self._granted or (number in self._cancelled and self.random.random() < 0.7):
+    def _grant(self, number: int, life: int) -> None:
+        stale = number in self._cancelled or life != self.coordinator.life
+        if number in self._granted or (stale and not self.chance(self.habits.late_grants)):
             return
-        able = [n for n in self.nodes.values() if not n.silent]
-        good = [n for n in able if n.name not in avoid] or able
-        if not good:
-            self.clock.later(5.0, lambda: self._grant(number, avoid))
+        # As a resource manager's blacklist: what is on it is never given.
+        able = [n for n in self.nodes.values() if not n.silent and n.name not in self._avoided]
+        if not able:
+            self.clock.later(5.0, lambda: self._grant(number, life))
             return
         self._granted.add(number)
         self._serial += 1
         container_id = f"container-{self._serial}"
-        node = self.random.choice(good)
+        node = self.random.choice(able)
         self.containers[container_id] = node
         # Without a coordinator nobody hears of it: the next one must find and return it.
         self.coordinator.tell(
@@ -307,10 +320,14 @@ class Cluster:
 
     def _release(self, container_id: str) -> None:
         agent = self.agents.get(container_id)
+        again = container_id in self.released
+        self.released.add(container_id)
         if agent is None or agent.connection is None:
-            self.clock.later(self.lag(), lambda: self._take(container_id))
+            slow_s = self.habits.release_s + self.lag()
+            self.clock.later(slow_s, lambda: self._take(container_id))
             return
-        self.watcher.releases(agent)
+        if not again:
+            self.watcher.releases(agent)
         agent.connection.told_to_end = True
         self._pass_down(agent, agent.connection, lambda: self._leave(agent))
         self.clock.later(SHUTDOWN_S, lambda: self._take(container_id))
@@ -351,6 +368,7 @@ class Cluster:
         late_s: float = 0.0,
         proven: bool = True,
     ) -> None:
+        self.all_ends_proven &= proven
         self._later_tell(
             ContainerEnded(container_id=container_id, kind=kind, detail=detail, proven=proven),
             late_s,
@@ -647,6 +665,7 @@ class Cluster:
     def _join(self, agent: Agent, program: Program) -> None:
         if agent.held is program and program.phase is Phase.RUNNING:
             program.joined = True
+            self.joined.add((program.name, program.generation))
             self.say(agent, TaskJoined(task=program.task, attempt=program.attempt))
 
     def _stop(self, agent: Agent, order: StopTask) -> None:

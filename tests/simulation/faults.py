@@ -95,6 +95,7 @@ def _habits(draw: random.Random, plan: Plan) -> Habits:
         backend_is_sure=draw.random() < 0.5,
         repeat=draw.choice(_CHANCES),
         forget=draw.choice([0.0, 0.0, 0.2]),
+        release_s=draw.choice([0.0, 0.0, 2.0]),
     )
 
 

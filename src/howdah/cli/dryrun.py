@@ -14,7 +14,6 @@ from pathlib import Path
 import click
 import msgspec
 
-from howdah import __version__
 from howdah.agent.address import AddressError, advertised
 from howdah.agent.checkpoints import UNSAVED
 from howdah.agent.environment import Additions, complete
@@ -37,6 +36,7 @@ from howdah.spec.model import Job
 from howdah.spec.units import instance_range, port_range
 from howdah.storage.jobdir import JobDirectory, base_folder, new_job_id, user_name
 from howdah.storage.layout import JobMeta
+from howdah.version import __version__
 
 EXAMPLE_PORT = 40000
 """The coordinator's: it gets any that is free."""
@@ -224,7 +224,7 @@ def describe(run: DryRun, paint: Paint) -> list[str]:
         *_role_table(run, paint),
     ]
     common = _common(run)
-    lines += ["", paint("Environment of every program, beside your own shell's:", bold=True)]
+    lines += ["", paint("Environment of every program, besides your own shell's:", bold=True)]
     lines += [f"  {name}={value}" for name, value in sorted(common.items())]
     for task in run.tasks:
         lines += ["", paint(f"{task.task}", "cyan", bold=True)]

@@ -47,8 +47,9 @@ def command(
 ) -> None:
     """List jobs, newest first.
 
-    A job that has not ended and that nobody runs is "lost": the machine restarted, or the client
-    was killed before it had handed the job over. One whose directory cannot be read is "unreadable".
+    A job that has not ended and has no coordinator any more is "lost": the machine restarted, or the
+    client was killed before it had handed the job over. One whose directory cannot be read is
+    "unreadable".
 
     With --json: a list of status documents.
     """

@@ -81,6 +81,11 @@ def mebibytes(amount: float | None) -> str:
     return f"{amount:.0f}M" if amount < 1024 else f"{amount / 1024:.1f}G"
 
 
+def budget(counts: bool) -> str:
+    """What a failure costs."""
+    return f"{'counts' if counts else 'does not count'} against the restart budget"
+
+
 def counted(number: int, noun: str) -> str:
     """``1 task``, ``2 tasks``."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -66,7 +66,7 @@ class Progress:
             sys.stderr.write(text)
             sys.stderr.flush()
         except OSError:
-            self._quiet = True  # nobody reads it; that is no reason to end a submission
+            self._quiet = True  # it is read no more; that is no reason to end a submission
 
 
 def words(step: Step) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from howdah.cli import paint as human
 from howdah.cli.paint import Paint
 from howdah.cli.tables import Column, display_width, render
@@ -14,6 +16,8 @@ TAIL = 20
 """Lines of the failing task that are shown."""
 UNSAVED_SHOWN = 10
 """Lines of what could not be saved that are shown."""
+ROWS = 64
+"""Tasks that are shown at the end of a job."""
 LABEL = 16
 """Columns before the text of a labelled line."""
 
@@ -39,6 +43,23 @@ def task_table(
     """One line a task. ``now`` is seconds since the epoch, for how long states have lasted."""
     rows = [_task_row(task, paint, now, live=view.outcome is None) for task in view.tasks]
     return render(_TASK_COLUMNS, rows, paint, width=width, indent=indent)
+
+
+def _end_table(view: JobView, paint: Paint, width: int | None) -> list[str]:
+    """The tasks of a job that has ended: of very many those that did not succeed come first."""
+    shown = view.tasks
+    if not any(task.attempt for task in shown) and len(shown) > ROWS:
+        return [f"  None of its {len(shown)} tasks was started."]
+    if len(shown) > ROWS:
+        first = sorted(shown, key=lambda task: task.state == "succeeded" or not task.attempt)[:ROWS]
+        chosen = {task.task for task in first}
+        shown = tuple(task for task in shown if task.task in chosen)
+    table = msgspec.structs.replace(view, tasks=shown)
+    lines = task_table(table, paint, width=width, now=view.finished or 0.0)
+    if len(shown) < len(view.tasks):
+        more = len(view.tasks) - len(shown)
+        lines.append(f"  and {more} more tasks: howdah status --json {view.job_id}")
+    return lines
 
 
 def _task_row(task: TaskView, paint: Paint, now: float, *, live: bool) -> tuple[str, ...]:
@@ -89,7 +110,7 @@ def summary(view: JobView, paint: Paint, *, width: int | None) -> list[str]:
     if earlier:
         lines += ["", *_earlier(earlier, paint, width)]
     if view.tasks:
-        lines += ["", *task_table(view, paint, width=width, now=view.finished or 0.0)]
+        lines += ["", *_end_table(view, paint, width)]
     lines += ["", *_next(view, paint, decisive)]
     return lines
 
@@ -103,7 +124,7 @@ def report(
     lines = [_headline(view, paint, now)]
     if view.lost and view.tasks:
         lines += _labelled(
-            "Why", "nobody runs it any more (did the machine restart?)", paint, width
+            "Why", "it has no coordinator any more (did the machine restart?)", paint, width
         )
     reason = "Waits for" if not view.lost else "Before" if view.tasks else "Why"
     lines += _labelled(reason, view.reason, paint, width)
@@ -174,7 +195,7 @@ def _unsaved(view: JobView, paint: Paint, width: int | None) -> Iterator[str]:
 def _earlier(failures: list[FailureView], paint: Paint, width: int | None) -> Iterator[str]:
     yield f"  {paint('Before that', bold=True)}"
     for failure in failures:
-        cost = "counted" if failure.counted else "not counted"
+        cost = human.budget(failure.counted)
         text = f"generation {failure.generation}: {failure.what} ({failure.cause}, {cost})"
         first, *more = _wrapped(text, None if width is None else width - 6)
         yield f"    {first}"

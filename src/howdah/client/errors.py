@@ -23,7 +23,7 @@ class BadInput(HowdahError):
 
 
 class Unreachable(HowdahError):
-    """The job's coordinator does not answer, or nobody runs the job any more."""
+    """The job's coordinator does not answer, or the job has none any more."""
 
 
 class Abandoned(Unreachable):

@@ -26,7 +26,7 @@ class ExitCode(enum.IntEnum):
     DEFECT = 70
     """A defect of Howdah itself; a traceback says where."""
     STOPPED = 130
-    """Somebody stopped the job (Ctrl-C, ``howdah stop``)."""
+    """The job was stopped (Ctrl-C, ``howdah stop``)."""
 
 
 def of_view(view: JobView) -> ExitCode:

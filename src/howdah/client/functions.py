@@ -26,7 +26,7 @@ from howdah.wire.status import JobView, TaskView
 
 INSIDE = f"$HOWDAH_SHARED_DIR/../{layout.FUNCTION}"
 """The call's folder as a program's shell finds it. Elsewhere than here the job directory may be
-another in every container, or a copy; values that are written beside this folder come home."""
+another in every container, or a copy; values that are written next to this folder are brought back."""
 CALL = "call.pkl"
 SCRIPT = "call.py"
 
@@ -52,7 +52,7 @@ def place(backend: str | None) -> str:
 
 
 def job_name(function: Callable[..., Any]) -> str:
-    """What a job is called that calls it, where nobody says: always a name that a job may have."""
+    """The default name of a job that calls this function."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", _title(function)).strip("._-")[:100] or "function"
 
 
@@ -83,7 +83,7 @@ class FunctionJob:
             **fields,
         )
 
-    def furnish(self, directory: JobDirectory) -> None:
+    def populate(self, directory: JobDirectory) -> None:
         """Put the call into a new job's directory."""
         folder = directory.path / layout.FUNCTION
         make_private_folder(folder)

@@ -130,7 +130,7 @@ class AsyncJobHandle:
                 why = await asyncio.to_thread(site.waiting)
                 view = msgspec.structs.replace(view, reason=why)
         if state is Running.NO and not view.tasks:
-            view = msgspec.structs.replace(view, reason=site.lost())  # nobody ever ran it
+            view = msgspec.structs.replace(view, reason=site.lost())  # no coordinator ever began
         return msgspec.structs.replace(view, lost=state is Running.NO)
 
     def ended(self) -> JobView | None:
@@ -147,7 +147,7 @@ class AsyncJobHandle:
             TimeoutError: it has not ended within ``timeout_s``; the job goes on.
             JobFailed: it did not succeed, and ``check`` is set; `NotSaved` where only a checkpoint or
                 an output is missing.
-            Unreachable: nobody runs the job any more.
+            Unreachable: the job has no coordinator any more.
         """
         try:
             async with asyncio.timeout(timeout_s) as limit:
@@ -164,7 +164,7 @@ class AsyncJobHandle:
         return view
 
     async def events(self, *, after: int = 0, follow: bool = True) -> AsyncIterator[JobEvent]:
-        """The job's story after record ``after``; with ``follow`` until the job has ended."""
+        """The job's event log after record ``after``; with ``follow`` until the job has ended."""
         if not follow:
             for update in await self._history.records(after):
                 yield job_event(update)
@@ -230,7 +230,7 @@ class AsyncJobHandle:
                 yield update
 
     async def _raise_if_lost(self) -> None:
-        """A job that has no logs because nobody runs it is no job that has printed nothing."""
+        """A job without logs because it was lost is no job that has printed nothing."""
         if await self._remote.final() is None and await self._remote.running() is Running.NO:
             raise Abandoned(self._remote.site.lost())
 
@@ -278,7 +278,7 @@ class AsyncJobHandle:
 
         With ``to``, the ``href`` of one of the status document's links, it goes on to that page.
         """
-        from howdah.coordinator.web.tickets import login_link
+        from howdah.wire.tickets import login_link
 
         address = self._remote.address
         if address is None or not address.http_port:
@@ -302,7 +302,7 @@ class AsyncJobHandle:
         """
         site = self._remote.site
         if not site.at_hand and await self._remote.running() is Running.NOT_YET:
-            # Nobody is there to be asked, and it may wait in its queue for days.
+            # No coordinator can be asked yet, and the job may wait in its queue for days.
             if await self._remote.final() is None:
                 await asyncio.to_thread(site.end, reason)
             return

@@ -35,7 +35,7 @@ class History:
         self._directory = remote.directory
 
     async def records(self, after: int) -> list[RecordUpdate]:
-        """The story after that record."""
+        """The event log after that record."""
         site = self._remote.site
         if not site.at_hand and await self._remote.final() is None:
             if await self._remote.running() is Running.YES:

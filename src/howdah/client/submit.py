@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from howdah import __version__
 from howdah.backends import submitting
 from howdah.backends.base import BackendError, Step
 from howdah.client import stores
@@ -24,6 +23,7 @@ from howdah.spec.load import LoadedJob, substitute_job_id
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory, new_job_id, user_name
 from howdah.storage.layout import JobMeta
+from howdah.version import __version__
 from howdah.wire.status import EXIT_CODES, JobView
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def submit(
     *,
     backend: str | None = None,
     rerun_of: str | None = None,
-    furnish: Callable[[JobDirectory], None] = lambda directory: None,
+    populate: Callable[[JobDirectory], None] = lambda directory: None,
     submission: Submission | None = None,
     progress: Callable[[Step], None] = quiet,
     note: Callable[[str], None] = unsaid,
@@ -56,7 +56,7 @@ def submit(
         loaded: the job.
         backend: where it is to run; by default `default_backend`.
         rerun_of: the earlier job this one repeats.
-        furnish: puts into the new job directory what else the job needs, before anything starts.
+        populate: puts into the new job directory what else the job needs, before anything starts.
         submission: what `begin` gave before the job was loaded, to save its start-up time.
         progress: is told, in this thread, what takes long.
         note: is told what a user should know although it is no reason to refuse the job.
@@ -71,7 +71,7 @@ def submit(
     backend = backend or default_backend()
     submission = submission or begin(backend)
     try:
-        return _submit(loaded, backend, rerun_of, furnish, submission, progress, note)
+        return _submit(loaded, backend, rerun_of, populate, submission, progress, note)
     except BaseException:
         submission.close()
         raise
@@ -81,7 +81,7 @@ def _submit(
     loaded: LoadedJob,
     backend: str,
     rerun_of: str | None,
-    furnish: Callable[[JobDirectory], None],
+    populate: Callable[[JobDirectory], None],
     submission: Submission,
     progress: Callable[[Step], None],
     note: Callable[[str], None],
@@ -104,7 +104,7 @@ def _submit(
         note(text)
     try:
         _create(directory, job, meta)
-        furnish(directory)
+        populate(directory)
         _create_authority(directory)
         submission.go(directory, progress)
     except BackendError as error:

@@ -47,9 +47,32 @@ def request(turn: Turn, wanted: Iterable[TaskData]) -> None:
         requests.append(ContainerRequest(request_id=state.next_request, role=data.task.role))
         state.next_request += 1
     if requests:
-        limit = turn.plan.node_faults
-        avoided = tuple(node for node, faults in state.node_faults.items() if faults >= limit)
-        turn.emit(RequestContainers(requests=tuple(requests), avoid_nodes=avoided))
+        _choose_avoided(turn)
+        turn.emit(RequestContainers(requests=tuple(requests), avoid_nodes=state.avoided))
+
+
+def _choose_avoided(turn: Turn) -> None:
+    """Nodes with several recent faults."""
+    state, limit = turn.state, turn.plan.node_faults
+    since = turn.now - turn.plan.node_fault_s
+    for node, faults in list(state.node_faults.items()):
+        recent = [at for at in faults if at > since][-limit:]
+        if recent:
+            state.node_faults[node] = recent
+        else:
+            del state.node_faults[node]
+    avoided = {node: faults for node, faults in state.node_faults.items() if len(faults) >= limit}
+    state.avoided = tuple(avoided)
+    oldest = min((faults[0] for faults in avoided.values()), default=None)
+    state.avoided_until = None if oldest is None else oldest + turn.plan.node_fault_s
+
+
+def forgive(turn: Turn) -> None:
+    """Ask again without a node that was avoided for long enough."""
+    if not turn.passed(turn.state.avoided_until):
+        return
+    turn.state.avoided_until = None
+    cancel_requests(turn)
 
 
 def cancel_requests(turn: Turn) -> None:
@@ -183,7 +206,11 @@ def on_disconnected(turn: Turn, event: AgentDisconnected) -> None:
         return
     container.connected, container.heard = False, turn.now
     if container.task is not None:
-        turn.set_time(container, "deadline", turn.now + turn.plan.reconnect_s)
+        data, patience_s = turn.task(container.task), turn.plan.reconnect_s
+        if data.exit is not None and data.deadline is not None:
+            # Its programs have ended, and it saves: what it holds is worth waiting for.
+            patience_s = max(patience_s, min(data.deadline - turn.now, turn.plan.lease_s))
+        turn.set_time(container, "deadline", turn.now + patience_s)
     elif container.ended:
         _drop(turn, container)  # told to go, it has gone
     elif container.former is not None:

@@ -123,6 +123,7 @@ def _job_times(state: JobState) -> Iterator[float]:
         state.allocation_until,
         state.hold_until,
         state.elastic_until,
+        state.avoided_until,
         growth.at if growth is not None and not growth.asked else None,
         growth.until if growth is not None else None,
         hang.until if hang is not None else None,

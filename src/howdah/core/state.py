@@ -347,7 +347,12 @@ class JobState(msgspec.Struct, kw_only=True):
     allocations: int = 0
     """Times a part of the gang was given back; the next try waits longer."""
     growths: int = 0
-    node_faults: dict[str, int] = {}
+    node_faults: dict[str, list[float]] = {}
+    """When each node was at fault; long ago is forgotten."""
+    avoided: tuple[str, ...] = ()
+    """Nodes that the outstanding requests avoid."""
+    avoided_until: float | None = None
+    """When the first of them is used again."""
     hang: HangCheck | None = None
     growth: Growth | None = None
     growing: bool = False

@@ -7,7 +7,7 @@ variables": DMLC_*), ps-lite's "Environment Variables", and TonY's ``MXNetRuntim
   DMLC_ROLE says so. ``scheduler`` is added if the job has none.
 * Start order: scheduler, servers, workers. The documentation asks for an address, not a host name, in
   DMLC_PS_ROOT_URI; with host names set ``[network] address``.
-* "If a worker crashes, it halts the progress of all workers" (dist_sync): all start anew.
+* "If a worker crashes, it halts the progress of all workers" (dist_sync): all restart.
 * Scheduler and servers leave when all workers have; they are untracked and only serve, so their
   silence is no hang.
 
@@ -50,7 +50,7 @@ class MXNet(Framework):
         return {"scheduler": Role()}
 
     def command(self, job: Job, role: str) -> list[str] | str | None:
-        # A scheduler nobody wrote runs what the workers run.
+        # A scheduler that the job file lacks runs what the workers run.
         if role != "scheduler" or job.command is not None or "worker" not in job.roles:
             return None
         return job.roles["worker"].command

@@ -199,7 +199,7 @@ def _tony(
 ) -> dict[str, str]:
     """The variables a script written for TonY reads.
 
-    TonY counts sessions from 0, one for each time it starts all tasks anew.
+    TonY counts sessions from 0, one for each time it restarts all tasks.
     """
     role = member.task.role
     gang = job.mode is Mode.GANG

@@ -18,7 +18,6 @@ _FINAL = frozenset(
         errno.ENOENT,
         errno.EISDIR,
         errno.ENOTEMPTY,
-        errno.EEXIST,
         errno.ELOOP,
         errno.ENAMETOOLONG,
         errno.EINVAL,
@@ -30,11 +29,11 @@ _FINAL = frozenset(
         errno.EPROTONOSUPPORT,
     }
 )
-"""Rights, names and kinds of files. Not ENOTDIR: a file where a store's folder was is how a mount
+"""Rights and names of files. Not ENOTDIR and EEXIST: a file where a store's folder was is how a mount
 looks that is away. All other numbers tell of machines, networks and room: ENOSPC, EDQUOT, EMFILE,
 ESTALE, EIO, ETIMEDOUT, ECONNREFUSED, EAGAIN, …"""
 
-_FINAL_KINDS = (PermissionError, FileNotFoundError, FileExistsError, IsADirectoryError)
+_FINAL_KINDS = (PermissionError, FileNotFoundError, IsADirectoryError)
 
 _RETRIED_STATUS = frozenset({408, 425, 429})
 """HTTP: too slow, too early, too often. From 500 on the server itself is in trouble."""

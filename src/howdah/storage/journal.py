@@ -53,7 +53,7 @@ def event_cause(event: AnyEvent, seq: int) -> str:
 
 
 class RecordEntry(_Entry, frozen=True, kw_only=True, tag="record"):
-    """A line of the job's story, for readers; replay does not need it."""
+    """A record of the job's event log, for readers; replay does not need it."""
 
     record: Record
 
@@ -62,7 +62,7 @@ Entry = EventEntry | RecordEntry
 
 
 class JournalError(Exception):
-    """The journal is damaged, held by somebody else, or can't be written."""
+    """The journal is damaged, held by another process, or can't be written."""
 
 
 class Fenced(JournalError):
@@ -186,7 +186,7 @@ class Journal:
         return seq
 
     def append_record(self, now: float, record: Record) -> int:
-        """Add a line of the story; returns its number. See `append`."""
+        """Add a record of the event log; returns its number. See `append`."""
         seq = self._next_seq
         self.append(RecordEntry(seq=seq, now=now, record=record))
         return seq
@@ -444,7 +444,7 @@ def _cut(path: Path, size: int) -> None:
 
 
 def _retrieve(future: asyncio.Future[None]) -> None:
-    """Keep asyncio from reporting a failure that nobody waits for: the next call raises it."""
+    """Keep asyncio from reporting a failure that is not waited for: the next call raises it."""
     if not future.cancelled():
         future.exception()
 

@@ -32,6 +32,7 @@ def os_error(number: int) -> OSError:
         errno.EHOSTUNREACH,
         errno.ENETUNREACH,
         errno.EADDRINUSE,
+        errno.EEXIST,
         errno.ENOTDIR,  # a mount that is away leaves whatever is below it
     ],
 )
