@@ -61,18 +61,20 @@ def _choose_avoided(turn: Turn) -> None:
             state.node_faults[node] = recent
         else:
             del state.node_faults[node]
-    avoided = {node: faults for node, faults in state.node_faults.items() if len(faults) >= limit}
-    state.avoided = tuple(avoided)
-    oldest = min((faults[0] for faults in avoided.values()), default=None)
-    state.avoided_until = None if oldest is None else oldest + turn.plan.node_fault_s
+    state.avoided = tuple(n for n, faults in state.node_faults.items() if len(faults) >= limit)
+    state.avoided_until = turn.now + turn.plan.avoid_s if state.avoided else None
 
 
 def forgive(turn: Turn) -> None:
-    """Ask again without a node that was avoided for long enough."""
-    if not turn.passed(turn.state.avoided_until):
+    """What could not be had without the avoided nodes is asked for again with them."""
+    state = turn.state
+    if not turn.passed(state.avoided_until):
         return
-    turn.state.avoided_until = None
-    cancel_requests(turn)
+    state.avoided_until = None
+    if state.requests:
+        for node in state.avoided:
+            state.node_faults.pop(node, None)
+        cancel_requests(turn)
 
 
 def cancel_requests(turn: Turn) -> None:

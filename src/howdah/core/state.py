@@ -352,7 +352,7 @@ class JobState(msgspec.Struct, kw_only=True):
     avoided: tuple[str, ...] = ()
     """Nodes that the outstanding requests avoid."""
     avoided_until: float | None = None
-    """When the first of them is used again."""
+    """They are avoided no longer if requests are still outstanding then."""
     hang: HangCheck | None = None
     growth: Growth | None = None
     growing: bool = False
