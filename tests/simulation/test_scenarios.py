@@ -1135,7 +1135,7 @@ def test_a_stop_of_a_job_that_is_ending_is_no_error(firm: bool) -> None:
     ends(world, Outcome.SUCCEEDED, 60.0)
 
 
-def test_a_second_stop_ends_programs_that_were_still_given_grace() -> None:
+def test_a_firm_second_stop_ends_programs_that_were_still_given_grace() -> None:
     stubborn = Habits(ignores_sigterm=lambda task, attempt: True)
     world = running(plan(role("worker", 2, grace_s=300.0)), stubborn)
     world.stop()

@@ -359,8 +359,6 @@ class JobState(msgspec.Struct, kw_only=True):
     """The gang is being ended on purpose, to grow."""
     checkpoint: str | None = None
     """The newest complete checkpoint."""
-    stops: int = 0
-    """How often a stop was asked for: the second time without grace."""
     firm: bool = False
     """Stop without grace and without saving."""
     answer: str | None = None

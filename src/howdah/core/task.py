@@ -478,7 +478,7 @@ def ending_limits(turn: Turn, data: TaskData) -> tuple[float, float]:
     role = turn.role(data.task)
     if turn.state.firm:
         return 0.0, 0.0
-    return (0.0 if turn.state.stops > 1 else role.grace_s), role.save_s
+    return role.grace_s, role.save_s
 
 
 def _send_prepare(turn: Turn, data: TaskData) -> None:
