@@ -340,9 +340,15 @@ class Rig:
             await self.hear(TaskExited, lambda m: m.attempt == attempt, timeout_s=timeout_s)
         ).exit
 
-    async def stop(self, attempt: int = 1, grace_s: float = 5.0) -> Exit:
+    def tell_stop(self, attempt: int = 1, *, grace_s: float, save_s: float = 0.0) -> None:
+        """Stop the attempt."""
+        self.tell(
+            StopTask(container_id="c1", task=TASK, attempt=attempt, grace_s=grace_s, save_s=save_s)
+        )
+
+    async def stop(self, attempt: int = 1, grace_s: float = 5.0, save_s: float = WAIT_S) -> Exit:
         """Stop the attempt and wait for its end."""
-        self.tell(StopTask(container_id="c1", task=TASK, attempt=attempt, grace_s=grace_s))
+        self.tell_stop(attempt, grace_s=grace_s, save_s=save_s)
         return await self.exit(attempt)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -13,7 +15,6 @@ import pytest
 from howdah.core.messages import (
     Exit,
     NotifyCheckpoint,
-    StopTask,
     Task,
     TaskExited,
     TaskJoined,
@@ -134,13 +135,6 @@ async def test_a_program_that_cannot_start_ends_those_before_it(tmp_path: Path) 
         assert not agent.marked()
 
 
-async def test_a_source_folder_that_is_gone_is_explained(tmp_path: Path) -> None:
-    async with Rig(tmp_path) as rig:
-        await rig.agent(source=str(tmp_path / "nowhere"))
-        rig.tell(Prepare(task=TASK, attempt=1, generation=1, ports=0))
-        assert "working folder can't be made" in (await rig.exit()).failed_to_start
-
-
 async def test_an_order_without_programs_is_a_failed_start(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()
@@ -203,7 +197,7 @@ async def test_a_kill_that_came_before_the_stop_is_told_as_such(tmp_path: Path) 
         try:
             os.kill(started.pids[0], signal.SIGKILL)
             await until(lambda: not alive(started.pids[0]))
-            rig.tell(StopTask(container_id="c1", task=TASK, attempt=1, grace_s=0))
+            rig.tell_stop(1, grace_s=0)
             await rig.channels[-1].drain()
         finally:
             os.kill(agent.pid, signal.SIGCONT)
@@ -217,8 +211,8 @@ async def test_a_second_stop_may_shorten_the_grace(tmp_path: Path) -> None:
         await rig.prepare()
         await rig.start(python(STUBBORN))
         await until(lambda: agent.log())
-        rig.tell(StopTask(container_id="c1", task=TASK, attempt=1, grace_s=3600))
-        rig.tell(StopTask(container_id="c1", task=TASK, attempt=1, grace_s=0))
+        rig.tell_stop(1, grace_s=3600)
+        rig.tell_stop(1, grace_s=0)
         assert (await rig.exit()).signal == signal.SIGKILL
 
 
@@ -270,7 +264,7 @@ async def test_every_command_may_come_twice(tmp_path: Path) -> None:
         await until(lambda: agent.marked() == list(started.pids))
         exit = await rig.stop(grace_s=0)
         place = len(rig.heard)
-        rig.tell(StopTask(container_id="c1", task=TASK, attempt=1, grace_s=0))
+        rig.tell_stop(1, grace_s=0)
         assert (await rig.hear(TaskExited, after=place)).exit == exit
         place = len(rig.heard)
         rig.tell(order(python(FOREVER)))
@@ -286,7 +280,7 @@ async def test_orders_for_an_attempt_that_is_over_change_nothing(tmp_path: Path)
         rig.tell(Prepare(task=TASK, attempt=1, generation=1, ports=1))
         rig.tell(order(python(FOREVER), attempt=1))
         place = len(rig.heard)
-        rig.tell(StopTask(container_id="c1", task=TASK, attempt=1, grace_s=0))
+        rig.tell_stop(1, grace_s=0)
         await rig.hear(TaskExited, after=place)
         await until(lambda: agent.marked() == list(started.pids))
 
@@ -296,7 +290,7 @@ async def test_a_stop_for_an_attempt_that_never_came_is_answered_and_fences_it(
 ) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()
-        rig.tell(StopTask(container_id="c1", task=TASK, attempt=4, grace_s=0))
+        rig.tell_stop(4, grace_s=0)
         assert (await rig.exit(4)).detail == "the agent does not hold this attempt"
         place = len(rig.heard)
         rig.tell(Prepare(task=TASK, attempt=4, generation=4, ports=0))
@@ -340,15 +334,13 @@ async def test_a_program_can_bind_the_ports_reserved_for_it(tmp_path: Path) -> N
 
 
 async def test_a_kept_port_that_is_taken_is_a_taken_port(tmp_path: Path) -> None:
-    import socket
-
     async with Rig(tmp_path) as rig:
         await rig.agent()
         with socket.create_server(("127.0.0.1", 0)) as thief:
             port = thief.getsockname()[1]
             rig.tell(Prepare(task=TASK, attempt=1, generation=1, ports=1, keep_ports=(port,)))
             exit = await rig.exit()
-        assert exit.port_taken
+        assert (exit.port_taken, exit.port, exit.transient) == (True, port, True)
         assert str(port) in exit.detail
         assert not exit.failed_to_start
 
@@ -364,8 +356,45 @@ async def test_a_port_stolen_from_a_program_is_a_taken_port(tmp_path: Path) -> N
         )
         rig.tell(order(python(code)))
         exit = await rig.exit()
-        assert exit.port_taken
+        assert (exit.port_taken, exit.port) == (True, prepared.ports[0])
         assert "Address already in use" in exit.tail[-1]
+
+
+BIND = "import socket\ns = socket.socket()\ns.bind(('127.0.0.1', {port}))\n"
+
+
+async def test_a_port_of_the_program_s_own_that_is_taken_is_its_own_affair(
+    tmp_path: Path,
+) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            (rig.source / "serve.py").write_text(BIND.format(port=port))
+            exit = await rig.run(ProcessSpec(argv=(sys.executable, "serve.py"), env={}))
+        assert "Address already in use" in exit.tail[-1]
+        assert (exit.code, exit.port_taken, exit.port) == (1, False, port)
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_a_failure_to_bind_that_names_no_port_is_believed_of_one_another_program_has(
+    tmp_path: Path, held: bool
+) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        (port,) = (await rig.prepare()).ports
+        go = tmp_path / "go"
+        code = (
+            f"import os, sys, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
+            "print('RuntimeError: Could not start gRPC server', file=sys.stderr); sys.exit(1)"
+        )
+        await rig.start(python(code))
+        with contextlib.ExitStack() as stack:
+            if held:
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            go.touch()
+            exit = await rig.exit()
+        assert (exit.port_taken, exit.port) == ((True, port) if held else (False, None))
 
 
 @pytest.mark.parametrize("shares", [True, False])

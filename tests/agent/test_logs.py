@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import os
 import time
 from pathlib import Path
 
+from howdah.agent.pump import Pump
 from howdah.core.messages import DumpStacks, StacksTaken, TaskExited
 from howdah.storage import logs
 from howdah.wire.messages import FollowLog, Heartbeat, LogChunk
@@ -259,3 +261,17 @@ async def test_beats_go_on_during_a_flood(tmp_path: Path) -> None:
             times.append(time.monotonic())
         gaps = [b - a for a, b in itertools.pairwise(times)]
         assert sorted(gaps)[len(gaps) // 2] < 1.0
+
+
+async def test_pipes_that_have_ended_unseen_are_taken_when_the_pump_closes(tmp_path: Path) -> None:
+    writer = logs.LogWriter(tmp_path / "0.log")
+    pump = Pump(writer, lambda: None)
+    (output, output_in), (error, error_in) = pump.pipe(), pump.pipe()
+    source = pump.add(output, error)
+    os.write(output_in, b"last words\n")
+    os.close(output_in)
+    os.close(error_in)
+    pump.close()
+    writer.close()
+    assert logs.read(tmp_path / "0.log").data == b"last words\n"
+    assert source.streams == ()

@@ -7,9 +7,8 @@ import socket
 import time
 from pathlib import Path
 
-from howdah.core.messages import StopTask
 from howdah.wire.messages import Heartbeat, Shutdown
-from tests.agent.rig import HOST, TASK, Rig, door, listening, python, until
+from tests.agent.rig import HOST, Rig, door, listening, python, until
 
 FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
 
@@ -37,7 +36,7 @@ async def test_an_agent_goes_to_the_coordinator_that_calls_it(tmp_path: Path) ->
             hello = await rig.connected(incarnation)
             assert hello.listen == where
             assert hello.held is not None and hello.held.pids == started.pids
-        rig.tell(StopTask(container_id="c1", task=TASK, attempt=1, grace_s=5))
+        rig.tell_stop(1, grace_s=5)
         assert (await rig.exit()).signal == 15
 
 

@@ -207,6 +207,24 @@ async def test_silence_grows_and_output_ends_it(tmp_path: Path) -> None:
         )
 
 
+async def test_finding_the_peers_is_progress(tmp_path: Path) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        (port,) = (await rig.prepare()).ports
+        go = tmp_path / "go"
+        code = (
+            f"import os, socket, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\n"
+            f"s = socket.create_server(('127.0.0.1', {port}))\ntime.sleep(1000)"
+        )
+        await rig.start(python(code), probe="network")
+        await rig.hear(Heartbeat, lambda m: (m.progress_s or 0) > 1.0)
+        go.touch()
+        await rig.hear(TaskJoined)
+        place = len(rig.heard)
+        beat = await rig.hear(Heartbeat, lambda m: m.progress_s is not None, after=place)
+        assert beat.progress_s is not None and beat.progress_s < 1.0
+
+
 async def test_a_busy_loop_is_no_progress(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()

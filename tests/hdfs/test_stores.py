@@ -12,9 +12,12 @@ import pytest
 from howdah.core.messages import Task
 from howdah.storage import checkpoints, outputs
 from howdah.storage.checkpoints import CheckpointSpec
+from howdah.storage.errors import Outdated
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.outputs import Copied, OutputSpec, copy
+from howdah.storage.places import open_place
 from howdah.storage.stores import HdfsStore, open_store
+from howdah.storage.trial import try_to_write
 from tests.unit.storage import test_checkpoint_choice, test_checkpoints
 from tests.unit.storage.saving import content, fill, saved
 
@@ -104,6 +107,22 @@ def test_outputs_go_to_hdfs_and_later_ones_replace_them(
     assert names == {"worker-0", "results", "a.csv", "deep", "b.csv"}
 
 
+def test_an_older_attempt_never_replaces_a_newer_one_s_outputs(url: str, tmp_path: Path) -> None:
+    store = f"{url}/out/worker-0"
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        fill(folder, **{"results/a.csv": folder.name})
+    frozen = open_place(store, attempt=1)
+    frozen.put(old / "results/a.csv", "results/a.csv")
+    newer = OutputSpec(base=str(new), folders=("results",), store=store, attempt=2)
+    assert copy(newer).files == 1
+    with pytest.raises(Outdated):
+        frozen.put(old / "results/a.csv", "results/a.csv")
+    with pytest.raises(Outdated):
+        copy(OutputSpec(base=str(old), folders=("results",), store=store, attempt=1))
+    assert open_place(store).read("results/a.csv", 0, 10) == b"new"
+
+
 def test_outputs_of_a_job_are_seen_all_at_once(url: str, hdfs: Hdfs, tmp_path: Path) -> None:
     store = f"{url}/models"
     assert not outputs.publish(store, "job-1")
@@ -125,7 +144,24 @@ def test_checkpoints_go_from_a_folder_to_hdfs(
     """A run on the cluster may resume one that ran on this machine."""
     fill(folder, weights="w")
     checkpoints.publish(CheckpointSpec(folder=str(folder), store=str(tmp_path / "local")))
-    assert checkpoints.adopt(str(tmp_path / "local"), place) is not None
+    assert checkpoints.adopt(str(tmp_path / "local"), place, "digits-1") == "000001 of digits-1"
     fill(folder, weights="other")
     checkpoints.restore(spec)
     assert content(folder) == {"weights": "w"}
+
+
+def test_a_store_is_tried_and_left_as_it_was(hdfs: Hdfs, place: str) -> None:
+    try_to_write(f"{place}/not/yet")
+    assert not hdfs.exists(place)
+    hdfs.mkdirs(place)
+    try_to_write(place)
+    assert hdfs.list(place) == []
+
+
+def test_a_file_is_no_store(hdfs: Hdfs, place: str) -> None:
+    hdfs.write_new(place, b"mine")
+    with pytest.raises(NotADirectoryError):
+        try_to_write(place)
+    with pytest.raises(NotADirectoryError):
+        try_to_write(f"{place}/below")
+    assert hdfs.read(place) == b"mine"

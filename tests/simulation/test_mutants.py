@@ -412,13 +412,6 @@ MUTANTS = [
         "a_chief_that_succeeds_while_the_gang_breaks_has_succeeded()",
     ),
     Mutant(
-        "a second stop is ignored",
-        "task.py",
-        "(0.0 if turn.state.stops > 1 else role.grace_s)",
-        "role.grace_s",
-        "a_second_stop_ends_programs_that_were_still_given_grace()",
-    ),
-    Mutant(
         "a firm stop is like any other",
         "task.py",
         "    if turn.state.firm:\n        return 0.0, 0.0\n",

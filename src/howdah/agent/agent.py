@@ -48,13 +48,13 @@ from howdah.wire.messages import (
 log = logging.getLogger(__name__)
 
 ORDERLY, REFUSED, ORPHANED = 0, 1, 3
-TERMINATED = 128 + signal.SIGTERM
-"""Ended from outside. A NodeManager that ends a container over its memory forgets why if the
-container's process ends with any other code (``ContainerImpl``, exit events while killing)."""
 """Exit codes: told to go; the coordinator does not want us; no coordinator for the lease."""
+TERMINATED = 128 + signal.SIGTERM
+"""Exit code: ended from outside. A NodeManager that ends a container over its memory forgets why if
+the container's process ends with any other code (``ContainerImpl``, exit events while killing)."""
 
 _SIGNAL_GRACE_S = 5.0
-"""Somebody ends the agent by SIGTERM: so long for its programs."""
+"""For the programs, and then for what they left, when the agent is ended by SIGTERM."""
 _ORPHAN_GRACE_S = 1.0
 _GOODBYE_S = 2.0
 _COPYING_S = 25.0
@@ -249,7 +249,7 @@ class Agent:
             self._say_dropped(order.task, order.attempt)
             return
         if now is not None and now.exit is None:
-            now.stop(0.0)
+            now.stop(0.0, 0.0)
         order = here.in_prepare(order, self._launch.work_dir)
         self._attempt = Attempt(self._container, order, before=now)
         # Objects of an attempt refer to each other: without this, those of dozens pile up.
@@ -263,7 +263,7 @@ class Agent:
     def _stop(self, order: StopTask) -> None:
         attempt = self._find(order)
         if attempt is not None:
-            attempt.stop(order.grace_s)
+            attempt.stop(order.grace_s, order.save_s)
             return
         # Lost on its way here, or long over: it will not run, and who asks must not wait.
         self._dropped[order.task] = max(self._dropped.get(order.task, 0), order.attempt)
@@ -331,13 +331,13 @@ class Agent:
         if not self._farewell.done():
             self._farewell.set_result(grace_s)
         elif self._attempt is not None:
-            self._attempt.stop(grace_s)
+            self._attempt.stop(grace_s, grace_s)
 
     async def _leave(self, grace_s: float) -> None:
         """End what runs, say how it ended, hang up."""
         if self._attempt is not None:
             if self._attempt.exit is None:
-                self._attempt.stop(grace_s)
+                self._attempt.stop(grace_s, grace_s)
             await self._attempt.over()
         await self._container.log_copies.done(_COPYING_S)
         if self._link is not None:

@@ -1,8 +1,11 @@
 """One attempt of the task, from its preparation to its end.
 
-Its life is one coroutine, `Attempt._live`: prepare, wait for the start order, run, save, say how it
-ended. Whatever happens on the way, it ends with `Exited`, everything it held is given back, and its
-state is kept to be told again, until a newer attempt takes its place.
+Its life is one coroutine, `Attempt._live`: prepare, wait for the start, run, save, say how it ended.
+Whatever happens on the way, it ends with `TaskExited`, everything it held is given back, and its state
+is kept to be told again, until a newer attempt takes its place.
+
+After the programs' end one deadline holds for all that is saved; what is not saved by then is named in
+the exit.
 """
 
 from __future__ import annotations
@@ -13,11 +16,16 @@ import enum
 import logging
 import os
 import signal
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from howdah.agent import ports, workfolder
-from howdah.agent.checkpoints import CheckpointProblem, Checkpoints
+from howdah.agent.checkpoints import Checkpoints
 from howdah.agent.container import Container
+from howdah.agent.helpers import HelperProblem
 from howdah.agent.mirroring import Mirroring
 from howdah.agent.outputs import Outputs
 from howdah.agent.reports import Report, ReportSocket
@@ -32,16 +40,18 @@ from howdah.core.messages import (
     TaskExited,
     TaskJoined,
     TaskPrepared,
+    TaskSaving,
     TaskStarted,
 )
-from howdah.wire.messages import AgentNote, Heartbeat, Prepare, Start
+from howdah.storage.errors import is_transient
+from howdah.wire.messages import Heartbeat, Prepare, Start
 
 log = logging.getLogger(__name__)
 
 _STACKS_TEXT = 1024 * 1024
 """Characters of stacks sent; the file has all."""
-_SAVING_S = 1800.0
-"""For the last checkpoint and the outputs."""
+_MOMENT_S = 1.0
+"""Saving that takes longer is said."""
 _LAST_CHUNK_S = 1.0
 """For who follows the log, to get its end before the attempt's."""
 
@@ -52,12 +62,14 @@ class Phase(enum.Enum):
     PREPARING = "preparing"
     PREPARED = "prepared"
     RUNNING = "running"
+    SAVING = "saving"
     EXITED = "exited"
 
 
 _HELD = {
     Phase.PREPARED: HeldPhase.PREPARED,
     Phase.RUNNING: HeldPhase.RUNNING,
+    Phase.SAVING: HeldPhase.SAVING,
     Phase.EXITED: HeldPhase.EXITED,
 }
 
@@ -91,8 +103,10 @@ class Attempt:
         self._outputs = Outputs(container, order)
         self._start: asyncio.Future[Start] = self._loop.create_future()
         self._stop: asyncio.Future[None] = self._loop.create_future()
-        self._firm = False
-        """It was told to stop without any grace: nothing more is saved."""
+        self._save_s: float | None = None
+        """How long may be saved, as the stops have it; None before there was one."""
+        self._ended: Exit | None = None
+        """How the programs ended, while saving goes on and after it."""
         self._saving: asyncio.Timeout | None = None
         self._life = self._loop.create_task(self._live(before))
 
@@ -105,18 +119,21 @@ class Attempt:
         else:
             self.tell_again()
 
-    def stop(self, grace_s: float) -> None:
-        """End it, whatever it does; `Exited` follows."""
+    def stop(self, grace_s: float, save_s: float) -> None:
+        """End it, whatever it does; `TaskExited` follows. Again: less grace or less time to save
+        counts."""
         if self.phase is Phase.EXITED:
             self.tell_again()
             return
         if not self._stop.done():
             self._stop.set_result(None)
-        self._firm = self._firm or grace_s <= 0
+        self._save_s = save_s if self._save_s is None else min(self._save_s, save_s)
         if self._run is not None:
             self._run.stop(grace_s)
-        if self._firm and self._saving is not None:
-            self._saving.reschedule(self._loop.time())
+        if self._saving is not None:
+            by = self._saving.when()
+            self._saving.reschedule(min(by or 0.0, self._loop.time() + max(save_s, 0.0)))
+            self._say_saving()
 
     def request_checkpoint(self, reason: str) -> None:
         """Ask the program to save: it sees a file that was not there, or has changed, and hears a
@@ -162,6 +179,8 @@ class Attempt:
             say(TaskStarted(**names, pids=self._run.pids))
             if self._run.joined:
                 say(TaskJoined(**names))
+        elif self.phase is Phase.SAVING:
+            self._say_saving()
         elif self.exit is not None:
             say(TaskExited(**names, exit=self.exit))
 
@@ -191,16 +210,17 @@ class Attempt:
             ports=self._ready.ports.ports if self._ready is not None else (),
             pids=run.pids if run is not None else (),
             joined=run is not None and run.joined,
-            exit=self.exit,
+            exit=self.exit or self._ended,
+            save_s=self._save_left(),
             restored=self._restored,
         )
 
     def beat(self) -> Heartbeat:
         """How it is doing."""
-        if self._run is not None and self._saving is None and self.phase is Phase.RUNNING:
+        if self._run is not None and self.phase is Phase.RUNNING:
             return self._run.beat()
         line = self._newest_line.news() if self._newest_line is not None else None
-        if self._saving is not None and self._run is not None:
+        if self._run is not None and self.phase is Phase.SAVING:
             # Saving a last checkpoint may take long and is no hang.
             size = self._run.log_size
             return Heartbeat(attempt=self.attempt, progress_s=0.0, log_size=size, last_line=line)
@@ -226,7 +246,10 @@ class Attempt:
         except Exception as error:
             # A defect of ours must not leave the coordinator waiting.
             log.exception("attempt %d of %s failed in the agent", self.attempt, self.task)
-            exit = _not_ready(f"the agent failed: {type(error).__name__}: {error}")
+            text = f"the agent failed: {type(error).__name__}: {error}"
+            exit = _not_ready(text, is_transient(error))
+            if self._ended is not None:
+                exit = msgspec.structs.replace(self._ended, unsaved=(text,))
         finally:
             self._give_back()
         await self._container.followers.caught_up(self.task, self.attempt, _LAST_CHUNK_S)
@@ -249,11 +272,12 @@ class Attempt:
         order = self._start.result()
         self._run = Run(self._container, order, self._ready, self._newest_line)
         self.phase = Phase.RUNNING
-        async with self._checkpoints.watching(order), Mirroring(self._container, order).going():
-            exit = await self._run.run()
+        mirroring = Mirroring(self._container, order)
+        async with self._checkpoints.watching(order), mirroring.going():
+            self._ended = await self._run.run()
             self._say_last_reports()
-            await self._save()
-        return exit
+            unsaved = await self._save(self._ended, mirroring)
+        return msgspec.structs.replace(self._ended, unsaved=unsaved)
 
     async def _until_stopped(self, step: asyncio._CoroutineLike[Ready]) -> Ready:
         """The step's result, unless the attempt is stopped first."""
@@ -269,17 +293,13 @@ class Attempt:
         container = self._container
         with contextlib.suppress(FileNotFoundError):
             container.checkpoint_request.unlink()
-        try:
+        with _step("its working folder can't be made"):
             folders = [*self._checkpoints.folders, *self._outputs.folders]
             workfolder.make(container.work / workfolder.TASK, container.source, folders)
             self._checkpoints.folder.mkdir(parents=True, exist_ok=True)
             self._outputs.make()
-        except OSError as error:
-            raise _Ended(_not_ready(f"its working folder can't be made: {error}")) from error
-        try:
+        with _step("its checkpoint can't be restored"):
             restored = await self._checkpoints.restore()
-        except CheckpointProblem as problem:
-            raise _Ended(_not_ready(str(problem))) from problem
         return Ready(
             ports=self._reserve(),
             checkpoint_dir=str(self._checkpoints.folder),
@@ -291,25 +311,27 @@ class Attempt:
     def _reserve(self) -> ports.Reservation:
         order, launch = self._order, self._container.launch
         try:
-            self._reservation = ports.reserve(
-                order.ports, self._container.host, launch.ports, order.keep_ports
-            )
+            with _step("it has no ports"):
+                self._reservation = ports.reserve(
+                    order.ports, self._container.host, launch.ports, order.keep_ports
+                )
         except ports.KeptPortTaken as problem:
-            exit = Exit(port_taken=True, stopped=False, detail=str(problem))
+            exit = Exit(
+                port_taken=True,
+                port=problem.port,
+                transient=True,
+                stopped=False,
+                detail=str(problem),
+            )
             raise _Ended(exit) from problem
-        except ports.PortsError as problem:
-            raise _Ended(_not_ready(str(problem))) from problem
         for port in self._reservation.ports:
             self._container.guard.free_port(port)
         return self._reservation
 
     def _listen(self) -> str:
         path = self._container.sockets / f"t{os.getpid()}-{self.attempt}"
-        try:
+        with _step(f"the socket for reports, {path}, can't be made"):
             self._reports = ReportSocket(path, self._reported)
-        except OSError as error:
-            text = f"the socket for reports, {path}, can't be made: {error}"
-            raise _Ended(_not_ready(text)) from error
         self._container.guard.remove_file(str(path))
         return str(path)
 
@@ -319,17 +341,49 @@ class Attempt:
         if report.checkpoint:
             self._checkpoints.saved()
 
-    async def _save(self) -> None:
-        """The last checkpoint and the outputs; a firm stop cuts it short."""
+    async def _save(self, ended: Exit, mirroring: Mirroring) -> tuple[str, ...]:
+        """The last checkpoint, the outputs and the events, side by side and with one deadline.
+
+        Returns what of them could not be saved.
+        """
         assert self._run is not None
-        try:
-            async with asyncio.timeout(0 if self._firm else _SAVING_S) as self._saving:
-                await self._checkpoints.last(clean=self._run.ended_cleanly)
-                await self._outputs.copy()
-        except TimeoutError:
-            self._note("there was not enough time to save its checkpoints and outputs")
-        finally:
-            self._saving = None
+        limit_s = max(self._order.save_s if self._save_s is None else self._save_s, 0.0)
+        works: list[Coroutine[Any, Any, None]] = []
+        if limit_s > 0 and self._checkpoints.wanted:
+            works.append(self._checkpoints.save(limit_s, clean=self._run.ended_cleanly))
+        if limit_s > 0 and self._outputs.wanted:
+            works.append(self._outputs.save(limit_s))
+        if limit_s > 0 and mirroring.wanted:
+            works.append(mirroring.save())
+        self.phase = Phase.SAVING
+        failed = ended.code != 0 and not ended.stopped
+        if works:
+            # A failure is said at once: the others need not run on until all is saved.
+            saying = self._loop.call_later(0.0 if failed else _MOMENT_S, self._say_saving)
+            try:
+                async with asyncio.timeout_at(self._run.ended_at + limit_s) as self._saving:
+                    await asyncio.gather(*works)
+            except TimeoutError:
+                limit_s = round(self._loop.time() - self._run.ended_at, 1)
+            finally:
+                saying.cancel()
+                self._saving = None
+        return self._checkpoints.unsaved(limit_s) + self._outputs.unsaved(limit_s)
+
+    def _save_left(self) -> float:
+        """Seconds that saving may still take."""
+        by = self._saving.when() if self._saving is not None else None
+        return max(by - self._loop.time(), 0.0) if by is not None else 0.0
+
+    def _say_saving(self) -> None:
+        if self._ended is not None and self._saving is not None:
+            message = TaskSaving(
+                task=self.task,
+                attempt=self.attempt,
+                exit=self._ended,
+                limit_s=self._save_left(),
+            )
+            self._container.say(message)
 
     def _give_back(self) -> None:
         """Everything it held."""
@@ -379,9 +433,6 @@ class Attempt:
             problem=problem,
         )
 
-    def _note(self, text: str) -> None:
-        self._container.say(AgentNote(task=self.task, attempt=self.attempt, text=text))
-
 
 def _write_private(file: Path, text: str) -> None:
     file.parent.mkdir(mode=0o700, exist_ok=True)
@@ -396,5 +447,16 @@ def _dropped() -> Exit:
     )
 
 
-def _not_ready(why: str) -> Exit:
-    return Exit(failed_to_start=why, stopped=False)
+def _not_ready(why: str, transient: bool) -> Exit:
+    return Exit(failed_to_start=why, transient=transient, stopped=False)
+
+
+@contextlib.contextmanager
+def _step(problem: str) -> Iterator[None]:
+    """A step of the preparation; ``problem`` says what has failed if it does."""
+    try:
+        yield
+    except ports.KeptPortTaken:
+        raise
+    except (OSError, HelperProblem, ports.PortsError) as error:
+        raise _Ended(_not_ready(f"{problem}: {error}", is_transient(error))) from error

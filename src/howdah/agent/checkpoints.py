@@ -27,12 +27,12 @@ UNSAVED = "checkpoints"
 """Where a job without a `[checkpoint]` table has its folder: below the container's own."""
 
 _HELPER = "howdah.storage.checkpoints"
+SHOWN_DIGITS = 12
+"""Of a checksum, where it is shown to people."""
 _AGAIN_S = 1.0
 """Before a watcher that died is started again."""
-
-
-class CheckpointProblem(Exception):
-    """The checkpoint can't be brought back; the text says why."""
+_LAST_TRIES = 3
+"""Watchers that may die at the end, before saving is given up."""
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,9 +40,12 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str
     checksum: str
+    origin: str = ""
+    """Which checkpoint of which other job it is a copy of."""
 
     def __str__(self) -> str:
-        return f"{self.version} (checksum {self.checksum})"
+        """For the job's events; the whole checksum is in the version's manifest."""
+        return f"{self.origin or self.version} (checksum {self.checksum[:SHOWN_DIGITS]})"
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,21 +55,30 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
     files: int = 0
     bytes: int = 0
     checksum: str = ""
+    origin: str = ""
+    seconds: float | None = None
+    """Of a version that was saved, not restored."""
     skipped: tuple[dict[str, str], ...] = ()
     problem: str = ""
+    transient: bool = False
+    unsaved: bool = False
 
 
 class Checkpoints:
     """One attempt's."""
 
-    def __init__(self, container: Container, order: Prepare) -> None:
+    def __init__(self, container: Container, prepare: Prepare) -> None:
         self._container = container
-        self._order = order
-        self._spec = order.checkpoint
+        self._prepare = prepare
+        self._spec = prepare.checkpoint
         self._watcher: Helper | None = None
-        self._last_order = ""
-        """How the watcher was told to end, once it was."""
         self._watching: asyncio.Task[None] | None = None
+        self._last = ""
+        """What the watcher was told at the end, once it was."""
+        self._trouble = ""
+        """Why the store did not take the newest state, as far as is known."""
+        self._lost = ""
+        """Why no more is tried."""
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -81,25 +93,27 @@ class Checkpoints:
         return workfolder.place(self._container.work / workfolder.TASK, str(self._spec["folder"]))
 
     async def restore(self) -> Restored | None:
-        """Bring back what the order says, or the newest; the folder holds nothing else then.
+        """Bring back what the command names, or the newest; the folder holds nothing else then.
 
         Raises:
-            CheckpointProblem: the store can't be read, or the folder not be written.
+            HelperProblem, OSError: the store can't be read, or the folder not be written.
         """
         if self._spec is None:
             return None
         said = _Said()
-        try:
-            file = self._write_spec(self._spec)
-            async with self._container.helpers.running(module(_HELPER, "restore", file)) as helper:
-                while (line := await helper.line()) is not None:
-                    said = _understand(line) or said
-                status = await helper.wait()
-        except (HelperProblem, OSError) as problem:
-            raise CheckpointProblem(f"its checkpoint can't be restored: {problem}") from problem
-        if status != 0 or said.problem:
+        file = self._write_spec(self._spec)
+        async with self._container.helpers.running(module(_HELPER, "restore", file)) as helper:
+            while (line := await helper.line()) is not None:
+                said = _understand(line) or said
+                if said.unsaved:
+                    self._note(said.problem)
+                elif said.seconds is not None:
+                    self._heard(said)  # an earlier attempt here had kept it
+            status = await helper.wait()
+        if status != 0:
             why = said.problem or helper.problem or f"the helper ended with status {status}"
-            raise CheckpointProblem(f"its checkpoint can't be restored: {why}")
+            # One that was killed has met a shortage of memory, most likely.
+            raise HelperProblem(why, transient=said.transient or status < 0)
         for skipped in said.skipped:
             self._note(
                 f"checkpoint {skipped.get('version')} is damaged and was passed over: "
@@ -107,12 +121,12 @@ class Checkpoints:
             )
         if said.version is None:
             return None
-        return Restored(version=said.version, checksum=said.checksum)
+        return Restored(version=said.version, checksum=said.checksum, origin=said.origin)
 
     @contextlib.asynccontextmanager
-    async def watching(self, order: Start) -> AsyncIterator[None]:
+    async def watching(self, start: Start) -> AsyncIterator[None]:
         """Save what the programs complete, if this task's folder is the one that is saved."""
-        if self._spec is None or not self._is_saved(order):
+        if self._spec is None or not self._is_saved(start):
             yield
             return
         self._watching = asyncio.get_running_loop().create_task(self._watch(self._spec))
@@ -127,26 +141,43 @@ class Checkpoints:
         if self._watcher is not None:
             self._watcher.tell("publish")
 
-    async def last(self, *, clean: bool) -> None:
-        """Save what is left to be saved.
+    @property
+    def wanted(self) -> bool:
+        """Whether there may be something to save at the end."""
+        return self._watching is not None
+
+    async def save(self, limit_s: float, *, clean: bool) -> None:
+        """Save what is left to be saved, for so long; to be cancelled when there is less time.
 
         Unless the programs ended by themselves (``clean``), a file may have been torn in the
         writing: then only what had been left alone for a while is saved.
         """
-        if self._watching is None:
-            return
-        self._last_order = "finish" if clean else "end"
+        assert self._watching is not None
+        self._last = f"{'finish' if clean else 'end'} {limit_s:.3f}"
         self._tell_last()
         await asyncio.wait({self._watching})
 
-    def _is_saved(self, order: Start) -> bool:
+    def unsaved(self, limit_s: float) -> tuple[str, ...]:
+        """What could not be saved in ``limit_s`` seconds, and why; a line for each folder."""
+        if self._spec is None or self._watching is None:
+            return ()
+        why = self._lost
+        if not why and not self._watching.done():
+            why = self._trouble
+            if self._last:
+                what = why or f"{self._spec['store']} has not taken it"
+                why = f"{what}; no more time than {limit_s:g} s was left"
+        return (f"{self._spec['folder']}: {why}",) if why else ()
+
+    def _is_saved(self, start: Start) -> bool:
         assert self._spec is not None
         if self._spec.get("source", "chief") == "each":
             return True
-        return any(spec.env.get("HOWDAH_IS_CHIEF") == "true" for spec in order.processes)
+        return any(spec.env.get("HOWDAH_IS_CHIEF") == "true" for spec in start.processes)
 
     async def _watch(self, spec: dict[str, Any]) -> None:
-        """Keep a watcher going until it was told to end."""
+        """Keep a watcher going until one has done what it was told at the end."""
+        tries = 0
         while True:
             try:
                 file = self._write_spec(spec)
@@ -155,14 +186,19 @@ class Checkpoints:
                     self._watcher = helper
                     self._tell_last()
                     while (line := await helper.line()) is not None:
-                        self._heard(line)
+                        if (said := _understand(line)) is not None:
+                            self._heard(said)
                     status = await helper.wait()
                     problem = helper.problem or f"it ended with status {status}"
+                    if self._last and status == 0:
+                        return
             except (HelperProblem, OSError) as error:
                 problem = str(error)
             finally:
                 self._watcher = None
-            if self._last_order:
+            tries += bool(self._last)
+            if tries == _LAST_TRIES:
+                self._lost = f"the process that saves it ended: {problem}"
                 return
             log.warning("the watcher of %s ended: %s", self.folder, problem)
             self._note(
@@ -171,23 +207,23 @@ class Checkpoints:
             await asyncio.sleep(_AGAIN_S)
 
     def _tell_last(self) -> None:
-        if self._watcher is None or not self._last_order:
-            return
-        if self._last_order == "finish":
-            self._watcher.tell("finish")
-        self._watcher.finish()
+        if self._watcher is not None and self._last:
+            self._watcher.tell(self._last)
+            self._watcher.finish()
 
-    def _heard(self, line: bytes) -> None:
-        said = _understand(line)
-        if said is None:
-            return
-        if said.problem:
-            self._note(said.problem)
+    def _heard(self, said: _Said) -> None:
+        if said.unsaved:
+            self._lost = said.problem
+        elif said.problem:
+            self._trouble = said.problem
+            again = "; it is tried again" if said.transient else ""
+            self._note(f"its checkpoint folder is not saved: {said.problem}{again}")
         elif said.version is not None:
+            self._trouble = ""
             self._container.say(
                 CheckpointSaved(
-                    task=self._order.task,
-                    attempt=self._order.attempt,
+                    task=self._prepare.task,
+                    attempt=self._prepare.attempt,
                     name=said.version,
                     files=said.files,
                     size=said.bytes,
@@ -197,14 +233,15 @@ class Checkpoints:
 
     def _write_spec(self, spec: dict[str, Any]) -> str:
         """The helper's instructions, in a file of the owner's alone: a store's URL may be secret."""
-        order = self._order
-        document = {"generation": order.generation, "attempt": order.attempt, **spec}
-        document |= {"folder": str(self.folder), "task": order.task}
+        prepare = self._prepare
+        document = {"generation": prepare.generation, "attempt": prepare.attempt, **spec}
+        document |= {"folder": str(self.folder), "task": prepare.task}
+        document["spare"] = str(self._container.work / "unsaved-checkpoint")
         return self._container.write_private("checkpoint.json", msgspec.json.encode(document))
 
     def _note(self, text: str) -> None:
-        order = self._order
-        self._container.say(AgentNote(task=order.task, attempt=order.attempt, text=text))
+        prepare = self._prepare
+        self._container.say(AgentNote(task=prepare.task, attempt=prepare.attempt, text=text))
 
 
 def _understand(line: bytes) -> _Said | None:

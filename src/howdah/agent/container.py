@@ -41,11 +41,13 @@ class Container:
         self.marker = marker(launch.job_id, launch.container_id)
         self.followers = Followers()
         self.helpers = Helpers(children, self.marker)
-        self.log_copies = LogCopies(self)
         self.work = Path(launch.work_dir)
         self.logs = Path(launch.log_dir)
         self.source = Path(launch.source) if launch.source else None
         self.checkpoint_request = self.work / "checkpoint-request"
+        self.log_copies = LogCopies(
+            launch.log_store, self.log_path, self.write_private, self.helpers, say
+        )
 
     @property
     def host(self) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from howdah.agent.children import Child, Children
 from howdah.agent.processes import MARKER
 from howdah.agent.tail import Tail
+from howdah.storage.errors import is_transient
 
 _READ_BYTES = 64 * 1024
 _OUTPUT_BYTES = 16 * 1024 * 1024
@@ -21,6 +22,11 @@ _OUTPUT_BYTES = 16 * 1024 * 1024
 
 class HelperProblem(Exception):
     """A helper could not do its work; the text says why."""
+
+    def __init__(self, text: str, *, transient: bool = False) -> None:
+        """``transient``: see `howdah.storage.errors`."""
+        super().__init__(text)
+        self.transient = transient
 
 
 class Helper:
@@ -176,9 +182,11 @@ class Helpers:
                             raise HelperProblem(f"{name} prints more than can be taken")
                     status = await helper.wait()
             except TimeoutError:
-                raise HelperProblem(f"{name} did not finish within {timeout_s:g} s") from None
+                text = f"{name} did not finish within {timeout_s:g} s"
+                raise HelperProblem(text, transient=True) from None
             if status != 0:
-                raise HelperProblem(f"{name} failed: {helper.problem or f'status {status}'}")
+                text = f"{name} failed: {helper.problem or f'status {status}'}"
+                raise HelperProblem(text, transient=status < 0)
             return bytes(data)
 
     async def _gone(self, helper: Helper) -> None:
@@ -196,7 +204,8 @@ class Helpers:
             for descriptor in (output, error, stdin):
                 os.close(descriptor)
             name = os.path.basename(argv[0])
-            raise HelperProblem(f"{name} can't be started: {problem}") from problem
+            text = f"{name} can't be started: {problem}"
+            raise HelperProblem(text, transient=is_transient(problem)) from problem
         finally:
             for descriptor in (output_in, error_in, stdin_out):
                 os.close(descriptor)

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import msgspec
 
-from howdah.agent.helpers import HelperProblem, module
+from howdah.agent.helpers import HelperProblem, Helpers, module
 from howdah.core.messages import Task
 from howdah.storage import layout
 from howdah.wire.messages import AgentNote
-
-if TYPE_CHECKING:
-    from howdah.agent.container import Container
 
 _HELPER = "howdah.storage.logcopy"
 _PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)
@@ -32,15 +30,27 @@ _TRY_S = 300.0
 class LogCopies:
     """All copies of one container that are under way."""
 
-    def __init__(self, container: Container) -> None:
-        self._container = container
-        self._store = container.launch.log_store
+    def __init__(
+        self,
+        store: str | None,
+        log_path: Callable[[Task, int], Path],
+        write_private: Callable[[str, bytes], str],
+        helpers: Helpers,
+        say: Callable[[Any], None],
+    ) -> None:
+        """``store`` is the job's folder elsewhere, None where logs stay; the others are those of
+        the container."""
+        self._store = store
+        self._log_path = log_path
+        self._write_private = write_private
+        self._helpers = helpers
+        self._say = say
         self._under_way: set[asyncio.Task[None]] = set()
         self._leaving = asyncio.Event()
 
     def begin(self, task: Task, attempt: int) -> None:
         """Copy the log of an attempt that has ended, if logs are to be copied and it has one."""
-        log = self._container.log_path(task, attempt)
+        log = self._log_path(task, attempt)
         if self._store is None or not log.exists():
             return
         url = f"{self._store}/{layout.task_log(task.role, task.index, attempt)}"
@@ -72,7 +82,7 @@ class LogCopies:
         finally:
             if problem:
                 text = f"its log could not be copied to {url}: {problem}; it is in {log}"
-                self._container.say(AgentNote(task=task, attempt=attempt, text=text))
+                self._say(AgentNote(task=task, attempt=attempt, text=text))
 
     async def _sleep(self, pause: float) -> None:
         """So long; less if the agent begins to leave meanwhile."""
@@ -87,8 +97,8 @@ class LogCopies:
         """Copy it once; returns what went wrong."""
         spec = msgspec.json.encode({"log": str(log), "url": url})
         try:
-            file = self._container.write_private(f"copy-{log.stem}.json", spec)
-            await self._container.helpers.output(module(_HELPER, file), _TRY_S)
+            file = self._write_private(f"copy-{log.stem}.json", spec)
+            await self._helpers.output(module(_HELPER, file), _TRY_S)
         except (HelperProblem, OSError) as error:
             return str(error)
         return ""

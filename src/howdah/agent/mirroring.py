@@ -10,26 +10,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from howdah.agent import workfolder
+from howdah.agent.container import Container
 from howdah.agent.helpers import Helper, HelperProblem, module
 from howdah.wire.messages import AgentNote, Mirror, Start
-
-if TYPE_CHECKING:
-    from howdah.agent.container import Container
 
 log = logging.getLogger(__name__)
 
 _HELPER = "howdah.storage.follow"
 _LOOK_S = 2.0
 _AGAIN_S = 5.0
-_LAST_S = 20.0
-"""For what came last, when the programs have ended."""
 
 
 class _Said(msgspec.Struct):
@@ -39,39 +34,54 @@ class _Said(msgspec.Struct):
 class Mirroring:
     """Of one attempt."""
 
-    def __init__(self, container: Container, order: Start) -> None:
+    def __init__(self, container: Container, start: Start) -> None:
         self._container = container
-        self._order = order
+        self._start = start
         self._over = asyncio.Event()
         self._helper: Helper | None = None
+        self._work: asyncio.Task[None] | None = None
 
     @contextlib.asynccontextmanager
     async def going(self) -> AsyncIterator[None]:
-        """Keep the folders alike in the block, and once more at its end."""
-        mirror = self._order.mirror
+        """Keep the folders alike in the block."""
+        mirror = self._start.mirror
         if mirror is None:
             yield
             return
         folder = Path(mirror.folder)
         with contextlib.suppress(OSError):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        work = asyncio.get_running_loop().create_task(self._work(mirror, folder))
+        self._work = asyncio.get_running_loop().create_task(self._keep(mirror, folder))
         try:
             yield
-            self._over.set()
-            if self._helper is not None:
-                self._helper.finish()
-            await asyncio.wait({work}, timeout=_LAST_S if mirror.way == "push" else 0)
         finally:
-            work.cancel()
-            await asyncio.wait({work})
+            self._work.cancel()
+            await asyncio.wait({self._work})
 
-    async def _work(self, mirror: Mirror, folder: Path) -> None:
-        while mirror.way == "push" and not _has_files(folder):
+    @property
+    def wanted(self) -> bool:
+        """Whether there may be something to take there."""
+        mirror = self._start.mirror
+        return mirror is not None and mirror.way == "push" and workfolder.has_files(mirror.folder)
+
+    async def save(self) -> None:
+        """Take there what came last; to be cancelled when there is no more time."""
+        assert self._work is not None
+        self._over.set()
+        if self._helper is not None:
+            self._helper.finish()
+        await asyncio.wait({self._work})
+
+    async def _keep(self, mirror: Mirror, folder: Path) -> None:
+        while mirror.way == "push" and not workfolder.has_files(folder):
             if self._over.is_set():
                 return
             await self._sleep(_LOOK_S)
-        spec = {"folder": mirror.folder, "place": mirror.place}
+        spec = {
+            "folder": mirror.folder,
+            "place": mirror.place,
+            "attempt": self._start.attempt if mirror.way == "push" else 0,
+        }
         while True:
             try:
                 file = self._container.write_private("mirror.json", msgspec.json.encode(spec))
@@ -82,7 +92,10 @@ class Mirroring:
                         helper.finish()
                     while (line := await helper.line()) is not None:
                         self._heard(line)
-                    problem = helper.problem or f"it ended with status {await helper.wait()}"
+                    status = await helper.wait()
+                    problem = helper.problem or f"it ended with status {status}"
+                    if status == 0:
+                        return  # told to, or a later attempt's folder it is now
             except (HelperProblem, OSError) as error:
                 problem = str(error)
             finally:
@@ -100,10 +113,6 @@ class Mirroring:
     def _heard(self, line: bytes) -> None:
         with contextlib.suppress(msgspec.DecodeError):
             if problem := msgspec.json.decode(line, type=_Said).problem:
-                order = self._order
+                start = self._start
                 text = f"its TensorBoard folder is not up to date elsewhere: {problem}"
-                self._container.say(AgentNote(task=order.task, attempt=order.attempt, text=text))
-
-
-def _has_files(folder: Path) -> bool:
-    return any(files for _, _, files in os.walk(folder))
+                self._container.say(AgentNote(task=start.task, attempt=start.attempt, text=text))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
-from howdah.agent.ports import port_was_taken
 from howdah.core.messages import Exit
 
 _SHELL_KILLED = 128 + signal.SIGKILL
@@ -42,10 +42,91 @@ def deciding(ended: Sequence[Ended]) -> Ended:
     return ended[-1]
 
 
+_IN_USE = re.compile(
+    r"address already in use|EADDRINUSE|only one usage of each"
+    r"|failed to bind to address|could not bind to|cannot bind to|unable to bind to"
+    r"|binding port \d+ failed|connection in use: "
+    r"|port \S+ (?:is |was )?(?:already )?(?:in use|not available)"
+    r"|no address added out of|(?:could not|failed to) start (?:the )?g?RPC server"
+    r"|(?:Scheduler|Nanny|Worker) failed to start",
+    re.I,
+)
+"""Python, Java, Go, Node, NCCL, Gloo, c10d, Ray; gRPC, TensorBoard; LightGBM; gunicorn; Flask,
+Jupyter. TensorFlow, JAX and Dask do not say why their servers don't start: `taken_port` finds out."""
+_ANOTHER_TAKEN = re.compile(
+    r"\b(?:instead|(?:trying|using|picking) (?:another|next)|next port)", re.I
+)
+"""A program that goes on with another port has not failed for that one."""
+_PORT = re.compile(
+    r"\(\s*(?:'[^']*'|\"[^\"]*\"|\*|)\s*,\s*(\d{2,5})\b"  # ('127.0.0.1', 8765
+    r"|\bport\b[^0-9\n]{0,10}(\d{2,5})\b"  # port: 29500, port=29500
+    r"|(?:(?<=[.:]\d)|(?<=\.\d\d)|(?<=\.\d\d\d)|(?<=[\]*:\s])):(\d{2,5})\b"  # 0.0.0.0:80, [::]:80
+    r"|(?<=\w):(\d{4,5})\b(?![:.]\d)"  # host:8765
+    r"|<(\d{2,5})>",  # NCCL's 10.0.0.1<29600>
+    re.I,
+)
+_NOT_AN_ADDRESS = re.compile(
+    r"\.(?:pyx?|cc?|cpp|cxx|cuh?|h|hpp|rs|go|java|js|ts):\d+|\b\d\d:\d\d:\d\d\S*"
+    r"|[\w.-]+:\d+:\d+ \[\d+\]",
+    re.I,
+)
+"""Lines of sources, times, and the host and process of NCCL's lines."""
+_NEAR_LINES = 3
+
+
+class BindFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """What a program's last lines say of a port it could not bind."""
+
+    ports: tuple[int, ...] = ()
+    """Those named: in the same line, else in the nearest one that names any."""
+
+
+def bind_failure(tail: Sequence[str]) -> BindFailure | None:
+    """The last failure to bind a port among these lines; None if there is none."""
+    for number in reversed(range(len(tail))):
+        if not _IN_USE.search(tail[number]):
+            continue
+        if any(_ANOTHER_TAKEN.search(line) for line in tail[number : number + 2]):
+            continue
+        near = sorted(
+            range(max(0, number - _NEAR_LINES), min(len(tail), number + _NEAR_LINES + 1)),
+            key=lambda other: (abs(other - number), -other),
+        )
+        named = (_ports_in(tail[other]) for other in near)
+        return BindFailure(ports=next(filter(None, named), ()))
+    return None
+
+
+def _ports_in(line: str) -> tuple[int, ...]:
+    found = _PORT.findall(_NOT_AN_ADDRESS.sub(" ", line))
+    numbers = (int(next(filter(None, groups))) for groups in found)
+    return tuple(number for number in numbers if 0 < number < 65536)
+
+
+def taken_port(
+    tail: Sequence[str], own: Sequence[int], is_held: Callable[[int], bool]
+) -> tuple[bool, int | None]:
+    """Whether a failed program could not bind a port that was reserved for it, and the port it could
+    not bind, where that is known.
+
+    A port that is named must be one of ``own``: one nobody reserved for it is the program's own
+    affair. Where none is named, a reserved one counts that another program really holds now.
+    """
+    failure = bind_failure(tail)
+    if failure is None:
+        return False, None
+    if failure.ports:
+        ours = [port for port in failure.ports if port in own]
+        return bool(ours), (ours or failure.ports)[0]
+    held = next((port for port in own if is_held(port)), None)
+    return held is not None, held
+
+
 def exit_of(
     ended: Sequence[Ended],
     *,
     ports: Sequence[int] = (),
+    is_held: Callable[[int], bool] = lambda port: False,
     over_memory: str = "",
     kernel_kills: int = 0,
     timed_out: bool = False,
@@ -57,6 +138,7 @@ def exit_of(
     Args:
         ended: all its programs in order of their ends.
         ports: those reserved for it.
+        is_held: whether another program has one of those now.
         over_memory: what it used and was allowed, if the agent ended it for that.
         kernel_kills: by how much the kernel's count of out-of-memory kills grew meanwhile.
         timed_out: the agent ended it at its run time-out ``run_s``.
@@ -74,12 +156,15 @@ def exit_of(
     if timed_out:
         details.append(f"ended at its run time-out of {run_s:g} s" if run_s else "run time-out")
     failed = program.status != 0
-    own_failure = failed and not program.asked
+    taken, port = False, None
+    if failed and not program.asked:
+        taken, port = taken_port(program.tail, ports, is_held)
     return Exit(
         code=code,
         signal=-program.status if program.status < 0 else None,
         out_of_memory=bool(over_memory) or by_kernel,
-        port_taken=own_failure and port_was_taken(program.tail, ports),
+        port_taken=taken,
+        port=port,
         timed_out=timed_out,
         stopped=told and program.asked,
         process=program.process,

@@ -21,22 +21,26 @@ _HELPER = "howdah.storage.outputs"
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True):
-    """The helper's line: either document of `howdah.storage.outputs`."""
+    """A line of the helper: either document of `howdah.storage.outputs`."""
 
     problem: str = ""
-    problems: tuple[str, ...] = ()
+    transient: bool = False
+    problems: tuple[str, ...] | None = None
 
 
 class Outputs:
     """One attempt's."""
 
-    def __init__(self, container: Container, order: Prepare) -> None:
+    def __init__(self, container: Container, prepare: Prepare) -> None:
         self._container = container
-        self._order = order
-        wanted = order.outputs or {}
+        self._prepare = prepare
+        wanted = prepare.outputs or {}
         self._store = str(wanted.get("store", ""))
         self.folders: tuple[str, ...] = tuple(map(str, wanted.get("folders", ())))
         """What is copied: paths inside the working folder."""
+        self._lost: tuple[str, ...] | None = None
+        """What could not be copied, once the helper is done."""
+        self._trouble = ""
 
     @property
     def folder(self) -> Path:
@@ -59,34 +63,58 @@ class Outputs:
             (path if _is_folder(folder) else path.parent).mkdir(parents=True, exist_ok=True)
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    async def copy(self) -> None:
-        """Copy what is there; what goes wrong is noted."""
-        if not self.folders:
-            return
+    @property
+    def wanted(self) -> bool:
+        """Whether there is something to copy."""
+        return any(self._has_files(folder) for folder in self.folders)
+
+    async def save(self, limit_s: float) -> None:
+        """Copy what is there, for so long; to be cancelled when there is less time."""
         document = {
             "base": str(self._container.work / workfolder.TASK),
             "folders": self.folders,
             "store": self._store,
+            "attempt": self._prepare.attempt,
+            "limit_s": limit_s,
         }
+        problem = ""
         try:
             file = self._container.write_private("outputs.json", msgspec.json.encode(document))
             async with self._container.helpers.running(module(_HELPER, file)) as helper:
-                said = _Said()
                 while (line := await helper.line()) is not None:
                     said = msgspec.json.decode(line, type=_Said)
-                status = await helper.wait()
-                problem = said.problem or (helper.problem if status != 0 else "")
+                    self._lost = said.problems
+                    if said.problem:
+                        self._trouble = said.problem
+                        again = "; it is tried again" if said.transient else ""
+                        self._note(f"its outputs are not copied: {said.problem}{again}")
+                if await helper.wait() == 0:
+                    self._lost = self._lost or ()
+                else:
+                    problem = self._trouble or helper.problem or "its process ended early"
         except (HelperProblem, OSError, msgspec.DecodeError) as error:
-            said, status, problem = _Said(), 1, str(error)
-        if status != 0:
-            self._note(f"its outputs could not be copied to {self._store}: {problem or status}")
-        elif said.problems:
-            some = "; ".join(said.problems[:3])
-            self._note(f"{len(said.problems)} of its output files could not be copied: {some}")
+            problem = str(error)
+        if problem:
+            self._lost = tuple(f"{folder}: {problem}" for folder in self.folders)
+
+    def unsaved(self, limit_s: float) -> tuple[str, ...]:
+        """What could not be saved in ``limit_s`` seconds, and why; a line for each folder."""
+        if self._lost is not None:
+            return self._lost
+        why = self._trouble or f"not copied to {self._store}"
+        return tuple(
+            f"{folder}: {why}; no more time than {limit_s:g} s was left"
+            for folder in self.folders
+            if self._has_files(folder)
+        )
+
+    def _has_files(self, folder: str) -> bool:
+        path = workfolder.place(self._container.work / workfolder.TASK, folder)
+        return path.is_file() or workfolder.has_files(path)
 
     def _note(self, text: str) -> None:
-        order = self._order
-        self._container.say(AgentNote(task=order.task, attempt=order.attempt, text=text))
+        prepare = self._prepare
+        self._container.say(AgentNote(task=prepare.task, attempt=prepare.attempt, text=text))
 
 
 def _is_folder(name: str) -> bool:

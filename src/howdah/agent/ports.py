@@ -6,7 +6,7 @@ program slips in while the gang gathers. A program that can share its port (SO_R
 sides) may have it held on.
 
 Not guaranteed: that a foreign program outside Howdah does not take the port in the moment between
-our letting go and the program's own bind. That shows as `port_was_taken` and costs new ports.
+our letting go and the program's own bind. `howdah.agent.outcome` finds that out; it costs new ports.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import fcntl
 import math
 import os
 import random
-import re
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+from howdah.storage.errors import is_transient
 
 FOLDER = Path("/tmp/howdah-ports")  # one place for all users of the host, sticky
 _TRIES_FOR_FOLDER = 20
@@ -29,9 +30,19 @@ _TRIES_FOR_FOLDER = 20
 class PortsError(Exception):
     """The wanted ports can't be had; the text says what to do."""
 
+    def __init__(self, text: str, *, transient: bool) -> None:
+        """``transient``: see `howdah.storage.errors`."""
+        super().__init__(text)
+        self.transient = transient
+
 
 class KeptPortTaken(PortsError):
-    """A port the task must have again is somebody else's."""
+    """A port the task must have again is held by another program."""
+
+    def __init__(self, port: int) -> None:
+        text = f"Port {port}, which the task had before and must have again, is taken by another"
+        super().__init__(f"{text} program on this host", transient=True)
+        self.port = port
 
 
 class Lock:
@@ -116,7 +127,8 @@ def _open(path: Path) -> int:
             break
     raise PortsError(
         f"The lock of a port, {path}, can't be opened: {problem or 'its folder vanishes'}. The "
-        f"folder {FOLDER} must be open to all (mode 1777): correct it or remove it"
+        f"folder {FOLDER} must be open to all (mode 1777): correct it or remove it",
+        transient=problem is None or is_transient(problem),
     )
 
 
@@ -126,7 +138,8 @@ def _make_folder() -> None:
     except FileExistsError:
         return
     except OSError as error:
-        raise PortsError(f"The folder for port locks, {FOLDER}, can't be made: {error}") from error
+        text = f"The folder for port locks, {FOLDER}, can't be made: {error}"
+        raise PortsError(text, transient=is_transient(error)) from error
     with contextlib.suppress(FileNotFoundError):
         FOLDER.chmod(0o1777)
 
@@ -192,10 +205,7 @@ def reserve(
     try:
         for port in keep:
             if not reservation.take(port, host, again=True):
-                raise KeptPortTaken(
-                    f"Port {port}, which the task had before and must have again, is taken by "
-                    "another program on this host"
-                )
+                raise KeptPortTaken(port)
         if len(reservation.ports) < count:
             _fill(reservation, count, host, allowed, chance or random.Random())
     except BaseException:
@@ -214,7 +224,8 @@ def _fill(
             return
     raise PortsError(
         f"Only {len(reservation.ports)} of {count} ports are free in {allowed[0]}-{allowed[1]} on "
-        f"{host}; widen `[network] ports`"
+        f"{host}; widen `[network] ports`",
+        transient=allowed[1] - allowed[0] + 1 >= count,
     )
 
 
@@ -290,29 +301,3 @@ def _hold(port: int) -> socket.socket:
         held.close()
         raise
     return held
-
-
-# -- afterwards ----------------------------------------------------------------------------------
-
-_TAKEN = re.compile(r"address already in use|EADDRINUSE|WSAEADDRINUSE|only one usage of each", re.I)
-_PORT_NUMBER = re.compile(r"(?:[:\]]|\bport\b[^0-9]{0,10})(\d{2,5})\b", re.I)
-_SOURCE_LINE = re.compile(r"\.(?:py|pyx|c|cc|cpp|cxx|cu|h|hpp|rs|go|java):\d+", re.I)
-_NEAR_LINES = 3
-
-
-def port_was_taken(tail: Sequence[str], own: Sequence[int]) -> bool:
-    """Whether a failed program's last lines say that it could not bind one of its own ports.
-
-    Where a number is near those words it must be one of ``own``: a program that binds a port
-    nobody reserved for it has a defect of its own.
-    """
-    for number, line in enumerate(tail):
-        if not _TAKEN.search(line):
-            continue
-        near = tail[max(0, number - _NEAR_LINES) : number + _NEAR_LINES + 1]
-        texts = [_SOURCE_LINE.sub("", text) for text in near]
-        named = {int(n) for text in texts for n in _PORT_NUMBER.findall(text)}
-        named = {n for n in named if n >= 1024}
-        if not named or named & set(own):
-            return bool(own)
-    return False

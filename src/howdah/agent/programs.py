@@ -11,15 +11,18 @@ from howdah.agent.children import Child, Children
 from howdah.agent.outcome import Ended, not_started
 from howdah.agent.processes import prefer_as_oom_victim
 from howdah.agent.pump import Pump, Source
+from howdah.storage.errors import is_transient
 from howdah.wire.messages import ProcessSpec
 
 
 class StartProblem(Exception):
     """A program could not be started; the text says why and what to do."""
 
-    def __init__(self, process: int, text: str) -> None:
+    def __init__(self, process: int, text: str, *, transient: bool = False) -> None:
+        """``process`` is its local rank; ``transient``: see `howdah.storage.errors`."""
         super().__init__(text)
         self.process = process
+        self.transient = transient
 
 
 class Program:
@@ -115,7 +118,7 @@ class Programs:
             os.close(output)
             os.close(error)
             text = not_started(spec.argv, str(self._folder), problem)
-            raise StartProblem(process, text) from problem
+            raise StartProblem(process, text, transient=is_transient(problem)) from problem
         finally:
             os.close(output_in)
             os.close(error_in)

@@ -125,7 +125,8 @@ class Pump:
             for stream in source.streams:
                 while self._read(stream) > 0:
                     pass
-                self._shut(stream)
+                if stream.open:
+                    self._shut(stream)
         self._flush_all()
         self._view.release()
         self._buffer.clear()

@@ -20,7 +20,7 @@ from howdah.agent.ending import Ending, Tree
 from howdah.agent.helpers import HelperProblem, module
 from howdah.agent.memory import OomWatch, over_limit
 from howdah.agent.metrics import Sampler
-from howdah.agent.ports import Reservation
+from howdah.agent.ports import Reservation, is_free
 from howdah.agent.probes import Address, joined, listens, packed
 from howdah.agent.processes import handles, send_signal, usage
 from howdah.agent.programs import Programs, StartProblem
@@ -94,6 +94,8 @@ class Run:
         self._timed_out = False
         self._told = False
         """The coordinator wanted its end, before we had a reason of our own."""
+        self.ended_at = 0.0
+        """When the last process had ended, by the loop's clock."""
         self.joined = False
         self.pages: dict[str, WebAddress] = {}
         """Web pages the task serves, by name."""
@@ -186,9 +188,15 @@ class Run:
             if not self._ending.begun:
                 self._end(0.0)
                 await self._ending.finished()
+            self.ended_at = self._loop.time()
             await self._close()
         if problem is not None:
-            return Exit(failed_to_start=str(problem), process=problem.process, stopped=False)
+            return Exit(
+                failed_to_start=str(problem),
+                transient=problem.transient,
+                process=problem.process,
+                stopped=False,
+            )
         if self._ending.stubborn:
             self._note(
                 f"processes {', '.join(map(str, self._ending.stubborn))} could not be killed: "
@@ -200,6 +208,7 @@ class Run:
         found = outcome.exit_of(
             ends,
             ports=self._ready.ports.ports,
+            is_held=self._is_held,
             over_memory=self._over_memory,
             kernel_kills=oom.kills(),
             timed_out=self._timed_out,
@@ -209,6 +218,11 @@ class Run:
         if self._order.answer_mark and found.code == 0:
             found = msgspec.structs.replace(found, answer=await self._answer())
         return found
+
+    def _is_held(self, port: int) -> bool:
+        """Whether another program has that port of ours; all of ours have ended."""
+        self._ready.ports.let_go()
+        return not is_free(port, self._container.host, again=True)
 
     async def _answer(self) -> str | None:
         """What stands behind the mark in the first line of the log that has it."""
@@ -372,6 +386,7 @@ class Run:
     def _has_joined(self) -> None:
         if not self.joined:
             self.joined = True
+            self._progress.shown()
             self._say(TaskJoined(task=self._order.task, attempt=self._order.attempt))
 
     def _announce(self, page: Web) -> None:

@@ -72,3 +72,8 @@ def _link(target: Path, source: Path, real: list[tuple[str, ...]]) -> None:
         elif all(len(parts) > 1 for parts in below) and entry.is_dir():
             place.mkdir(exist_ok=True)
             _link(place, Path(entry.path), [parts[1:] for parts in below])
+
+
+def has_files(folder: str | Path) -> bool:
+    """Whether there is a file in the folder or below."""
+    return any(files for _, _, files in os.walk(folder))

@@ -24,7 +24,7 @@ TAIL_BYTES = 4 * 1024 * 1024
 
 
 def records(directory: JobDirectory, after_seq: int = 0) -> Iterator[RecordUpdate]:
-    """The job's story after ``after_seq``, oldest first.
+    """The job's event log after ``after_seq``, oldest first.
 
     Raises:
         JournalError: the journal is damaged.

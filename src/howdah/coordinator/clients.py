@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable
 
 from howdah.coordinator.driver import JobOver
 from howdah.coordinator.job_logs import LogFollower
@@ -89,6 +88,14 @@ class Clients:
             )
         return ""
 
+    async def _stop(self, hello: ClientHello, message: AskStop) -> str:
+        """Why the job will not be stopped; one that has ended stays as it is, which is no problem."""
+        try:
+            await self._job.stop(hello.user or "a client", message.reason, message.firm)
+        except JobOver as error:
+            return "" if self._job.view().outcome is not None else str(error)
+        return ""
+
     async def _answer(self, channel: Channel, hello: ClientHello, message: object) -> None:
         try:
             await self._answers(channel, hello, message)
@@ -108,8 +115,7 @@ class Clients:
                 channel.send(StatusUpdate(status=job.status.json()))
                 await channel.drain()
             case AskStop():
-                request = job.stop(hello.user or "a client", message.reason, message.firm)
-                channel.send(Answer(problem=await _problem(request)))
+                channel.send(Answer(problem=await self._stop(hello, message)))
                 await channel.drain()
             case AskStacks():
                 try:
@@ -121,14 +127,6 @@ class Clients:
             case _:
                 channel.send(Refuse(reason=f"a client does not send {type(message).__name__} now"))
                 channel.close()
-
-
-async def _problem(request: Awaitable[None]) -> str:
-    try:
-        await request
-    except JobOver as error:
-        return str(error)
-    return ""
 
 
 class Watcher:

@@ -10,7 +10,7 @@ from typing import Any
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import Places
 from howdah.coordinator.heartbeats import BEAT_S
-from howdah.core.messages import LaunchAgent, PrepareTask, StartTask, Task, Topology
+from howdah.core.messages import LaunchAgent, Member, PrepareTask, StartTask, Task, Topology
 from howdah.core.plan import Join, Plan
 from howdah.frameworks import programs
 from howdah.frameworks.sidecars import ANSWER, PREPROCESS, is_preprocess, is_tensorboard
@@ -129,14 +129,14 @@ class _Peers:
     """
 
     def __init__(self) -> None:
-        self._topology: Topology | None = None
+        self._members: tuple[Member, ...] | None = None
         self._addresses: tuple[tuple[str, int], ...] = ()
         self._own: dict[Task, tuple[int, int]] = {}
         """Where a task's own addresses begin and end."""
 
     def of(self, topology: Topology, task: Task) -> tuple[tuple[str, int], ...]:
         """The addresses of all but that task."""
-        if topology is not self._topology:
+        if topology.members is not self._members:
             self._list(topology)
         begin, end = self._own[task]
         return self._addresses[:begin] + self._addresses[end:]
@@ -148,7 +148,7 @@ class _Peers:
             begin = len(found)
             found += [(member.host, port) for port in member.ports]
             self._own[member.task] = begin, len(found)
-        self._topology, self._addresses = topology, tuple(found)
+        self._members, self._addresses = topology.members, tuple(found)
 
 
 def checkpoint(

@@ -32,9 +32,8 @@ from howdah.core.machine import Machine
 from howdah.core.messages import AnyEvent, CoordinatorStarted, JobSubmitted, Record
 from howdah.core.state import JobState, Outcome
 from howdah.frameworks import planning
-from howdah.storage import journal, outputs
+from howdah.storage import coordinator_ends, journal, outputs
 from howdah.storage.jobdir import JobDirectory
-from howdah.storage.places import open_replica
 from howdah.wire import tls
 from howdah.wire.channel import Channel, serve
 from howdah.wire.messages import (
@@ -52,6 +51,8 @@ from howdah.wire.status import JobIdentity, JobView
 log = logging.getLogger(__name__)
 
 REFRESH_S = 1.0
+FINAL_S = 120.0
+"""For the end to be written down, where the disk is full; then the next coordinator tries."""
 WATCHERS_S = 10.0
 """How long slow watchers are waited for at the job's end; the rest is in the job directory."""
 
@@ -86,8 +87,7 @@ class Coordinator:
         self.clock = clock or Clock()
         self.meta = directory.meta()
         self.job = planning.expand(directory.job())
-        replica = None if self.meta.url is None else open_replica(self.meta.url)
-        self.journal = journal.Journal.open(directory.path, replica=replica)
+        self.journal = journal.Journal.open(directory.path, replica=_replica(self.meta.url))
         self.machine = Machine()
         self._past = replay(self.machine, journal.read(directory.path))
         self.clock.not_before(self._past.last_time)
@@ -222,7 +222,9 @@ class Coordinator:
         await self.backend.announce(address)
         held = await self._start_backend()
         self.announcer.announce(address)
-        first: list[AnyEvent | Record] = [*self._past.missing]
+        recorded = (update.record for update in self._past.records)
+        ends = coordinator_ends.records(self.directory.path, recorded)
+        first: list[AnyEvent | Record] = [*self._past.missing, *ends]
         if self.machine.state.plan is None:
             first.append(JobSubmitted(plan=self.plan, seed=random.randrange(2**31)))
         first.append(CoordinatorStarted(incarnation=self.incarnation, containers=held))
@@ -278,7 +280,11 @@ class Coordinator:
             # However long that takes: where final.json is, all of the journal is too.
             await self.journal.commit()
             await self.journal.close()
-        await asyncio.to_thread(self.directory.write_final, final)
+        async with asyncio.timeout(FINAL_S):
+            await persist(
+                "final.json cannot be written",
+                lambda: asyncio.to_thread(self.directory.write_final, final),
+            )
         self.live_job.finished.set()
         self.status.touch()  # wakes the watchers
         await self.clients.finish(WATCHERS_S)
@@ -287,7 +293,10 @@ class Coordinator:
         await self.backend.finished(final)
         await self.backend.close()
         await self.announcer.close()
-        await asyncio.to_thread(tidy, self.directory)
+        try:
+            await asyncio.to_thread(tidy, self.directory)
+        except OSError as error:
+            log.warning("the job directory could not be tidied up: %s", error)
         log.info("%s is over: %s", self.directory.job_id, final.outcome)
         return final
 
@@ -421,6 +430,14 @@ class Coordinator:
         self._begun.set()
         self.logs.find_ended()
         self.status.touch()
+
+
+def _replica(url: str | None) -> journal.Replica | None:
+    if url is None:
+        return None
+    from howdah.storage.mirror import open_replica
+
+    return open_replica(url)
 
 
 def tidy(directory: JobDirectory) -> None:

@@ -47,9 +47,34 @@ def request(turn: Turn, wanted: Iterable[TaskData]) -> None:
         requests.append(ContainerRequest(request_id=state.next_request, role=data.task.role))
         state.next_request += 1
     if requests:
-        limit = turn.plan.node_faults
-        avoided = tuple(node for node, faults in state.node_faults.items() if faults >= limit)
-        turn.emit(RequestContainers(requests=tuple(requests), avoid_nodes=avoided))
+        _choose_avoided(turn)
+        turn.emit(RequestContainers(requests=tuple(requests), avoid_nodes=state.avoided))
+
+
+def _choose_avoided(turn: Turn) -> None:
+    """Nodes with several recent faults."""
+    state, limit = turn.state, turn.plan.node_faults
+    since = turn.now - turn.plan.node_fault_s
+    for node, faults in list(state.node_faults.items()):
+        recent = [at for at in faults if at > since][-limit:]
+        if recent:
+            state.node_faults[node] = recent
+        else:
+            del state.node_faults[node]
+    state.avoided = tuple(n for n, faults in state.node_faults.items() if len(faults) >= limit)
+    state.avoided_until = turn.now + turn.plan.avoid_s if state.avoided else None
+
+
+def forgive(turn: Turn) -> None:
+    """What could not be had without the avoided nodes is asked for again with them."""
+    state = turn.state
+    if not turn.passed(state.avoided_until):
+        return
+    state.avoided_until = None
+    if state.requests:
+        for node in state.avoided:
+            state.node_faults.pop(node, None)
+        cancel_requests(turn)
 
 
 def cancel_requests(turn: Turn) -> None:
@@ -116,6 +141,8 @@ def on_ended(turn: Turn, event: ContainerEnded) -> None:
         return
     container.ended = True
     tasks.give_back(turn, container)  # its agent is told over its own connection
+    if container.former is not None:
+        turn.touch(turn.task(container.former))  # why it was lost is known now
 
 
 def _strengthen(turn: Turn, container: ContainerData, event: ContainerEnded) -> None:
@@ -183,7 +210,11 @@ def on_disconnected(turn: Turn, event: AgentDisconnected) -> None:
         return
     container.connected, container.heard = False, turn.now
     if container.task is not None:
-        turn.set_time(container, "deadline", turn.now + turn.plan.reconnect_s)
+        data, patience_s = turn.task(container.task), turn.plan.reconnect_s
+        if data.exit is not None and data.deadline is not None:
+            # Its programs have ended, and it saves: what it holds is worth waiting for.
+            patience_s = max(patience_s, min(data.deadline - turn.now, turn.plan.lease_s))
+        turn.set_time(container, "deadline", turn.now + patience_s)
     elif container.ended:
         _drop(turn, container)  # told to go, it has gone
     elif container.former is not None:

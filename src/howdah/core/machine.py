@@ -123,6 +123,7 @@ def _job_times(state: JobState) -> Iterator[float]:
         state.allocation_until,
         state.hold_until,
         state.elastic_until,
+        state.avoided_until,
         growth.at if growth is not None and not growth.asked else None,
         growth.until if growth is not None else None,
         hang.until if hang is not None else None,
@@ -292,20 +293,19 @@ def _on_stacks(turn: Turn, event: StacksTaken) -> None:
 
 
 def _on_stop(turn: Turn, event: StopRequested) -> None:
-    """Stop gracefully; a second request, or a firm one, is less patient."""
+    """Stop gracefully; a firm request, first or later, is without grace and without saving."""
     state = turn.state
     if state.phase is JobPhase.FINISHED:
         return
-    state.firm |= event.firm
     if state.phase is not JobPhase.FINISHING:
-        state.stops = 1
+        state.firm = event.firm
         why = f"stopped by {event.by}" + (f": {event.reason}" if event.reason else "")
         ending.finish(turn, Outcome.STOPPED, why)
-        return
-    state.stops = max(state.stops, 1) + 1
-    how = "at once, unsaved" if state.firm else "without grace"
-    turn.record("stop-again", f"{event.by} wants it stopped {how}")
-    ending.stop_all(turn)
+    elif event.firm and not state.firm:
+        # Said again without being firm, it is the same wish: clients repeat what may be lost.
+        state.firm = True
+        turn.record("stop-firm", f"{event.by} wants it stopped at once")
+        ending.stop_all(turn)
 
 
 def _nothing(turn: Turn, event: TimePassed) -> None:

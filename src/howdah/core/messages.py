@@ -270,8 +270,8 @@ class CheckpointSaved(Event, frozen=True, kw_only=True):
 class StopRequested(Event, frozen=True, kw_only=True):
     """A user (or a signal to the client) wants the job stopped.
 
-    The first request gives programs their grace; a second one ends them at once, what they left is
-    still saved. ``firm`` means neither grace nor saving.
+    Programs get their grace and time to save; ``firm``, at first or later, means neither. Asked again
+    without being firm, it changes nothing.
     """
 
     by: str

@@ -106,6 +106,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A unit that had no failure for so long has made progress, as one that saved a checkpoint has."""
     node_faults: int = 3
     """Faults on one node before it is avoided."""
+    avoid_s: float = 60.0
+    """What could not be had without the avoided nodes by then is asked for again with them."""
+    node_fault_s: float = 3600.0
+    """A fault so long ago is forgotten."""
 
     def role(self, name: str) -> RolePlan:
         """The role of that name.

@@ -225,9 +225,11 @@ def _alone(turn: Turn, data: TaskData) -> None:
     if state.phase in ENDING or data.retired:
         return
     member = turn.in_gang(data.task)
-    if member and state.phase in BREAKING:
-        return  # the gang's affair
     unit = state.units.get(str(data.task))
+    if member and state.phase in BREAKING:
+        if unit is not None and turn.passed(unit.retry_at):
+            turn.set_time(unit, "retry_at", None)
+        return  # the gang brings it back
     if unit is not None and unit.kind is not UnitKind.GANG:
         restart.judge_alone(turn, data, unit)
         if unit.window_until is not None or data.retired:
@@ -253,6 +255,7 @@ def _bring_up(turn: Turn) -> None:
     """Ask for containers, prepare and start, wherever that is possible now."""
     if turn.state.phase in ENDING:
         return
+    containers.forgive(turn)
     _request_missing(turn)
     _prepare_idle(turn)
     _start_prepared(turn)

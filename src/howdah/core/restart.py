@@ -100,7 +100,7 @@ def break_gang(turn: Turn, why: str) -> None:
         turn.set_time(gang, "window_until", turn.now + turn.plan.failure_window_s)
     turn.set_time(gang, "retry_at", None)
     for unit in list(state.units.values()):
-        if unit.kind is UnitKind.TASK:
+        if unit is not gang and turn.in_gang(state.tasks[unit.name].task):
             gang.reports += unit.reports
             unit.reports = []
             turn.set_time(unit, "window_until", None)
@@ -223,7 +223,7 @@ def judge_alone(turn: Turn, data: TaskData, unit: RestartUnit) -> None:
     turn.state.restarts += 1
     delay = _delay(turn, unit, failure.counted)
     if unit.kind is UnitKind.SIDECAR:
-        delay = turn.plan.backoff_s * 2 ** min(unit.counted + unit.uncounted, 5)
+        delay = turn.plan.backoff_s * 2 ** min(unit.counted + unit.uncounted, 9)
     turn.record(
         "task-restarting",
         f"{report.what} [{report.cause.value}]; it is started again"
@@ -245,8 +245,16 @@ def _classify(turn: Turn, reports: list[FailureReport]) -> Failure:
         secondary=len(reports) - 1,
         lines=report.exit.tail if report.exit else (),
     )
+    if turn.role(report.task).tracking is Tracking.SIDECAR and not failure.counted:
+        # It may go on for as long as the job: the newest one tells all.
+        turn.state.failures = [f for f in turn.state.failures if not _same_again(f, report)]
     turn.state.failures.append(failure)
     return failure
+
+
+def _same_again(failure: Failure, report: FailureReport) -> bool:
+    old = failure.report
+    return not failure.counted and (old.task, old.cause) == (report.task, report.cause)
 
 
 def _judge(turn: Turn, unit: RestartUnit, failure: Failure, role: RolePlan) -> str:

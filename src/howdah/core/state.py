@@ -347,15 +347,18 @@ class JobState(msgspec.Struct, kw_only=True):
     allocations: int = 0
     """Times a part of the gang was given back; the next try waits longer."""
     growths: int = 0
-    node_faults: dict[str, int] = {}
+    node_faults: dict[str, list[float]] = {}
+    """When each node was at fault; long ago is forgotten."""
+    avoided: tuple[str, ...] = ()
+    """Nodes that the outstanding requests avoid."""
+    avoided_until: float | None = None
+    """They are avoided no longer if requests are still outstanding then."""
     hang: HangCheck | None = None
     growth: Growth | None = None
     growing: bool = False
     """The gang is being ended on purpose, to grow."""
     checkpoint: str | None = None
     """The newest complete checkpoint."""
-    stops: int = 0
-    """How often a stop was asked for: the second time without grace."""
     firm: bool = False
     """Stop without grace and without saving."""
     answer: str | None = None

@@ -117,9 +117,8 @@ def lose(
     what = f"{data.task} lost its container on {container.node} ({cause.value})"
     what += f": {detail}" if detail else ""
     turn.record("container-lost", what, level=Level.WARNING, data=data, node=container.node)
-    if RULES[cause].node_fault and at_fault:
-        faults = turn.state.node_faults
-        faults[container.node] = faults.get(container.node, 0) + 1
+    if RULES[cause].node_fault and at_fault and not turn.optional(data):
+        turn.state.node_faults.setdefault(container.node, []).append(turn.now)
     report = _report(turn, data, cause, what, container, None)
     if before in LIVE:
         turn.move(data, S.ENDED, what)
@@ -146,7 +145,7 @@ def give_up(turn: Turn, container: ContainerData, why: str) -> None:
 def prepare(turn: Turn, data: TaskData, *, returns: bool) -> None:
     """Begin a new attempt; ``returns``: alone, into a gang that goes on."""
     role = turn.role(data.task)
-    data.keep_ports = data.ports if role.sticky_ports and returns else ()
+    data.ports = data.keep_ports = data.ports if role.sticky_ports and returns else ()
     if turn.in_gang(data.task):
         turn.set_awaited(data, True)
     data.attempt += 1
@@ -479,7 +478,7 @@ def ending_limits(turn: Turn, data: TaskData) -> tuple[float, float]:
     role = turn.role(data.task)
     if turn.state.firm:
         return 0.0, 0.0
-    return (0.0 if turn.state.stops > 1 else role.grace_s), role.save_s
+    return role.grace_s, role.save_s
 
 
 def _send_prepare(turn: Turn, data: TaskData) -> None:

@@ -58,6 +58,9 @@ class Index:
         self.joined: dict[str, set[int]] = {}
         self.given_up: set[str] = set()
         """Containers that are being given back."""
+        self.roles: dict[str, RolePlan] = {}
+        self._opened: dict[int, list[RolePlan]] = {}
+        self._gang: dict[int, list[RolePlan]] = {}
         self._due: list[tuple[float, int, TimedField, Timed]] = []
         self._pushed = 0
         for role in state.plan.roles if state.plan is not None else ():
@@ -80,9 +83,25 @@ class Index:
                     self.push(at, field, timed)
 
     def add_role(self, role: RolePlan) -> None:
+        self.roles[role.name] = role
         self.by_state[role.name] = {}
         self.unrequested[role.name] = set()
         self.joined[role.name] = set()
+
+    def opened(self, stage: int) -> list[RolePlan]:
+        """Roles whose stage has been reached."""
+        if (roles := self._opened.get(stage)) is None:
+            roles = [role for role in self.roles.values() if role.stage <= stage]
+            self._opened[stage] = roles
+        return roles
+
+    def gang(self, stage: int) -> list[RolePlan]:
+        """Roles of the stage that live and die together: all but sidecars."""
+        if (roles := self._gang.get(stage)) is None:
+            present = (role for role in self.roles.values() if role.stage == stage)
+            roles = [role for role in present if role.tracking is not Tracking.SIDECAR]
+            self._gang[stage] = roles
+        return roles
 
     def push(self, at: float, field: TimedField, timed: Timed) -> None:
         self._pushed += 1
@@ -131,7 +150,7 @@ class Turn:
         return self.state.units[GANG]
 
     def role(self, task: Task) -> RolePlan:
-        return self.plan.role(task.role)
+        return self.index.roles[task.role]
 
     def emit(self, command: AnyCommand) -> None:
         # Stamped here once instead of at each of its fifty makings.
@@ -250,16 +269,11 @@ class Turn:
 
     def opened(self) -> list[RolePlan]:
         """Roles whose stage has been reached."""
-        return [role for role in self.plan.roles if role.stage <= self.state.stage]
+        return self.index.opened(self.state.stage)
 
     def gang(self) -> list[RolePlan]:
         """Roles of the present stage that live and die together: all but sidecars."""
-        stage = self.state.stage
-        return [
-            role
-            for role in self.plan.roles
-            if role.stage == stage and role.tracking is not Tracking.SIDECAR
-        ]
+        return self.index.gang(self.state.stage)
 
     def servers(self) -> list[RolePlan]:
         """Roles of earlier stages that go on beside the present one."""

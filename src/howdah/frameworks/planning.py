@@ -21,7 +21,7 @@ from howdah.frameworks.base import (
     RoleDefaults,
     processes,
 )
-from howdah.spec.model import Duration, Job, Lingering, Mode, Restart, Role, Tracking
+from howdah.spec.model import Checkpoint, Duration, Job, Lingering, Mode, Restart, Role, Tracking
 from howdah.spec.units import instance_range, seconds
 
 DEFAULT_ROLE = "worker"
@@ -160,7 +160,14 @@ def _role_plan(job: Job, name: str, network: Join, stage: int) -> RolePlan:
         run_s=_limit(role.timeouts.run, job.timeouts.run),
         grace_s=_limit(role.timeouts.stop_grace, job.timeouts.stop_grace) or 0.0,
         restart_grace_s=rules.restart_grace_s,
+        save_s=save_s(job),
     )
+
+
+def save_s(job: Job) -> float:
+    """How long the last checkpoint and the outputs of a task may take to be saved."""
+    table = job.checkpoint or Checkpoint()
+    return seconds(table.save_limit) or 0.0
 
 
 def _restart(job: Job, role: Role, rules: RoleDefaults) -> Restart:
@@ -186,7 +193,7 @@ def _after(job: Job, role: Role, rules: RoleDefaults) -> tuple[str, ...]:
 def _ports(job: Job, rules: RoleDefaults) -> int:
     """What the framework needs, and one more for the chief's own TensorBoard (TonY's TB_PORT).
 
-    Not where TensorBoard runs beside the job: then nobody needs it.
+    Where TensorBoard is a sidecar of the job, the chief needs none.
     """
     own_board = rules.chief and sidecars.TENSORBOARD not in job.roles
     return rules.ports + (1 if own_board else 0)

@@ -27,8 +27,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from howdah.storage.publishing import Outdated, Publisher, adopt, publish
-from howdah.storage.restoring import restore
+from howdah.storage.errors import Outdated, in_words, is_transient
+from howdah.storage.publishing import Publisher, adopt, publish
+from howdah.storage.restoring import NoVersion, restore
+from howdah.storage.spare import take_over
 from howdah.storage.versions import (
     CheckpointSpec,
     Damaged,
@@ -45,6 +47,7 @@ __all__ = [
     "CheckpointSpec",
     "Damaged",
     "Manifest",
+    "NoVersion",
     "Outdated",
     "Problem",
     "Publisher",
@@ -72,6 +75,8 @@ def main(arguments: Sequence[str]) -> int:
         with open(path, "rb") as file:
             spec = msgspec.json.decode(file.read(), type=CheckpointSpec)
         if what == "restore":
+            if (kept := take_over(spec)) is not None:
+                _report(kept)
             _report(restore(spec))
         elif what == "publish":
             saved = publish(spec)
@@ -80,19 +85,19 @@ def main(arguments: Sequence[str]) -> int:
             _watch(spec)
     except Exception as error:
         # fsspec's stores raise what they like; the agent wants words, not a traceback.
-        _report(Problem(problem=f"{type(error).__name__}: {error}"))
+        _report(Problem(problem=in_words(error), transient=is_transient(error)))
         return 1
     return 0
 
 
 def _watch(spec: CheckpointSpec) -> None:
-    from howdah.storage.watching import Orders, watch
+    from howdah.storage.watching import Requests, watch
 
     with contextlib.suppress(OSError):
         os.nice(5)  # the program goes first
-    orders = Orders(sys.stdin.fileno())
-    orders.catch_sigterm()
-    watch(spec, orders, _report)
+    requests = Requests(sys.stdin.fileno())
+    requests.catch_sigterm()
+    watch(spec, requests, _report)
 
 
 def _report(document: object) -> None:

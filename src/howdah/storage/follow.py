@@ -7,7 +7,7 @@ TensorBoard's event files, above all. Agents start it as a helper process::
 
 with a `FollowSpec`. It looks every ``every_s`` until its standard input ends or SIGTERM comes,
 once more then, and exits 0. It prints a `Problem` as a JSON object when something does not work,
-and goes on trying.
+and goes on trying; once a later attempt of the task writes there, it ends.
 
 Files only grow or are replaced; one that is removed here stays there. Hidden files and ``*.tmp``
 are left out.
@@ -25,6 +25,7 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.storage.errors import Outdated, in_words
 from howdah.storage.files import PRIVATE_FILE, PRIVATE_FOLDER
 from howdah.storage.places import Place, is_hidden, open_place
 from howdah.storage.versions import Problem
@@ -40,6 +41,8 @@ class FollowSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Local; it need not exist yet."""
     place: str
     """Path or URL."""
+    attempt: int = 0
+    """Whose folder is pushed; see `howdah.storage.places`."""
     every_s: float = 3.0
 
 
@@ -69,11 +72,10 @@ class Pusher:
                 continue
             try:
                 sent += self._send(name, stat, before)
-            except FileNotFoundError as error:
-                if (self._folder / name).exists():
-                    problem = error
             except OSError as error:
-                problem = error
+                # One that has gone since it was listed needs no place there.
+                if not isinstance(error, FileNotFoundError) or (self._folder / name).exists():
+                    problem = error
         if problem is not None:
             raise problem
         return sent
@@ -172,9 +174,12 @@ def follow(work: Callable[[], object], every_s: float, report: Callable[[Problem
         try:
             work()
             told = ""
+        except Outdated as error:
+            report(Problem(problem=str(error)))
+            return
         except Exception as error:
             # fsspec's stores raise what they like; whatever it is, the next time it may work.
-            text = str(error) or type(error).__name__
+            text = in_words(error)
             if text != told:
                 report(Problem(problem=text))
             told = text
@@ -193,10 +198,23 @@ def main(arguments: Sequence[str]) -> int:
         spec = msgspec.json.decode(file.read(), type=FollowSpec)
     with contextlib.suppress(OSError):
         os.nice(5)  # the program goes first
-    place, folder = open_place(spec.place), Path(spec.folder)
-    work = Pusher(folder, place).push if arguments[0] == "push" else Puller(place, folder).pull
-    follow(work, spec.every_s, _report)
+    follow(_push(spec) if arguments[0] == "push" else _pull(spec), spec.every_s, _report)
     return 0
+
+
+def _push(spec: FollowSpec) -> Callable[[], object]:
+    pusher: Pusher | None = None
+
+    def push() -> None:
+        nonlocal pusher
+        pusher = pusher or Pusher(Path(spec.folder), open_place(spec.place, attempt=spec.attempt))
+        pusher.push()
+
+    return push
+
+
+def _pull(spec: FollowSpec) -> Callable[[], object]:
+    return lambda: Puller(open_place(spec.place), Path(spec.folder)).pull()
 
 
 def _report(problem: Problem) -> None:

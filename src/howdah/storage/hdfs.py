@@ -154,7 +154,8 @@ class Hdfs(Session):
         Raises:
             AlreadyThere: it exists and ``overwrite`` is false.
         """
-        self._put(self.path(place), lambda: iter((data,)), len(data), permission, overwrite, None)
+        options = _options(permission)
+        self._put(self.path(place), lambda: iter((data,)), len(data), options, overwrite, None)
 
     def write_new(self, place: str, data: bytes, *, permission: int = PRIVATE_FILE) -> None:
         """Make a new file with that content, without a temporary name: sooner done than `write`,
@@ -178,16 +179,19 @@ class Hdfs(Session):
         *,
         permission: int = PRIVATE_FILE,
         overwrite: bool = True,
+        parents: bool = True,
     ) -> Stat:
         """Copy a local file there as by `write`; returns what HDFS knows of the copy.
 
         Raises:
+            NotFound: there is no such folder, and ``parents`` is false.
             AlreadyThere: it exists and ``overwrite`` is false.
             OSError: the local file can't be read, or shrinks meanwhile.
         """
         path = self.path(place)
         size = Path(local).stat().st_size
-        self._put(path, lambda: _chunks(Path(local), size), size, permission, overwrite, progress)
+        options = _options(permission, parents=parents)
+        self._put(path, lambda: _chunks(Path(local), size), size, options, overwrite, progress)
         return self.stat(path)
 
     def create(self, place: str, *, permission: int = PRIVATE_FILE) -> Appender:
@@ -304,7 +308,7 @@ class Hdfs(Session):
         path: str,
         chunks: Callable[[], Iterator[bytes]],
         size: int,
-        permission: int,
+        options: Any,
         overwrite: bool,
         progress: Callable[[int, int], None] | None,
     ) -> None:
@@ -315,7 +319,7 @@ class Hdfs(Session):
                 raise FileExistsError(path)
             temporary = f"{folder.rstrip('/')}/.{name}.{secrets.token_hex(4)}.tmp"
             try:
-                writer = soon(client.create, temporary, _options(permission))
+                writer = soon(client.create, temporary, options)
                 done = 0
                 for chunk in chunks():
                     soon(writer.write, chunk)

@@ -41,7 +41,9 @@ class TokenRefused(NoPermission):
 
 
 class QuotaExceeded(HdfsError):
-    """The folder's quota of names or space is used up."""
+    """The folder's quota of names or space is used up, until something is removed."""
+
+    transient = True
 
 
 class NoNameNode(HdfsError, ConnectionError):

@@ -8,7 +8,13 @@ import time
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
-from howdah.storage.hdfs_errors import AlreadyThere, BeingWritten, HdfsError, translate
+from howdah.storage.hdfs_errors import (
+    AlreadyThere,
+    BeingWritten,
+    HdfsError,
+    QuotaExceeded,
+    translate,
+)
 from howdah.storage.hdfs_names import split
 
 _CONFIG = {
@@ -127,7 +133,9 @@ class Session:
                     raise  # a local file's: hdfs_native gives texts alone
                 problem = translate(error, what, path, self.fs)
                 problem.__cause__ = error
-            again = problem.transient and (wait_for_writer or not isinstance(problem, BeingWritten))
+            # Room under a quota comes later than anybody waits inside a call.
+            again = problem.transient and not isinstance(problem, QuotaExceeded)
+            again = again and (wait_for_writer or not isinstance(problem, BeingWritten))
             if not again or time.monotonic() + pause_s > deadline:
                 raise problem
             time.sleep(pause_s)

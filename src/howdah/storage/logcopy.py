@@ -5,20 +5,21 @@ Run by agents as a helper process::
     python -m howdah.storage.logcopy <spec.json>
 
 with a `LogCopySpec`; it exits 0, or says on standard error why not. Copying again replaces what
-there is: a copy that was cut short is made whole.
+there is: a copy that was cut short is made whole. A log's name carries the attempt's number, so that
+no attempt's log is in another's way.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from howdah.storage import logs
-from howdah.storage.hdfs import Hdfs, is_hdfs
-from howdah.storage.outputs import putter
+from howdah.storage.errors import in_words
+from howdah.storage.places import open_place
 
 _PATIENCE_S = 15.0
 """For a NameNode that restarts: an agent that is to go does not wait much longer."""
@@ -41,20 +42,13 @@ def copy(spec: LogCopySpec) -> None:
     """
     log = Path(spec.log)
     folder, _, name = spec.url.rpartition("/")
-    put = _putter(folder)
+    put = open_place(folder, patience_s=_PATIENCE_S).put
     first, *later = logs.files(log)
     for path in (*later, first):
         if path == logs.index_path(log):
             put(path, logs.index_path(Path(name)).name)
         else:
             put(path, name + path.name.removeprefix(log.name))
-
-
-def _putter(folder: str) -> Callable[[Path, str], object]:
-    if not is_hdfs(folder):
-        return putter(folder)
-    hdfs = Hdfs(folder, patience_s=_PATIENCE_S)
-    return lambda source, name: hdfs.put(source, f"{folder}/{name}")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -66,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
         copy(msgspec.json.decode(Path(arguments[0]).read_bytes(), type=LogCopySpec))
     except Exception as error:
         # fsspec's stores raise what they like; the agent wants words, not a traceback.
-        sys.stderr.write(f"{error or type(error).__name__}\n")
+        sys.stderr.write(f"{in_words(error)}\n")
         return 1
     return 0
 

@@ -4,27 +4,32 @@ Run by agents as a helper process::
 
     python -m howdah.storage.outputs <spec.json>
 
-with an `OutputSpec`; it prints one `Copied` as a JSON object and exits 0, or `Problem` and 1.
-A later attempt's files replace those of an earlier one; other files stay.
+with an `OutputSpec`; it prints one `Copied` as a JSON object and exits 0, or `Problem` and 1; before
+that a `Problem` for what failed and is tried again. A later attempt's files replace those of an
+earlier one, never the other way round (`howdah.storage.places`); other files stay.
 """
 
 from __future__ import annotations
 
 import posixpath
-import secrets
-import shutil
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from howdah.storage.files import make_private_folder
+from howdah.storage.errors import Outdated, in_words, is_transient
 from howdah.storage.folders import scan
 from howdah.storage.hdfs_names import is_hdfs
+from howdah.storage.places import Place, open_place
 from howdah.storage.stores import HDFS_PATIENCE_S
 from howdah.storage.versions import Problem
+
+_PAUSE_S = (0.25, 5.0)
+"""First and longest pause before what failed is tried again."""
+_PATIENCE_S = 5.0
+"""For each call to HDFS: what fails is tried again here."""
 
 
 class OutputSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +41,10 @@ class OutputSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Relative to ``base``; a file counts as a folder of one file."""
     store: str
     """The task's own place: a path or fsspec URL. A folder ``a/b`` becomes ``<store>/a/b``."""
+    attempt: int = 0
+    """Whose outputs they are; see `howdah.storage.places`."""
+    limit_s: float = 0.0
+    """How long what fails may be tried again."""
 
 
 def job_place(store: str, job_id: str) -> str:
@@ -79,28 +88,62 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
     files: int
     bytes: int
     problems: tuple[str, ...] = ()
-    """Files that could not be copied, and why; the others were."""
+    """A line for each folder of which something could not be copied; the rest was."""
 
 
-def copy(spec: OutputSpec) -> Copied:
-    """Copy all folders that exist.
+def copy(spec: OutputSpec, report: Callable[[Problem], None] = lambda problem: None) -> Copied:
+    """Copy all folders that exist. What fails for a reason that may pass is tried again for
+    ``limit_s`` seconds; that it failed once goes to ``report``.
 
     Raises:
-        OSError: the store can't be written at all.
+        Outdated: a later attempt has copied its outputs.
+        OSError: a folder is not inside the task's working folder.
     """
-    put = putter(spec.store)
     base = Path(spec.base)
-    count = size = 0
-    problems: list[str] = []
-    for path in sorted({path for folder in spec.folders for path in _files(base, folder)}):
-        try:
-            put(base / path, path)
-        except (OSError, shutil.Error) as error:
-            problems.append(f"{path}: {error}")
-            continue
-        count += 1
-        size += (base / path).stat().st_size
-    return Copied(files=count, bytes=size, problems=tuple(problems))
+    found = {folder: _files(base, folder) for folder in spec.folders}
+    waiting = sorted({path for paths in found.values() for path in paths})
+    sizes: dict[str, int] = {}
+    failed: dict[str, Exception] = {}
+    deadline, pause_s, told = time.monotonic() + spec.limit_s, _PAUSE_S[0], False
+    place: Place | None = None
+    while waiting:
+        failed = {}
+        for path in waiting:
+            try:
+                place = place or open_place(
+                    spec.store, attempt=spec.attempt, patience_s=_PATIENCE_S
+                )
+                place.put(base / path, path)
+                sizes[path] = (base / path).stat().st_size
+            except Outdated:
+                raise
+            except Exception as error:
+                # fsspec's stores raise what they like.
+                failed[path] = error
+                if place is None:
+                    failed = dict.fromkeys(waiting, error)
+                    break
+        passing = any(is_transient(error) for error in failed.values())
+        if not passing or time.monotonic() + pause_s > deadline:
+            break
+        if not told:
+            report(Problem(problem="; ".join(_problems(spec, found, failed)), transient=True))
+            told = True
+        waiting = sorted(failed)
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _PAUSE_S[1])
+    problems = tuple(_problems(spec, found, failed))
+    return Copied(files=len(sizes), bytes=sum(sizes.values()), problems=problems)
+
+
+def _problems(
+    spec: OutputSpec, found: Mapping[str, Sequence[str]], failed: Mapping[str, Exception]
+) -> Iterator[str]:
+    for folder, paths in found.items():
+        missing = [path for path in paths if path in failed]
+        if missing:
+            why = f"{missing[0]}: {in_words(failed[missing[0]])}"
+            yield f"{folder}: {len(missing)} of {len(paths)} files not copied to {spec.store}: {why}"
 
 
 def _files(base: Path, folder: str) -> list[str]:
@@ -117,57 +160,6 @@ def _files(base: Path, folder: str) -> list[str]:
     ]
 
 
-def putter(store: str) -> Callable[[Path, str], None]:
-    """How files are put into a place, a path or fsspec URL: ``put(file, name)``.
-
-    Raises:
-        OSError: there is no such place.
-    """
-    if store.startswith("file://"):
-        store = store.removeprefix("file://")
-    if is_hdfs(store):
-        return _hdfs_putter(store)
-    if "://" in store or "::" in store:
-        return _url_putter(store)
-    root = Path(store).expanduser()
-    make_private_folder(root)
-
-    def put(source: Path, name: str) -> None:
-        target = root / name
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Readers see the old file or the new one whole.
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-        try:
-            shutil.copy2(source, temporary)
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
-
-    return put
-
-
-def _hdfs_putter(url: str) -> Any:
-    from howdah.storage.hdfs import Hdfs
-
-    hdfs = Hdfs(url, patience_s=HDFS_PATIENCE_S)
-    hdfs.mkdirs(url)
-    return lambda source, name: hdfs.put(source, f"{url.rstrip('/')}/{name}")
-
-
-def _url_putter(url: str) -> Callable[[Path, str], None]:
-    from fsspec.core import url_to_fs
-
-    fs: Any
-    fs, root = url_to_fs(url)
-
-    def put(source: Path, name: str) -> None:
-        target = f"{str(root).rstrip('/')}/{name}"
-        fs.makedirs(posixpath.dirname(target), exist_ok=True)
-        fs.put_file(str(source), target)
-
-    return put
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run as a process; returns its exit status."""
     if len(arguments) != 1:
@@ -175,12 +167,18 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     try:
         with open(arguments[0], "rb") as file:
-            result: Copied | Problem = copy(msgspec.json.decode(file.read(), type=OutputSpec))
+            spec = msgspec.json.decode(file.read(), type=OutputSpec)
+        _report(copy(spec, _report))
     except Exception as error:
         # fsspec's stores raise what they like; the agent wants words, not a traceback.
-        result = Problem(problem=f"{type(error).__name__}: {error}")
-    sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
-    return 0 if isinstance(result, Copied) else 1
+        _report(Problem(problem=in_words(error)))
+        return 0 if isinstance(error, Outdated) else 1
+    return 0
+
+
+def _report(document: Copied | Problem) -> None:
+    sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

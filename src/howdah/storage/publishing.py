@@ -9,21 +9,19 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.storage.errors import Outdated
 from howdah.storage.folders import FolderChanged, Signature, Tree, scan
 from howdah.storage.restoring import restore
-from howdah.storage.stores import (
-    MANIFEST,
-    Draft,
-    LocalStore,
-    open_store,
-)
+from howdah.storage.stores import HDFS_PATIENCE_S, MANIFEST, Draft, LocalStore, open_store
 from howdah.storage.versions import (
     CheckpointSpec,
     Manifest,
     Saved,
     SavedFile,
+    Versions,
     checksum,
-    newest,
+    latest_complete,
+    supersedes,
 )
 
 _LOG = logging.getLogger(__name__)
@@ -32,17 +30,14 @@ _CLOCK_TICK_NS = 100_000_000
 """Two changes of a file within this may have the same time stamp (file systems: up to 10 ms)."""
 
 
-class Outdated(Exception):
-    """A later generation of the job has saved checkpoints: this folder is not the job's any more."""
-
-
 class Publisher:
     """Saves one folder again and again; reads a file only when it has changed."""
 
-    def __init__(self, spec: CheckpointSpec) -> None:
+    def __init__(self, spec: CheckpointSpec, patience_s: float = HDFS_PATIENCE_S) -> None:
         self._spec = spec
         self._folder = Path(spec.folder)
-        self._store = open_store(spec.place)
+        self._store = open_store(spec.place, patience_s)
+        self._versions = Versions(self._store)
         self._known: dict[str, tuple[Signature, str]] = {}
         """Files as they were when they were read, and their digests then."""
         self._young: set[str] = set()
@@ -50,7 +45,7 @@ class Publisher:
         self._version: str = ""
         self._manifest: Manifest | None = None
         """The newest version in the store, as far as is known."""
-        self._look()
+        self._version, self._manifest = self._versions.newest() or ("", None)
 
     def changed(self, tree: Tree) -> bool:
         """Whether the folder differs from the newest version, judged without reading it.
@@ -77,12 +72,19 @@ class Publisher:
             tree = scan(self._folder, self._spec.ignore)
         if not self.changed(tree):
             return None
-        self._check_generation()
+        self._check()
         return self._publish(tree, started)
 
-    def clean(self) -> None:
-        """Remove unfinished versions. Only for the one writer of the place."""
+    def begin(self) -> None:
+        """Remove unfinished versions, and prove that the place can be written. Only for the one
+        writer of the place.
+
+        Raises:
+            Outdated, OSError: as `publish`.
+        """
+        self._check()
         self._store.clean()
+        self._store.draft().discard()
 
     def _publish(self, tree: Tree, started: float) -> Saved | None:
         draft = self._store.draft()
@@ -107,12 +109,14 @@ class Publisher:
                 task=self._spec.task,
                 generation=self._spec.generation,
                 attempt=self._spec.attempt,
+                origin=self._spec.origin,
             )
             if self._manifest is not None and self._manifest.checksum == manifest.checksum:
                 self._manifest = manifest  # touched, not changed: only times differ
                 return None
             document = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
-            self._version, self._manifest = draft.publish(document), manifest
+            self._version = draft.publish(document, self._check)
+            self._manifest = manifest
         finally:
             draft.discard()
         self._prune()
@@ -164,25 +168,22 @@ class Publisher:
             None,
         )
 
-    def _look(self) -> None:
-        found = newest(self._store)
-        self._version, self._manifest = found or ("", None)
-
-    def _check_generation(self) -> None:
-        versions = self._store.versions()
-        if versions and versions[-1] != self._version:
-            self._look()
-        latest = self._manifest
-        if latest is None or not latest.job_id or latest.job_id != self._spec.job_id:
-            return
-        if latest.generation > self._spec.generation:
-            raise Outdated(
-                f"{self._spec.place} has checkpoints of generation {latest.generation}: the folder"
-                f" {self._folder} of generation {self._spec.generation} is not saved any more"
-            )
+    def _check(self) -> None:
+        """Fence: what a later attempt has saved is not replaced."""
+        found = self._versions.newest()
+        if found is not None and found[0] != self._version:
+            self._version, self._manifest = found
+        for version, saved in self._versions.sound():
+            if supersedes(saved, self._spec):
+                raise Outdated(
+                    f"{self._spec.place} has {version} of attempt {saved.attempt} in generation"
+                    f" {saved.generation}: the folder {self._folder} of attempt"
+                    f" {self._spec.attempt} in generation {self._spec.generation} is not saved"
+                    " any more"
+                )
 
     def _prune(self) -> None:
-        versions = self._store.versions()
+        versions = self._versions.look()
         for version in versions[: max(len(versions) - max(self._spec.keep, 1), 0)]:
             try:
                 self._store.remove(version)
@@ -196,10 +197,11 @@ def publish(spec: CheckpointSpec) -> Saved | None:
     return Publisher(spec).publish()
 
 
-def adopt(old: str, new: str) -> str | None:
-    """Copy the newest sound version at the place ``old`` to the place ``new``.
+def adopt(old: str, new: str, job_id: str) -> str | None:
+    """Copy the newest sound version at the place ``old``, of that job, to the place ``new``.
 
-    For a job that begins where another ended. Returns its name there; None if there is none.
+    For a job that begins where another ended. Returns what was copied, as `Manifest.origin` has it;
+    None if there is none.
 
     Raises:
         OSError: a place can't be read or written.
@@ -209,9 +211,11 @@ def adopt(old: str, new: str) -> str | None:
         restored = restore(CheckpointSpec(folder=folder, store=old))
         if restored.version is None:
             return None
-        saved = publish(CheckpointSpec(folder=folder, store=new, ignore=()))
-        found = newest(open_store(new)) if saved is None else None
-        return saved.version if saved is not None else found and found[0]
+        origin = restored.origin or f"{restored.version} of {job_id}"
+        copy = CheckpointSpec(folder=folder, store=new, ignore=(), origin=origin)
+        if publish(copy) is None and latest_complete(new) is None:
+            return None
+        return origin
 
 
 def _scratch_parent(place: str) -> Path | None:

@@ -16,8 +16,14 @@ from howdah.storage.versions import (
     Manifest,
     Restored,
     Skipped,
-    read_manifest,
+    Versions,
 )
+
+
+class NoVersion(LookupError):
+    """The checkpoint that was named is gone or damaged, and there is no other."""
+
+    transient = False
 
 
 def restore(spec: CheckpointSpec) -> Restored:
@@ -27,16 +33,20 @@ def restore(spec: CheckpointSpec) -> Restored:
     replaced whole; without any version it is empty afterwards.
 
     Raises:
+        NoVersion: there is none at all although ``spec.version`` names one: beginning from nothing
+            would throw away what the job has saved.
         OSError: the store can't be read, or the folder not be written.
     """
     store = open_store(spec.place)
     folder = Path(spec.folder)
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    versions = Versions(store)
     skipped: list[Skipped] = []
-    for version in candidates(store.versions(), spec.version):
+    for version in candidates(versions.look(), spec.version):
         fresh = _beside(folder)
         try:
-            manifest = _bring(store, version, fresh)
+            manifest = versions.manifest(version)
+            _bring(store, version, manifest, fresh)
         except Damaged as damage:
             shutil.rmtree(fresh, ignore_errors=True)
             skipped.append(Skipped(version=version, reason=str(damage)))
@@ -50,7 +60,14 @@ def restore(spec: CheckpointSpec) -> Restored:
             files=len(manifest.files),
             bytes=manifest.size,
             checksum=manifest.checksum,
+            origin=manifest.origin,
             skipped=tuple(skipped),
+        )
+    if spec.version is not None:
+        damage = "; ".join(f"{each.version}: {each.reason}" for each in skipped)
+        raise NoVersion(
+            f"checkpoint {spec.version}, which the job has saved, is not in {spec.place}"
+            f" ({damage or 'nor is any other'}). Bring it back, or begin anew with a new job"
         )
     fresh = _beside(folder)
     fresh.mkdir(mode=0o700)
@@ -72,8 +89,7 @@ def candidates(versions: list[str], wanted: str | None) -> list[str]:
     return older + [v for v in newest_first if v not in older]
 
 
-def _bring(store: Store, version: str, fresh: Path) -> Manifest:
-    manifest = read_manifest(store, version)
+def _bring(store: Store, version: str, manifest: Manifest, fresh: Path) -> None:
     fresh.mkdir(mode=0o700)
     for file in manifest.files:
         target = fresh / file.path
@@ -89,7 +105,6 @@ def _bring(store: Store, version: str, fresh: Path) -> Manifest:
         if target.stat().st_size != file.size or sha256(target) != file.sha256:
             raise Damaged(f"{file.path} does not fit its checksum")
         os.utime(target, ns=(file.mtime_ns, file.mtime_ns))
-    return manifest
 
 
 def _beside(folder: Path) -> Path:

@@ -14,7 +14,7 @@ import posixpath
 import re
 import secrets
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from howdah.storage.hdfs_names import is_hdfs
 MANIFEST = "manifest.json"
 
 HDFS_PATIENCE_S = 60.0
-"""Each call waits so long for a NameNode that restarts."""
+"""Each call waits so long for a NameNode that restarts, unless its caller has its own way."""
 
 _VERSION = re.compile(r"(\d{6,})(?:-[0-9a-f]+)?")
 _UNFINISHED = re.compile(r"\.\d{6,}[-0-9a-f]*\.tmp")
@@ -46,8 +46,13 @@ class Draft(Protocol):
         """Take the file over from an earlier version; False if it isn't there to be taken."""
         ...
 
-    def publish(self, manifest: bytes) -> str:
-        """Make the version exist; returns its name, greater than all before."""
+    def publish(self, manifest: bytes, check: Callable[[], None]) -> str:
+        """Make the version exist; returns its name, greater than all before.
+
+        ``check`` is called between choosing a name and taking it, and raises if the version must not
+        be. A version that appears after the check is either seen by the next one, because the name
+        is taken, or has a greater number.
+        """
         ...
 
     def discard(self) -> None:
@@ -77,12 +82,12 @@ class Store(Protocol):
         ...
 
 
-def open_store(place: str) -> Store:
-    """The store at a path or URL."""
+def open_store(place: str, patience_s: float = HDFS_PATIENCE_S) -> Store:
+    """The store at a path or URL. On HDFS each call waits for ``patience_s`` for a NameNode."""
     if place.startswith("file://"):
         place = place.removeprefix("file://")
     if is_hdfs(place):
-        return HdfsStore(place)
+        return HdfsStore(place, patience_s)
     if "://" in place or "::" in place:
         return UrlStore(place)
     return LocalStore(Path(place).expanduser())
@@ -160,7 +165,7 @@ class _LocalDraft:
             return False
         return True
 
-    def publish(self, manifest: bytes) -> str:
+    def publish(self, manifest: bytes, check: Callable[[], None]) -> str:
         with (self._folder / MANIFEST).open("xb") as file:
             os.fchmod(file.fileno(), 0o600)
             file.write(manifest)
@@ -170,6 +175,7 @@ class _LocalDraft:
             sync_folder(Path(folder))
         while True:
             final = self._store.path / self._store.next_name()
+            check()
             try:
                 self._folder.rename(final)
             except OSError:
@@ -187,10 +193,10 @@ class HdfsStore:
     """A folder on HDFS. Versions appear by a rename, as in a local one; HDFS has no links, so that
     every version has all its files."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, patience_s: float = HDFS_PATIENCE_S) -> None:
         from howdah.storage.hdfs import Hdfs
 
-        self.hdfs = Hdfs(url, patience_s=HDFS_PATIENCE_S)
+        self.hdfs = Hdfs(url, patience_s=patience_s)
         self.root = self.hdfs.path(url)
 
     def versions(self) -> list[str]:
@@ -250,10 +256,11 @@ class _HdfsDraft:
     def reuse(self, version: str, name: str) -> bool:
         return False
 
-    def publish(self, manifest: bytes) -> str:
+    def publish(self, manifest: bytes, check: Callable[[], None]) -> str:
         self._store.hdfs.write(f"{self._folder}/{MANIFEST}", manifest)
         while True:
             name = self._store.next_name()
+            check()
             try:
                 self._store.hdfs.rename(self._folder, f"{self._store.root}/{name}")
             except FileExistsError:
@@ -341,8 +348,9 @@ class _UrlDraft:
             return False
         return True
 
-    def publish(self, manifest: bytes) -> str:
+    def publish(self, manifest: bytes, check: Callable[[], None]) -> str:
         self._prepare(MANIFEST)
+        check()
         self._fs.pipe_file(f"{self._folder}/{MANIFEST}", manifest)
         self._published = True
         return self._version

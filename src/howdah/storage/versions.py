@@ -30,10 +30,15 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None = None
     """What to restore; None means the newest. If it is damaged or gone, the next best is taken."""
     generation: int = 0
-    """Once a later generation has saved, the folder of an earlier one is not saved any more."""
     attempt: int = 0
+    """Once a later generation, or a later attempt of the task, has saved, the folder of an earlier
+    one is not saved any more; see `supersedes`."""
     job_id: str = ""
-    """Jobs may share a store; generations are compared within one job only."""
+    """Jobs may share a store; generations and attempts are compared within one job only."""
+    spare: str = ""
+    """Where a sound state of the folder is kept that the store does not take; empty: nowhere."""
+    origin: str = ""
+    """As in `Manifest`, for a version that is a copy of another job's."""
 
     @property
     def place(self) -> str:
@@ -74,6 +79,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     task: Task | None = None
     generation: int = 0
     attempt: int = 0
+    origin: str = ""
+    """Of a version copied from another job's: ``000007 of digits-20261121-143502-k3f9``."""
     format: int = 1
 
     @property
@@ -107,13 +114,19 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     files: int = 0
     bytes: int = 0
     checksum: str = ""
+    origin: str = ""
+    """As in `Manifest`."""
     skipped: tuple[Skipped, ...] = ()
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a reader of the job's events should know."""
 
     problem: str
+    transient: bool = False
+    """The same may work later; see `howdah.storage.errors`."""
+    unsaved: bool = False
+    """The last state of the folder is saved nowhere, and no more is tried."""
 
 
 class Damaged(Exception):
@@ -151,20 +164,73 @@ def read_manifest(store: Store, version: str) -> Manifest:
     return manifest
 
 
+def supersedes(saved: Manifest, other: Manifest | CheckpointSpec) -> bool:
+    """Whether a later life of the job than ``other``'s has saved that version, so that ``other`` must
+    not replace it: a later generation, or within one a later attempt of the same task."""
+    if not saved.job_id or saved.job_id != other.job_id:
+        return False
+    if saved.generation != other.generation:
+        return saved.generation > other.generation
+    return saved.task == other.task and saved.attempt > other.attempt
+
+
+class Versions:
+    """The versions of one place in the order they count. Each manifest is read once: it never
+    changes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._read: dict[str, Manifest | Damaged] = {}
+
+    def look(self) -> list[str]:
+        """Their names, the newest last. A version that an attempt published after its successor
+        had, which only stores without an atomic rename let happen, comes before all others.
+
+        Raises:
+            OSError: the store can't be read.
+        """
+        names = self._store.versions()
+        self._read = {name: self._read.get(name) or self._load(name) for name in names}
+        sound = self.sound()
+        stale = {
+            name
+            for place, (name, manifest) in enumerate(sound)
+            if any(supersedes(earlier, manifest) for _, earlier in sound[:place])
+        }
+        return sorted(names, key=lambda name: name not in stale)
+
+    def sound(self) -> list[tuple[str, Manifest]]:
+        """Those with a sound manifest, by number, as of the last look."""
+        return [(name, m) for name, m in self._read.items() if isinstance(m, Manifest)]
+
+    def manifest(self, version: str) -> Manifest:
+        """Of one that was there at the last look.
+
+        Raises:
+            Damaged: it is not sound.
+        """
+        found = self._read[version]
+        if isinstance(found, Damaged):
+            raise found
+        return found
+
+    def newest(self) -> tuple[str, Manifest] | None:
+        """The newest with a sound manifest, now."""
+        names = self.look()
+        sound = dict(self.sound())
+        return next(((name, sound[name]) for name in reversed(names) if name in sound), None)
+
+    def _load(self, version: str) -> Manifest | Damaged:
+        try:
+            return read_manifest(self._store, version)
+        except Damaged as damage:
+            return damage
+
+
 def latest_complete(place: str) -> tuple[str, Manifest] | None:
     """The newest version with a sound manifest; None if there is none.
 
     Raises:
         OSError: the store can't be read.
     """
-    return newest(open_store(place))
-
-
-def newest(store: Store) -> tuple[str, Manifest] | None:
-    """`latest_complete` of an open store."""
-    for version in reversed(store.versions()):
-        try:
-            return version, read_manifest(store, version)
-        except Damaged:
-            continue
-    return None
+    return Versions(open_store(place)).newest()

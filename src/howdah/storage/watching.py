@@ -4,15 +4,21 @@ The watcher is told by lines on its standard input:
 
 ``publish``
     the program says it has just completed a checkpoint: save without waiting for quiet;
-``finish``
+``finish <seconds>``
     the programs have ended by themselves: save what is there, and end;
+``end <seconds>``
+    the programs were killed: a file they had just been writing may be torn, so save only what had
+    been quiet for ``settle_s``, or what is kept of an earlier sound state, and end;
 end of file, or SIGTERM
-    the programs were killed, or the agent died: a file they had just been writing may be torn, so
-    save only what had been quiet for ``settle_s``, and end.
+    the agent died: the same, with one try.
+
+A store that is away is tried again and again: while the programs run without end, then for so many
+seconds. What it does not take meanwhile is kept beside the folder (`howdah.storage.spare`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import os
 import select
@@ -20,11 +26,14 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from howdah.storage import spare
+from howdah.storage.errors import Outdated, in_words, is_transient
 from howdah.storage.folders import FolderChanged, Tree, last_change, scan, written_now
-from howdah.storage.publishing import Outdated, Publisher
+from howdah.storage.publishing import Publisher
 from howdah.storage.versions import CheckpointSpec, Problem
 
 OPEN_FACTOR = 20
@@ -36,42 +45,56 @@ HURRY_FACTOR = 2
 RESTLESS_S = 60.0
 """A folder that is never quiet for so long is reported."""
 
-_BACKOFF_S = (1.0, 60.0)
-"""After a store refused: first and longest pause."""
+_BACKOFF_S = (1.0, 30.0)
+"""After a store refused: first and longest pause while the programs run."""
+_LAST_BACKOFF_S = (0.25, 5.0)
+"""The same after their end."""
+_PATIENCE_S = 5.0
+"""For each call to HDFS: the watcher itself tries again."""
+_CHANGING = 3
+"""A folder that still changes after its programs' end is tried so often."""
 
 Report = Callable[[msgspec.Struct], None]
 
 
-class Order(enum.Enum):
-    """What the watcher was told."""
+class Kind(enum.Enum):
+    """What the watcher is asked for."""
 
     PUBLISH = "publish"
     FINISH = "finish"
     END = "end"
 
 
-class Orders:
-    """Orders from a pipe and SIGTERM, waited for with a time limit."""
+class Request(NamedTuple):
+    """One of the agent's lines."""
+
+    kind: Kind
+    limit_s: float = 0.0
+    """For `Kind.FINISH` and `Kind.END`: how long saving may be tried."""
+
+
+class Requests:
+    """Requests from a pipe and SIGTERM, waited for with a time limit."""
 
     def __init__(self, source: int) -> None:
         self._source = source
         self._rest = b""
-        self._waiting: list[Order] = []
+        self._waiting: list[Request] = []
         self._signals, self._signalled = os.pipe()
         os.set_blocking(self._signalled, False)
 
     def catch_sigterm(self) -> None:
-        """Take SIGTERM as `Order.END`; leave a terminal's signals to the programs."""
+        """Take SIGTERM as `Kind.END`; leave a terminal's signals to the programs."""
         signal.signal(signal.SIGTERM, lambda *_: os.write(self._signalled, b"x"))
         for other in (signal.SIGINT, signal.SIGHUP):
             signal.signal(other, signal.SIG_IGN)
 
-    def wait(self, seconds: float) -> Order | None:
-        """The next order; None when there is none within that time."""
+    def wait(self, seconds: float) -> Request | None:
+        """The next request; None when there is none within that time."""
         if not self._waiting:
             ready, _, _ = select.select([self._source, self._signals], [], [], seconds)
             if self._signals in ready:
-                return Order.END
+                return Request(Kind.END)
             if self._source in ready:
                 self._read()
         return self._waiting.pop(0) if self._waiting else None
@@ -83,33 +106,39 @@ class Orders:
     def _read(self) -> None:
         data = os.read(self._source, 4096)
         *lines, self._rest = (self._rest + data).split(b"\n")
-        words = {order.value.encode(): order for order in (Order.PUBLISH, Order.FINISH)}
-        self._waiting += [words[line.strip()] for line in lines if line.strip() in words]
+        for line in lines:
+            with contextlib.suppress(ValueError):
+                kind, _, limit = line.decode().strip().partition(" ")
+                self._waiting.append(Request(Kind(kind), float(limit or 0)))
         if not data:
-            self._waiting.append(Order.END)
+            self._waiting.append(Request(Kind.END))
 
 
-def watch(spec: CheckpointSpec, orders: Orders, report: Report) -> None:
-    """Save versions until told to end; each `Saved`, and each new problem, goes to ``report``.
+def watch(spec: CheckpointSpec, requests: Requests, report: Report) -> None:
+    """Save versions until told to end; each `Saved`, and each new `Problem`, goes to ``report``.
 
     Never raises for what the store or the folder does: a program trains meanwhile.
     """
-    _Watch(spec, orders, report).run()
+    _Watch(spec, requests, report).run()
 
 
 class _Watch:
-    def __init__(self, spec: CheckpointSpec, orders: Orders, report: Report) -> None:
+    def __init__(self, spec: CheckpointSpec, requests: Requests, report: Report) -> None:
         self._spec = spec
         self._folder = Path(spec.folder)
-        self._orders = orders
+        self._requests = requests
         self._report = report
         self._publisher: Publisher | None = None
         self._tree: Tree = {}
         self._quiet_since = time.monotonic()
         self._restless_since: float | None = None
+        self._restless_told = False
         self._not_before = 0.0
         self._backoff_s = _BACKOFF_S[0]
-        self._problems: set[str] = set()
+        self._refusing = False
+        """The store has not taken the last version it was given."""
+        self._kept: Tree | None = None
+        """What is kept because of that."""
         self._outdated = False
         self._open_file: str | None = None
         """A file of `_tree` that was open for writing when last looked."""
@@ -117,35 +146,45 @@ class _Watch:
     def run(self) -> None:
         pause_s = 0.0
         while True:
-            order = self._orders.wait(pause_s)
+            request = self._requests.wait(pause_s)
             began = time.monotonic()
-            if order in (Order.FINISH, Order.END):
-                self._last(order)
+            if request is not None and request.kind is not Kind.PUBLISH:
+                self._last(request)
                 return
             tree = scan(self._folder, self._spec.ignore)
             # A folder with very many files takes long to scan: stay below a twentieth of a core.
             spent = time.monotonic() - began
             pause_s = max(min(self._needed_s(began) / 4, 1.0), 0.02, 20 * spent)
-            self._look(tree, began, prompt=order is Order.PUBLISH)
+            self._look(tree, began, prompt=request is not None)
             if self._open_file is not None:
                 pause_s = max(pause_s, self._spec.settle_s)  # looking for it is not cheap either
 
     def _look(self, tree: Tree, now: float, *, prompt: bool) -> None:
         if tree != self._tree:
             self._tree, self._quiet_since, self._open_file = tree, now, None
-        publisher = self._open()
-        if publisher is None or not publisher.changed(tree):
+        publisher = self._open(now)
+        changed = publisher.changed(tree) if publisher is not None else bool(tree)
+        if self._outdated or not changed:
             self._restless_since = None
             return
         if self._restless_since is None:
             self._restless_since = now
-        if prompt or (now >= self._not_before and self._settled(now)):
-            self._publish(publisher)
-        if self._restless_since is not None and now - self._restless_since > RESTLESS_S:
-            self._tell(
-                f"Nothing in {self._folder} could be saved for {RESTLESS_S:g} s: its files change"
-                f" all the time or are open for writing ({self._restless_file()}). Write logs"
-                " elsewhere, or name them in [checkpoint] ignore"
+        due = publisher is not None and (prompt or now >= self._not_before)
+        if (due or (self._refusing and tree != self._kept)) and (prompt or self._settled(now)):
+            if publisher is not None and due:
+                self._try(publisher)
+            if self._refusing and tree != self._kept and spare.keep(self._spec, tree):
+                self._kept = tree
+        waits = self._restless_since is not None and not self._refusing
+        if waits and not self._restless_told and now - self._restless_since > RESTLESS_S:
+            self._restless_told = True
+            self._report(
+                Problem(
+                    problem=f"nothing in {self._folder} could be saved for {RESTLESS_S:g} s: its"
+                    " files change all the time or are open for writing"
+                    f" ({self._restless_file()}). Write logs elsewhere, or name them in"
+                    " [checkpoint] ignore"
+                )
             )
 
     def _needed_s(self, now: float) -> float:
@@ -170,63 +209,97 @@ class _Watch:
     def _restless_file(self) -> str:
         return max(self._tree, key=lambda name: self._tree[name].ctime_ns, default="")
 
-    def _last(self, order: Order) -> None:
+    # -- the store -------------------------------------------------------------------------------
+
+    def _open(self, now: float) -> Publisher | None:
+        """The publisher, once the store can be read and written."""
+        if self._publisher is None and not self._outdated and now >= self._not_before:
+            try:
+                publisher = Publisher(self._spec, _PATIENCE_S)
+                publisher.begin()
+                self._publisher = publisher
+            except Outdated as error:
+                self._has_gone_on(error)
+            except Exception as error:
+                self._refused(error)
+        return self._publisher
+
+    def _try(self, publisher: Publisher) -> None:
+        try:
+            self._publish(publisher, self._tree)
+        except FolderChanged:
+            self._quiet_since = time.monotonic()
+        except Outdated as error:
+            self._has_gone_on(error)
+        except Exception as error:
+            # fsspec's stores raise what they like; the program must not notice.
+            self._refused(error)
+
+    def _publish(self, publisher: Publisher, tree: Tree | None) -> None:
+        saved = publisher.publish(tree)
+        self._backoff_s, self._restless_since, self._refusing = _BACKOFF_S[0], None, False
+        self._kept = None
+        spare.forget(self._spec)
+        if saved is not None:
+            self._report(saved)
+
+    def _has_gone_on(self, error: Outdated) -> None:
+        self._report(Problem(problem=str(error)))
+        self._outdated, self._publisher = True, None
+
+    def _refused(self, error: Exception) -> None:
+        self._not_before = time.monotonic() + self._backoff_s
+        self._backoff_s = min(2 * self._backoff_s, _BACKOFF_S[1])
+        if not self._refusing:
+            self._refusing = True
+            self._report(Problem(problem=self._words(error), transient=is_transient(error)))
+
+    def _words(self, error: Exception) -> str:
+        if isinstance(error, FolderChanged):
+            return f"its files still change: {error}"
+        return f"{self._spec.place} can't be written: {in_words(error)}"
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def _last(self, request: Request) -> None:
         """The programs have ended. Nobody else writes the folder now, if all went well."""
-        for _ in range(3):
-            tree = scan(self._folder, self._spec.ignore)
-            if order is Order.END and self._perhaps_torn(tree):
+        if self._outdated:
+            return
+        spec = self._spec
+        if request.kind is Kind.END and self._perhaps_torn(scan(self._folder, spec.ignore)):
+            if (kept := spare.kept(spec)) is None:
                 return
-            self._tree = tree
-            publisher = self._open()
-            if publisher is None or self._publish(publisher):
+            spec, self._publisher = kept, None
+        deadline = time.monotonic() + request.limit_s
+        pause_s, changing = _LAST_BACKOFF_S[0], 0
+        while True:
+            try:
+                self._publisher = self._publisher or Publisher(spec, _PATIENCE_S)
+                self._publish(self._publisher, None)
                 return
+            except Outdated as error:
+                self._has_gone_on(error)
+                return
+            except Exception as error:
+                changing += isinstance(error, FolderChanged)
+                again = changing < _CHANGING and (bool(changing) or is_transient(error))
+                if not again or time.monotonic() + pause_s > deadline:
+                    self._report(Problem(problem=self._words(error), unsaved=True))
+                    return
+                if not changing:
+                    self._keep_last(spec)
+                    self._refused(error)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LAST_BACKOFF_S[1])
+
+    def _keep_last(self, spec: CheckpointSpec) -> None:
+        """For the next attempt here, should the store be away until the time is up."""
+        if spec is self._spec and (tree := scan(self._folder, spec.ignore)) != self._kept:
+            if spare.keep(spec, tree):
+                self._kept = tree
 
     def _perhaps_torn(self, tree: Tree) -> bool:
         """Whether a program that was just killed may have been writing one of the files."""
         if time.time() - last_change(tree) < self._spec.settle_s:
             return True
         return self._open_file is not None and tree == self._tree
-
-    def _open(self) -> Publisher | None:
-        if self._publisher is None and not self._outdated:
-            if time.monotonic() < self._not_before:
-                return None
-            try:
-                self._publisher = Publisher(self._spec)
-                self._publisher.clean()
-            except Exception as error:
-                self._refused(error)
-        return self._publisher
-
-    def _publish(self, publisher: Publisher) -> bool:
-        """Whether that is done with: saved, or nothing to save, or never to be saved."""
-        try:
-            saved = publisher.publish(self._tree)
-        except FolderChanged:
-            self._quiet_since = time.monotonic()
-            return False
-        except Outdated as error:
-            self._tell(str(error))
-            self._outdated, self._publisher = True, None
-            return True
-        except Exception as error:
-            # fsspec's stores raise what they like; the program must not notice.
-            self._refused(error)
-            return False
-        self._backoff_s, self._restless_since = _BACKOFF_S[0], None
-        if saved is not None:
-            self._report(saved)
-        return True
-
-    def _refused(self, error: Exception) -> None:
-        self._not_before = time.monotonic() + self._backoff_s
-        self._backoff_s = min(2 * self._backoff_s, _BACKOFF_S[1])
-        self._tell(
-            f"The checkpoint folder {self._folder} can't be saved to {self._spec.place}:"
-            f" {type(error).__name__}: {error}; it is tried again"
-        )
-
-    def _tell(self, text: str) -> None:
-        if text not in self._problems:
-            self._problems.add(text)
-            self._report(Problem(problem=text))

@@ -147,6 +147,9 @@ class Prepare(Message, frozen=True, kw_only=True):
     outputs: dict[str, Any] | None = None
     """What to copy when the attempt ends: ``{folders, store}``, folders relative to the working
     folder, ``store`` this task's own place (a path or fsspec URL)."""
+    save_s: float = 1800.0
+    """Seconds after its programs' end in which checkpoints and outputs may be saved, if they end by
+    themselves; `StopTask.save_s` counts if they are stopped."""
 
 
 class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -7,6 +7,7 @@ import errno
 import pytest
 
 from howdah.agent.outcome import Ended, exit_of, not_started
+from howdah.core.messages import Exit
 
 
 def test_the_first_program_that_failed_by_itself_decides() -> None:
@@ -52,8 +53,119 @@ def test_ending_it_over_its_limit_is_out_of_memory_with_the_figures() -> None:
     assert exit.detail == "used 120 MB of 100 MB"
 
 
+OWN = (20001, 20002)
+
+BIND_ERRORS = {
+    "Python": ["OSError: [Errno 98] Address already in use"],
+    "http.server, its source line": [
+        "    self.socket.bind(self.server_address)",
+        "OSError: [Errno 98] Address already in use",
+    ],
+    "Gloo": ["[../gloo/transport/tcp/device.cc:84] bind: Address already in use"],
+    "Java": ["java.net.BindException: Address already in use (Bind failed)"],
+    "TensorFlow": ["errors_impl.UnknownError: Could not start gRPC server"],
+    "JAX": ["jax.errors.JaxRuntimeError: UNKNOWN: Failed to start RPC server"],
+    "Dask": ["    raise RuntimeError(...) from exc", "RuntimeError: Scheduler failed to start."],
+    "XGBoost": ["Failed to bind socket: Address already in use", "  [bt] (1) lib.so(+0x1cdc86)"],
+}
+"""Texts of frameworks that do not name the port."""
+
+
+@pytest.mark.parametrize("text", BIND_ERRORS)
+def test_where_no_port_is_named_a_reserved_one_counts_that_another_program_has(text: str) -> None:
+    program = Ended(process=0, status=1, tail=tuple(BIND_ERRORS[text]))
+    free = exit_of([program], ports=OWN, is_held=lambda port: False)
+    assert (free.port_taken, free.port) == (False, None)
+    held = exit_of([program], ports=OWN, is_held=lambda port: port == 20002)
+    assert (held.port_taken, held.port) == (True, 20002)
+
+
+PORT = "PORT"
+NAMED_BIND_ERRORS = {
+    "Python": [
+        "OSError: [Errno 98] Address already in use (while attempting to bind on address "
+        "('127.0.0.1', PORT))"
+    ],
+    "asyncio, uvicorn": [
+        "ERROR:    [Errno 98] error while attempting to bind on address ('::1', PORT, 0, 0): "
+        "address already in use"
+    ],
+    "a source line": ["    s.bind(('', PORT))", "    ^^^^^", "OSError: Address already in use"],
+    "c10d": [
+        "torch.distributed.DistNetworkError: The server socket has failed to listen on any local "
+        "network address. port: PORT, useIpv6: false, code: -98, name: EADDRINUSE, message: "
+        "address already in use"
+    ],
+    "c10d of PyTorch 1": [
+        "[socket.cpp:426] The server socket has failed to bind to [::]:PORT (errno: 98 - Address "
+        "already in use)."
+    ],
+    "gRPC": ["RuntimeError: Failed to bind to address 0.0.0.0:PORT; set GRPC_VERBOSITY=debug"],
+    "gRPC's core": [
+        "E1122 17:01:12.621400    4638 chttp2_server.cc:1045] UNKNOWN:No address added out of "
+        "total 1 resolved for '[::]:PORT' {children:[UNKNOWN:Unable to configure socket {fd:10}, "
+        'UNKNOWN:Address already in use {syscall:"bind", errno:98}]}'
+    ],
+    "JAX": [
+        "E1122 17:01:12.621400    4638 add_port.cc:83] Failed to add port to server: No address "
+        "added out of total 1 resolved for '[::]:PORT'"
+    ],
+    "NCCL": [
+        "node1:31234:31240 [0] misc/socket.cc:371 NCCL WARN Bind to 10.0.0.1<PORT> failed : "
+        "Address already in use"
+    ],
+    "Ray": [
+        "(gcs_server) grpc_server.cc:134: Check failed: server_ Failed to start the grpc server. "
+        "The specified port is PORT. This means that Ray's core components"
+    ],
+    "LightGBM": ["lightgbm.basic.LightGBMError: Binding port PORT failed"],
+    "TensorBoard": ["ERROR: TensorBoard could not bind to port PORT, it was already in use"],
+    "gunicorn": ["[ERROR] Connection in use: ('0.0.0.0', PORT)"],
+    "Flask": ["Address already in use", "Port PORT is in use by another program. Either identify"],
+    "Node": ["Error: listen EADDRINUSE: address already in use :::PORT"],
+    "Go": ["listen tcp :PORT: bind: address already in use"],
+    "nginx": ["nginx: [emerg] bind() to 0.0.0.0:PORT failed (98: Address already in use)"],
+}
+
+
+@pytest.mark.parametrize("text", NAMED_BIND_ERRORS)
+def test_a_port_that_is_named_is_taken_only_if_it_was_reserved(text: str) -> None:
+    def exit_with(port: int) -> Exit:
+        tail = tuple(line.replace(PORT, str(port)) for line in NAMED_BIND_ERRORS[text])
+        # Whatever holds a reserved port now: another one is named.
+        program = Ended(process=0, status=1, tail=tail)
+        return exit_of([program], ports=OWN, is_held=lambda port: True)
+
+    own, hard_coded = exit_with(20002), exit_with(8765)
+    assert (own.port_taken, own.port) == (True, 20002)
+    assert (hard_coded.port_taken, hard_coded.port) == (False, 8765)
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        ["ValueError: no such thing"],
+        [],
+        ["UserWarning: Port 8787 is already in use. Hosting the HTTP server on port 36431 instead"],
+        ["Port 8787 is already in use.", "Hosting the HTTP server on port 36431 instead", "boom"],
+        ["The port 8888 is already in use, trying another port.", "KeyError: 'x'"],
+    ],
+)
+def test_other_failures_are_not_about_ports(tail: list[str]) -> None:
+    exit = exit_of(
+        [Ended(process=0, status=1, tail=tuple(tail))], ports=OWN, is_held=lambda _: True
+    )
+    assert (exit.port_taken, exit.port) == (False, None)
+
+
+def test_a_task_without_ports_has_none_taken() -> None:
+    program = Ended(process=0, status=1, tail=("Address already in use: port 8765",))
+    exit = exit_of([program], ports=())
+    assert (exit.port_taken, exit.port) == (False, 8765)
+
+
 def test_a_taken_port_counts_only_for_a_failure_of_its_own() -> None:
-    tail = ("OSError: [Errno 98] Address already in use",)
+    tail = ("OSError: [Errno 98] Address already in use: ('', 20001)",)
     assert exit_of([Ended(process=0, status=1, tail=tail)], ports=(20001,)).port_taken
     stopped = Ended(process=0, status=1, tail=tail, asked=True)
     assert not exit_of([stopped], ports=(20001,)).port_taken

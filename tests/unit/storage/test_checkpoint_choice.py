@@ -10,9 +10,19 @@ from typing import Any
 
 import pytest
 
-from howdah.storage.checkpoints import CheckpointSpec, Outdated, Publisher, adopt, publish, restore
+from howdah.core.messages import Task
+from howdah.storage.checkpoints import (
+    CheckpointSpec,
+    NoVersion,
+    Outdated,
+    Publisher,
+    adopt,
+    publish,
+    restore,
+)
+from howdah.storage.errors import is_transient
 from howdah.storage.restoring import candidates
-from howdah.storage.stores import LocalStore
+from howdah.storage.stores import LocalStore, open_store
 from tests.unit.storage.saving import change, content, fill, saved
 
 # -- damage --------------------------------------------------------------------------------------
@@ -140,6 +150,94 @@ def test_a_task_the_job_has_gone_on_without_saves_nothing_more(
     assert content(folder) == {"model": "new gang"}
 
 
+def lives(
+    spec: CheckpointSpec, tmp_path: Path, count: int = 2, **fields: Any
+) -> list[CheckpointSpec]:
+    """Attempts 1, 2, … of one task in one generation, each in a folder of its own."""
+    found = []
+    for attempt in range(1, count + 1):
+        folder = tmp_path / f"attempt-{attempt}"
+        folder.mkdir()
+        own = {"folder": str(folder), "attempt": attempt, "generation": 1, "job_id": "digits-1"}
+        found.append(change(spec, **own | fields))
+    return found
+
+
+@pytest.mark.parametrize("source", ["chief", "each"])
+def test_an_attempt_saves_nothing_more_once_its_successor_has(
+    spec: CheckpointSpec, tmp_path: Path, source: str
+) -> None:
+    first, second, third = lives(spec, tmp_path, 3, source=source)
+    cut_off = Publisher(first)
+    fill(Path(first.folder), model="step 100")
+    assert cut_off.publish() is not None
+    restore(second)
+    fill(Path(second.folder), model="step 200")
+    newest = saved(publish(second))
+    fill(Path(first.folder), model="step 101, cut off")
+    with pytest.raises(Outdated, match="attempt 2 in generation 1"):
+        cut_off.publish()
+    with pytest.raises(Outdated):
+        Publisher(first).begin()
+    assert restore(third).version == newest.version
+    assert content(Path(third.folder)) == {"model": "step 200"}
+
+
+def test_an_attempt_frozen_just_before_its_version_appears_does_not_win(
+    spec: CheckpointSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = lives(spec, tmp_path, 3, keep=1)
+    fill(Path(first.folder), model="step 100")
+    publish(first)
+    restore(second)
+    fill(Path(second.folder), model="step 200")
+    fill(Path(first.folder), model="step 101, frozen")
+    frozen = Publisher(first)
+    check, checks = Publisher._check, []
+
+    def check_and_freeze(self: Publisher) -> None:
+        check(self)
+        if self is frozen:
+            checks.append(self)
+            if len(checks) == 2:  # the last one before the version gets its name
+                publish(second)
+
+    monkeypatch.setattr(Publisher, "_check", check_and_freeze)
+    try:
+        frozen.publish()
+    except Outdated:
+        pass
+    assert len(checks) >= 2
+    restore(third)
+    assert content(Path(third.folder)) == {"model": "step 200"}
+    fill(Path(third.folder), model="step 300")
+    publish(third)
+    assert len(open_store(spec.place).versions()) == 1
+
+
+def test_attempts_of_different_tasks_are_not_compared(spec: CheckpointSpec, tmp_path: Path) -> None:
+    first, second = lives(spec, tmp_path)
+    second = change(second, task=Task("worker", 1))
+    fill(Path(second.folder), model="of worker:1, which was restarted once")
+    publish(second)
+    fill(Path(first.folder), model="of worker:0, which was not")
+    assert publish(first) is not None
+
+
+def test_a_named_checkpoint_of_which_nothing_is_left_is_not_passed_over_in_silence(
+    local: CheckpointSpec, folder: Path
+) -> None:
+    fill(folder, model="trained here")
+    with pytest.raises(NoVersion, match="000017.*is not in .*store"):
+        restore(change(local, version="000017"))
+    assert content(folder) == {"model": "trained here"}
+    publish(local)
+    flip(Path(local.store) / "000001" / "model")
+    with pytest.raises(NoVersion, match="000001: model does not fit its checksum") as caught:
+        restore(change(local, version="000001"))
+    assert not is_transient(caught.value)
+
+
 def test_another_job_that_shares_the_store_is_not_a_later_generation(
     spec: CheckpointSpec, folder: Path
 ) -> None:
@@ -157,16 +255,32 @@ def test_another_job_that_shares_the_store_is_not_a_later_generation(
 def test_a_new_job_can_begin_with_the_newest_checkpoint_of_another(
     spec: CheckpointSpec, folder: Path, tmp_path: Path
 ) -> None:
-    assert adopt(spec.place, str(tmp_path / "new")) is None
+    assert adopt(spec.place, str(tmp_path / "new"), "digits-1") is None
     fill(folder, **{"model": "1", ".hidden": "not saved"})
     publish(spec)
     fill(folder, model="2")
     result = saved(publish(spec))
-    assert adopt(spec.place, str(tmp_path / "new")) == "000001"
+    assert adopt(spec.place, str(tmp_path / "new"), "digits-1") == f"{result.version} of digits-1"
     there = restore(change(spec, store=str(tmp_path / "new")))
     assert there.checksum == result.checksum
     assert content(folder) == {"model": "2"}
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["000001"]
+
+
+def test_a_copied_checkpoint_says_where_it_came_from_until_the_job_saves_its_own(
+    spec: CheckpointSpec, folder: Path, tmp_path: Path
+) -> None:
+    fill(folder, model="1")
+    origin = f"{saved(publish(spec)).version} of digits-1"
+    first = change(spec, store=str(tmp_path / "first"))
+    adopt(spec.place, first.store, "digits-1")
+    assert restore(first).origin == origin
+    second = change(spec, store=str(tmp_path / "second"))
+    assert adopt(first.store, second.store, "digits-2") == origin
+    restore(second)
+    fill(folder, model="3")
+    publish(second)
+    assert restore(second).origin == ""
 
 
 def test_fsspec_is_not_imported_for_a_local_folder(local: CheckpointSpec) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from howdah.storage.errors import Outdated
 from howdah.storage.follow import Puller, Pusher
 from howdah.storage.places import open_place
 from tests.unit.storage.helper_process import DEADLINE_S
@@ -44,6 +45,40 @@ def test_a_second_pusher_goes_on_where_the_first_ended(here: Path, there: Path) 
     (here / "a").write_text("abcdef")
     assert Pusher(here, open_place(str(there))).push() == 3
     assert (there / "a").read_text() == "abcdef"
+
+
+def test_an_older_attempt_never_replaces_what_a_newer_one_has_pushed(
+    tmp_path: Path, place: str
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        folder.mkdir()
+        (folder / "events.1").write_text(folder.name)
+    first = Pusher(old, open_place(place, attempt=1))
+    first.push()
+    Pusher(new, open_place(place, attempt=2)).push()
+    (old / "events.1").write_text("old, cut off and come back")
+    with pytest.raises(Outdated):
+        first.push()
+    assert open_place(place).read("events.1", 0, 100) == b"new"
+    back = tmp_path / "back"
+    Puller(open_place(place), back).pull()
+    assert [path.name for path in back.iterdir()] == ["events.1"]
+
+
+def test_a_push_ends_once_a_later_attempt_writes_there(
+    here: Path, there: Path, tmp_path: Path
+) -> None:
+    open_place(str(there), attempt=2)
+    (here / "events.1").write_text("one")
+    spec = tmp_path / "spec.json"
+    spec.write_text(json.dumps({"folder": str(here), "place": str(there), "attempt": 1}))
+    argv = [sys.executable, "-m", "howdah.storage.follow", "push", str(spec)]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert b"a later attempt" in process.stdout.readline()
+        assert process.wait(DEADLINE_S) == 0
+    assert not (there / "events.1").exists()
 
 
 def test_another_file_of_the_same_name_replaces_the_first(here: Path, there: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,10 @@ import fsspec
 import msgspec
 import pytest
 
+from howdah.storage.errors import Outdated
 from howdah.storage.outputs import Copied, OutputSpec, copy, main
+from howdah.storage.places import open_place
+from howdah.storage.versions import Problem
 
 
 @pytest.fixture
@@ -28,6 +32,14 @@ def base(tmp_path: Path) -> Path:
 
 def spec(base: Path, store: Any, *folders: str) -> OutputSpec:
     return OutputSpec(base=str(base), folders=folders or ("results",), store=str(store))
+
+
+def change(spec: OutputSpec, **fields: Any) -> OutputSpec:
+    return msgspec.structs.replace(spec, **fields)
+
+
+def content(place: str, name: str) -> str:
+    return open_place(place).read(name, 0, 1000).decode()
 
 
 def test_folders_and_files_are_copied_under_their_own_names(base: Path, tmp_path: Path) -> None:
@@ -60,6 +72,57 @@ def test_a_later_attempts_files_replace_the_earlier_ones(base: Path, tmp_path: P
     assert (store / "results" / "deep" / "b.csv").read_text() == "3"
 
 
+def test_an_older_attempt_never_replaces_what_a_newer_one_has_copied(
+    base: Path, tmp_path: Path, place: str
+) -> None:
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        shutil.copytree(base, folder)
+        (folder / "results/a.csv").write_text(folder.name)
+    first, second = (change(spec(each, place), attempt=n) for n, each in ((1, old), (2, new)))
+    assert copy(first).files == 3
+    assert copy(second).files == 3
+    with pytest.raises(Outdated, match="later attempt"):
+        copy(first)
+    assert content(place, "results/a.csv") == "new"
+
+
+def test_an_attempt_that_was_frozen_while_it_copied_replaces_nothing_more(
+    base: Path, tmp_path: Path, place: str
+) -> None:
+    frozen = open_place(place, attempt=1)
+    frozen.put(base / "results/a.csv", "results/a.csv")
+    later = tmp_path / "later"
+    later.write_text("later")
+    open_place(place, attempt=2).put(later, "results/a.csv")
+    with pytest.raises(Outdated):
+        frozen.put(base / "results/a.csv", "results/a.csv")
+    assert content(place, "results/a.csv") == "later"
+
+
+def test_a_store_that_comes_back_gets_what_it_did_not_take(base: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    store.write_text("a file where the store should be")
+    told: list[Problem] = []
+
+    def heard(problem: Problem) -> None:
+        told.append(problem)
+        store.unlink()
+
+    assert copy(change(spec(base, store), limit_s=30.0), heard) == Copied(files=3, bytes=5)
+    (problem,) = told
+    assert problem.transient
+    assert f"results: 3 of 3 files not copied to {store}" in problem.problem
+
+
+def test_a_store_that_does_not_come_back_in_time_is_said(base: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    store.write_text("in the way")
+    result = copy(change(spec(base, store), limit_s=0.3))
+    assert result.files == 0
+    assert "not copied to" in result.problems[0]
+
+
 def test_one_file_that_cannot_be_copied_does_not_cost_the_others(
     base: Path, tmp_path: Path
 ) -> None:
@@ -68,7 +131,7 @@ def test_one_file_that_cannot_be_copied_does_not_cost_the_others(
     result = copy(spec(base, store))
     assert result.files == 2
     (problem,) = result.problems
-    assert problem.startswith("results/a.csv: ")
+    assert problem.startswith(f"results: 1 of 3 files not copied to {store}: results/a.csv: ")
     assert not list((store / "results").glob("*.tmp"))
 
 
@@ -88,6 +151,28 @@ def test_as_a_process_it_prints_its_result(
     assert main([str(path)]) == 0
     assert json.loads(capsys.readouterr().out) == {"files": 3, "bytes": 5, "problems": []}
     path.write_bytes(msgspec.json.encode(spec(base, "nosuch://store")))
+    assert main([str(path)]) == 0
+    assert "nosuch" in json.loads(capsys.readouterr().out)["problems"][0]
+    path.write_text("{")
     assert main([str(path)]) == 1
-    assert "nosuch" in json.loads(capsys.readouterr().out)["problem"]
+    assert "problem" in json.loads(capsys.readouterr().out)
     assert main([]) == 2
+
+
+def test_an_attempt_frozen_just_before_its_file_appears_replaces_nothing(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, later = str(tmp_path / "store"), tmp_path / "later"
+    later.write_text("later")
+    frozen = open_place(store, attempt=1)
+    copy2 = shutil.copy2
+
+    def copy_and_freeze(source: Path, target: Path) -> None:
+        copy2(source, target)
+        monkeypatch.setattr(shutil, "copy2", copy2)
+        open_place(store, attempt=2).put(later, "results/a.csv")
+
+    monkeypatch.setattr(shutil, "copy2", copy_and_freeze)
+    with pytest.raises(Outdated):
+        frozen.put(base / "results/a.csv", "results/a.csv")
+    assert content(store, "results/a.csv") == "later"

@@ -19,10 +19,18 @@ import pytest
 
 from howdah.core.messages import Task
 from howdah.storage import watching
-from howdah.storage.checkpoints import CheckpointSpec, main, restore
+from howdah.storage.checkpoints import (
+    CheckpointSpec,
+    Problem,
+    Saved,
+    main,
+    publish,
+    restore,
+)
 from howdah.storage.folders import scan
+from howdah.storage.spare import kept, take_over
 from howdah.storage.stores import LocalStore
-from howdah.storage.watching import Orders, watch
+from howdah.storage.watching import Requests, watch
 from tests.unit.storage.helper_process import DEADLINE_S, Helper
 
 SETTLE_S = 0.2
@@ -68,15 +76,15 @@ def versions(spec: CheckpointSpec) -> list[str]:
 def watched(spec: CheckpointSpec, reports: list[Any]) -> Iterator[BinaryIO]:
     """A watcher in a thread, and where it is told: until its end, which a closed pipe is too."""
     reader, writer = os.pipe()
-    orders = Orders(reader)
-    thread = threading.Thread(target=watch, args=(spec, orders, reports.append))
+    requests = Requests(reader)
+    thread = threading.Thread(target=watch, args=(spec, requests, reports.append))
     thread.start()
     try:
         with os.fdopen(writer, "wb", buffering=0) as tell:
             yield tell
     finally:
         thread.join()
-        orders.close()
+        requests.close()
         os.close(reader)
 
 
@@ -327,12 +335,142 @@ def test_a_store_that_refuses_is_reported_once_and_tried_again(
     (folder / "model").write_text("weights")
     said = helper.says()
     assert said is not None
-    assert "can't be saved to" in said["problem"]
+    assert f"{blocked} can't be written: " in said["problem"]
+    assert said["transient"] is True
     assert str(blocked) in said["problem"]
     blocked.unlink()
     said = helper.says()
     assert said is not None
     assert said["version"] == "000001"
+
+
+def test_a_store_that_cannot_be_written_is_reported_before_there_is_a_checkpoint(
+    start: Callable[..., Helper],
+) -> None:
+    said = start(store="/proc/nowhere").says()
+    assert said is not None
+    assert "/proc/nowhere can't be written: " in said["problem"]
+    assert "transient" not in said, "no waiting makes that a folder"
+
+
+@pytest.fixture
+def away(spec: CheckpointSpec, tmp_path: Path) -> Iterator[CheckpointSpec]:
+    """A store that is away until its path is unlinked."""
+    Path(spec.store).write_text("not mounted")
+    yield msgspec.structs.replace(spec, spare=str(tmp_path / "spare"), settle_s=0.05)
+
+
+def problems(reports: list[Any]) -> list[Problem]:
+    return [report for report in reports if isinstance(report, Problem)]
+
+
+def saved(reports: list[Any]) -> list[str]:
+    return [report.version for report in reports if isinstance(report, Saved)]
+
+
+def test_a_store_that_is_back_at_the_end_is_tried_at_once(
+    away: CheckpointSpec, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "_BACKOFF_S", (3600.0, 3600.0))
+    reports: list[Any] = []
+    with watched(away, reports) as tell:
+        (folder / "model").write_text("step 500")
+        until(lambda: problems(reports))
+        Path(away.store).unlink()
+        tell.write(b"finish 0\n")
+    assert saved(reports) == ["000001"]
+
+
+def test_a_store_that_comes_back_after_the_end_is_waited_for(
+    away: CheckpointSpec, folder: Path
+) -> None:
+    reports: list[Any] = []
+    with watched(away, reports) as tell:
+        (folder / "model").write_text("step 500")
+        tell.write(b"finish 60\n")
+        until(lambda: problems(reports))
+        Path(away.store).unlink()
+    assert saved(reports) == ["000001"]
+    assert not any(problem.unsaved for problem in problems(reports))
+
+
+def test_a_store_that_does_not_come_back_within_the_limit_is_reported(
+    away: CheckpointSpec, folder: Path
+) -> None:
+    reports: list[Any] = []
+    with watched(away, reports) as tell:
+        (folder / "model").write_text("step 500")
+        tell.write(b"finish 0.5\n")
+    assert saved(reports) == []
+    first, last = problems(reports)
+    assert (first.unsaved, last.unsaved) == (False, True)
+    assert f"{away.store} can't be written: " in last.problem
+
+
+def test_a_store_that_will_never_take_it_is_not_waited_for(
+    spec: CheckpointSpec, folder: Path
+) -> None:
+    reports: list[Any] = []
+    with watched(msgspec.structs.replace(spec, store="nosuch://x"), reports) as tell:
+        (folder / "model").write_text("step 500")
+        tell.write(b"finish 3600\n")
+    assert problems(reports)[-1].unsaved
+
+
+def test_a_whole_state_a_store_did_not_take_outlives_a_torn_one(
+    away: CheckpointSpec, folder: Path
+) -> None:
+    away = msgspec.structs.replace(away, settle_s=2.0)  # the end comes sooner after the write
+    reports: list[Any] = []
+    with watched(away, reports) as tell:
+        (folder / "model").write_text("step 500")
+        until(lambda: kept(away))
+        (folder / "model").write_text("step 510, half wri")
+        tell.write(b"end 60\n")
+        tell.close()
+        Path(away.store).unlink()
+    assert saved(reports) == ["000001"]
+    restore(away)
+    assert (folder / "model").read_text() == "step 500"
+
+
+def test_the_next_attempt_begins_with_what_a_store_took_too_late(
+    away: CheckpointSpec,
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with watched(msgspec.structs.replace(away, attempt=1), reports := []) as tell:
+        (folder / "model").write_text("step 500")
+        tell.write(b"finish 0.5\n")
+    assert problems(reports)[-1].unsaved
+    path = tmp_path / "spec.json"
+    path.write_bytes(msgspec.json.encode(msgspec.structs.replace(away, attempt=2)))
+    assert main(["restore", str(path)]) == 1, "the store is still away"
+    assert json.loads(capsys.readouterr().out)["transient"] is True
+    Path(away.store).unlink()
+    assert main(["restore", str(path)]) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["version"] == second["version"] == "000001"
+    assert (folder / "model").read_text() == "step 500"
+    assert not Path(away.spare).exists()
+
+
+def test_what_is_kept_is_dropped_once_a_later_attempt_has_saved(
+    away: CheckpointSpec, folder: Path, tmp_path: Path
+) -> None:
+    own = msgspec.structs.replace(away, attempt=1)
+    with watched(own, []) as tell:
+        (folder / "model").write_text("step 500")
+        tell.write(b"finish 0.5\n")
+    Path(away.store).unlink()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "model").write_text("step 700")
+    publish(msgspec.structs.replace(own, attempt=2, folder=str(elsewhere)))
+    assert take_over(msgspec.structs.replace(own, attempt=3)) is None
+    assert versions(own) == ["000001"]
+    assert not Path(own.spare).exists()
 
 
 def test_a_task_the_job_has_gone_on_without_is_told_and_stays_quiet(
@@ -406,6 +544,7 @@ def test_publish_and_restore_print_their_result(
         "files": 0,
         "bytes": 0,
         "checksum": "",
+        "origin": "",
         "skipped": [],
     }
     assert result("publish") == {"version": None}

@@ -1,7 +1,4 @@
-"""What the JSON API does: one function for each operation of `howdah.coordinator.web.api`.
-
-The JSON API as one table of operations: routes and their description are made from it.
-"""
+"""The JSON API: one function for each operation. Routes and their description are made of these."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from howdah.coordinator.driver import JobOver
 from howdah.coordinator.live_job import LiveJob, NoLog
 from howdah.coordinator.status import UnknownTask
 from howdah.coordinator.web import documents, logs
@@ -29,14 +27,17 @@ from howdah.coordinator.web.documents import (
     StopAnswer,
     StopRequest,
     brief,
+    without_values,
 )
-from howdah.coordinator.web.security import Gate, Refusal
+from howdah.coordinator.web.security import PROOF, Gate, Proof, Refusal
 from howdah.coordinator.web.stream import StatusChanges
 from howdah.core.messages import Task
 from howdah.core.plan import Plan
 from howdah.spec.model import Job
 from howdah.wire.messages import Sample
 from howdah.wire.status import JobView, TaskView
+
+ROOT = "/api/v1"
 
 STREAMS_MAX = 100
 """Event streams at once; more readers are asked to poll."""
@@ -76,6 +77,80 @@ class Api(msgspec.Struct, frozen=True, kw_only=True):
                 raise Refusal(404, str(problem)) from problem
             return found
         raise Refusal(404, f"{name[:100]!r} is no task; write a role and an index: worker:0")
+
+
+class In(enum.Enum):
+    """Where a parameter stands."""
+
+    PATH = "path"
+    QUERY = "query"
+
+
+class Parameter(msgspec.Struct, frozen=True, kw_only=True):
+    """One parameter of an operation."""
+
+    name: str
+    text: str
+    type: str = "string"
+    place: In = In.QUERY
+    many: bool = False
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing the API can be asked."""
+
+    method: str
+    path: str
+    """Below `ROOT`."""
+    name: str
+    summary: str
+    handler: Callable[[Api, Request], Awaitable[Response]]
+    answers: tuple[Any, ...] = ()
+    """Types of the JSON documents it answers; none where it is no JSON."""
+    media: str = "application/json"
+    takes: Any = None
+    """The type of the JSON document in the request's body."""
+    parameters: tuple[Parameter, ...] = ()
+    errors: Mapping[int, str] = {}
+
+
+Handler = Callable[[Api, Request], Awaitable[Response]]
+
+OPERATIONS: list[Operation] = []
+"""All, in the order of the description."""
+
+
+def operation(method: str, path: str, name: str, **rest: Any) -> Callable[[Handler], Handler]:
+    """Make an operation of the handler below it."""
+
+    def add(handler: Handler) -> Handler:
+        OPERATIONS.append(Operation(method=method, path=path, name=name, handler=handler, **rest))
+        return handler
+
+    return add
+
+
+_TASK = Parameter(name="task", text="A task's name: `worker:0`.", place=In.PATH)
+_ATTEMPT = Parameter(name="attempt", text="Which attempt; the newest one.", type="integer")
+_NO_TASK = {404: "The job has no such task."}
+_NO_LOG = {404: "The job has no such task, or that attempt has no log yet."}
+_FOLLOW = (
+    Parameter(name="since", text="The `version` of the status you have."),
+    Parameter(name="after", text="`seq` of the newest record you have.", type="integer"),
+    Parameter(name="log", text="A task whose log to follow."),
+    Parameter(name="attempt", text="The attempt of the log you have.", type="integer"),
+    Parameter(
+        name="offset",
+        text="Where your log ends; negative counts from the end.",
+        type="integer",
+    ),
+    Parameter(
+        name="pinned",
+        text="1: only this attempt's log. Otherwise the newest one's, and the next one's when "
+        "the task is started again.",
+        type="integer",
+    ),
+)
 
 
 # -- reading parameters --------------------------------------------------------------------------
@@ -125,9 +200,16 @@ def _json(content: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(content), status, media_type="application/json")
 
 
-# -- handlers ------------------------------------------------------------------------------------
+# -- the operations -------------------------------------------------------------------------------
 
 
+@operation(
+    "GET",
+    "/job",
+    "job",
+    summary="The status document, as `howdah status --json` prints it. Has an ETag.",
+    answers=(JobView,),
+)
 async def job(api: Api, request: Request) -> Response:
     """The status document, or word that it has not changed."""
     view = api.changes.view()
@@ -140,6 +222,17 @@ async def job(api: Api, request: Request) -> Response:
     return response
 
 
+@operation(
+    "GET",
+    "/tasks",
+    "tasks",
+    summary="The tasks of the status document.",
+    answers=(list[TaskView],),
+    parameters=(
+        Parameter(name="role", text="Only this role's."),
+        Parameter(name="state", text="Only those in this state."),
+    ),
+)
 async def tasks(api: Api, request: Request) -> Response:
     """The status document's tasks."""
     wanted = {name: request.query_params.get(name) for name in ("role", "state")}
@@ -152,6 +245,15 @@ async def tasks(api: Api, request: Request) -> Response:
     )
 
 
+@operation(
+    "GET",
+    "/tasks/{task}",
+    "task",
+    summary="One task of the status document.",
+    answers=(TaskView,),
+    parameters=(_TASK,),
+    errors=_NO_TASK,
+)
 async def task(api: Api, request: Request) -> Response:
     """One of them."""
     name = str(api.task(request))
@@ -161,11 +263,58 @@ async def task(api: Api, request: Request) -> Response:
     raise Refusal(404, f"{name} is not part of the job now")
 
 
+@operation(
+    "GET",
+    "/records",
+    "records",
+    summary=f"Records of the event log, oldest first, at most {streams.RECORDS_MAX}.",
+    answers=(list[RecordLine],),
+    parameters=(
+        Parameter(name="after", text="Only those with a greater `seq`.", type="integer"),
+        Parameter(name="limit", text="At most this many.", type="integer"),
+    ),
+)
 async def records(api: Api, request: Request) -> Response:
-    """The story."""
+    """The event log."""
     after = _integer(request, "after", 0) or 0
     limit = min(_integer(request, "limit", None) or streams.RECORDS_MAX, streams.RECORDS_MAX)
     return _json(streams.new_records(api.source, after)[: max(1, limit)])
+
+
+@operation(
+    "GET",
+    "/logs/{task}",
+    "log",
+    summary=(
+        "A stretch of an attempt's log. With `tail`, its last lines. With `grep`, the lines "
+        "that hold that text (`LogMatches`)."
+    ),
+    answers=(LogPage, LogMatches),
+    parameters=(
+        _TASK,
+        _ATTEMPT,
+        Parameter(
+            name="offset",
+            text="From this byte; negative counts from the end. 0 unless given.",
+            type="integer",
+        ),
+        Parameter(
+            name="limit",
+            text=f"At most this many bytes; {logs.PAGE} unless given, {logs.PAGE_MAX} at most.",
+            type="integer",
+        ),
+        Parameter(name="tail", text="The last so many lines instead.", type="integer"),
+        Parameter(
+            name="grep",
+            text="Plain text to look for, upper and lower case alike. One answer looks "
+            f"through {logs.SCAN // 1024 // 1024} MiB; go on at `next_offset`.",
+        ),
+    ),
+    errors=_NO_LOG,
+)
+async def log_or_search(api: Api, request: Request) -> Response:
+    """Either, as the query says."""
+    return await (search if "grep" in request.query_params else log)(api, request)
 
 
 async def log(api: Api, request: Request) -> Response:
@@ -191,16 +340,29 @@ async def search(api: Api, request: Request) -> Response:
         return _json(await logs.search(api.source, task, attempt, wanted, offset))
 
 
-async def log_or_search(api: Api, request: Request) -> Response:
-    """Either, as the query says."""
-    return await (search if "grep" in request.query_params else log)(api, request)
-
-
+@operation(
+    "GET",
+    "/logs/{task}/attempts",
+    "log-attempts",
+    summary="Attempts of a task that have a log.",
+    answers=(list[int],),
+    parameters=(_TASK,),
+    errors=_NO_TASK,
+)
 async def attempts(api: Api, request: Request) -> Response:
     """Attempts with a log."""
     return _json(api.source.log_attempts(api.task(request)))
 
 
+@operation(
+    "GET",
+    "/logs/{task}/raw",
+    "log-file",
+    summary="A whole log, as a file.",
+    media="text/plain",
+    parameters=(_TASK, _ATTEMPT),
+    errors=_NO_LOG,
+)
 async def raw_log(api: Api, request: Request) -> Response:
     """A whole log."""
     with _logs_missed():
@@ -221,12 +383,37 @@ async def raw_log(api: Api, request: Request) -> Response:
     )
 
 
+@operation(
+    "GET",
+    "/metrics/{task}",
+    "samples",
+    summary="Measurements of a task as they were taken, and the values it reported.",
+    answers=(list[Sample],),
+    parameters=(
+        _TASK,
+        Parameter(name="since", text="Only later ones (seconds, epoch).", type="number"),
+    ),
+    errors=_NO_TASK,
+)
 async def samples(api: Api, request: Request) -> Response:
     """Measurements of one task."""
     since = _number(request, "since", 0.0) or 0.0
     return _json(api.source.metrics(api.task(request), since))
 
 
+@operation(
+    "GET",
+    "/series",
+    "series",
+    summary="Measurements of several tasks on one grid of times, for plotting.",
+    answers=(SeriesPage,),
+    parameters=(
+        Parameter(name="task", text=f"Up to {SERIES_TASKS_MAX} times.", many=True),
+        Parameter(name="since", text="From when (seconds, epoch); the submission.", type="number"),
+        Parameter(name="step", text="Seconds a point stands for; 1.", type="number"),
+    ),
+    errors=_NO_TASK,
+)
 async def series(api: Api, request: Request) -> Response:
     """Measurements of several tasks."""
     names = request.query_params.getlist("task")[:SERIES_TASKS_MAX]
@@ -243,39 +430,34 @@ async def series(api: Api, request: Request) -> Response:
     return _json(documents.on_grid(samples, start, step_s, count))
 
 
+@operation(
+    "GET",
+    "/config",
+    "config",
+    summary="The resolved job file.",
+    answers=(Job,),
+    parameters=(
+        Parameter(name="brief", text="1: without what is as it is by default.", type="integer"),
+    ),
+)
 async def config(api: Api, request: Request) -> Response:
-    """The job file."""
+    """The job file; to a reader without the token with no value of an environment variable."""
     job = api.source.job()
+    if request.scope[PROOF] is Proof.READER:
+        job = without_values(job)
     return _json(brief(job) if _flag(request, "brief") else job)
 
 
+@operation(
+    "GET",
+    "/plan",
+    "plan",
+    summary="Roles and limits as the coordinator sees them, in numbers.",
+    answers=(Plan,),
+)
 async def plan(api: Api, request: Request) -> Response:
     """The plan."""
     return _json(api.source.plan())
-
-
-async def stop(api: Api, request: Request) -> Response:
-    """Have the job stopped."""
-    body = await request.body()
-    if body and not request.headers.get("content-type", "").startswith("application/json"):
-        raise Refusal(415, "the body must be application/json")
-    try:
-        wanted = msgspec.json.decode(body, type=StopRequest) if body else StopRequest()
-    except msgspec.DecodeError as problem:
-        raise Refusal(400, f"the body is not a stop request: {problem}") from problem
-    by = "the HTTP API" if "authorization" in request.headers else "the job page"
-    await api.source.stop(by, wanted.reason[:500], wanted.firm)
-    return _json(StopAnswer(stopping=True, firm=wanted.firm), 202)
-
-
-async def stacks(api: Api, request: Request) -> Response:
-    """Take a task's stacks."""
-    task = api.task(request)
-    try:
-        text = await api.source.stacks(task)
-    except RuntimeError as problem:
-        raise Refusal(409, f"the stacks of {task} could not be taken: {problem}") from problem
-    return _json(StacksAnswer(task=str(task), text=text))
 
 
 def _cursor(api: Api, request: Request) -> streams.Cursor:
@@ -290,11 +472,32 @@ def _cursor(api: Api, request: Request) -> streams.Cursor:
     )
 
 
+@operation(
+    "GET",
+    "/changes",
+    "changes",
+    summary="What changed since you last asked: the stream, for readers that cannot stream.",
+    answers=(Changes,),
+    parameters=_FOLLOW,
+    errors=_NO_TASK,
+)
 async def changes(api: Api, request: Request) -> Response:
     """What changed."""
     return _json(await streams.poll(api.source, api.changes, _cursor(api, request)))
 
 
+@operation(
+    "GET",
+    "/stream",
+    "stream",
+    summary=(
+        "Server-sent events: `hello`, `status` (`StatusPatch`), `record` (`RecordLine`), "
+        "`log` (`LogChange`), and `bye` when the coordinator ends."
+    ),
+    media="text/event-stream",
+    parameters=_FOLLOW,
+    errors={**_NO_TASK, 503: "Too many streams are open; poll `changes`."},
+)
 async def stream(api: Api, request: Request) -> Response:
     """The event stream."""
     cursor = _cursor(api, request)
@@ -307,251 +510,46 @@ async def stream(api: Api, request: Request) -> Response:
     )
 
 
-ROOT = "/api/v1"
-
-
-class In(enum.Enum):
-    """Where a parameter stands."""
-
-    PATH = "path"
-    QUERY = "query"
-
-
-class Parameter(msgspec.Struct, frozen=True, kw_only=True):
-    """One parameter of an operation."""
-
-    name: str
-    text: str
-    type: str = "string"
-    place: In = In.QUERY
-    many: bool = False
-
-
-class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing the API can be asked."""
-
-    method: str
-    path: str
-    """Below `ROOT`."""
-    name: str
-    summary: str
-    handler: Callable[[Api, Request], Awaitable[Response]]
-    answers: tuple[Any, ...] = ()
-    """Types of the JSON documents it answers; none where it is no JSON."""
-    media: str = "application/json"
-    takes: Any = None
-    """The type of the JSON document in the request's body."""
-    parameters: tuple[Parameter, ...] = ()
-    errors: Mapping[int, str] = {}
-
-
-# -- the table -----------------------------------------------------------------------------------
-
-_TASK = Parameter(name="task", text="A task's name: `worker:0`.", place=In.PATH)
-_ATTEMPT = Parameter(name="attempt", text="Which attempt; the newest one.", type="integer")
-_NO_TASK = {404: "The job has no such task."}
-_NO_LOG = {404: "The job has no such task, or that attempt has no log yet."}
-_FOLLOW = (
-    Parameter(name="since", text="The `version` of the status you have."),
-    Parameter(name="after", text="`seq` of the newest record you have.", type="integer"),
-    Parameter(name="log", text="A task whose log to follow."),
-    Parameter(name="attempt", text="The attempt of the log you have.", type="integer"),
-    Parameter(
-        name="offset",
-        text="Where your log ends; negative counts from the end.",
-        type="integer",
-    ),
-    Parameter(
-        name="pinned",
-        text="1: only this attempt's log. Otherwise the newest one's, and the next one's when "
-        "the task is started again.",
-        type="integer",
-    ),
+@operation(
+    "POST",
+    "/stop",
+    "stop",
+    summary="Stop the job: SIGTERM, the grace, SIGKILL. Durable when answered.",
+    answers=(StopAnswer,),
+    takes=StopRequest,
+    errors={409: "The job has ended, or its coordinator ends; the text says how."},
 )
+async def stop(api: Api, request: Request) -> Response:
+    """Have the job stopped."""
+    body = await request.body()
+    if body and not request.headers.get("content-type", "").startswith("application/json"):
+        raise Refusal(415, "the body must be application/json")
+    try:
+        wanted = msgspec.json.decode(body, type=StopRequest) if body else StopRequest()
+    except msgspec.DecodeError as problem:
+        raise Refusal(400, f"the body is not a stop request: {problem}") from problem
+    by = "the HTTP API" if "authorization" in request.headers else "the job page"
+    try:
+        await api.source.stop(by, wanted.reason[:500], wanted.firm)
+    except JobOver as problem:
+        raise Refusal(409, str(problem)) from problem
+    return _json(StopAnswer(stopping=True, firm=wanted.firm), 202)
 
-OPERATIONS: tuple[Operation, ...] = (
-    Operation(
-        method="GET",
-        path="/job",
-        name="job",
-        summary="The status document, as `howdah status --json` prints it. Has an ETag.",
-        handler=job,
-        answers=(JobView,),
-    ),
-    Operation(
-        method="GET",
-        path="/tasks",
-        name="tasks",
-        summary="The tasks of the status document.",
-        handler=tasks,
-        answers=(list[TaskView],),
-        parameters=(
-            Parameter(name="role", text="Only this role's."),
-            Parameter(name="state", text="Only those in this state."),
-        ),
-    ),
-    Operation(
-        method="GET",
-        path="/tasks/{task}",
-        name="task",
-        summary="One task of the status document.",
-        handler=task,
-        answers=(TaskView,),
-        parameters=(_TASK,),
-        errors=_NO_TASK,
-    ),
-    Operation(
-        method="GET",
-        path="/records",
-        name="records",
-        summary=f"Lines of the job's story, oldest first, at most {streams.RECORDS_MAX}.",
-        handler=records,
-        answers=(list[RecordLine],),
-        parameters=(
-            Parameter(name="after", text="Only those with a greater `seq`.", type="integer"),
-            Parameter(name="limit", text="At most this many.", type="integer"),
-        ),
-    ),
-    Operation(
-        method="GET",
-        path="/logs/{task}",
-        name="log",
-        summary=(
-            "A stretch of an attempt's log. With `tail`, its last lines. With `grep`, the lines "
-            "that hold that text (`LogMatches`)."
-        ),
-        handler=log_or_search,
-        answers=(LogPage, LogMatches),
-        parameters=(
-            _TASK,
-            _ATTEMPT,
-            Parameter(
-                name="offset",
-                text="From this byte; negative counts from the end. 0 unless given.",
-                type="integer",
-            ),
-            Parameter(
-                name="limit",
-                text=f"At most this many bytes; {logs.PAGE} unless given, {logs.PAGE_MAX} at most.",
-                type="integer",
-            ),
-            Parameter(name="tail", text="The last so many lines instead.", type="integer"),
-            Parameter(
-                name="grep",
-                text="Plain text to look for, upper and lower case alike. One answer looks "
-                f"through {logs.SCAN // 1024 // 1024} MiB; go on at `next_offset`.",
-            ),
-        ),
-        errors=_NO_LOG,
-    ),
-    Operation(
-        method="GET",
-        path="/logs/{task}/attempts",
-        name="log-attempts",
-        summary="Attempts of a task that have a log.",
-        handler=attempts,
-        answers=(list[int],),
-        parameters=(_TASK,),
-        errors=_NO_TASK,
-    ),
-    Operation(
-        method="GET",
-        path="/logs/{task}/raw",
-        name="log-file",
-        summary="A whole log, as a file.",
-        handler=raw_log,
-        media="text/plain",
-        parameters=(_TASK, _ATTEMPT),
-        errors=_NO_LOG,
-    ),
-    Operation(
-        method="GET",
-        path="/metrics/{task}",
-        name="samples",
-        summary="Measurements of a task as they were taken, and the values it reported.",
-        handler=samples,
-        answers=(list[Sample],),
-        parameters=(
-            _TASK,
-            Parameter(name="since", text="Only later ones (seconds, epoch).", type="number"),
-        ),
-        errors=_NO_TASK,
-    ),
-    Operation(
-        method="GET",
-        path="/series",
-        name="series",
-        summary="Measurements of several tasks on one grid of times, for plotting.",
-        handler=series,
-        answers=(SeriesPage,),
-        parameters=(
-            Parameter(name="task", text=f"Up to {SERIES_TASKS_MAX} times.", many=True),
-            Parameter(
-                name="since", text="From when (seconds, epoch); the submission.", type="number"
-            ),
-            Parameter(name="step", text="Seconds a point stands for; 1.", type="number"),
-        ),
-        errors=_NO_TASK,
-    ),
-    Operation(
-        method="GET",
-        path="/config",
-        name="config",
-        summary="The resolved job file.",
-        handler=config,
-        answers=(Job,),
-        parameters=(
-            Parameter(name="brief", text="1: without what is as it is by default.", type="integer"),
-        ),
-    ),
-    Operation(
-        method="GET",
-        path="/plan",
-        name="plan",
-        summary="Roles and limits as the coordinator sees them, in numbers.",
-        handler=plan,
-        answers=(Plan,),
-    ),
-    Operation(
-        method="GET",
-        path="/changes",
-        name="changes",
-        summary="What changed since you last asked: the stream, for readers that cannot stream.",
-        handler=changes,
-        answers=(Changes,),
-        parameters=_FOLLOW,
-        errors=_NO_TASK,
-    ),
-    Operation(
-        method="GET",
-        path="/stream",
-        name="stream",
-        summary=(
-            "Server-sent events: `hello`, `status` (`StatusPatch`), `record` (`RecordLine`), "
-            "`log` (`LogChange`), and `bye` when the coordinator ends."
-        ),
-        handler=stream,
-        media="text/event-stream",
-        parameters=_FOLLOW,
-        errors={**_NO_TASK, 503: "Too many streams are open; poll `changes`."},
-    ),
-    Operation(
-        method="POST",
-        path="/stop",
-        name="stop",
-        summary="Stop the job: SIGTERM, the grace, SIGKILL. Durable when answered.",
-        handler=stop,
-        answers=(StopAnswer,),
-        takes=StopRequest,
-    ),
-    Operation(
-        method="POST",
-        path="/stacks/{task}",
-        name="stacks",
-        summary="Take the stacks of a running task's programs.",
-        handler=stacks,
-        answers=(StacksAnswer,),
-        parameters=(_TASK,),
-        errors={**_NO_TASK, 409: "They could not be taken; the text says why."},
-    ),
+
+@operation(
+    "POST",
+    "/stacks/{task}",
+    "stacks",
+    summary="Take the stacks of a running task's programs.",
+    answers=(StacksAnswer,),
+    parameters=(_TASK,),
+    errors={**_NO_TASK, 409: "They could not be taken; the text says why."},
 )
+async def stacks(api: Api, request: Request) -> Response:
+    """Take a task's stacks."""
+    task = api.task(request)
+    try:
+        text = await api.source.stacks(task)
+    except RuntimeError as problem:
+        raise Refusal(409, f"the stacks of {task} could not be taken: {problem}") from problem
+    return _json(StacksAnswer(task=str(task), text=text))

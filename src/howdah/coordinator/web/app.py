@@ -27,7 +27,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from howdah.backends.base import PageReaders
 from howdah.coordinator.live_job import LiveJob
-from howdah.coordinator.web import api, proxy, stream, tickets
+from howdah.coordinator.web import api, proxy, stream
 from howdah.coordinator.web.security import (
     LOGIN_PATH,
     PAGE_HEADERS,
@@ -38,6 +38,7 @@ from howdah.coordinator.web.security import (
     Refusal,
 )
 from howdah.coordinator.web.stream import StatusChanges
+from howdah.wire import tickets
 from howdah.wire.status import JobView
 
 _TASK_PAGE = re.compile(r"proxy/[A-Za-z0-9_.-]+:\d+/", re.ASCII)
@@ -273,7 +274,7 @@ def job_page(view: JobView, version: str, *, reads_only: bool = False) -> Respon
     Args:
         view: the job now.
         version: of the static files.
-        reads_only: to somebody who may only look: without what they could not do.
+        reads_only: for a reader who may change nothing: without what they could not do.
     """
     page = _environment().get_template("job.html")
     return HTMLResponse(page.render(job=view, version=version, reads_only=reads_only))

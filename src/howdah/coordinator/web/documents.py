@@ -1,14 +1,7 @@
-"""Answers of the HTTP API that are not already documents of another room.
+"""Answers of the HTTP API that are not documents of another room, and how they are computed. Pure.
 
 `howdah.wire.status.JobView` is the job; what is here serves readers who follow it. Times are seconds
 since the epoch.
-
-What the job's time went to, told from its records. Pure.
-
-The kinds are those `howdah.core` writes when the job's phase changes. Kinds not listed change
-nothing, so a newer coordinator's story still gives a right, if coarser, picture.
-
-Samples laid on a grid of times, so that a page can plot many tasks and hours of them. Pure.
 """
 
 from __future__ import annotations
@@ -20,7 +13,10 @@ from typing import Any
 
 import msgspec
 
+from howdah.spec.model import Job
 from howdah.wire.messages import RecordUpdate, Sample
+
+HIDDEN = "(not shown)"
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True): ...
@@ -33,7 +29,7 @@ class ErrorAnswer(_Document, frozen=True, kw_only=True):
 
 
 class RecordLine(_Document, frozen=True, kw_only=True):
-    """One line of the job's story."""
+    """One line of the event log."""
 
     seq: int
     """Its place in the journal; ask for what follows with ``after``."""
@@ -50,7 +46,7 @@ class RecordLine(_Document, frozen=True, kw_only=True):
 
 
 class Span(_Document, frozen=True, kw_only=True):
-    """A stretch of the job's life and what it went to."""
+    """A part of the job's time and what it was spent on."""
 
     stage: str
     """A `howdah.coordinator.web.documents.Stage` value: wait, prepare, join, run, restart, finish."""
@@ -129,7 +125,7 @@ class Changes(_Document, frozen=True, kw_only=True):
     status: StatusPatch | None
     records: list[RecordLine]
     records_after: int
-    """``seq`` of the newest record told; ask on with it."""
+    """``seq`` of the newest record you have now; ask on with it."""
     log: LogChange | None = None
 
 
@@ -174,7 +170,7 @@ class StacksAnswer(_Document, frozen=True, kw_only=True):
 
 
 def record_line(update: RecordUpdate) -> RecordLine:
-    """A record as the API tells it: tasks by name."""
+    """A record as the API gives it: tasks by name."""
     record = update.record
     return RecordLine(
         seq=update.seq,
@@ -190,7 +186,7 @@ def record_line(update: RecordUpdate) -> RecordLine:
 
 
 def brief(document: msgspec.Struct) -> dict[str, Any]:
-    """A document without the fields that have their default: what somebody wrote."""
+    """A document without the fields that have their default."""
     found: dict[str, Any] = {}
     for field in msgspec.structs.fields(document):
         value = getattr(document, field.name)
@@ -211,8 +207,22 @@ def _brief_value(value: Any) -> Any:
     return value
 
 
+def without_values(job: Job) -> Job:
+    """The job file with the names of its environment variables alone: values may be secrets."""
+
+    def hidden(table: Any) -> Any:
+        return msgspec.structs.replace(table, env=dict.fromkeys(table.env, HIDDEN))
+
+    roles = {name: hidden(role) for name, role in job.roles.items()}
+    preprocess = None if job.preprocess is None else hidden(job.preprocess)
+    return msgspec.structs.replace(hidden(job), roles=roles, preprocess=preprocess)
+
+
+# -- the timeline ---------------------------------------------------------------------------------
+
+
 class Stage(enum.Enum):
-    """What a stretch of time went to."""
+    """What a part of the job's time was spent on."""
 
     WAIT = "wait"
     """For containers, and for their agents to register."""
@@ -223,21 +233,25 @@ class Stage(enum.Enum):
     RUN = "run"
     """Everyone has joined: the work itself."""
     RESTART = "restart"
-    """From the first sign of a failure until the next generation is formed."""
+    """From the first failure report until the next generation is formed."""
     FINISH = "finish"
     """The outcome is decided; programs are stopped, containers given back."""
 
 
-_SIGNS = frozenset({"task-failed", "container-lost", "hang"})
+_FAILURES = frozenset({"task-failed", "container-lost", "hang"})
 """The first of them in a generation that ends is when its useful time was over."""
 
 
 class Timeline:
-    """Spans so far; feed it every record once, in order."""
+    """Spans so far, from records: each must be added once, in order.
+
+    The kinds are those `howdah.core` writes when the job's phase changes. Kinds not listed change
+    nothing, so records of a newer coordinator still give a right, if coarser, picture.
+    """
 
     def __init__(self, submitted: float | None) -> None:
         self._spans: list[Span] = []
-        self._sign: float | None = None
+        self._failed: float | None = None
         self._closed = False
         if submitted is not None:
             self._enter(Stage.WAIT, submitted, 0)
@@ -263,16 +277,16 @@ class Timeline:
                 self._enter(Stage.JOIN, time, generation)
             case "running":
                 self._enter(Stage.RUN, time, generation)
-            case kind if kind in _SIGNS and now is not Stage.FINISH:
-                if self._sign is None:
-                    self._sign = time
+            case kind if kind in _FAILURES and now is not Stage.FINISH:
+                if self._failed is None:
+                    self._failed = time
                 return False
             case "task-restarting" | "sidecar-retired":
-                self._sign = None
+                self._failed = None
                 return False
             case "generation-ended" | "growing":
                 began = self._spans[-1].start if self._spans else time
-                self._enter(Stage.RESTART, max(self._sign or time, began), generation)
+                self._enter(Stage.RESTART, max(self._failed or time, began), generation)
             case "stage-done":
                 self._enter(Stage.WAIT, time, generation)
             case "finishing":
@@ -285,7 +299,7 @@ class Timeline:
         return True
 
     def _enter(self, stage: Stage, time: float, generation: int) -> None:
-        self._sign = None
+        self._failed = None
         if self._spans and self._spans[-1].stage == stage.value:
             return
         self._end(time)
@@ -302,6 +316,8 @@ class Timeline:
             )
 
 
+# -- series ---------------------------------------------------------------------------------------
+
 MEASUREMENTS = ("cpu", "rss_mb", "gpu", "gpu_memory_mb")
 VALUE = "value:"
 """Goes before the name of a value the program reported."""
@@ -309,7 +325,7 @@ VALUE = "value:"
 COUNT_MAX = 2000
 """Points of a series in one answer."""
 VALUES_MAX = 64
-"""Names of reported values that are told of one task."""
+"""Names of reported values shown of one task."""
 
 
 def grid(since: float, now: float, step_s: float) -> tuple[float, int]:

@@ -312,7 +312,7 @@ def _named_by_connection(pairs: Iterable[tuple[str, str]]) -> frozenset[str]:
         for name, value in pairs
         if name == "connection"
         for part in value.split(",")
-        # What names the program's own peer must stay, whoever asks for its removal.
+        # What names the program's own peer must stay, whatever asks for its removal.
         if part.strip().lower() not in ("host", "content-type", "cookie")
     )
 

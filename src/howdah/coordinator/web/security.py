@@ -23,9 +23,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from howdah.backends.base import PageReaders
 from howdah.coordinator.live_job import LiveJob
-from howdah.coordinator.web import tickets
 from howdah.coordinator.web.documents import ErrorAnswer
-from howdah.coordinator.web.tickets import TicketStore
+from howdah.wire import tickets
+from howdah.wire.tickets import TicketStore
 
 log = logging.getLogger(__name__)
 

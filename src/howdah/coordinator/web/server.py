@@ -105,7 +105,7 @@ def _bound(host: str, port: int | tuple[int, int]) -> socket.socket:
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind((host, number))
-            # Listening now, a port that somebody else listens at is found out here.
+            # Listening now, a port that is taken is found out here.
             sock.listen(256)
             sock.setblocking(False)
         except OSError as error:
@@ -157,7 +157,7 @@ class _Protocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         if getattr(self.server_state, "ending", False):
-            # Accepted just when the server ended: nobody would ever close it.
+            # Accepted just when the server ended: it would never be closed.
             self.transport.abort()
             return
         self._waiting = self.loop.call_later(HEAD_S, self._give_up)

@@ -1,10 +1,4 @@
-"""The status document as versioned changes, shared by all who watch the page.
-
-The document is made at most a few times a second, however many watch; each watcher is sent only
-what changed since the version it has. With 1,000 tasks that beat every second a change is some
-tens of kilobytes, where the document is half a megabyte.
-
-Following the job: one stream of server-sent events a page, and the same by asking again.
+"""Following the job: one stream of server-sent events a page, and the same by polling.
 
 A stream carries the events ``hello``, ``status`` (`StatusPatch`), ``record`` (`RecordLine`),
 ``log`` (`LogChange`) and ``bye``. One stream carries all, as browsers allow few connections to a
@@ -56,7 +50,11 @@ class _Change(msgspec.Struct, frozen=True):
 
 
 class StatusChanges:
-    """The newest document and how it came about.
+    """The status document as versioned changes, shared by all readers of the page.
+
+    The document is made at most a few times a second, however many readers there are; each is sent
+    only what changed since the version it has. With 1,000 tasks that send a heartbeat every second a
+    change is some tens of kilobytes, where the document is half a megabyte.
 
     Args:
         source: the job.
@@ -209,13 +207,13 @@ HEARTBEAT_S = 10.0
 """A comment is sent after this much silence, so that a dead connection is noticed."""
 
 LOOK_S = 1.0
-"""Measurements are looked at this often even if nobody says that they changed."""
+"""Measurements are looked at this often, without any word that they changed."""
 
 GATHER_S = 0.05
-"""From the first sign of news to telling it: what comes together is told together."""
+"""From the first change to sending it: what comes together is sent together."""
 
 TASKS_PER_SECOND = 1000.0
-"""Tasks told of in a second at most, by telling less often: a person cannot read more."""
+"""Changed tasks sent in a second at most, by sending less often: a person cannot read more."""
 
 RECORDS_MAX = 1000
 """Records of one answer; the reader asks on."""
@@ -237,33 +235,33 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watch:
-    """One stream's ear."""
+    """Wakes one stream."""
 
     def __init__(self) -> None:
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self.urgent = True
         """A record came, so states have changed and not just measurements."""
 
     def wake(self, *, urgent: bool = False) -> None:
         """There is something new."""
         self.urgent = self.urgent or urgent
-        self._news.set()
+        self._changed.set()
 
     async def wait(self, timeout_s: float) -> None:
         """Until woken, or the time is over."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._news.wait(), timeout_s)
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
             await asyncio.sleep(GATHER_S)
-        self._news.clear()
+        self._changed.clear()
 
 
 class Watchers:
-    """Wakes every stream on a record; subscribes to the job only while somebody watches."""
+    """Wakes every stream on a record; subscribes to the job only while there is one."""
 
     def __init__(self, source: LiveJob) -> None:
         self._source = source
         self._watches: set[Watch] = set()
-        self._pump: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
         self.closing = False
         """The server ends; streams say so and end too."""
 
@@ -275,15 +273,15 @@ class Watchers:
         """Listen inside the ``with`` block."""
         watch = Watch()
         self._watches.add(watch)
-        if self._pump is None or self._pump.done():
-            self._pump = asyncio.ensure_future(self._listen())
+        if self._listening is None or self._listening.done():
+            self._listening = asyncio.ensure_future(self._listen())
         try:
             yield watch
         finally:
             self._watches.discard(watch)
-            if not self._watches and self._pump is not None:
-                self._pump.cancel()
-                self._pump = None
+            if not self._watches and self._listening is not None:
+                self._listening.cancel()
+                self._listening = None
 
     def close(self) -> None:
         """End all streams."""
@@ -292,19 +290,19 @@ class Watchers:
             watch.wake()
 
     async def _listen(self) -> None:
-        news = self._source.subscribe()
+        updates = self._source.subscribe()
         try:
-            async for item in news:
+            async for item in updates:
                 # Measurements change all the time; they are looked at when it is time to.
                 if isinstance(item, RecordUpdate):
                     for watch in self._watches:
                         watch.wake(urgent=True)
         finally:
-            await _close(news)
+            await _close(updates)
 
 
 def new_records(source: LiveJob, after: int) -> list[RecordLine]:
-    """The next lines of the story."""
+    """The next lines of the event log."""
     return [record_line(update) for update in source.records(after)[:RECORDS_MAX]]
 
 
@@ -327,34 +325,34 @@ async def poll(source: LiveJob, changes: StatusChanges, cursor: Cursor) -> Chang
 async def events(
     source: LiveJob, changes: StatusChanges, watchers: Watchers, cursor: Cursor
 ) -> AsyncIterator[bytes]:
-    """Server-sent events from where the reader stands, until the server closes."""
+    """Server-sent events from where the reader is, until the server closes."""
     loop = asyncio.get_running_loop()
     yield _event("hello", {"version": changes.version})
-    spoken = loop.time()
+    sent_at = loop.time()
     with watchers.watching() as watch:
-        teller = _Teller(source, changes, cursor)
+        reader = _Reader(source, changes, cursor)
         async with _following(source, cursor, watch) as log:
             while True:
                 closing = watchers.closing
                 urgent, watch.urgent = watch.urgent, False
-                told = teller.records()
-                told += teller.status(loop.time(), urgent=urgent, last=closing)
-                told += [_event("log", change) for change in (log.take() if log else ())]
-                if told:
-                    yield b"".join(told)
-                    spoken = loop.time()
-                elif loop.time() - spoken >= HEARTBEAT_S:
+                sent = reader.records()
+                sent += reader.status(loop.time(), urgent=urgent, last=closing)
+                sent += [_event("log", change) for change in (log.take() if log else ())]
+                if sent:
+                    yield b"".join(sent)
+                    sent_at = loop.time()
+                elif loop.time() - sent_at >= HEARTBEAT_S:
                     yield b": still here\n\n"
-                    spoken = loop.time()
+                    sent_at = loop.time()
                 if closing:
                     yield _event("bye", {})
                     return
-                if not teller.behind:
-                    await watch.wait(max(0.02, teller.status_due - loop.time()))
+                if not reader.behind:
+                    await watch.wait(max(0.02, reader.status_due - loop.time()))
 
 
-class _Teller:
-    """What one reader has been told of records and status."""
+class _Reader:
+    """What one reader has been sent of records and status."""
 
     def __init__(self, source: LiveJob, changes: StatusChanges, cursor: Cursor) -> None:
         self._source = source
@@ -364,7 +362,7 @@ class _Teller:
         self.status_due = 0.0
         """When to look at the status again, on the loop's clock."""
         self.behind = False
-        """There are more records to tell at once."""
+        """There are more records to send at once."""
 
     def records(self) -> list[bytes]:
         """Events of the next records."""
@@ -391,21 +389,21 @@ class _Teller:
         return [_event("status", patch)]
 
 
-class _Follower:
+class _LogFollower:
     """A log being followed into a gatherer."""
 
     def __init__(self, source: LiveJob, cursor: Cursor, watch: Watch) -> None:
         assert cursor.task is not None
         self._gatherer = logs.Gatherer(cursor.task)
         self._ended = False
-        self.pump = asyncio.ensure_future(self._read(source, cursor, cursor.task, watch))
+        self.reading = asyncio.ensure_future(self._read(source, cursor, cursor.task, watch))
 
     def take(self) -> list[LogChange]:
         """What has come."""
         return self._gatherer.take(final=self._ended)
 
     async def _read(self, source: LiveJob, cursor: Cursor, task: Task, watch: Watch) -> None:
-        attempt, offset = _place(source, task, cursor)
+        attempt, offset = _start(source, task, cursor)
         updates = source.follow_log(task, attempt, offset)
         try:
             async for update in updates:
@@ -420,26 +418,26 @@ class _Follower:
 @contextlib.asynccontextmanager
 async def _following(
     source: LiveJob, cursor: Cursor, watch: Watch
-) -> AsyncIterator[_Follower | None]:
+) -> AsyncIterator[_LogFollower | None]:
     if cursor.task is None:
         yield None
         return
-    follower = _Follower(source, cursor, watch)
+    follower = _LogFollower(source, cursor, watch)
     try:
         yield follower
     finally:
-        follower.pump.cancel()
+        follower.reading.cancel()
         with contextlib.suppress(asyncio.CancelledError, LookupError):
-            await follower.pump
+            await follower.reading
 
 
-def _place(source: LiveJob, task: Task, cursor: Cursor) -> tuple[int | None, int]:
+def _start(source: LiveJob, task: Task, cursor: Cursor) -> tuple[int | None, int]:
     """Which attempt to follow, from where."""
     if cursor.pinned and cursor.attempt is not None:
         return cursor.attempt, cursor.offset
     attempts = source.log_attempts(task)
     if cursor.attempt is not None and attempts and attempts[-1] != cursor.attempt:
-        # The reader stands in an older attempt's log: what follows is the newest one, whole.
+        # The reader is in an older attempt's log: what follows is the newest one, whole.
         return None, 0
     return None, cursor.offset
 
@@ -449,7 +447,7 @@ async def _poll_log(source: LiveJob, cursor: Cursor) -> LogChange | None:
     attempts = source.log_attempts(cursor.task)
     if not attempts:
         return None
-    attempt, offset = _place(source, cursor.task, cursor)
+    attempt, offset = _start(source, cursor.task, cursor)
     attempt = attempts[-1] if attempt is None else attempt
     try:
         page = await logs.page(source, cursor.task, attempt, offset, POLL_LOG)

@@ -1,6 +1,6 @@
 """One-time links and session cookies, both proven by the job's token. Standard library only.
 
-Whoever can read the job's token (`secrets/token`, owner only) can make a link without asking the
+Anyone who can read the job's token (`secrets/token`, owner only) can make a link without asking the
 coordinator: a ticket is its times, a nonce, and a keyed hash of them. The coordinator remembers
 the nonces it has seen, so a ticket opens one session and no more. The session cookie is made the
 same way, so it outlives the coordinator that gave it: a browser stays signed in over a take-over.
@@ -17,7 +17,7 @@ TICKET_LIFE_S = 600.0
 """A link is good this long, once."""
 
 TICKET_LIFE_MAX_S = 3600.0
-"""A ticket that claims to be good for longer is refused, whoever made it."""
+"""A ticket that claims to be good for longer is refused."""
 
 SESSION_LIFE_S = 7 * 86400.0
 """A browser stays signed in this long; then `howdah status` prints a new link."""

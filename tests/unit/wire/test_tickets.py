@@ -7,23 +7,23 @@ import sys
 
 import pytest
 
-from howdah.coordinator.web import tickets
+from howdah.wire import tickets
 
 TOKEN = "secret"
 NOW = 1_000_000.5
 
 
 def test_a_ticket_opens_once() -> None:
-    desk = tickets.TicketStore(TOKEN)
+    store = tickets.TicketStore(TOKEN)
     ticket = tickets.mint_ticket(TOKEN, NOW)
-    assert desk.take(ticket, NOW + 1)
-    assert not desk.take(ticket, NOW + 2)
+    assert store.take(ticket, NOW + 1)
+    assert not store.take(ticket, NOW + 2)
 
 
 def test_two_tickets_of_the_same_second_both_open() -> None:
-    desk = tickets.TicketStore(TOKEN)
-    assert desk.take(tickets.mint_ticket(TOKEN, NOW), NOW)
-    assert desk.take(tickets.mint_ticket(TOKEN, NOW), NOW)
+    store = tickets.TicketStore(TOKEN)
+    assert store.take(tickets.mint_ticket(TOKEN, NOW), NOW)
+    assert store.take(tickets.mint_ticket(TOKEN, NOW), NOW)
 
 
 def test_a_ticket_is_over_after_its_life() -> None:
@@ -73,10 +73,10 @@ def test_neither_holds_the_token() -> None:
 
 
 def test_used_tickets_are_forgotten_when_they_expire() -> None:
-    desk = tickets.TicketStore(TOKEN)
+    store = tickets.TicketStore(TOKEN)
     for second in range(0, 10_000, 100):
-        assert desk.take(tickets.mint_ticket(TOKEN, NOW + second), NOW + second)
-    assert len(desk._used) < 10
+        assert store.take(tickets.mint_ticket(TOKEN, NOW + second), NOW + second)
+    assert len(store._used) < 10
 
 
 def test_making_a_link_needs_neither_starlette_nor_msgspec() -> None:
@@ -84,7 +84,7 @@ def test_making_a_link_needs_neither_starlette_nor_msgspec() -> None:
         [
             sys.executable,
             "-c",
-            "import sys; from howdah.coordinator.web import tickets; "
+            "import sys; from howdah.wire import tickets; "
             "print(tickets.login_link('http://h:1/', 'x', 1.0)); "
             "assert not {'starlette', 'uvicorn', 'msgspec'} & set(sys.modules)",
         ],
