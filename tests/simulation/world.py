@@ -102,7 +102,8 @@ class World:
         self._due: float | None = None
         self._spinning = 0
         self._late_causes: dict[Task, Exit] = {}
-        self._judged = 0
+        self._judged: object = None
+        """The newest failure of the gang."""
         self._ranks: dict[tuple[int, int, str], tuple[int | None, int]] = {}
         self._places: tuple[Topology | None, dict[Task, Member]] = (None, {})
         """Of the topology that was looked at last."""
@@ -395,7 +396,7 @@ class World:
                 raise Truth(f"{program.task} runs twice: {other} and {program}")
             if self.plan.mode is Mode.EACH:
                 continue
-            if not self._share_a_gang(role, self.plan.role(other.task.role)):
+            if not (self._of_gang(program.task) and self._of_gang(other.task)):
                 continue
             if other.generation != program.generation:
                 raise Truth(f"{program} starts while {other} runs")
@@ -415,8 +416,9 @@ class World:
             self._places = topology, {member.task: member for member in topology.members}
         return self._places[1][task]
 
-    def _share_a_gang(self, one: RolePlan, two: RolePlan) -> bool:
-        return Tracking.SIDECAR not in (one.tracking, two.tracking) and one.stage == two.stage
+    def _of_gang(self, task: Task) -> bool:
+        role = self.plan.role(task.role)
+        return role.tracking is not Tracking.SIDECAR and role.stage == self.state.stage
 
     def _verify_order(self, program: Program, role: RolePlan) -> None:
         """What it comes after has joined, or has succeeded."""
@@ -471,10 +473,9 @@ class World:
         if state.phase is not JobPhase.FAILURE_WINDOW or not isinstance(event, TaskExited):
             return
         data, exit = state.tasks[str(event.task)], event.exit
-        role = self.plan.role(event.task.role)
         if data.state is not TaskState.STOPPING or data.attempt != event.attempt:
             return
-        if role.tracking is Tracking.SIDECAR or role.stage != state.stage:
+        if not self._of_gang(event.task):
             return
         if exit.code != 0 and exit.stopped is False:
             self._late_causes[event.task] = exit
@@ -482,13 +483,16 @@ class World:
     def _verify_cause(self) -> None:
         """What such a program failed of is no weaker than what its generation is said to."""
         state = self.state
-        judged, self._judged = len(state.failures) > self._judged, len(state.failures)
+        of_gang = (f.report for f in reversed(state.failures) if self._of_gang(f.report.task))
+        cause = next(of_gang, None)
+        key = cause and (cause.task, cause.attempt, cause.cause, cause.time)
+        judged, self._judged = key != self._judged, key
         if not self._late_causes or state.phase is JobPhase.FAILURE_WINDOW:
             return
         if state.phase is JobPhase.RESTARTING and not judged:
             raise Truth(f"the gang restarts without a cause, but saw {self._late_causes}")
         for task, exit in self._late_causes.items() if judged else ():
-            cause = state.failures[-1].report
+            assert cause is not None
             if RULES[of_exit(exit)].strength > RULES[cause.cause].strength:
                 raise Truth(f"{task} ended with {exit}, but the cause is said to be {cause}")
         self._late_causes.clear()
