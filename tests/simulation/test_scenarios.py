@@ -718,6 +718,15 @@ def test_an_attempt_that_saves_for_minutes_after_its_crash_is_waited_for() -> No
     succeeds(world, "worker:0", "worker:1")
 
 
+def test_a_program_that_ran_out_of_memory_and_then_saves_has_failed_once() -> None:
+    world = running(plan(role("worker", 2)), saving(30.0, "worker:0"))
+    world.fail("worker:0", Exit(signal=9, out_of_memory=True))
+    world.until(lambda: world.state.generation == 2 and world.runs("worker:0", "worker:1"))
+    assert world.kinds().count("task-failed") == 1
+    assert [f.secondary for f in world.state.failures] == [0]
+    succeeds(world, "worker:0", "worker:1")
+
+
 def test_a_stopped_job_is_given_the_time_to_save() -> None:
     job = plan(role("worker", 2, save_s=120.0, grace_s=5.0))
     world = running(job, saving(100.0, "worker:0", "worker:1"))

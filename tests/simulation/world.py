@@ -475,7 +475,7 @@ class World:
         data, exit = state.tasks[str(event.task)], event.exit
         if data.state is not TaskState.STOPPING or data.attempt != event.attempt:
             return
-        if not self._of_gang(event.task):
+        if not self._of_gang(event.task) or (data.reported and not exit.out_of_memory):
             return
         if exit.code != 0 and exit.stopped is False:
             self._late_causes[event.task] = exit
@@ -486,7 +486,7 @@ class World:
         of_gang = (f.report for f in reversed(state.failures) if self._of_gang(f.report.task))
         cause = next(of_gang, None)
         key = cause and (cause.task, cause.attempt, cause.cause, cause.time)
-        judged, self._judged = key != self._judged, key
+        judged, self._judged = cause is not None and key != self._judged, key
         if not self._late_causes or state.phase is JobPhase.FAILURE_WINDOW:
             return
         if state.phase is JobPhase.RESTARTING and not judged:
