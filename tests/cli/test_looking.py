@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import signal
+import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -220,3 +223,37 @@ def test_a_job_is_resumed_from_its_last_checkpoint(tmp_path: Path) -> None:
         taken = {"chief": "000001", "each": "worker-0: 000001"}[source]
         assert f"howdah | from checkpoint {taken} of {before}" in run.told
         assert "worker:0 | begins at 0 restored None" in howdah("rerun", before).out
+
+
+KILLED = """
+import os, signal, sys
+from howdah.backends.local.submission import LocalSubmission
+from howdah.cli.main import main
+
+LocalSubmission.go = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+main(["submit", sys.argv[1]])
+"""
+
+
+def test_a_job_whose_client_was_killed_while_it_submitted_is_lost_in_words(tmp_path: Path) -> None:
+    client = [sys.executable, "-c", KILLED, str(job_file(tmp_path, WAITS))]
+    killed = subprocess.run(client, capture_output=True, text=True, timeout=60)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    job_id = newest().job_id
+    words = f"{job_id} was never handed over"
+    until(lambda: "lost" in howdah("list").text, "it is lost")
+    assert words in howdah("status", job_id).text
+    assert words in howdah("logs", job_id, code=3).told
+    assert words in howdah("stop", job_id, code=3).told
+    assert howdah("status", job_id, "--json").documents()[0]["lost"]
+    shutil.rmtree(newest().path)
+
+
+def test_a_job_whose_directory_cannot_be_read_is_listed_as_that(tmp_path: Path) -> None:
+    howdah("submit", str(job_file(tmp_path, "pass")))
+    directory = newest()
+    gone(directory)
+    (directory.path / "final.json").write_text("{")
+    assert re.search(rf"{directory.job_id} +unreadable ", howdah("list").text)
+    assert directory.job_id in howdah("list", "--state", "unreadable").text
+    shutil.rmtree(directory.path)

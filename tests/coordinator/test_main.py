@@ -8,13 +8,15 @@ import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from howdah.spec.model import Job, Role
 from howdah.storage import coordinator_ends, mirror
 from howdah.storage.hdfs import Hdfs
-from howdah.storage.jobdir import JobDirectory
+from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.storage.journal import Journal
 from howdah.storage.layout import CoordinatorAddress
+from howdah.storage.mirror import open_replica
 from howdah.wire.status import JobView
 from tests.coordinator.fakes import make_job
 from tests.hdfs.conftest import url
@@ -129,3 +131,8 @@ def test_without_a_job_directory_it_says_how_to_be_called() -> None:
     )
     assert done.returncode == 2
     assert "usage" in done.stderr
+
+
+def test_a_job_directory_on_a_store_without_a_journal_is_refused_in_words() -> None:
+    with pytest.raises(StorageError, match="can't be at s3://bucket/job: .* use a folder, or HDFS"):
+        open_replica("s3://bucket/job")

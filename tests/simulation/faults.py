@@ -143,8 +143,7 @@ class Troubles:
     # -- habits -----------------------------------------------------------------------------------
 
     def _starving(self, draw: random.Random) -> str | None:
-        """Some clusters never have the first task's container; or only once the job has let go of a
-        part of its gang."""
+        """Some clusters never have the first role's containers; some long lack the first one."""
         plan = self.world.plan
         if plan.allocation_s is not None and draw.random() < 0.2:
             return "for ever"
@@ -159,7 +158,7 @@ class Troubles:
         if self.starving == "for ever" and role == first.name:
             return None
         if self.starving == "at first" and self.grants == 1:
-            return None
+            return 2 * TROUBLE_S
         if int(index) >= self.world.plan.role(role).minimum:
             return 0.1 + self.random.uniform(0, self.trickle_s * (int(index) + 1))
         return 0.1

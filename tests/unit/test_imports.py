@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import howdah
+from howdah.backends import registry
 
 ROOT = Path(howdah.__file__).parent
 
@@ -69,3 +70,19 @@ def test_no_module_imports_itself_through_others() -> None:
 def test_a_circle_is_found() -> None:
     assert circle({"a": ["b"], "b": ["c"], "c": ["b"]}) == ["b", "c", "b"]
     assert circle({"a": ["b", "c"], "b": ["c"], "c": []}) == []
+
+
+def test_no_room_but_the_backends_own_asks_for_a_backend_by_name() -> None:
+    names = set(registry.BUILT_IN)
+    asked: list[str] = []
+    for path in ROOT.rglob("*.py"):
+        if path.is_relative_to(ROOT / "backends"):
+            continue
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Compare):
+                sides = [node.left, *node.comparators]
+                text = ast.unparse(node)
+                literal = any(isinstance(s, ast.Constant) and s.value in names for s in sides)
+                if "backend" in text.lower() and (literal or "registry." in text):
+                    asked.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text}")
+    assert not asked, "ask the backend, or its row of howdah.backends.registry"

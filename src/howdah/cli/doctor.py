@@ -74,7 +74,7 @@ def _looks(backend: str | None, store: str | None) -> Iterator[Finding]:
         raise click.BadParameter(
             f"{backend!r} is none of {', '.join(map(repr, known))}", param_hint="--backend"
         )
-    if backend in (None, registry.LOCAL):
+    if backend not in clusters:
         yield from examine(store)
     for name, configured in clusters.items():
         if backend == name or (backend is None and configured):

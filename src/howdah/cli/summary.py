@@ -122,11 +122,12 @@ def report(
     if view.outcome is not None:
         return summary(view, paint, width=width)[1:]
     lines = [_headline(view, paint, now)]
-    if view.lost:
+    if view.lost and view.tasks:
         lines += _labelled(
             "Why", "it has no coordinator any more (did the machine restart?)", paint, width
         )
-    lines += _labelled("Waits for" if not view.lost else "Before", view.reason, paint, width)
+    reason = "Waits for" if not view.lost else "Before" if view.tasks else "Why"
+    lines += _labelled(reason, view.reason, paint, width)
     if view.checkpoint:
         lines += _labelled("Checkpoint", view.checkpoint, paint, width)
     if view.unsaved:
@@ -210,7 +211,7 @@ def _next(view: JobView, paint: Paint, failure: FailureView | None) -> Iterator[
         yield from _labelled("Follow", f"howdah attach {view.job_id}", paint, None)
         yield from _labelled("Stop", f"howdah stop {view.job_id}", paint, None)
     elif view.outcome != "succeeded" or view.unsaved:
-        if view.lost:
+        if view.lost and view.tasks:
             yield from _labelled("Go on", f"howdah attach --revive {view.job_id}", paint, None)
         yield from _labelled("Again", f"howdah rerun {view.job_id}{resume}", paint, None)
     yield from _labelled("Folder", view.directory, paint, None)

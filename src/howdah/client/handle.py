@@ -14,7 +14,15 @@ import msgspec
 
 from howdah.backends.base import Running
 from howdah.client import past
-from howdah.client.errors import BadInput, JobFailed, NotSaved, Refused, Unreachable, not_saved
+from howdah.client.errors import (
+    Abandoned,
+    BadInput,
+    JobFailed,
+    NotSaved,
+    Refused,
+    Unreachable,
+    not_saved,
+)
 from howdah.client.exits import ExitCode, of_view
 from howdah.client.history import NO_RECORDS, History
 from howdah.client.items import JobEvent, LogLine, job_event, log_line
@@ -121,6 +129,8 @@ class AsyncJobHandle:
             if state is Running.NOT_YET:
                 why = await asyncio.to_thread(site.waiting)
                 view = msgspec.structs.replace(view, reason=why)
+        if state is Running.NO and not view.tasks:
+            view = msgspec.structs.replace(view, reason=site.lost())  # no coordinator ever began
         return msgspec.structs.replace(view, lost=state is Running.NO)
 
     def ended(self) -> JobView | None:
@@ -208,12 +218,21 @@ class AsyncJobHandle:
         if not follow or await self._remote.final() is not None:
             if attempt is not None:
                 await self._check_attempt(task, tasks, attempt)
+            logged = False
             async for update in self._history.log_bytes(tasks, attempt, position.offsets):
+                logged = True
                 yield update
+            if not logged:
+                await self._raise_if_lost()
             return
         async for update in self.follow(position, tasks=tasks):
             if isinstance(update, LogUpdate) and attempt in (None, update.attempt):
                 yield update
+
+    async def _raise_if_lost(self) -> None:
+        """A job without logs because it was lost is no job that has printed nothing."""
+        if await self._remote.final() is None and await self._remote.running() is Running.NO:
+            raise Abandoned(self._remote.site.lost())
 
     async def _check_attempt(self, task: str | None, tasks: tuple[Task, ...], attempt: int) -> None:
         streams = await self._history.streams(tasks)

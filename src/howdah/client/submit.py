@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from howdah.backends import submitting
 from howdah.backends.base import BackendError, Step
 from howdah.client import stores
 from howdah.client.early import begin, default_backend
@@ -96,6 +97,7 @@ def _submit(
         source=str(loaded.source) if loaded.source else None,
         rerun_of=rerun_of,
         howdah=__version__,
+        submitter=submitting.submitter(),
     )
     submission.check(job, loaded)
     for text in stores.check(loaded, job, backend):

@@ -34,7 +34,6 @@ from howdah.core.state import JobState, Outcome
 from howdah.frameworks import planning
 from howdah.storage import coordinator_ends, journal, outputs
 from howdah.storage.jobdir import JobDirectory
-from howdah.storage.places import open_replica
 from howdah.wire import tls
 from howdah.wire.channel import Channel, serve
 from howdah.wire.messages import (
@@ -88,8 +87,7 @@ class Coordinator:
         self.clock = clock or Clock()
         self.meta = directory.meta()
         self.job = planning.expand(directory.job())
-        replica = None if self.meta.url is None else open_replica(self.meta.url)
-        self.journal = journal.Journal.open(directory.path, replica=replica)
+        self.journal = journal.Journal.open(directory.path, replica=_replica(self.meta.url))
         self.machine = Machine()
         self._past = replay(self.machine, journal.read(directory.path))
         self.clock.not_before(self._past.last_time)
@@ -432,6 +430,14 @@ class Coordinator:
         self._begun.set()
         self.logs.find_ended()
         self.status.touch()
+
+
+def _replica(url: str | None) -> journal.Replica | None:
+    if url is None:
+        return None
+    from howdah.storage.mirror import open_replica
+
+    return open_replica(url)
 
 
 def tidy(directory: JobDirectory) -> None:

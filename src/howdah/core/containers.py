@@ -139,6 +139,8 @@ def on_ended(turn: Turn, event: ContainerEnded) -> None:
         return
     container.ended = True
     tasks.give_back(turn, container)  # its agent is told over its own connection
+    if container.former is not None:
+        turn.touch(turn.task(container.former))  # why it was lost is known now
 
 
 def _strengthen(turn: Turn, container: ContainerData, event: ContainerEnded) -> None:

@@ -20,8 +20,6 @@ from typing import Any, Protocol
 from howdah.storage.errors import Outdated
 from howdah.storage.files import make_private_folder
 from howdah.storage.hdfs_names import is_hdfs
-from howdah.storage.jobdir import StorageError
-from howdah.storage.journal import Replica
 
 _MARK = re.compile(r"\.attempt-(\d+)")
 _CHUNK_BYTES = 1 << 20
@@ -123,22 +121,6 @@ class LocalPlace:
         with (self._root / name).open("rb") as file:
             file.seek(offset)
             return file.read(length)
-
-
-def open_replica(url: str) -> Replica:
-    """What makes the journal of a job directory at that URL durable.
-
-    Raises:
-        StorageError: no journal can be kept on that store.
-    """
-    if not is_hdfs(url):
-        raise StorageError(
-            f"A job directory can't be at {url}: its journal needs a store that appends; use a "
-            "folder, or HDFS"
-        )
-    from howdah.storage.replica import HdfsJournal
-
-    return HdfsJournal(url)
 
 
 class HdfsPlace:

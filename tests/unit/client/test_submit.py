@@ -18,6 +18,7 @@ from howdah.backends.local.submission import LocalSubmission
 from howdah.client import early
 from howdah.client import submit as submission
 from howdah.client.errors import BadInput
+from howdah.client.functions import place
 from howdah.client.loading import load_again, load_flags, load_object
 from howdah.client.submit import submit
 from howdah.spec.load import LoadedJob
@@ -207,3 +208,9 @@ def test_the_script_of_function_jobs_needs_no_howdah(tmp_path: Path) -> None:
     from howdah.client import functions
 
     assert functions._result(directory, 3) == (True, 3)
+
+
+def test_functions_are_refused_where_their_values_do_not_come_back() -> None:
+    assert place("local") == "local"
+    with pytest.raises(BadInput, match=r"backend 'yarn'.*howdah\.submit\(job, backend='yarn'\)"):
+        place("yarn")
