@@ -155,7 +155,7 @@ MUTANTS = [
     Mutant(
         "a lost connection is never acted upon",
         "containers.py",
-        'turn.set_time(container, "deadline", turn.now + turn.plan.reconnect_s)',
+        'turn.set_time(container, "deadline", turn.now + patience_s)',
         "pass",
         "an_agent_that_does_not_come_back_is_not_believed_to_have_ended(GANG, 0.0)",
     ),
@@ -306,16 +306,16 @@ MUTANTS = [
     Mutant(
         "a sidecar's pause is lost when the gang breaks",
         "restart.py",
-        "        if unit.kind is UnitKind.TASK:\n            gang.reports",
-        "        if unit.kind is not UnitKind.GANG:\n            gang.reports",
+        "if unit is not gang and turn.in_gang(state.tasks[unit.name].task):",
+        "if unit is not gang:",
         "a_sidecar_comes_back_whenever_the_gang_restarts(0.5)",
     ),
     Mutant(
-        "a server that was judged with the gang is not renewed",
+        "a server that was ended with its gang is not renewed",
         "reconcile.py",
         "        tasks.renew(turn, data)  # it was ended with a gang that is not its own\n",
         "        pass\n",
-        "a_server_that_pauses_while_its_stage_ends_and_the_next_one_breaks_is_renewed()",
+        "servers_that_were_ended_as_their_stage_was_done_are_renewed()",
     ),
     # time limits and saving
     Mutant(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import msgspec
 import pytest
 
@@ -11,7 +9,7 @@ from howdah.core.messages import Exit
 from howdah.core.state import Outcome
 from tests.simulation.cluster import Habits, Node
 from tests.simulation.hunt import hunt
-from tests.simulation.plans import gang
+from tests.simulation.plans import plan, role, server, sidecar
 from tests.simulation.world import World
 
 STEPS = 100_000
@@ -28,13 +26,13 @@ def test_no_defect_in_random_worlds_and_every_row_of_the_table_is_used(seed: int
 
 @pytest.mark.timeout(300)
 def test_ten_thousand_tasks_of_a_gang_start_survive_losses_and_succeed() -> None:
-    plan = gang(random.Random(4), 10_000)
+    job = plan(server(tasks=2), role("worker", 10_000, after=("ps",)), sidecar(), hold_s=60.0)
 
     def work(task: str, attempt: int) -> tuple[float, Exit] | None:
         return (20.0, Exit(code=0)) if task.startswith("worker") else None
 
     habits = Habits(delay_s=0.05, work=work)
-    world = World(plan, 7, habits, nodes=500, check_every=20_000)
+    world = World(job, 7, habits, nodes=500, check_every=20_000)
     for second in range(2, 20, 6):
         world.clock.later(second, lambda: world.cluster.lose_node(_some_node(world)))
     world.clock.later(9.0, world.kill_coordinator)

@@ -615,6 +615,23 @@ def test_a_server_that_pauses_while_its_stage_ends_and_the_next_one_breaks_is_re
     succeeds(world, "worker:0")
 
 
+def test_servers_that_were_ended_as_their_stage_was_done_are_renewed() -> None:
+    """One of them breaks the gang; that the stage's only tracked task has succeeded is heard later."""
+    world = World(
+        plan(
+            role("prepare", ranked=False, join=Join.NOW),
+            server("database", 2, join=Join.NOW),
+            role("worker", stage=1, join=Join.NOW),
+        )
+    )
+    world.until(lambda: world.runs("prepare:0", "database:0", "database:1"))
+    world.fail("prepare:0", Exit(code=0), late_s=0.2)
+    world.fail("database:0")
+    world.until(lambda: world.runs("database:0", "database:1", "worker:0"), 60.0)
+    assert world.attempt("prepare:0") == 1
+    succeeds(world, "worker:0")
+
+
 def test_a_lost_node_of_long_ago_excuses_no_crash_of_today() -> None:
     world = staged()
     world.fail("worker:0")

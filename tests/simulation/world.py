@@ -31,6 +31,7 @@ from howdah.core.messages import (
     Exit,
     FinishJob,
     JobSubmitted,
+    Member,
     PreemptionNoticed,
     PrepareTask,
     Record,
@@ -40,6 +41,7 @@ from howdah.core.messages import (
     TaskExited,
     TaskHung,
     TimePassed,
+    Topology,
 )
 from howdah.core.plan import Completion, Plan, RolePlan
 from howdah.core.state import JobPhase, JobState, Outcome, TaskState
@@ -100,8 +102,11 @@ class World:
         self._due: float | None = None
         self._spinning = 0
         self._late_causes: dict[Task, Exit] = {}
-        self._judged = 0
+        self._judged: object = None
+        """The newest failure of the gang."""
         self._ranks: dict[tuple[int, int, str], tuple[int | None, int]] = {}
+        self._places: tuple[Topology | None, dict[Task, Member]] = (None, {})
+        """Of the topology that was looked at last."""
         self._stop_asked = False
         self._small = sum(role.maximum for role in plan.roles) <= 64
 
@@ -375,7 +380,7 @@ class World:
         is told the truth about itself and its peers."""
         role = self.plan.role(program.task.role)
         others = self.cluster.running() if self._small or self.cluster.chance(0.005) else ()
-        member = order.topology.member(program.task)
+        member = self._member(order.topology, program.task)
         if member.attempt != program.attempt:
             raise Truth(f"{program} is started with the topology of attempt {member.attempt}")
         if (member.host, member.ports) != (agent.node.name, program.ports):
@@ -383,7 +388,7 @@ class World:
                 f"{program} is at {agent.node.name}:{program.ports}, but its peers are told "
                 f"{member.host}:{member.ports}"
             )
-        places = {m.task: m for m in order.topology.members} if self._small else {}
+        places = self._places[1]
         for where, other in others:
             if other is program:
                 continue
@@ -391,7 +396,7 @@ class World:
                 raise Truth(f"{program.task} runs twice: {other} and {program}")
             if self.plan.mode is Mode.EACH:
                 continue
-            if not self._share_a_gang(role, self.plan.role(other.task.role)):
+            if not (self._of_gang(program.task) and self._of_gang(other.task)):
                 continue
             if other.generation != program.generation:
                 raise Truth(f"{program} starts while {other} runs")
@@ -404,8 +409,16 @@ class World:
         self._verify_ranks(program, order, role)
         self.endings.pop(program.name, None)
 
-    def _share_a_gang(self, one: RolePlan, two: RolePlan) -> bool:
-        return Tracking.SIDECAR not in (one.tracking, two.tracking) and one.stage == two.stage
+    def _member(self, topology: Topology, task: Task) -> Member:
+        if topology.own is not None and topology.own.task == task:
+            return topology.own
+        if self._places[0] is not topology:
+            self._places = topology, {member.task: member for member in topology.members}
+        return self._places[1][task]
+
+    def _of_gang(self, task: Task) -> bool:
+        role = self.plan.role(task.role)
+        return role.tracking is not Tracking.SIDECAR and role.stage == self.state.stage
 
     def _verify_order(self, program: Program, role: RolePlan) -> None:
         """What it comes after has joined, or has succeeded."""
@@ -434,7 +447,7 @@ class World:
             if topology.world_size != world:
                 raise Truth(f"{program} is told of a world of {topology.world_size}, not {world}")
         key = (role.stage, program.generation, program.name)
-        place = (topology.member(program.task).rank, topology.world_size)
+        place = (self._member(topology, program.task).rank, topology.world_size)
         if self._ranks.setdefault(key, place) != place:
             raise Truth(f"{program} was {self._ranks[key]} of its generation, and is now {place}")
 
@@ -460,10 +473,9 @@ class World:
         if state.phase is not JobPhase.FAILURE_WINDOW or not isinstance(event, TaskExited):
             return
         data, exit = state.tasks[str(event.task)], event.exit
-        role = self.plan.role(event.task.role)
         if data.state is not TaskState.STOPPING or data.attempt != event.attempt:
             return
-        if role.tracking is Tracking.SIDECAR or role.stage != state.stage:
+        if not self._of_gang(event.task):
             return
         if exit.code != 0 and exit.stopped is False:
             self._late_causes[event.task] = exit
@@ -471,13 +483,16 @@ class World:
     def _verify_cause(self) -> None:
         """What such a program failed of is no weaker than what its generation is said to."""
         state = self.state
-        judged, self._judged = len(state.failures) > self._judged, len(state.failures)
+        of_gang = (f.report for f in reversed(state.failures) if self._of_gang(f.report.task))
+        cause = next(of_gang, None)
+        key = cause and (cause.task, cause.attempt, cause.cause, cause.time)
+        judged, self._judged = key != self._judged, key
         if not self._late_causes or state.phase is JobPhase.FAILURE_WINDOW:
             return
         if state.phase is JobPhase.RESTARTING and not judged:
             raise Truth(f"the gang restarts without a cause, but saw {self._late_causes}")
         for task, exit in self._late_causes.items() if judged else ():
-            cause = state.failures[-1].report
+            assert cause is not None
             if RULES[of_exit(exit)].strength > RULES[cause.cause].strength:
                 raise Truth(f"{task} ended with {exit}, but the cause is said to be {cause}")
         self._late_causes.clear()
