@@ -8,7 +8,7 @@ from typing import Any
 
 from howdah.core.messages import CheckpointSaved, HeldPhase, TaskExited, TaskSaving
 from howdah.wire.messages import AgentNote, Heartbeat, Prepare
-from tests.agent.rig import TASK, Rig, order, python, shell, until
+from tests.agent.rig import TASK, Rig, python, shell, start_message, until
 from tests.agent.test_checkpoints import chief, outputs, settings
 
 WRITE = "open('checkpoints/step', 'w').write('500')\n"
@@ -229,7 +229,7 @@ async def test_an_attempt_saves_nothing_more_once_its_successor_elsewhere_has(
         await rig.start(python(code))
         await rig.agent(container_id="c2")
         rig.tell(Prepare(task=TASK, attempt=2, generation=1, ports=0, checkpoint=spec))
-        rig.tell(order(python(WRITE), attempt=2))
+        rig.tell(start_message(python(WRITE), attempt=2))
         assert (await rig.exit(2)).code == 0
         go.touch()
         note = await rig.hear(AgentNote, lambda message: message.attempt == 1)
