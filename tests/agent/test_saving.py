@@ -112,6 +112,7 @@ async def test_a_program_that_is_stopped_has_the_stop_s_time_to_save(tmp_path: P
         code = WRITE + "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit())\n"
         await rig.start(chief(code + "print('up')\nsignal.pause()"))
         await until(lambda: agent.log())
+        await rig.hear(AgentNote)  # the watcher has met the store
         exit = await rig.stop(grace_s=20, save_s=0.5)
         assert exit.code == 0
         (line,) = exit.unsaved
