@@ -65,7 +65,7 @@ at its end.
   tracked role counts. The exit code, the class of the failure, the last lines and what to do are in the
   [summary](failures.md).
 - **`tony.am.retry-count` becomes `attempts`.** Lost nodes and preempted containers cost none of them, and
-  only what was lost is asked for again. TonY began everything anew, in new containers. Without the key a
+  only what was lost is asked for again. TonY restarted everything, in new containers. Without the key a
   job has one attempt, as with TonY; a job file has three.
 - **The master may die.** Another one takes over, the training processes go on. See `[master]`.
 - **Two jobs that each hold a part of the cluster** do not wait for each other for ever: a part of a gang

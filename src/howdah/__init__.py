@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from howdah.backends.base import BackendError
     from howdah.client.api import connect, jobs, load, run, submit
-    from howdah.client.errors import BadInput, HowdahError, JobFailed, Refused, Unreachable
+    from howdah.client.errors import (
+        BadInput,
+        HowdahError,
+        JobFailed,
+        NotSaved,
+        Refused,
+        Unreachable,
+    )
     from howdah.client.exits import ExitCode
     from howdah.client.handle import AsyncJobHandle
     from howdah.client.items import JobEvent, LogLine
@@ -40,14 +47,20 @@ if TYPE_CHECKING:
         Tracking,
     )
     from howdah.spec.problems import JobFileError
+    from howdah.version import __version__ as __version__
     from howdah.wire.status import FailureView, JobView, TaskView
-
-__version__ = "0.1.0"
 
 _HOMES = {
     "howdah.backends.base": ("BackendError",),
     "howdah.client.api": ("connect", "jobs", "load", "run", "submit"),
-    "howdah.client.errors": ("BadInput", "HowdahError", "JobFailed", "Refused", "Unreachable"),
+    "howdah.client.errors": (
+        "BadInput",
+        "HowdahError",
+        "JobFailed",
+        "NotSaved",
+        "Refused",
+        "Unreachable",
+    ),
     "howdah.client.exits": ("ExitCode",),
     "howdah.client.handle": ("AsyncJobHandle",),
     "howdah.client.items": ("JobEvent", "LogLine"),
@@ -76,6 +89,7 @@ _HOMES = {
         "Tracking",
     ),
     "howdah.spec.problems": ("JobFileError",),
+    "howdah.version": ("__version__",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -103,6 +117,7 @@ __all__ = [
     "Master",
     "Mode",
     "Network",
+    "NotSaved",
     "Outputs",
     "Placement",
     "Preprocess",

@@ -59,7 +59,9 @@ async def run(
     where = place(backend)
     call = FunctionJob(function, args, kwargs, roles=roles, framework=framework, **fields)
     loaded = await asyncio.to_thread(api.as_loaded, call.job)
-    directory = await asyncio.to_thread(submit_loaded, loaded, backend=where, furnish=call.furnish)
+    directory = await asyncio.to_thread(
+        submit_loaded, loaded, backend=where, populate=call.populate
+    )
     handle = AsyncJobHandle(
         directory, Callbacks(on_event=on_event, on_state=on_state, on_log=on_log)
     )

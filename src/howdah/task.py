@@ -67,7 +67,8 @@ class Context(NamedTuple):
     ports: Tuple[int, ...]
     """Ports reserved for this task."""
     cluster: Dict[str, List[str]]
-    """``host:port`` of every task, by role and index."""
+    """``host:port`` of every task, by role and index; empty for one of mode each that this task does
+    not wait for. No entries at all in gangs of thousands, whose addresses no variable can hold."""
     checkpoint_dir: Path
     """What is written here is saved and brought back, if the job has a `[checkpoint]` table."""
     restored: Optional[str]

@@ -8,8 +8,8 @@ import time
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from howdah.coordinator.web import tickets
 from howdah.core.messages import Task
+from howdah.wire import tickets
 from howdah.wire.messages import WebAddress
 from howdah.wire.status import FailureView
 from tests.browser import story
@@ -120,6 +120,30 @@ def test_a_job_that_failed_says_first_what_failed_first(page: Page, served: Serv
     expect(page.locator("#log-lines div").last).to_have_text("ValueError: row 1798")
     expect(page.locator("#stop")).to_be_hidden()
     expect(page).to_have_title(re.compile("^✗"))
+
+
+def test_what_could_not_be_saved_is_said_although_the_job_succeeded(
+    page: Page, served: Served
+) -> None:
+    line = "worker:0: checkpoints: /mnt/full/000001 can't be written: No space left on device"
+
+    def end(job: FakeJob) -> None:
+        story.running(job)
+        job.change(
+            phase="finished",
+            outcome="succeeded",
+            finished=time.time(),
+            exit_code=5,
+            unsaved=(line,),
+        )
+
+    served.do(story.running)
+    open_job(page, served)
+    expect(page.locator("#unsaved")).to_be_hidden()
+    served.do(end)
+    expect(page.locator("#unsaved-title")).to_have_text("Not saved")
+    expect(page.locator("#unsaved pre")).to_have_text(line)
+    expect(page.locator("#facts")).to_contain_text("5")
 
 
 def test_a_tasks_own_page_opens_through_the_job_page(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import signal
+import subprocess
 import sys
 import urllib.request
 from pathlib import Path
@@ -158,7 +161,11 @@ def test_a_job_whose_source_is_gone_cannot_run_again(tmp_path: Path) -> None:
 def test_check_reports_every_problem(tmp_path: Path) -> None:
     fine = job_file(tmp_path, "pass", roles={"worker": {"instances": 4}})
     assert howdah("check", str(fine)).text == f"{fine} is fine: 4 workers, command"
-    assert json.loads(howdah("check", str(fine), "--json").text) == {"ok": True, "problems": []}
+    assert json.loads(howdah("check", str(fine), "--json").text) == {
+        "ok": True,
+        "problems": [],
+        "notes": [],
+    }
     wrong = tmp_path / "wrong.toml"
     wrong.write_text('framework = "pytroch"\nattempts = -1\n[roles.worker]\nmemroy = "1g"\n')
     told = howdah("check", str(wrong), code=2).told
@@ -209,7 +216,44 @@ def test_a_job_is_resumed_from_its_last_checkpoint(tmp_path: Path) -> None:
         )
         assert "worker:1 | begins at 0 restored None" in howdah("run", str(file)).out
         before = newest().job_id
-        resumed = howdah("rerun", before, "--resume").text
+        run = howdah("rerun", before, "--resume")
         for task in ("worker:0", "worker:1"):
-            assert re.search(rf"{task} \| begins at 5 restored .+", resumed), (source, resumed)
+            assert re.search(rf"{task} \| begins at 5 restored .+", run.text), (source, run.text)
+            assert f"{task} restored checkpoint 000001 of {before} (checksum " in run.told
+        taken = {"chief": "000001", "each": "worker-0: 000001"}[source]
+        assert f"howdah | from checkpoint {taken} of {before}" in run.told
         assert "worker:0 | begins at 0 restored None" in howdah("rerun", before).out
+
+
+KILLED = """
+import os, signal, sys
+from howdah.backends.local.submission import LocalSubmission
+from howdah.cli.main import main
+
+LocalSubmission.go = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+main(["submit", sys.argv[1]])
+"""
+
+
+def test_a_job_whose_client_was_killed_while_it_submitted_is_lost_in_words(tmp_path: Path) -> None:
+    client = [sys.executable, "-c", KILLED, str(job_file(tmp_path, WAITS))]
+    killed = subprocess.run(client, capture_output=True, text=True, timeout=60)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    job_id = newest().job_id
+    words = f"{job_id} was never handed over"
+    until(lambda: "lost" in howdah("list").text, "it is lost")
+    assert words in howdah("status", job_id).text
+    assert words in howdah("logs", job_id, code=3).told
+    assert words in howdah("stop", job_id, code=3).told
+    assert howdah("status", job_id, "--json").documents()[0]["lost"]
+    shutil.rmtree(newest().path)
+
+
+def test_a_job_whose_directory_cannot_be_read_is_listed_as_that(tmp_path: Path) -> None:
+    howdah("submit", str(job_file(tmp_path, "pass")))
+    directory = newest()
+    gone(directory)
+    (directory.path / "final.json").write_text("{")
+    assert re.search(rf"{directory.job_id} +unreadable ", howdah("list").text)
+    assert directory.job_id in howdah("list", "--state", "unreadable").text
+    shutil.rmtree(directory.path)

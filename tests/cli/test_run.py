@@ -118,6 +118,17 @@ def test_what_this_machine_can_never_run_is_refused_with_code_3(tmp_path: Path, 
     assert not home.exists()
 
 
+@pytest.mark.parametrize("resource", ["memory=900g", "gpus=900", "memory=500m"])
+def test_ten_thousand_tasks_that_never_fit_are_refused_in_a_line(home: Path, resource: str) -> None:
+    setting = f"roles.worker.{resource}"
+    run = howdah("run", "--role", "worker=10000", "--set", setting, "--", "true", code=3)
+    assert run.out == []
+    title, reason = run.err
+    assert "can never run" in title
+    assert reason.startswith("  roles.worker.")
+    assert not home.exists()
+
+
 def test_logs_and_story_survive_the_coordinators_death(tmp_path: Path) -> None:
     script = """
 import os, time

@@ -105,6 +105,8 @@ class FakeAgent:
         self.held: Held | None = None
         self.following: FollowLog | None = None
         self.auto_join = True
+        self.deaf = False
+        """Its programs do not end when they are told to."""
         self._logs: dict[int, LogWriter] = {}
         self._life = asyncio.create_task(self._live())
 
@@ -180,7 +182,7 @@ class FakeAgent:
                 if self.auto_join:
                     self.join()
             case StopTask() if self.held and self.held.attempt == message.attempt:
-                if self.held.phase is not HeldPhase.EXITED:
+                if self.held.phase is not HeldPhase.EXITED and not self.deaf:
                     self.exit(Exit(signal=15))
             case FollowLog() if self.held is not None:
                 self.following = message if message.on else None

@@ -153,7 +153,7 @@ async def test_a_watcher_that_comes_back_to_the_next_coordinator_misses_nothing(
         assert second.text(zero.task) == b"before\nmeanwhile\nafter\n"
         seqs = [r.seq for r in first.records + second.records]
         assert seqs == sorted(set(seqs))
-        assert seqs == [r.seq for r in job.coordinator.story.after(0)]
+        assert seqs == [r.seq for r in job.coordinator.events.after(0)]
 
 
 @in_loop

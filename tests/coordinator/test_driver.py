@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from howdah.coordinator.clock import Clock
-from howdah.coordinator.driver import Driver
-from howdah.coordinator.replay import replay
-from howdah.coordinator.story import Story
+from howdah.coordinator.driver import Clock, Driver, JobOver, replay
+from howdah.coordinator.event_log import EventLog
 from howdah.core.messages import (
     AgentDisconnected,
     AgentRegistered,
@@ -20,7 +18,7 @@ from howdah.core.messages import (
     CoordinatorStarted,
     Record,
     ReleaseContainer,
-    TimerDue,
+    TimePassed,
 )
 from howdah.core.state import JobState
 from howdah.storage.journal import EventEntry, RecordEntry
@@ -34,11 +32,14 @@ class _Machine:
     def __init__(self) -> None:
         self.state = JobState()
         self.heard: list[AnyEvent] = []
+        self.due: list[float] = []
 
-    def handle(self, event: AnyEvent, now: float) -> list[AnyCommand]:
+    def next_due(self) -> float | None:
+        return min(self.due, default=None)
+
+    def handle(self, event: AnyEvent, now: float, cause: str = "") -> list[AnyCommand]:
         self.heard.append(event)
-        if isinstance(event, TimerDue):
-            self.state.timers.pop(event.timer, None)
+        self.due = [due for due in self.due if due > now]
         name = getattr(event, "container_id", type(event).__name__)
         return [Record(kind="heard", text=name), ReleaseContainer(container_id=name)]
 
@@ -52,6 +53,10 @@ class _Journal:
         self.commits = 0
         self.gate = asyncio.Event()
         self.gate.set()
+
+    @property
+    def next_seq(self) -> int:
+        return len(self.entries) + 1
 
     def append_event(self, now: float, event: AnyEvent) -> int:
         self.entries.append(event)
@@ -72,7 +77,7 @@ class _World:
     def __init__(self) -> None:
         self.machine = _Machine()
         self.journal = _Journal()
-        self.story = Story()
+        self.story = EventLog()
         self.now = 100.0
         self.done: list[str] = []
         self.driver = Driver(
@@ -121,29 +126,29 @@ async def test_waiting_for_durability_is_answered_after_the_commit() -> None:
     world.journal.gate.set()
     await waiting
     await world.end()
-    with pytest.raises(RuntimeError, match="over"):
+    with pytest.raises(JobOver):
         await world.driver.durably(AgentDisconnected(container_id="c2"))
 
 
 @in_loop
-async def test_timers_come_due_in_order_and_only_while_they_stand() -> None:
+async def test_the_machine_is_told_when_its_next_time_has_come() -> None:
     world = _World()
-    world.machine.state.timers = {"b": 100.02, "a": 100.01, "far": 9999.0}
+    world.machine.due = [100.02, 100.01, 9999.0]
     world.driver.emit(AgentDisconnected(container_id="c1"))
     await until(lambda: world.done)
     world.now = 100.5
-    await until(lambda: len(world.machine.heard) == 3)
-    assert world.machine.heard[1:] == [TimerDue(timer="a"), TimerDue(timer="b")]
+    await until(lambda: len(world.machine.heard) == 2)
+    assert world.machine.heard[1:] == [TimePassed()]
     await world.end()
 
 
 @in_loop
-async def test_a_timer_that_the_machine_leaves_standing_is_a_defect() -> None:
+async def test_a_time_that_the_machine_does_not_move_is_a_defect() -> None:
     world = _World()
-    world.machine.handle = lambda event, now: []  # type: ignore[method-assign]
-    world.machine.state.timers = {"stuck": 1.0}
+    world.machine.handle = lambda event, now, cause: []  # type: ignore[method-assign]
+    world.machine.due = [1.0]
     world.driver.emit(AgentDisconnected(container_id="c1"))
-    with pytest.raises(RuntimeError, match="stuck"):
+    with pytest.raises(RuntimeError, match="has not moved what was due"):
         await world.running
 
 
@@ -151,7 +156,7 @@ async def test_a_timer_that_the_machine_leaves_standing_is_a_defect() -> None:
 async def test_an_event_the_machine_cannot_take_is_not_written_down() -> None:
     world = _World()
 
-    def refuse(event: AnyEvent, now: float) -> list[AnyCommand]:
+    def refuse(event: AnyEvent, now: float, cause: str = "") -> list[AnyCommand]:
         raise ValueError("a defect")
 
     world.machine.handle = refuse  # type: ignore[method-assign]
@@ -182,4 +187,4 @@ def test_replay_finds_what_the_dead_coordinator_did_not_get_to_tell() -> None:
     past = replay(machine, entries)
     assert (past.last_seq, past.last_time, past.incarnations) == (4, 6.0, 1)
     assert [update.seq for update in past.records] == [2, 3]
-    assert [record.text for record in past.untold] == ["c1"]
+    assert [record.text for record in past.missing] == ["c1"]

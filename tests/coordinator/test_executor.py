@@ -108,7 +108,7 @@ class _World:
             self.events.append,
             started=lambda task, attempt: None,
             finish=self._finish,
-            broken=self.broken.append,
+            failed=self.broken.append,
         )
 
     def _finish(self) -> None:

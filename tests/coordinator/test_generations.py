@@ -1,6 +1,6 @@
 """One generation after another, elsewhere each time: nobody is ever told, or shown, former values.
 
-Who the others are is made once for all members of a topology (`howdah.coordinator.orders`,
+Who the others are is made once for all members of a topology (`howdah.coordinator.launch_specs`,
 `howdah.frameworks.addresses`), and found again for each document (`howdah.wire.status`).
 """
 
@@ -11,7 +11,7 @@ import json
 import random
 
 from howdah.backends.base import Places
-from howdah.coordinator.orders import Orders
+from howdah.coordinator.launch_specs import LaunchSpecs
 from howdah.core.messages import ContainerEnded, ContainerEndKind, StartTask, Task, TaskPrepared
 from howdah.core.plan import RolePlan
 from howdah.core.state import TaskState
@@ -45,7 +45,7 @@ class Gang:
             roles={"worker": Role(instances=instances)},  # type: ignore[arg-type]
         )
         plan = self.bench.state.job
-        self.orders = Orders(job, plan, JobDirectory("/j"), 20.0, PLACES)
+        self.orders = LaunchSpecs(job, plan, JobDirectory("/j"), 20.0, PLACES)
         self.places: dict[Task, tuple[str, int]] = {}
         self._serial = itertools.count()
 
@@ -123,8 +123,7 @@ def test_a_task_that_comes_back_alone_and_its_peers_started_later_are_told_its_n
     gang.bench.join_all()
     for task in (W[1], W[0], W[1]):
         gang.bench.exit(task, code=1)
-        gang.bench.due(f"settle:{task}")
-        gang.bench.due(f"again:{task}")
+        gang.bench.wait(10.0)
         (start,) = gang.prepare()
         assert start.task == task
         gang.verify_told(start, W[:3])
@@ -144,7 +143,7 @@ def test_ranks_move_up_when_an_elastic_gang_shrinks_and_nobody_shows_an_old_one(
         assert container is not None
         gang.bench.tell(ContainerEnded(container_id=container, kind=ContainerEndKind.NODE_LOST))
         gang.bench.restart()
-        gang.bench.due("elastic")
+        gang.bench.due()
         between = gang.ranks()
         assert set(between.values()) == {None}, "there is no topology yet"
         starts = gang.prepare()

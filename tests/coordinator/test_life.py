@@ -9,12 +9,13 @@ import msgspec
 import pytest
 
 from howdah.backends.base import BackendError
-from howdah.coordinator.replay import replay
+from howdah.coordinator.driver import replay
 from howdah.coordinator.service import Superseded
 from howdah.core.machine import Machine
 from howdah.core.messages import Exit, TaskExited, TaskJoined, TaskPrepared
 from howdah.spec.model import Job, Role
-from howdah.storage import journal
+from howdah.storage import coordinator_ends, journal
+from howdah.storage.coordinator_ends import CoordinatorEnd
 from howdah.storage.journal import EventEntry, RecordEntry
 from howdah.wire.messages import Prepare, Shutdown, Start
 from tests.coordinator.fakes import until
@@ -41,6 +42,30 @@ async def test_a_gang_of_two_runs_to_its_end(tmp_path: Path) -> None:
         assert job.backend.closed == 1
         assert not job.backend.held
         assert [agent.count(Shutdown) for agent in job.backend.history] == [1, 1]
+
+
+@in_loop
+async def test_how_former_coordinators_died_is_told_once(tmp_path: Path) -> None:
+    async with world(tmp_path) as job:
+        job.start()
+        agents = await job.backend.running(2)
+        await job.kill()
+        end = CoordinatorEnd(who="process 7", reason="EncodeError: no token", time=1.0)
+        coordinator_ends.write(job.directory.path, end)
+        for incarnation in (2, 3):
+            job.start()
+            await until(lambda n=incarnation: agents[0].welcomes[-1].incarnation == n)
+            await job.kill()
+        job.start()
+        for agent in agents:
+            agent.exit(0)
+        await job.finished()
+        told = [
+            entry.record.text
+            for entry in journal.read(job.directory.path)
+            if isinstance(entry, RecordEntry) and entry.record.kind == "coordinator-died"
+        ]
+        assert told == ["the coordinator process 7 died: EncodeError: no token"]
 
 
 @in_loop
@@ -136,8 +161,8 @@ async def test_a_coordinator_that_dies_before_its_commands_are_carried_out_is_re
     async with world(tmp_path) as job:
         for _ in range(4):
             coordinator = job.start()
-            told = coordinator.story.last_seq
-            await until(lambda c=coordinator, told=told: c.story.last_seq > told)
+            told = coordinator.events.last_seq
+            await until(lambda c=coordinator, told=told: c.events.last_seq > told)
             await job.kill()
         job.start()
         for agent in await job.backend.running(2):

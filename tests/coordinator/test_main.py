@@ -7,12 +7,21 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
+import pytest
+
 from howdah.spec.model import Job, Role
-from howdah.storage.jobdir import JobDirectory
+from howdah.storage import coordinator_ends, mirror
+from howdah.storage.hdfs import Hdfs
+from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.storage.journal import Journal
 from howdah.storage.layout import CoordinatorAddress
+from howdah.storage.mirror import open_replica
 from howdah.wire.status import JobView
 from tests.coordinator.fakes import make_job
+from tests.hdfs.conftest import url
+
+__all__ = ["url"]
 
 
 def run(directory: JobDirectory) -> int:
@@ -73,6 +82,45 @@ def test_a_job_has_one_coordinator_at_a_time(tmp_path: Path) -> None:
         asyncio.run(journal.close())
 
 
+def test_a_coordinator_that_fails_leaves_word_why(tmp_path: Path) -> None:
+    directory = make_job(tmp_path, backend="local")
+    (directory.path / "events-0001.jsonl").write_bytes(b"this is no journal\nnor is this\n")
+    assert run(directory) == 1
+    (end,) = coordinator_ends.read(directory.path)
+    assert "line 1" in end.reason
+
+
+def test_a_coordinator_of_a_remote_job_leaves_word_there(url: str, tmp_path: Path) -> None:
+    directory = make_job(tmp_path / "submitter", backend="local")
+    directory.write_meta(msgspec.structs.replace(directory.meta(), url=f"{url}/job"))
+    mirror.create(f"{url}/job", directory.path)
+    Hdfs(url).write_new(f"{url}/job/events-0001.jsonl", b"this is no journal\nnor is this\n")
+    here = tmp_path / "container_1_0001_01_000001"
+    here.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", REMOTE, f"{url}/job", str(here)],
+        check=False,
+        timeout=60,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert "line 1" in done.stderr, "for YARN's diagnostics"
+    mirror.fetch(f"{url}/job", tmp_path / "next")
+    (end,) = coordinator_ends.read(tmp_path / "next")
+    assert (end.who, "line 1" in end.reason) == ("container_1_0001_01_000001", True)
+
+
+REMOTE = """
+import sys
+from pathlib import Path
+from howdah.coordinator import main
+from howdah.storage import coordinator_ends
+coordinator_ends.FIRST_PAUSE_S = 0.0
+sys.exit(main.main_remote(sys.argv[1], Path(sys.argv[2])))
+"""
+
+
 def test_without_a_job_directory_it_says_how_to_be_called() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "howdah.coordinator"],
@@ -83,3 +131,8 @@ def test_without_a_job_directory_it_says_how_to_be_called() -> None:
     )
     assert done.returncode == 2
     assert "usage" in done.stderr
+
+
+def test_a_job_directory_on_a_store_without_a_journal_is_refused_in_words() -> None:
+    with pytest.raises(StorageError, match="can't be at s3://bucket/job: .* use a folder, or HDFS"):
+        open_replica("s3://bucket/job")

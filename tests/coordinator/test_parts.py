@@ -8,14 +8,11 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.coordinator.clock import Clock
-from howdah.coordinator.feeds import KEPT, Feed
-from howdah.coordinator.files import save_stacks
-from howdah.coordinator.live import LiveBoard
-from howdah.coordinator.metrics import Metrics
-from howdah.coordinator.status import Status, encoded
-from howdah.coordinator.story import Story
-from howdah.coordinator.vitals import STALL_S, TICK_S, Vitals
+from howdah.coordinator.driver import Clock
+from howdah.coordinator.event_log import EventLog
+from howdah.coordinator.heartbeats import STALL_S, TICK_S, HeartbeatMonitor, Metrics
+from howdah.coordinator.job_logs import KEPT, LogWindow, save_stacks
+from howdah.coordinator.status import LiveState, Status, encoded
 from howdah.core.messages import AgentSilent, Event, Record, StacksTaken, Task
 from howdah.core.plan import Plan, RolePlan
 from howdah.core.state import JobState
@@ -40,48 +37,48 @@ def test_a_clock_does_not_go_back_when_the_hosts_does() -> None:
     assert clock.now() == 5001.0
 
 
-def test_a_feed_gives_every_byte_once_however_chunks_overlap(chance: random.Random) -> None:
+def test_a_window_gives_every_byte_once_however_chunks_overlap(chance: random.Random) -> None:
     written = chance.randbytes(5000)
-    feed = Feed(TASK, 1, 0)
+    window = LogWindow(TASK, 1, 0)
     got = bytearray()
     while len(got) < len(written):
-        start = chance.randrange(max(0, feed.end - 50), feed.end + 1)
-        feed.push(start, written[start : start + chance.randrange(1, 120)])
-        while data := feed.take(len(got), chance.randrange(1, 60)):
+        start = chance.randrange(max(0, window.end - 50), window.end + 1)
+        window.push(start, written[start : start + chance.randrange(1, 120)])
+        while data := window.take(len(got), chance.randrange(1, 60)):
             got += data
     assert bytes(got) == written
 
 
-def test_a_feed_keeps_only_its_newest_bytes() -> None:
-    feed = Feed(TASK, 1, 0)
+def test_a_window_keeps_only_its_newest_bytes() -> None:
+    window = LogWindow(TASK, 1, 0)
     for n in range(100):
-        feed.push(n * 10_000, b"x" * 10_000)
-    assert feed.end == 1_000_000
-    assert KEPT <= feed.end - feed.start + 10_000 <= KEPT + 20_000
-    assert feed.take(0, 10) == b""
-    assert feed.take(feed.start, 10) == b"x" * 10
+        window.push(n * 10_000, b"x" * 10_000)
+    assert window.end == 1_000_000
+    assert KEPT <= window.end - window.start + 10_000 <= KEPT + 20_000
+    assert window.take(0, 10) == b""
+    assert window.take(window.start, 10) == b"x" * 10
 
 
-def test_a_feed_begins_anew_after_a_gap() -> None:
-    feed = Feed(TASK, 1, 0)
-    feed.push(0, b"abc")
-    feed.push(10, b"xyz")
-    assert (feed.start, feed.end) == (10, 13)
-    assert feed.take(2, 5) == b""
-    assert feed.take(11, 5) == b"yz"
-    assert not feed.push(4, b"old")
+def test_a_window_begins_anew_after_a_gap() -> None:
+    window = LogWindow(TASK, 1, 0)
+    window.push(0, b"abc")
+    window.push(10, b"xyz")
+    assert (window.start, window.end) == (10, 13)
+    assert window.take(2, 5) == b""
+    assert window.take(11, 5) == b"yz"
+    assert not window.push(4, b"old")
 
 
-def test_stories_are_read_from_any_place() -> None:
-    story = Story()
+def test_records_are_read_from_any_place() -> None:
+    events = EventLog()
     updates = [
         RecordUpdate(seq=n, time=0.0, record=Record(kind="k", text=str(n))) for n in (2, 5, 9)
     ]
-    story.tell(updates)
-    assert [u.seq for u in story.after(0)] == [2, 5, 9]
-    assert [u.seq for u in story.after(2)] == [5, 9]
-    assert [u.seq for u in story.after(3, limit=1)] == [5]
-    assert story.after(9) == []
+    events.record(updates)
+    assert [u.seq for u in events.after(0)] == [2, 5, 9]
+    assert [u.seq for u in events.after(2)] == [5, 9]
+    assert [u.seq for u in events.after(3, limit=1)] == [5]
+    assert events.after(9) == []
 
 
 def test_metrics_of_a_large_job_are_thinned_and_lose_no_reported_name() -> None:
@@ -114,7 +111,7 @@ def test_every_sample_of_a_small_job_is_kept() -> None:
 
 
 def test_a_new_attempt_shows_nothing_of_the_old_one() -> None:
-    live = LiveBoard()
+    live = LiveState()
     live.beat(TASK, Heartbeat(attempt=1, step=9.0, log_size=100), 50.0)
     live.beat(TASK, Heartbeat(attempt=2), 51.0)
     assert live.of(TASK, 1) is None
@@ -136,23 +133,23 @@ class NoLogs:
 
 
 def test_a_line_an_agent_tells_is_shown_and_its_log_not_read() -> None:
-    board, logs = LiveBoard(), NoLogs()
+    live, logs = LiveState(), NoLogs()
 
     def line() -> str | None:
-        asyncio.run(board.read_last_lines(logs))
-        live = board.of(TASK, 1)
-        assert live is not None
-        return live.last_line
+        asyncio.run(live.read_last_lines(logs.last_line))
+        task = live.of(TASK, 1)
+        assert task is not None
+        return task.last_line
 
-    board.beat(TASK, Heartbeat(attempt=1, log_size=10, last_line="epoch 1"), 1.0)
+    live.beat(TASK, Heartbeat(attempt=1, log_size=10, last_line="epoch 1"), 1.0)
     assert line() == "epoch 1"
-    board.beat(TASK, Heartbeat(attempt=1, log_size=20), 2.0)
+    live.beat(TASK, Heartbeat(attempt=1, log_size=20), 2.0)
     assert line() == "epoch 1", "it has not changed"
-    board.beat(TASK, Heartbeat(attempt=1, log_size=30, last_line="epoch 2"), 3.0)
+    live.beat(TASK, Heartbeat(attempt=1, log_size=30, last_line="epoch 2"), 3.0)
     assert line() == "epoch 2"
     assert logs.asked == 0
-    board.beat(TASK, Heartbeat(attempt=2, log_size=5), 4.0)
-    asyncio.run(board.read_last_lines(logs))
+    live.beat(TASK, Heartbeat(attempt=2, log_size=5), 4.0)
+    asyncio.run(live.read_last_lines(logs.last_line))
     assert logs.asked == 1, "an agent that does not tell: its log is read"
 
 
@@ -168,7 +165,7 @@ def test_stacks_an_agent_could_not_save_are_saved(tmp_path: Path) -> None:
 
 
 def test_a_page_is_announced_once() -> None:
-    live = LiveBoard()
+    live = LiveState()
 
     def page(attempt: int) -> WebAddress:
         return WebAddress(task=TASK, attempt=attempt, name="TensorBoard", host="h", port=1)
@@ -220,19 +217,19 @@ def test_a_document_too_large_for_a_frame_keeps_what_is_worth_telling() -> None:
     assert [task.index for task in shown] == sorted(task.index for task in shown)
 
 
-class _Vitals:
+class _Monitored:
     def __init__(self) -> None:
         self.now = 1000.0
         self.events: list[Event] = []
         self.silent: list[str] = []
-        clock = Clock(lambda: 0.0, lambda: self.now)
+        clock = Clock(lambda: self.now, lambda: self.now)
         state = JobState()
         plan = Plan(job_id="j", roles=(RolePlan(name="worker", minimum=1, maximum=1),))
-        self.vitals = Vitals(
+        self.monitor = HeartbeatMonitor(
             plan,
             lambda: state,
             self.events.append,
-            LiveBoard(),
+            LiveState(),
             Metrics(1),
             clock,
             beat_s=1.0,
@@ -243,14 +240,14 @@ class _Vitals:
         end = self.now + seconds
         while self.now < end:
             self.now += TICK_S
-            self.vitals.tick(self.now)
+            self.monitor.tick(self.now)
 
 
 def test_an_agent_that_misses_its_beats_is_silent_once() -> None:
-    world = _Vitals()
-    world.vitals.connected("c1")
+    world = _Monitored()
+    world.monitor.connected("c1")
     world.pass_time(10)
-    world.vitals.beat("c1", TASK, Heartbeat(), world.now)
+    world.monitor.beat("c1", TASK, Heartbeat())
     world.pass_time(14)
     assert not world.events
     world.pass_time(60)
@@ -259,16 +256,16 @@ def test_an_agent_that_misses_its_beats_is_silent_once() -> None:
 
 
 def test_a_coordinator_that_stood_still_blames_nobody() -> None:
-    world = _Vitals()
-    world.vitals.connected("c1")
+    world = _Monitored()
+    world.monitor.connected("c1")
     world.now += 100 + STALL_S
-    world.vitals.tick(world.now)
+    world.monitor.tick(world.now)
     assert not world.events
 
 
 def test_a_closed_connection_is_not_silent() -> None:
-    world = _Vitals()
-    world.vitals.connected("c1")
-    world.vitals.disconnected("c1")
+    world = _Monitored()
+    world.monitor.connected("c1")
+    world.monitor.disconnected("c1")
     world.pass_time(60)
     assert not world.events

@@ -53,7 +53,7 @@ async def test_a_preempted_gang_saves_and_goes_on_elsewhere_at_nobodys_expense(
         try:
             coordinator = job.start()
             await all_here(job)
-            logs = [job.directory.log_path(task, 1) for task in coordinator.tasks()]
+            logs = [job.directory.log_path(task, 1) for task in coordinator.live_job.tasks()]
             await until(lambda: all("begun" in log.read_text() for log in logs))
             task = coordinator.machine.state.tasks["worker:1"]
             assert task.container_id is not None
@@ -68,7 +68,9 @@ async def test_a_preempted_gang_saves_and_goes_on_elsewhere_at_nobodys_expense(
             assert final.outcome == "succeeded"
             for log in logs:
                 assert {"signalled", "saved"} <= set(log.read_text().splitlines())
-            again = [job.directory.log_path(task, 2).read_text() for task in coordinator.tasks()]
+            again = [
+                job.directory.log_path(task, 2).read_text() for task in coordinator.live_job.tasks()
+            ]
             assert all("begun from attempt 1" in text for text in again)
             (failure,) = final.failures
             assert (failure.cause, failure.counted) == ("preempted", False)

@@ -61,14 +61,14 @@ def section(page: str, title: str) -> str:
 @pytest.mark.parametrize("cause", list(FailureCause), ids=lambda cause: cause.value)
 def test_the_failure_handbook_has_every_class(cause: FailureCause) -> None:
     text = section("guides/failures.md", cause.value)
-    for what in ("**You see**", "**Why.**", "**What to do.**", "**Charged**", "**Started again**"):
+    for what in ("**You see**", "**Why.**", "**What to do.**", "**Counts**", "**Restarts**"):
         assert what in text, f"{cause.value}: {what}"
     rule = RULES[cause]
-    again = re.search(r"\*\*Started again\*\* (yes|no)", text)
+    again = re.search(r"\*\*Restarts\*\* (yes|no)", text)
     assert again is not None and again[1] == ("yes" if rule.again else "no")
     if rule.again:
-        charged = re.search(r"\*\*Charged\*\* (yes|no)", text)
-        assert charged is not None and charged[1] == ("yes" if rule.counted else "no")
+        counts = re.search(r"\*\*Counts\*\* (yes|no)", text)
+        assert counts is not None and counts[1] == ("yes" if rule.counted else "no")
 
 
 def test_the_failure_handbook_lists_classes_by_strength() -> None:

@@ -160,3 +160,35 @@ def test_fields_and_values_have_the_numbers_and_types_of_the_real_servers(versio
                     assert theirs_by_name.get(value.name, value.number) == value.number, name
                     compared += 1
     assert compared > 800
+
+
+CONCURRENT = """
+import sys, threading
+sys.setswitchinterval(1e-6)
+from howdah.hadoop.protos import yarn
+
+problems = []
+together = threading.Barrier(8)
+
+def make():
+    together.wait()
+    try:
+        application = yarn.ApplicationIdProto(id=1, cluster_timestamp=2)
+        yarn.GetApplicationReportRequestProto(application_id=application)
+    except TypeError as error:
+        problems.append(str(error))
+
+threads = [threading.Thread(target=make) for _ in range(8)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+if problems:
+    sys.exit(problems[0])
+"""
+
+
+def test_threads_that_ask_for_a_message_at_the_same_time_get_one_class() -> None:
+    for _ in range(3):  # a process is needed each time: only the first use builds anything
+        done = subprocess.run([sys.executable, "-c", CONCURRENT], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 from pathlib import Path
@@ -16,7 +17,8 @@ from howdah.hadoop.credentials import Token
 from howdah.hadoop.ids import AttemptId, ContainerId, Resource
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.resourcemanager import ResourceManager
-from howdah.hadoop.scheduler import SUCCEEDED, Scheduler
+from howdah.hadoop.retry import RetryPolicy
+from howdah.hadoop.scheduler import SUCCEEDED, AnswerLost, Scheduler
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.configuration import GPU, LICENCE
 from tests.hadoop_client.masters import ask, master, state, submit_unmanaged, until
@@ -120,6 +122,101 @@ async def test_registering_twice_is_an_error_and_registering_again_is_not_needed
         await mine.beat()
         with pytest.raises(errors.InvalidApplicationMasterRequest, match="already registered"):
             await mine.scheduler.register_again()
+
+
+class Relay:
+    """Between a master and the ResourceManager: does what it is told with the answer to the first
+    registration."""
+
+    def __init__(self, target: tuple[str, int], *, cut: bool) -> None:
+        """``cut``: the connection ends instead of the answer; else that is held back until the
+        master registers again, or a second has passed."""
+        self._target = target
+        self._cut = cut
+        self._ways: set[asyncio.Task[None]] = set()
+        self.registrations = 0
+        self._answered = False
+        self._again = asyncio.Event()
+
+    async def __aenter__(self) -> int:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self._server.sockets[0].getsockname()[1]
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for task in self._ways:
+            task.cancel()
+        await asyncio.gather(*self._ways, return_exceptions=True)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, requests = await asyncio.open_connection(*self._target)
+        ways = {
+            asyncio.create_task(self._up(reader, requests)),
+            asyncio.create_task(self._down(answers, writer)),
+        }
+        self._ways |= ways
+        await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        writer.close()
+        requests.close()
+
+    async def _up(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            if b"registerApplicationMaster" in data:
+                self.registrations += 1
+                if self.registrations > 1:
+                    self._again.set()
+            writer.write(data)
+
+    async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            if self.registrations and not self._answered:
+                self._answered = True
+                if self._cut:
+                    return
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(1.0):
+                        await self._again.wait()
+            writer.write(data)
+
+
+def through(configuration: Configuration, port: int) -> Configuration:
+    """The same cluster, whose scheduler is at that port."""
+    name = "yarn.resourcemanager.scheduler.address"
+    return Configuration({**configuration.as_dict(), name: f"127.0.0.1:{port}"})
+
+
+async def test_the_answer_to_a_registration_is_waited_for_longer_than_others(
+    configuration: Configuration, user: str
+) -> None:
+    """It is given only once; whoever asked again would be told that it is registered."""
+    address = configuration.rm_addresses("scheduler")[0]
+    async with master(configuration, user, register=False) as mine:
+        token = mine.scheduler.rpc.identity.token
+        assert token is not None
+        relay = Relay((address.host, address.port), cut=False)
+        async with relay as port:
+            impatient = RetryPolicy(max_wait_s=30.0, try_timeout_s=0.2)
+            async with Scheduler(
+                through(configuration, port), user, token, retry=impatient
+            ) as scheduler:
+                answer = await scheduler.register("127.0.0.1", -1, "")
+                assert Resource.from_proto(answer.maximumCapability).memory_mb > 0
+                await scheduler.allocate()
+        assert relay.registrations == 1
+
+
+async def test_a_registration_whose_answer_is_lost_has_been_made(
+    configuration: Configuration, user: str
+) -> None:
+    address = configuration.rm_addresses("scheduler")[0]
+    async with master(configuration, user, register=False) as mine:
+        token = mine.scheduler.rpc.identity.token
+        assert token is not None
+        async with Relay((address.host, address.port), cut=True) as port:
+            async with Scheduler(through(configuration, port), user, token) as scheduler:
+                with pytest.raises(AnswerLost):
+                    await scheduler.register("127.0.0.1", -1, "")
+                await scheduler.allocate()
 
 
 async def test_a_second_scheduler_with_the_same_token_finds_its_place_taken(

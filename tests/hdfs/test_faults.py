@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.core.messages import TimerDue
+from howdah.core.messages import StopRequested
 from howdah.storage import hdfs_calls, journal
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.hdfs_errors import NoNameNode, QuotaExceeded, SafeMode
@@ -51,7 +51,7 @@ def waits(
     async def under(writer: Journal) -> None:
         await write(writer, 5)
         await asyncio.to_thread(harm)
-        writer.append_event(1.0, TimerDue(timer="in the storm"))
+        writer.append_event(1.0, StopRequested(by="in the storm"))
         commit = asyncio.create_task(writer.commit())
         deadline = time.monotonic() + 60
         while not copy.trouble:
@@ -119,7 +119,7 @@ def test_the_journal_waits_for_room(own_url: str, cluster: Cluster, tmp_path: Pa
         writer = Journal.open(local, replica=copy)
         await write(writer, 3)
         cluster.set_quota(path, 4096)
-        writer.append_event(1.0, TimerDue(timer="no room " * 20))
+        writer.append_event(1.0, StopRequested(by="no room " * 20))
         commit = asyncio.create_task(writer.commit())
         deadline = time.monotonic() + 30
         while "quota" not in copy.trouble:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from howdah.core.messages import Record, TimerDue
+from howdah.core.messages import Record, StopRequested
 from howdah.storage import journal, replica
 from howdah.storage.hdfs import Hdfs
-from howdah.storage.journal import Journal, JournalError
-from howdah.storage.replica import Fenced, HdfsJournal
+from howdah.storage.journal import Fenced, Journal, JournalError
+from howdah.storage.replica import HdfsJournal
 
 
 def opened(url: str, folder: Path) -> Journal:
@@ -23,7 +23,7 @@ def opened(url: str, folder: Path) -> Journal:
 
 async def write(writer: Journal, count: int) -> None:
     for number in range(count):
-        writer.append_event(float(number), TimerDue(timer=f"timer-{writer.next_seq}"))
+        writer.append_event(float(number), StopRequested(by=f"timer-{writer.next_seq}"))
         await writer.commit()
 
 
@@ -80,7 +80,7 @@ def test_a_master_that_was_taken_over_can_write_no_more(url: str, tmp_path: Path
         await write(old, 3)
         new = opened(url, tmp_path / "new")
         await write(new, 2)
-        old.append_event(9.0, TimerDue(timer="too late"))
+        old.append_event(9.0, StopRequested(by="too late"))
         with pytest.raises(JournalError, match="Another master has taken over") as told:
             await old.commit()
         assert "this one ends, the job goes on" in str(told.value)
@@ -153,7 +153,7 @@ def test_a_job_directory_that_is_gone_ends_the_journal_in_words(
         writer = opened(url, tmp_path / "master")
         await write(writer, 1)
         hdfs.remove(url, recursive=True)
-        writer.append_event(2.0, TimerDue(timer="x"))
+        writer.append_event(2.0, StopRequested(by="x"))
         with pytest.raises(JournalError, match="can't be written.*no such file or folder"):
             await writer.commit()
         await writer.close()
@@ -163,7 +163,7 @@ def test_a_job_directory_that_is_gone_ends_the_journal_in_words(
 
 def test_torn_ends_and_repeated_entries_are_left_out(tmp_path: Path) -> None:
     entries = [
-        journal._encode(journal.EventEntry(seq=n, now=0.0, event=TimerDue(timer="x")))
+        journal._encode(journal.EventEntry(seq=n, now=0.0, event=StopRequested(by="x")))
         for n in range(1, 6)
     ]
     one, two, three, four, five = entries
@@ -172,7 +172,7 @@ def test_torn_ends_and_repeated_entries_are_left_out(tmp_path: Path) -> None:
 
 
 def test_damage_inside_is_kept_to_be_complained_about(tmp_path: Path) -> None:
-    one = journal._encode(journal.EventEntry(seq=1, now=0.0, event=TimerDue(timer="x")))
+    one = journal._encode(journal.EventEntry(seq=1, now=0.0, event=StopRequested(by="x")))
     (tmp_path / "events-0001.jsonl").write_bytes(replica.sound([b"x" + one + one])[0])
     with pytest.raises(JournalError, match="line 1"):
         list(journal.read(tmp_path))

@@ -17,6 +17,7 @@ from howdah.storage.hdfs import Hdfs
 from howdah.storage.outputs import Copied, OutputSpec, copy
 from howdah.storage.places import open_place
 from howdah.storage.stores import HdfsStore, open_store
+from howdah.storage.trial import try_to_write
 from tests.unit.storage import test_checkpoint_choice, test_checkpoints
 from tests.unit.storage.saving import content, fill, saved
 
@@ -143,7 +144,24 @@ def test_checkpoints_go_from_a_folder_to_hdfs(
     """A run on the cluster may resume one that ran on this machine."""
     fill(folder, weights="w")
     checkpoints.publish(CheckpointSpec(folder=str(folder), store=str(tmp_path / "local")))
-    assert checkpoints.adopt(str(tmp_path / "local"), place) is not None
+    assert checkpoints.adopt(str(tmp_path / "local"), place, "digits-1") == "000001 of digits-1"
     fill(folder, weights="other")
     checkpoints.restore(spec)
     assert content(folder) == {"weights": "w"}
+
+
+def test_a_store_is_tried_and_left_as_it_was(hdfs: Hdfs, place: str) -> None:
+    try_to_write(f"{place}/not/yet")
+    assert not hdfs.exists(place)
+    hdfs.mkdirs(place)
+    try_to_write(place)
+    assert hdfs.list(place) == []
+
+
+def test_a_file_is_no_store(hdfs: Hdfs, place: str) -> None:
+    hdfs.write_new(place, b"mine")
+    with pytest.raises(NotADirectoryError):
+        try_to_write(place)
+    with pytest.raises(NotADirectoryError):
+        try_to_write(f"{place}/below")
+    assert hdfs.read(place) == b"mine"

@@ -165,3 +165,14 @@ def test_a_gang_that_needs_more_devices_at_once_than_there_are_is_refused() -> N
     (problem,) = impossible(roles, gang, MACHINE)
     assert "need 5 GPUs at the same time; this machine has 4" in problem
     assert impossible(roles, plan(*gang.roles, mode=Mode.EACH), MACHINE) == []
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_more_tasks_than_the_machine_has_memory_for_their_agents_are_refused(mode: Mode) -> None:
+    roles = {"worker": RoleResources(memory_mb=500)}
+    many = plan(RolePlan(name="worker", minimum=10_000, maximum=10_000), mode=mode)
+    (problem,) = impossible(roles, many, MACHINE)
+    assert "roles.worker.instances: the agents of 10000 tasks alone need 60000 MiB" in problem
+    assert "run at most 2730 tasks at the same time" in problem
+    some = plan(RolePlan(name="worker", minimum=2, maximum=10_000), mode=mode)
+    assert impossible(roles, some, MACHINE) == []

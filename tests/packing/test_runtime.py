@@ -23,7 +23,7 @@ pytestmark = [
 
 MODULES = (
     "howdah.coordinator.main",
-    "howdah.coordinator.webapp",
+    "howdah.coordinator.job_page",
     "howdah.agent.main",
     "howdah.storage.publishing",
     "howdah.storage.restoring",

@@ -35,11 +35,11 @@ from howdah.core.messages import (
     TaskHung,
     TaskJoined,
     TaskPrepared,
+    TaskSaving,
     TaskStarted,
-    TimerDue,
+    TimePassed,
 )
 from howdah.core.plan import Completion, Join, Plan, RolePlan
-from howdah.core.state import JobPhase
 from howdah.spec.model import Mode, Restart, Tracking
 
 TASKS = st.sampled_from(
@@ -53,6 +53,8 @@ EXITS = st.builds(
     out_of_memory=st.booleans(),
     port_taken=st.booleans(),
     failed_to_start=st.sampled_from(["", "", "no such file"]),
+    transient=st.booleans(),
+    stopped=st.sampled_from([None, False, True]),
 )
 
 
@@ -109,12 +111,14 @@ class AnyWorld(RuleBasedStateMachine):
         self.requests: list[int] = []
         self.containers: list[str] = []
 
-    def tell(self, event: AnyEvent) -> None:
-        self.now += 0.25
+    def tell(self, event: AnyEvent, after_s: float = 0.25) -> None:
+        self.now += after_s
         line = msgspec.json.encode(event)
         self.journal.append((self.now, line))
-        commands: list[AnyCommand] = self.machine.handle(event, self.now)
+        cause = f"{type(event).__name__}#{len(self.journal)}"
+        commands: list[AnyCommand] = self.machine.handle(event, self.now, cause)
         for command in commands:
+            assert command.cause == cause
             if isinstance(command, RequestContainers):
                 self.requests += [request.request_id for request in command.requests]
 
@@ -158,13 +162,15 @@ class AnyWorld(RuleBasedStateMachine):
                 phase=data.draw(st.sampled_from(HeldPhase)),
                 joined=data.draw(st.booleans()),
                 exit=data.draw(st.none() | EXITS),
+                save_s=data.draw(st.sampled_from([0.0, 30.0])),
             )
         self.tell(AgentRegistered(container_id=self.some_container(data), host="h", held=held))
 
     @precondition(lambda self: self.journal)
-    @rule(data=st.data(), kind=st.sampled_from(ContainerEndKind))
-    def end_container(self, data: st.DataObject, kind: ContainerEndKind) -> None:
-        self.tell(ContainerEnded(container_id=self.some_container(data), kind=kind))
+    @rule(data=st.data(), kind=st.sampled_from(ContainerEndKind), proven=st.booleans())
+    def end_container(self, data: st.DataObject, kind: ContainerEndKind, proven: bool) -> None:
+        container_id = self.some_container(data)
+        self.tell(ContainerEnded(container_id=container_id, kind=kind, proven=proven))
 
     @precondition(lambda self: self.journal)
     @rule(data=st.data())
@@ -192,6 +198,7 @@ class AnyWorld(RuleBasedStateMachine):
                     TaskPrepared(task=task, attempt=attempt, host="h", ports=(1,)),
                     TaskStarted(task=task, attempt=attempt, pids=(1,)),
                     TaskJoined(task=task, attempt=attempt),
+                    TaskSaving(task=task, attempt=attempt, exit=exit, limit_s=30.0),
                     TaskExited(task=task, attempt=attempt, exit=exit),
                     TaskHung(task=task, attempt=attempt, idle_s=5.0),
                     StacksTaken(task=task, attempt=attempt),
@@ -201,20 +208,25 @@ class AnyWorld(RuleBasedStateMachine):
         )
         self.tell(event)
 
-    @precondition(lambda self: self.machine.state.timers)
+    @precondition(lambda self: self.machine.next_due() is not None)
     @rule()
-    def wait_for_timer(self) -> None:
+    def wait(self) -> None:
         due = self.machine.next_due()
-        assert due is not None
-        self.now = max(self.now, due[0])
-        self.tell(TimerDue(timer=due[1]))
+        assert due is not None and due > self.now, "it was due when the machine looked last"
+        self.tell(TimePassed(), due - self.now)
 
     @precondition(lambda self: self.journal)
     @rule(data=st.data())
     def restart_coordinator(self, data: st.DataObject) -> None:
         known = self.machine.state.incarnation
         kept = data.draw(st.lists(st.sampled_from([*self.containers, "x"]), unique=True))
-        self.tell(CoordinatorStarted(incarnation=known + 1, containers=tuple(kept)))
+        self.tell(
+            CoordinatorStarted(
+                incarnation=known + 1,
+                containers=tuple(kept),
+                others_ended=data.draw(st.booleans()),
+            )
+        )
 
     @precondition(lambda self: len(self.journal) > 20)
     @rule(firm=st.booleans())
@@ -223,23 +235,21 @@ class AnyWorld(RuleBasedStateMachine):
 
     @invariant()
     def holds(self) -> None:
-        invariants.check(self.machine.state)
+        """Among much else: each unit is where it should be, or something will move it."""
+        invariants.check(self.machine.state, self.now)
 
     @invariant()
-    def waits_for_something(self) -> None:
-        """A job that is not finished waits for a grant, an agent, a program or a timer."""
-        state = self.machine.state
-        if not self.journal or state.phase is JobPhase.FINISHED:
-            return
-        assert state.timers or state.requests or state.containers, state.phase
+    def has_missed_nothing(self) -> None:
+        invariants.settled(self.machine, self.now)
 
     def teardown(self) -> None:
         if not self.journal:
             return
         again = Machine()
         decoder = msgspec.json.Decoder(AnyEvent)
-        for at, line in self.journal:
-            again.handle(decoder.decode(line), at)
+        for number, (at, line) in enumerate(self.journal, 1):
+            event = decoder.decode(line)
+            again.handle(event, at, f"{type(event).__name__}#{number}")
         assert msgspec.to_builtins(again.state) == msgspec.to_builtins(self.machine.state)
 
 

@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.routing import Route
 
-from howdah.coordinator.web import security, tickets
+from howdah.coordinator.web import security
 from howdah.core.messages import Task
+from howdah.wire import tickets
 from howdah.wire.messages import WebAddress
 from tests.unit.web.fake_job import TOKEN, FakeJob
 from tests.unit.web.serving import BEARER, Answer, Served, serving

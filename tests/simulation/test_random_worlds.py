@@ -1,35 +1,48 @@
-"""The machine under random troubles: at least 100,000 steps, each held against the invariants."""
+"""The machine under random troubles: at least 100,000 steps, each held against what must hold."""
 
 from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
+from howdah.core.messages import Exit
+from howdah.core.state import Outcome
+from tests.simulation.cluster import Habits, Node
 from tests.simulation.hunt import hunt
-from tests.simulation.scenarios import gang
-from tests.simulation.world import Faults, World
+from tests.simulation.plans import gang
+from tests.simulation.world import World
 
-STEPS = 120_000
+STEPS = 100_000
 
 
 @pytest.mark.timeout(300)
 def test_no_defect_in_random_worlds_and_every_row_of_the_table_is_used(seed: int) -> None:
     report = hunt(seed, STEPS)
-    print(f"first seed {seed}: {report.worlds} worlds, {report.steps} steps, {report.outcomes}")
-    for (before, after), times in sorted(report.moves.items()):
-        print(f"  {before} -> {after}: {times}")
-    assert not report.defect, f"{report.defect} (first seed {seed})"
+    print(msgspec.json.encode(report).decode())
+    assert not report.defect, f"seed {report.seed}: {report.defect}"
     assert not report.unseen, f"moves never made: {report.unseen} (first seed {seed})"
     assert {"succeeded", "failed", "stopped", "timed-out"} <= set(report.outcomes)
 
 
-@pytest.mark.timeout(400)
-def test_ten_thousand_tasks_start_survive_losses_and_succeed() -> None:
+@pytest.mark.timeout(300)
+def test_ten_thousand_tasks_of_a_gang_start_survive_losses_and_succeed() -> None:
     plan = gang(random.Random(4), 10_000)
-    faults = Faults(node=0.2, coordinator=0.01, delay_s=0.05, until_s=20.0)
-    world = World(plan, 7, faults, nodes=500, check_every=20_000)
-    machine = world.run()
-    assert machine.state.outcome is not None
-    assert machine.state.outcome.value == "succeeded"
-    assert machine.state.generation > 1
+
+    def work(task: str, attempt: int) -> tuple[float, Exit] | None:
+        return (20.0, Exit(code=0)) if task.startswith("worker") else None
+
+    habits = Habits(delay_s=0.05, work=work)
+    world = World(plan, 7, habits, nodes=500, check_every=20_000)
+    for second in range(2, 20, 6):
+        world.clock.later(second, lambda: world.cluster.lose_node(_some_node(world)))
+    world.clock.later(9.0, world.kill_coordinator)
+    state = world.run()
+    assert state.outcome is Outcome.SUCCEEDED
+    assert state.generation > 1
+    print(f"a gang of 10,000: {world.handle_s:.1f}s in the machine, {world.steps} steps")
+
+
+def _some_node(world: World) -> Node:
+    return world.random.choice(list(world.cluster.nodes.values()))

@@ -1,261 +1,463 @@
-"""A simulated cluster under a virtual clock: real machine, pretended everything else.
+"""A simulated job under a virtual clock: the real machine, pretended everything else.
 
-A `World` runs one job. The coordinator's driver, the backend, the network and the agents with their
-programs are small models that may be late, repeat themselves, lose connections or die, by a random
-generator whose seed a failing run prints. What the world knows to be true (which programs really
-run, how they really ended) is held against what the machine believes.
+A `World` is the coordinator of one job: it feeds the machine what the pretended cluster
+(`tests.simulation.cluster`) reports, has its commands carried out, may die and be followed by
+another, which replays the journal. What really happens is held against what must never happen
+(`Truth`), after every step.
+
+Scenarios drive it from point to point (`until`, `sleep`) and do harm in between; `run` lives through
+the rest and returns the state at the end.
 """
 
 from __future__ import annotations
 
-import heapq
 import random
+import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 
 import msgspec
 
 from howdah.core import invariants
-from howdah.core.causes import RULES, of_exit
+from howdah.core.causes import RULES, FailureCause, of_exit
 from howdah.core.machine import Machine
 from howdah.core.messages import (
-    AgentDisconnected,
-    AgentRegistered,
-    AgentSilent,
     AnyCommand,
     AnyEvent,
-    CancelRequests,
     CheckpointSaved,
-    ContainerEnded,
     ContainerEndKind,
-    ContainerGranted,
     CoordinatorStarted,
-    DumpStacks,
     Exit,
     FinishJob,
-    Held,
-    HeldPhase,
     JobSubmitted,
-    LaunchAgent,
-    NotifyCheckpoint,
     PreemptionNoticed,
     PrepareTask,
     Record,
-    ReleaseContainer,
-    RequestContainers,
-    StacksTaken,
     StartTask,
     StopRequested,
-    StopTask,
     Task,
     TaskExited,
     TaskHung,
-    TaskJoined,
-    TaskPrepared,
-    TaskStarted,
-    TimerDue,
+    TimePassed,
 )
-from howdah.core.plan import Plan
-from howdah.core.state import JobPhase, Outcome, TaskState
-from howdah.spec.model import Tracking
+from howdah.core.plan import Completion, Plan, RolePlan
+from howdah.core.state import JobPhase, JobState, Outcome, TaskState
+from howdah.spec.model import Mode, Tracking
+from tests.simulation.clock import Clock
+from tests.simulation.cluster import Agent, Cluster, Habits, Phase, Program
 
 
 class Truth(AssertionError):
     """The machine did something that the world shows to be wrong."""
 
 
-class Faults(msgspec.Struct, kw_only=True):
-    """Chances per simulated second, and habits of the network."""
-
-    kill: float = 0.0
-    crash: float = 0.0
-    out_of_memory: float = 0.0
-    port_taken: float = 0.0
-    agent: float = 0.0
-    node: float = 0.0
-    preempt: float = 0.0
-    partition: float = 0.0
-    coordinator: float = 0.0
-    hang: float = 0.0
-    stop: float = 0.0
-    echo: float = 0.0
-    """Chance that a peer's own error is heard before the exit that caused it."""
-    flaky: float = 0.0
-    """Chance that a program fails when its work is done."""
-    forget: float = 0.0
-    """Chance that an agent that reconnects has lost what it held."""
-    repeat: float = 0.0
-    """Chance that a message to the coordinator arrives twice."""
-    delay_s: float = 0.02
-    until_s: float = 120.0
-    """Faults end here, so that every job must end."""
-
-
-class Program:
-    """What really runs in a container."""
-
-    def __init__(self, task: Task, attempt: int, generation: int) -> None:
-        self.task = task
-        self.attempt = attempt
-        self.generation = generation
-        self.phase = HeldPhase.PREPARED
-        self.joined = False
-        self.hung = False
-        self.told_to_stop = False
-        self.exit: Exit | None = None
-
-
-class Agent:
-    """An agent and its container."""
-
-    def __init__(self, container_id: str, node: str, task: Task) -> None:
-        self.container_id = container_id
-        self.node = node
-        self.task = task
-        self.alive = True
-        self.connected = False
-        self.cut = False
-        self.held: Program | None = None
+SPIN = 1000
+"""Steps without any time between them that only time caused: the machine goes round in circles."""
 
 
 class World:
-    """One job's whole life. `run` drives it to its end."""
+    """One job's whole life."""
 
     def __init__(
         self,
         plan: Plan,
-        seed: int,
-        faults: Faults | None = None,
+        seed: int = 1,
+        habits: Habits | None = None,
         *,
         nodes: int = 4,
-        work_s: float = 20.0,
         check_every: int = 1,
-        stingy: int = 0,
-        starved: bool = False,
+        count_work: bool = False,
     ) -> None:
         self.plan = plan
         self.seed = seed
-        self.faults = faults or Faults()
         self.random = random.Random(seed)
-        self.now = 1000.0
-        self.work_s = work_s
-        self.check_every = check_every
-        self.stingy = stingy  # grants kept back until the job has let go of a part of its gang
-        self.nodes = [f"node{n}" for n in range(nodes)]
-        self.journal: list[tuple[float, bytes]] = []
+        self.habits = habits or Habits()
+        self.clock = Clock()
+        self.cluster = Cluster(self.clock, self.random, self.habits, self, self, nodes)
         self.machine: Machine | None = None
-        self.incarnation = 0
-        self.starved = starved  # the first request of the first role is never granted
-        self.released: set[str] = set()
-        self.containers: dict[str, str] = {}  # what the backend still has: id -> node
-        self.granted: set[int] = set()
-        self.cancelled: set[int] = set()
-        self.agents: dict[str, Agent] = {}
+        self.life = 0
         self.done = False
         self.steps = 0
         self.moves: Counter[tuple[str, str]] = Counter()
-        self.truth: dict[Task, tuple[int, Exit | None]] = {}
-        self.late_causes: dict[Task, Exit] = {}  # own failures, heard while the gang is ended
-        self._queue: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = 0
-        self._serial = 0
+        self.commands: Counter[str] = Counter()
+        self.records: list[Record] = []
+        self.prepared: list[PrepareTask] = []
+        self.handle_s = 0.0
+        """Seconds of a processor that the machine took: for figures, never for a verdict."""
+        self.work = 0
+        """Calls the machine made, counted if asked for."""
+        self.coordinator_dies: float = 0.0
+        """Chance that the coordinator dies between two commands."""
+        self.endings: dict[str, tuple[int, Exit]] = {}
+        """How the newest attempt of each task that has run really ended."""
+        self._check_every = check_every
+        self._count_work = count_work
+        self._journal: list[tuple[float, str, bytes]] = []
         self._encoder = msgspec.json.Encoder()
         self._decoder = msgspec.json.Decoder(AnyEvent)
+        self._replay_at = 20 * check_every
+        self._due: float | None = None
+        self._spinning = 0
+        self._late_causes: dict[Task, Exit] = {}
+        self._judged = 0
+        self._ranks: dict[tuple[int, int, str], tuple[int | None, int]] = {}
+        self._stop_asked = False
+        self._small = sum(role.maximum for role in plan.roles) <= 64
 
-    # -- clock ----------------------------------------------------------------------------------
+    # -- driving it -------------------------------------------------------------------------------
 
-    def later(self, after_s: float, action: Callable[[], None]) -> None:
-        self._order += 1
-        heapq.heappush(self._queue, (self.now + after_s, self._order, action))
-
-    def lag(self) -> float:
-        return self.random.expovariate(1 / self.faults.delay_s) if self.faults.delay_s else 0.0
-
-    def run(self, limit_s: float = 100_000.0) -> Machine:
-        """Live through the job; returns the machine at the end.
+    def run(self, limit_s: float = 100_000.0) -> JobState:
+        """Live through the rest of the job; returns the state at the end.
 
         Raises:
-            Truth, InvariantBroken, ImpossibleMove: with the seed in the message.
+            Truth, InvariantBroken, ImpossibleMove: with the seed in a note.
         """
+        self.until(lambda: self.done, limit_s)
+        self._verify_end()
+        return self.state
+
+    def until(self, holds: Callable[[], object], limit_s: float = 1000.0) -> None:
+        """Live until something is so.
+
+        Raises:
+            Truth: it did not become so in time, or never will.
+        """
+        end = self.now + limit_s
         try:
-            self._start_coordinator()
-            self.later(self.random.uniform(0.1, 1.0), self._mischief)
-            end = self.now + limit_s
-            while not self.done:
-                if not self._queue:
-                    raise Truth(f"nothing will ever happen again in {self._where()}")
-                due, _, action = heapq.heappop(self._queue)
+            if self.life == 0:
+                self.start_coordinator()
+            while not holds():
+                due = self._next()
+                if due is None:
+                    raise Truth(f"nothing will ever happen again: {self.where()}")
                 if due > end:
-                    raise Truth(f"not ended after {limit_s:g}s: {self._where()}")
-                self.now = max(self.now, due)
-                action()
-            return self._verify_end()
+                    raise Truth(f"not so after {limit_s:g}s: {self.where()}")
+                if self.done:
+                    raise Truth(f"the job has ended before: {self.where()}")
+                self._step()
         except Exception as error:
             error.add_note(f"seed {self.seed}, step {self.steps}, time {self.now:.3f}")
             raise
 
-    def _where(self) -> str:
-        if self.machine is None:
-            return "a time without coordinator"
-        state = self.machine.state
-        tasks = {name: data.state.value for name, data in list(state.tasks.items())[:8]}
-        return f"phase {state.phase.value}, timers {state.timers}, tasks {tasks}"
+    def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        over: list[bool] = []
+        self.clock.later(seconds, lambda: over.append(True))
+        self.until(lambda: over or self.done, seconds + 1.0)
 
-    # -- the coordinator ------------------------------------------------------------------------
+    def _next(self) -> float | None:
+        head = self.clock.next()
+        if self._due is None or head is None:
+            return self._due if head is None else head
+        return min(self._due, head)
 
-    def _start_coordinator(self) -> None:
-        self.incarnation += 1
-        machine = Machine()
-        if not self.journal:
-            self.machine = machine
-            self._tell(JobSubmitted(plan=self.plan, seed=self.seed))
+    def _step(self) -> None:
+        head = self.clock.next()
+        if self._due is None or (head is not None and head < self._due):
+            self._spinning = 0
+            self.clock.act()
+            return
+        assert self.machine is not None
+        self._spinning = self._spinning + 1 if self._due <= self.now else 0
+        if self._spinning > SPIN:
+            raise Truth(f"time has come, and nothing moves: {self.where()}")
+        self.clock.advance(self._due)
+        self.tell(TimePassed())
+
+    # -- the coordinator --------------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        return self.clock.now
+
+    @property
+    def state(self) -> JobState:
+        assert self.machine is not None, "no coordinator lives"
+        return self.machine.state
+
+    @property
+    def alive(self) -> bool:
+        return self.machine is not None
+
+    def holds(self, container_id: str) -> bool:
+        return self.machine is not None and container_id in self.machine.state.containers
+
+    def wants(self, request_id: int) -> Task | None:
+        return None if self.machine is None else self.machine.state.requests.get(request_id)
+
+    def start_coordinator(self) -> None:
+        """The first one, or one that takes over."""
+        self.life += 1
+        if self._journal:
+            self.machine = self._replay()
         else:
-            for at, line in self.journal:
-                machine.handle(self._decoder.decode(line), at)
-            self.machine = machine
-        self._tell(
-            CoordinatorStarted(incarnation=self.incarnation, containers=tuple(self.containers))
+            self.machine = Machine()
+            self.tell(JobSubmitted(plan=self.plan, seed=self.seed))
+        self.tell(
+            CoordinatorStarted(
+                incarnation=self.life,
+                containers=tuple(self.cluster.containers),
+                others_ended=self.cluster.all_ends_proven,
+            )
         )
-        for agent in list(self.agents.values()):
-            if agent.alive and not agent.cut:
-                self.later(self.lag(), lambda agent=agent: self._connect(agent))
+        self.cluster.call_all()
 
-    def _kill_coordinator(self) -> None:
-        self.machine = None
-        for agent in self.agents.values():
-            agent.connected = False
-        self.later(0.2 + self.lag(), self._start_coordinator)
+    def kill_coordinator(self, away_s: float = 0.2) -> None:
+        if self.machine is None:
+            return
+        self.machine, self._due = None, None
+        self.cluster.hang_up_all()
+        self.clock.later(away_s, self.start_coordinator)
 
-    def _tell(self, event: AnyEvent) -> None:
+    def tell(self, event: AnyEvent) -> None:
         """One step of the machine, with everything that must hold after it."""
-        if self.machine is None or self.done:
+        machine = self.machine
+        if machine is None or self.done:
             return
         line = self._encoder.encode(event)
-        self.journal.append((self.now, line))
-        before = {n: d.state for n, d in self.machine.state.tasks.items()} if self._small else {}
+        cause = f"{type(event).__name__}#{len(self._journal)}"
+        self._journal.append((self.now, cause, line))
+        before = {n: d.state for n, d in machine.state.tasks.items()} if self._small else {}
+        stored = machine.state.checkpoint
         self._note_late_cause(event)
-        commands = self.machine.handle(self._decoder.decode(line), self.now)
-        self._verify_cause(commands)
+        commands = self._handle(machine, self._decoder.decode(line), cause)
         self.steps += 1
-        for name, data in self.machine.state.tasks.items() if self._small else ():
-            self._note_moves(before.get(name), data.story)
-        if self.steps % self.check_every == 0:
-            invariants.check(self.machine.state)
-        if self.steps % (self.check_every * (50 if self._small else 5000)) == 0:
-            self._verify_replay()
-        # A coordinator may die with any part of its commands not carried out.
+        self._verify_cause()
+        self._verify_checkpoint(event, stored)
+        for name, state in before.items():
+            self._note_moves(state, name)
+        if self.steps % self._check_every == 0:
+            invariants.check(machine.state, self.now)
+            invariants.settled(machine, self.now)
+        if self.steps >= self._replay_at:
+            self._replay_at = self.steps * 2  # so that a long story costs no more than twice
+            self.verify_replay()
+        # Records are in the journal with their event. Of the other commands a coordinator may die with
+        # any part not carried out.
+        self.records += [command for command in commands if isinstance(command, Record)]
         for number, command in enumerate(commands):
             self._carry_out(command)
-            if number < len(commands) - 1 and self._chance(self.faults.coordinator / 200):
-                self._kill_coordinator()
+            if number < len(commands) - 1 and self.cluster.chance(self.coordinator_dies / 200):
+                self.kill_coordinator(0.2 + self.cluster.lag())
                 return
-        self._wake()
+
+    def _handle(self, machine: Machine, event: AnyEvent, cause: str) -> list[AnyCommand]:
+        began = time.thread_time()
+        if self._count_work:
+            sys.setprofile(self._count)
+        try:
+            commands = machine.handle(event, self.now, cause)
+            self._due = machine.next_due()
+        finally:
+            if self._count_work:
+                sys.setprofile(None)
+        self.handle_s += time.thread_time() - began
+        if any(command.cause != cause for command in commands):
+            raise Truth(f"of {cause} follows what does not say so: {commands}")
+        return commands
+
+    def _count(self, frame: object, kind: str, argument: object) -> None:
+        if kind in ("call", "c_call"):
+            self.work += 1
+
+    def _carry_out(self, command: AnyCommand) -> None:
+        self.commands[type(command).__name__] += 1
+        match command:
+            case FinishJob():
+                self.done = True
+            case Record():
+                pass
+            case PrepareTask():
+                self.prepared.append(command)
+                self.cluster.carry_out(command)
+            case _:
+                self.cluster.carry_out(command)
+
+    def _replay(self) -> Machine:
+        machine = Machine()
+        for at, cause, line in self._journal:
+            machine.handle(self._decoder.decode(line), at, cause)
+        return machine
+
+    def where(self) -> str:
+        """What an error says of the present."""
+        if self.machine is None:
+            return "no coordinator lives"
+        state = self.state
+        tasks = {
+            name: f"{data.state.value}#{data.attempt}"
+            for name, data in list(state.tasks.items())[:12]
+        }
+        return (
+            f"phase {state.phase.value}, outcome {state.outcome} ({state.reason}), machine: {tasks}; "
+            f"really running: {[p for _, p in self.cluster.running()][:12]}; next due {self._due}"
+        )
+
+    # -- what scenarios ask and do ----------------------------------------------------------------
+
+    def program(self, name: str) -> tuple[Agent, Program] | None:
+        """What really runs of a task; of two (a defect), the newer."""
+        found = [(a, p) for a, p in self.cluster.running() if p.name == name]
+        return max(found, key=lambda each: each[1].attempt, default=None)
+
+    def runs(self, *names: str) -> bool:
+        """All of them really run, in the machine's belief too."""
+        for name in names:
+            found = self.program(name)
+            if found is None or self.state.tasks[name].state is not TaskState.RUNNING:
+                return False
+            if found[1].attempt != self.state.tasks[name].attempt:
+                return False
+        return True
+
+    def attempt(self, name: str) -> int:
+        return self.state.tasks[name].attempt
+
+    def kinds(self) -> list[str]:
+        """Kinds of all records so far."""
+        return [record.kind for record in self.records]
+
+    def fail(self, name: str, exit: Exit | None = None, *, late_s: float = 0.0) -> None:
+        """A running program ends by itself: with code 1, or as said."""
+        agent, program = self._running(name)
+        self.cluster.exit(agent, program, exit or Exit(code=1, tail=("Error",)), late_s)
+
+    def succeed(self, *names: str) -> None:
+        for name in names:
+            self.fail(name, Exit(code=0))
+
+    def lose(self, name: str, kind: ContainerEndKind = ContainerEndKind.EXITED) -> None:
+        """A task's container ends, whatever it is doing."""
+        self.cluster.end_container(self.agent(name).container_id, kind)
+
+    def preempt(self, name: str) -> None:
+        container_id = self.agent(name).container_id
+        self.tell(PreemptionNoticed(container_id=container_id, deadline_s=3.0))
+        self.clock.later(
+            3.0, lambda: self.cluster.end_container(container_id, ContainerEndKind.PREEMPTED)
+        )
+
+    def hang(self, name: str) -> None:
+        """A running program makes no progress any more, and that is noticed."""
+        agent, program = self._running(name)
+        program.hung = True
+        self.report_hang(agent, program)
+
+    def report_hang(self, agent: Agent, program: Program) -> None:
+        if agent.held is program and program.phase is Phase.RUNNING:
+            self.tell(TaskHung(task=program.task, attempt=program.attempt, idle_s=5.0))
+            self.clock.later(30.0, lambda: self.report_hang(agent, program))
+
+    def save(self, name: str) -> None:
+        """A running program saves a checkpoint."""
+        self.cluster.save_checkpoint(*self._running(name))
+
+    def stop(self, *, firm: bool = False) -> None:
+        self._stop_asked = True
+        self.tell(StopRequested(by="a user", firm=firm))
+
+    def agent(self, name: str) -> Agent:
+        """The agent in the task's present container."""
+        container_id = self.state.tasks[name].container_id
+        assert container_id is not None, f"{name} has no container"
+        return self.cluster.agents[container_id]
+
+    def _running(self, name: str) -> tuple[Agent, Program]:
+        found = self.program(name)
+        assert found is not None, f"{name} does not run: {self.where()}"
+        return found
+
+    # -- what must never happen -------------------------------------------------------------------
+
+    def starts(self, agent: Agent, program: Program, order: StartTask) -> None:
+        """No program of another attempt or an older generation runs beside one that starts, and it
+        is told the truth about itself and its peers."""
+        role = self.plan.role(program.task.role)
+        others = self.cluster.running() if self._small or self.cluster.chance(0.005) else ()
+        member = order.topology.member(program.task)
+        if member.attempt != program.attempt:
+            raise Truth(f"{program} is started with the topology of attempt {member.attempt}")
+        if (member.host, member.ports) != (agent.node.name, program.ports):
+            raise Truth(
+                f"{program} is at {agent.node.name}:{program.ports}, but its peers are told "
+                f"{member.host}:{member.ports}"
+            )
+        places = {m.task: m for m in order.topology.members} if self._small else {}
+        for where, other in others:
+            if other is program:
+                continue
+            if other.task == program.task:
+                raise Truth(f"{program.task} runs twice: {other} and {program}")
+            if self.plan.mode is Mode.EACH:
+                continue
+            if not self._share_a_gang(role, self.plan.role(other.task.role)):
+                continue
+            if other.generation != program.generation:
+                raise Truth(f"{program} starts while {other} runs")
+            place = places.get(other.task)
+            if place is None or place.attempt != other.attempt or not place.ports:
+                continue  # it was not known yet
+            if (place.host, place.ports) != (where.node.name, other.ports):
+                raise Truth(f"{program} is told a wrong address of {other}: {place}")
+        self._verify_order(program, role)
+        self._verify_ranks(program, order, role)
+        self.endings.pop(program.name, None)
+
+    def _share_a_gang(self, one: RolePlan, two: RolePlan) -> bool:
+        return Tracking.SIDECAR not in (one.tracking, two.tracking) and one.stage == two.stage
+
+    def _verify_order(self, program: Program, role: RolePlan) -> None:
+        """What it comes after has joined, or has succeeded."""
+        for name in role.after:
+            for index in range(self.plan.role(name).minimum):
+                before = f"{name}:{index}"
+                end = self.endings.get(before)
+                joined = (before, program.generation) in self.cluster.joined
+                if not joined and (end is None or end[1].code != 0):
+                    raise Truth(f"{program} starts before {before} has joined: {self.where()}")
+
+    def _verify_ranks(self, program: Program, order: StartTask, role: RolePlan) -> None:
+        topology = order.topology
+        if self._small:
+            ranks = [m.rank for m in topology.members if m.rank is not None]
+            if len(ranks) != len(set(ranks)):
+                raise Truth(f"two members share a rank: {sorted(ranks)}")
+        if role.tracking is Tracking.SIDECAR or role.stage != self.state.stage:
+            return
+        if self.plan.mode is Mode.EACH:
+            world = sum(
+                r.maximum * r.processes
+                for r in self.plan.roles
+                if r.ranked and r.stage == role.stage and r.tracking is not Tracking.SIDECAR
+            )
+            if topology.world_size != world:
+                raise Truth(f"{program} is told of a world of {topology.world_size}, not {world}")
+        key = (role.stage, program.generation, program.name)
+        place = (topology.member(program.task).rank, topology.world_size)
+        if self._ranks.setdefault(key, place) != place:
+            raise Truth(f"{program} was {self._ranks[key]} of its generation, and is now {place}")
+
+    def ends(self, program: Program, exit: Exit) -> None:
+        newest, _ = self.endings.get(program.name, (0, None))
+        if program.attempt >= newest:
+            self.endings[program.name] = (program.attempt, exit)
+
+    def releases(self, agent: Agent) -> None:
+        """What is known to save is given the time it was promised."""
+        program = agent.held
+        if program is None or program.phase is not Phase.SAVING or not program.saving_is_known:
+            return
+        if agent.container_id not in self.cluster.containers:
+            return  # the backend has given it up
+        if self.now < program.save_until and not self.state.firm:
+            left_s = program.save_until - self.now
+            raise Truth(f"the container of {program} is taken {left_s:.0f}s before it has saved")
 
     def _note_late_cause(self, event: AnyEvent) -> None:
         """A program of the gang failed by itself, and is heard of after it was told to stop."""
-        assert self.machine is not None
-        state = self.machine.state
-        if state.phase is not JobPhase.SETTLING or not isinstance(event, TaskExited):
+        state = self.state
+        if state.phase is not JobPhase.FAILURE_WINDOW or not isinstance(event, TaskExited):
             return
         data, exit = state.tasks[str(event.task)], event.exit
         role = self.plan.role(event.task.role)
@@ -264,407 +466,105 @@ class World:
         if role.tracking is Tracking.SIDECAR or role.stage != state.stage:
             return
         if exit.code != 0 and exit.stopped is False:
-            self.late_causes[event.task] = exit
+            self._late_causes[event.task] = exit
 
-    def _verify_cause(self, commands: list[AnyCommand]) -> None:
+    def _verify_cause(self) -> None:
         """What such a program failed of is no weaker than what its generation is said to."""
-        assert self.machine is not None
-        state = self.machine.state
-        if not self.late_causes or state.phase is JobPhase.SETTLING:
+        state = self.state
+        judged, self._judged = len(state.failures) > self._judged, len(state.failures)
+        if not self._late_causes or state.phase is JobPhase.FAILURE_WINDOW:
             return
-        judged = any(isinstance(c, Record) and c.kind == "generation-ended" for c in commands)
         if state.phase is JobPhase.RESTARTING and not judged:
-            raise Truth(f"the gang starts anew without a cause, but saw {self.late_causes}")
-        for task, exit in self.late_causes.items() if judged else ():
+            raise Truth(f"the gang restarts without a cause, but saw {self._late_causes}")
+        for task, exit in self._late_causes.items() if judged else ():
             cause = state.failures[-1].report
             if RULES[of_exit(exit)].strength > RULES[cause.cause].strength:
                 raise Truth(f"{task} ended with {exit}, but the cause is said to be {cause}")
-        self.late_causes.clear()
+        self._late_causes.clear()
 
-    @property
-    def _small(self) -> bool:
-        return len(self.plan.roles) and sum(r.maximum for r in self.plan.roles) <= 64
+    def _verify_checkpoint(self, event: AnyEvent, before: str | None) -> None:
+        """What an older attempt saved late never takes the place of a newer one's checkpoint."""
+        if isinstance(event, CheckpointSaved) and self.state.checkpoint != before:
+            data = self.state.tasks[str(event.task)]
+            if event.attempt < data.attempt:
+                raise Truth(f"attempt {event.attempt} of {data.attempt} saved {event.name} late")
 
-    def _note_moves(self, before: TaskState | None, story: list) -> None:
-        if before is None or not story or story[-1].time != self.now:
+    def _note_moves(self, before: TaskState, name: str) -> None:
+        story = self.state.tasks[name].moves
+        if not story or story[-1].time != self.now:
             return
         for move in story[-3:]:
             if move.time == self.now:
                 self.moves[move.before, move.after] += 1
 
-    def _verify_replay(self) -> None:
+    def verify_replay(self) -> None:
         assert self.machine is not None
-        again = Machine()
-        for at, line in self.journal:
-            again.handle(self._decoder.decode(line), at)
-        live, replayed = map(msgspec.to_builtins, (self.machine.state, again.state))
-        if live != replayed:
-            different = [key for key in live if live[key] != replayed[key]]
+        live, again = map(msgspec.to_builtins, (self.machine.state, self._replay().state))
+        if different := [key for key in live if live[key] != again[key]]:
             raise Truth(f"a replay of the journal gives another state: {different}")
 
-    def _wake(self) -> None:
-        machine = self.machine
-        if machine is None or (due := machine.next_due()) is None:
+    def verify_all_run(self, *, sidecars: bool = True) -> None:
+        """Long after the last trouble everything that should run does run."""
+        state = self.state
+        if state.outcome is not None:
             return
-
-        def fire() -> None:
-            if self.machine is machine and machine.state.timers.get(due[1]) == due[0]:
-                self._tell(TimerDue(timer=due[1]))
-
-        self.later(max(0.0, due[0] - self.now), fire)
-
-    def _carry_out(self, command: AnyCommand) -> None:
-        match command:
-            case RequestContainers():
-                for request in command.requests:
-                    self.later(
-                        0.1 + self.lag(), lambda r=request: self._grant(r.request_id, r.role)
-                    )
-            case CancelRequests():
-                self.cancelled.update(command.request_ids)
-            case LaunchAgent():
-                self.later(self.lag(), lambda: self._launch(command.container_id, command.task))
-            case ReleaseContainer():
-                self.released.add(command.container_id)
-                self.later(
-                    self.lag(),
-                    lambda: self._end_container(command.container_id, ContainerEndKind.RELEASED),
-                )
-            case PrepareTask() | StartTask() | StopTask() | DumpStacks() | NotifyCheckpoint():
-                agent = self.agents.get(command.container_id)
-                if agent is not None and agent.connected:
-                    self.later(self.lag(), lambda: self._agent_hears(agent, command))
-            case FinishJob():
-                self.done = True
-            case Record():
-                pass
-
-    # -- the backend ----------------------------------------------------------------------------
-
-    def _grant(self, request_id: int, role: str) -> None:
-        if request_id in self.cancelled and self.random.random() < 0.7:
-            return
-        if request_id in self.granted or (self.starved and role == self.plan.roles[0].name):
-            return
-        if self.stingy and not self.cancelled and request_id <= self.stingy:
-            return
-        self.granted.add(request_id)
-        self._serial += 1
-        container_id = f"container-{self._serial}"
-        node = self.random.choice(self.nodes)
-        self.containers[container_id] = node
-        # Without a coordinator nobody hears of it: the next one must find and return it.
-        self._tell(ContainerGranted(request_id=request_id, container_id=container_id, node=node))
-
-    def _launch(self, container_id: str, task: Task) -> None:
-        if container_id not in self.containers or container_id in self.agents:
-            return
-        agent = Agent(container_id, self.containers[container_id], task)
-        self.agents[container_id] = agent
-        self.later(0.05 + self.lag(), lambda: self._connect(agent))
-
-    def _end_container(
-        self, container_id: str, kind: ContainerEndKind, late_s: float = 0.0
-    ) -> None:
-        agent = self.agents.pop(container_id, None)
-        if agent is not None:
-            agent.alive = agent.connected = False
-            agent.held = None
-        if self.containers.pop(container_id, None) is None:
-            return
-        self.later(
-            late_s + self.lag(),
-            lambda: self._tell(ContainerEnded(container_id=container_id, kind=kind)),
-        )
-
-    # -- agents and programs --------------------------------------------------------------------
-
-    def _connect(self, agent: Agent) -> None:
-        if not agent.alive or agent.connected or agent.cut:
-            return
-        if self.machine is None:
-            self.later(0.2 + self.lag(), lambda: self._connect(agent))
-            return
-        agent.connected = True
-        program, held = agent.held, None
-        if program is not None and self._chance(self.faults.forget):
-            agent.held = program = None
-        if program is not None:
-            held = Held(
-                task=program.task,
-                attempt=program.attempt,
-                generation=program.generation,
-                phase=program.phase,
-                host=agent.node,
-                ports=(20000,),
-                pids=(1,) if program.phase is HeldPhase.RUNNING else (),
-                joined=program.joined,
-                exit=program.exit,
-            )
-        self._tell(AgentRegistered(container_id=agent.container_id, host=agent.node, held=held))
-
-    def _say(self, agent: Agent, event: AnyEvent) -> None:
-        """An agent's message: in order, perhaps twice; lost if it is cut off (held says it again)."""
-        if not agent.connected:
-            return
-        self._tell(event)
-        if self._chance(self.faults.repeat):
-            self.later(self.random.uniform(0.0, 3.0), lambda: self._tell(event))
-
-    def _agent_hears(self, agent: Agent, command: AnyCommand) -> None:
-        if not agent.alive or not agent.connected:
-            return
-        match command:
-            case PrepareTask():
-                self._prepare(agent, command)
-            case StartTask():
-                self._start(agent, command)
-            case StopTask():
-                self._stop(agent, command)
-            case DumpStacks():
-                self.later(
-                    self.lag(),
-                    lambda: self._say(
-                        agent,
-                        StacksTaken(task=command.task, attempt=command.attempt, innermost="x.py:1"),
-                    ),
-                )
-            case _:
-                pass
-
-    def _prepare(self, agent: Agent, command: PrepareTask) -> None:
-        held = agent.held
-        if held is not None and held.attempt >= command.attempt:
-            if held.attempt > command.attempt or held.phase is not HeldPhase.PREPARED:
-                return
-        else:
-            if held is not None and held.phase is HeldPhase.RUNNING:
-                raise Truth(f"{command.task} is prepared anew while attempt {held.attempt} runs")
-            agent.held = Program(command.task, command.attempt, command.generation)
-        self._say(
-            agent,
-            TaskPrepared(
-                task=command.task, attempt=command.attempt, host=agent.node, ports=(20000,)
-            ),
-        )
-
-    def _start(self, agent: Agent, command: StartTask) -> None:
-        program = agent.held
-        if program is None or program.attempt != command.attempt:
-            return
-        if program.phase is not HeldPhase.PREPARED:
-            return
-        self._verify_start(program, command)
-        program.phase = HeldPhase.RUNNING
-        self.truth[program.task] = (program.attempt, None)
-        started = TaskStarted(task=program.task, attempt=program.attempt, pids=(1,))
-        self.later(self.lag(), lambda: self._say(agent, started))
-        self.later(self.lag() * 5, lambda: self._join(agent, program))
-        role = self.plan.role(program.task.role)
-        if role.tracking is Tracking.TRACKED:
-            flaky = self._chance(self.faults.flaky)
-            self.later(
-                self.work_s * (0.5 + self.random.random()),
-                lambda: self._exit(agent, program, Exit(code=3 if flaky else 0)),
-            )
-
-    def _verify_start(self, program: Program, command: StartTask) -> None:
-        """No program of another attempt or an older generation runs beside it."""
-        # Looking at everyone for everyone is too much in a large world: a sample has to do.
-        agents = self.agents.values() if self._small or self._chance(0.005) else ()
-        for other in agents:
-            running = other.held
-            if running is None or running is program or running.phase is not HeldPhase.RUNNING:
+        if state.phase is not JobPhase.RUNNING:
+            raise Truth(f"the job has not come back from its troubles: {self.where()}")
+        for role in self.plan.roles:
+            tracked = role.tracking is Tracking.TRACKED
+            if role.stage > state.stage or (role.stage < state.stage and tracked):
                 continue
-            if other.cut and other.container_id in self.released:
-                continue  # unreachable and given back: its lease ends it
-            if running.task == program.task:
-                raise Truth(f"{program.task} runs twice: {running.attempt} and {program.attempt}")
-            one, two = (self.plan.role(p.task.role) for p in (program, running))
-            if Tracking.SIDECAR in (one.tracking, two.tracking) or one.stage != two.stage:
+            if role.tracking is Tracking.SIDECAR and not sidecars:
                 continue
-            if running.generation != program.generation:
-                raise Truth(
-                    f"{program.task} of generation {program.generation} starts while "
-                    f"{running.task} of generation {running.generation} runs"
-                )
-        member = command.topology.member(program.task)
-        if member.attempt != program.attempt:
-            raise Truth(f"{program.task} is started with the topology of attempt {member.attempt}")
-        ranks = [m.rank for m in command.topology.members if agents and m.rank is not None]
-        if len(ranks) != len(set(ranks)):
-            raise Truth(f"two members share a rank: {sorted(ranks)}")
+            for index in range(role.maximum):
+                name = f"{role.name}:{index}"
+                if not self.runs(name) and not self._may_be_absent(role, name, index):
+                    raise Truth(f"{name} does not run: {self.where()}")
 
-    def _join(self, agent: Agent, program: Program) -> None:
-        if agent.held is program and program.phase is HeldPhase.RUNNING:
-            program.joined = True
-            self._say(agent, TaskJoined(task=program.task, attempt=program.attempt))
+    def _may_be_absent(self, role: RolePlan, name: str, index: int) -> bool:
+        if self.state.tasks[name].retired or index >= role.minimum:
+            return True
+        end = self.endings.get(name)
+        if role.tracking is not Tracking.TRACKED or end is None:
+            return False
+        return end[1].code == 0 and not end[1].stopped
 
-    def _exit(
-        self, agent: Agent, program: Program, exit: Exit, late_s: float | None = None
-    ) -> None:
-        """The program ends now; it is told now, or later."""
-        if not agent.alive or agent.held is not program or program.phase is HeldPhase.EXITED:
-            return
-        if program.hung and exit.code == 0:
-            return
-        exit = msgspec.structs.replace(exit, stopped=program.told_to_stop)
-        program.phase, program.exit = HeldPhase.EXITED, exit
-        self.truth[program.task] = (program.attempt, exit)
-        event = TaskExited(task=program.task, attempt=program.attempt, exit=exit)
-        if late_s is None:
-            self._say(agent, event)
-        else:
-            self.later(late_s, lambda: self._say(agent, event))
-
-    def _stop(self, agent: Agent, command: StopTask) -> None:
-        program = agent.held
-        if program is None or program.attempt < command.attempt:
-            # Never heard of it: its preparation was lost on the way.
-            agent.held = program = Program(command.task, command.attempt, 0)
-        if program.attempt != command.attempt:
-            return
-        if program.phase is HeldPhase.EXITED and program.exit is not None:
-            self._say(
-                agent,
-                TaskExited(task=program.task, attempt=program.attempt, exit=program.exit),
-            )
-            return
-        program.told_to_stop = True
-        ignores = self.random.random() < 0.3
-        after = command.grace_s if ignores else min(command.grace_s, self.lag())
-        exit = Exit(signal=9 if ignores else 15)
-        self.later(after, lambda: self._exit(agent, program, exit))
-
-    # -- mischief -------------------------------------------------------------------------------
-
-    def _chance(self, chance: float) -> bool:
-        return chance > 0 and self.random.random() < chance
-
-    def _some_running(self) -> tuple[Agent, Program] | None:
-        running = [
-            (agent, agent.held)
-            for agent in self.agents.values()
-            if agent.held is not None and agent.held.phase is HeldPhase.RUNNING
-        ]
-        return self.random.choice(running) if running else None
-
-    def _mischief(self) -> None:
-        if self.done:
-            return
-        faults = self.faults
-        if self.now - 1000.0 > faults.until_s:
-            return
-        self.later(self.random.expovariate(1.0), self._mischief)
-        if self._chance(faults.coordinator) and self.machine is not None:
-            self._kill_coordinator()
-        for chance, exit in (
-            (faults.kill, Exit(signal=9)),
-            (faults.crash, Exit(code=1, tail=("Error",))),
-            (faults.out_of_memory, Exit(signal=9, out_of_memory=True)),
-            (faults.port_taken, Exit(code=1, port_taken=True)),
-        ):
-            if self._chance(chance) and (victim := self._some_running()):
-                self._fail(*victim, exit)
-        if self._chance(faults.hang) and (victim := self._some_running()):
-            agent, program = victim
-            program.hung = True
-            self.later(5.0, lambda: self._report_hang(agent, program))
-        if self._chance(faults.agent) and self.agents:
-            self._end_container(self.random.choice(list(self.agents)), ContainerEndKind.EXITED)
-        if self._chance(faults.agent) and (victim := self._some_running()):
-            self._take_back(*victim)
-        if self._chance(faults.node):
-            self._lose_node(self.random.choice(self.nodes))
-        if self._chance(faults.partition) and self.agents:
-            agent = self.random.choice(list(self.agents.values()))
-            agent.cut, agent.connected = True, False
-            self._tell(AgentDisconnected(container_id=agent.container_id))
-            if self.random.random() < 0.7:
-                self.later(self.random.uniform(0.5, 12.0), lambda: self._heal(agent))
-        if self._chance(faults.preempt) and self.containers:
-            container_id = self.random.choice(list(self.containers))
-            self._tell(PreemptionNoticed(container_id=container_id, deadline_s=3.0))
-            self.later(3.0, lambda: self._end_container(container_id, ContainerEndKind.PREEMPTED))
-        if self._chance(0.3) and (victim := self._some_running()):
-            task, attempt = victim[1].task, victim[1].attempt
-            self._say(
-                victim[0], CheckpointSaved(task=task, attempt=attempt, name=f"{self.steps:06d}")
-            )
-        if self._chance(faults.stop):
-            self._tell(StopRequested(by="a user", firm=self.random.random() < 0.3))
-
-    def _take_back(self, agent: Agent, program: Program) -> None:
-        """The agent is told to end by who runs containers, ends its program, and goes. A program may
-        well take that as a reason to end with exit code 0."""
-        program.told_to_stop = True
-        self._exit(agent, program, Exit(code=0) if self.random.random() < 0.5 else Exit(signal=15))
-        kind = self.random.choice(
-            [ContainerEndKind.EXITED, ContainerEndKind.PREEMPTED, ContainerEndKind.OUT_OF_MEMORY]
-        )
-        late_s = self.random.uniform(0, 2)
-        self.later(self.lag(), lambda: self._end_container(agent.container_id, kind, late_s=late_s))
-
-    def _fail(self, agent: Agent, program: Program, exit: Exit) -> None:
-        """A program fails by itself; a peer may fail of that, and be heard of first."""
-        echoes = self._chance(self.faults.echo)
-        self._exit(agent, program, exit, late_s=self.random.uniform(0, 0.5) if echoes else None)
-        if echoes and (peer := self._some_running()):
-            self._exit(*peer, Exit(code=1, tail=("ConnectionResetError",)))
-
-    def _report_hang(self, agent: Agent, program: Program) -> None:
-        if agent.held is program and program.phase is HeldPhase.RUNNING:
-            self._tell(TaskHung(task=program.task, attempt=program.attempt, idle_s=5.0))
-            self.later(30.0, lambda: self._report_hang(agent, program))
-
-    def _heal(self, agent: Agent) -> None:
-        agent.cut = False
-        self._connect(agent)
-
-    def _lose_node(self, node: str) -> None:
-        """Its echoes come first: silence, peers' errors; the backend notices last."""
-        for container_id, where in list(self.containers.items()):
-            if where != node:
-                continue
-            agent = self.agents.get(container_id)
-            if agent is not None:
-                agent.alive = agent.connected = False
-                if self.random.random() < 0.5:
-                    self._tell(AgentSilent(container_id=container_id, silent_s=10.0))
-                else:
-                    self._tell(AgentDisconnected(container_id=container_id))
-            self._end_container(
-                container_id, ContainerEndKind.NODE_LOST, late_s=self.random.uniform(0, 3)
-            )
-
-    # -- the end --------------------------------------------------------------------------------
-
-    def _verify_end(self) -> Machine:
+    def _verify_end(self) -> None:
         assert self.machine is not None
-        state = self.machine.state
-        invariants.check(state)
-        self._verify_replay()
+        state = self.state
+        invariants.check(state, self.now)
+        self.verify_replay()
         if state.phase is not JobPhase.FINISHED:
             raise Truth(f"FinishJob in phase {state.phase.value}")
-        kept = [c for c in self.containers if c not in state.containers]
-        if self.containers:
-            raise Truth(f"containers never given back: {kept}")
+        if kept := sorted(set(self.cluster.containers) - self.cluster.released):
+            raise Truth(f"containers never given back: {kept[:8]}")
+        if sum(record.kind == "finishing" for record in self.records) != 1:
+            raise Truth(f"the outcome was recorded otherwise than once: {self.kinds()}")
+        if state.outcome is Outcome.STOPPED and not self._stop_asked:
+            raise Truth("stopped, but nobody had asked for that")
+        if state.outcome is Outcome.FAILED and state.failures:
+            self._verify_culprit(state)
+        if state.outcome is Outcome.SUCCEEDED and self.plan.completion is Completion.ALL:
+            self._verify_success(state)
+
+    def _verify_culprit(self, state: JobState) -> None:
+        """Optional tasks never end a job: a sidecar by nothing, one above the elastic minimum not by
+        the loss of its container."""
+        report = state.failures[-1].report
+        role = self.plan.role(report.task.role)
+        if not state.reason.startswith((report.what, str(report.task))):
+            return
+        if role.tracking is Tracking.SIDECAR:
+            raise Truth(f"a sidecar decided the job: {state.reason}")
+        surplus = report.task.index >= role.minimum
+        if surplus and report.cause in (FailureCause.LAUNCH_FAILED, FailureCause.PREEMPTED):
+            raise Truth(f"a task above the minimum decided the job: {state.reason}")
+
+    def _verify_success(self, state: JobState) -> None:
         for role in self.plan.roles:
-            beside = role.tracking is Tracking.SIDECAR
-            if beside and state.outcome is Outcome.FAILED and state.reason.startswith(role.name):
-                raise Truth(f"a sidecar decided the job: {state.reason}")
-        if state.outcome is Outcome.SUCCEEDED:
-            for role in self.plan.roles:
-                if role.tracking is not Tracking.TRACKED or self.plan.completion.value == "chief":
-                    continue
-                ends = [self.truth.get(Task(role.name, i)) for i in range(role.maximum)]
-                clean = sum(
-                    end is not None
-                    and end[1] is not None
-                    and end[1].code == 0
-                    and not end[1].stopped
-                    for end in ends
-                )
-                if clean < role.minimum:
-                    raise Truth(f"succeeded, but the tasks of {role.name} ended with {ends}")
-        return self.machine
+            if role.tracking is not Tracking.TRACKED or role.name in state.released:
+                continue
+            ends = [self.endings.get(f"{role.name}:{index}") for index in range(role.maximum)]
+            clean = sum(e is not None and e[1].code == 0 and not e[1].stopped for e in ends)
+            if clean < role.minimum:
+                raise Truth(f"succeeded, but the tasks of {role.name} ended with {ends[:8]}")

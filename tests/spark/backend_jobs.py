@@ -55,7 +55,7 @@ class Started:
         self.directory = submit(
             LoadedJob(job=call.job, source=source),
             backend="spark",
-            furnish=call.furnish,
+            populate=call.populate,
             submission=self.submission,
         )
 

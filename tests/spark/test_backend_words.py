@@ -232,7 +232,7 @@ def test_a_job_that_nobody_runs_names_the_command_that_begins_it_anew(tmp_path: 
 def test_a_function_job_that_nobody_runs_is_begun_anew_by_its_program(tmp_path: Path) -> None:
     call = FunctionJob(print)
     directory, site = ended_with_its_program(tmp_path, call.job)
-    call.furnish(directory)
+    call.populate(directory)
     assert "run the program again that had started it" in site.lost()
     assert "howdah rerun" not in site.lost()
 

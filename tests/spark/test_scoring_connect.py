@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from howdah.client.errors import BadInput
+from howdah.spark.microbatches import start
 from howdah.spark.pipeline import Model
 from howdah.spark.scoring import score
-from howdah.spark.streaming import train_stream
 from tests.spark.test_scoring_shipped import Make, make, saved
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for Spark, on a busy machine
@@ -38,4 +38,4 @@ def test_a_model_is_saved_and_loaded(connect_spark: Any, tmp_path: Path) -> None
 def test_streams_are_refused_in_words(connect_spark: Any) -> None:
     stream = connect_spark.readStream.format("rate").load()
     with pytest.raises(BadInput, match="in Spark Connect micro-batches are handled in the server"):
-        train_stream(None, stream)  # type: ignore[arg-type]
+        start(None, None, stream)  # type: ignore[arg-type]

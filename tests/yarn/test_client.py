@@ -6,6 +6,8 @@ import contextlib
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -355,3 +357,36 @@ def test_without_a_configuration_it_is_said_where_was_looked(
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path / "nowhere"))
     run = howdah("run", str(path), "--backend", "yarn", code=3)
     assert "nowhere is not a folder" in run.told
+
+
+# -- a client that is killed ---------------------------------------------------------------------
+
+KILLED = """
+import os, signal, sys
+from howdah.backends.yarn.submit import YarnSubmission
+from howdah.cli.main import main
+
+setattr(YarnSubmission, sys.argv[1], lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+main(["submit", sys.argv[2], "--backend", "yarn"])
+"""
+
+
+@pytest.mark.parametrize("moment", ["_note_place", "_hand_over"])
+def test_a_job_whose_client_was_killed_while_it_submitted_is_lost_in_words(
+    yarn: Yarn, moment: str
+) -> None:
+    path = yarn.folder / "job.toml"
+    path.write_text(SHORT + SMALL)
+    client = [sys.executable, "-c", KILLED, moment, str(path)]
+    killed = subprocess.run(client, capture_output=True, text=True, timeout=120)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    (directory,) = list_jobs(base_folder())
+    words = f"{directory.job_id} was never handed over to YARN"
+    (listed,) = until(
+        lambda: [x for x in howdah("list", "--json").documents()[0] if x["lost"]], "it is lost"
+    )
+    assert words in listed["reason"]
+    assert "lost" in howdah("list").text
+    assert words in howdah("status", directory.job_id).text
+    assert words in howdah("logs", directory.job_id, code=3).told
+    assert words in howdah("stop", directory.job_id, code=3).told

@@ -214,6 +214,24 @@ def test_a_restart_of_the_resource_manager_is_not_noticed(yarn: Yarn) -> None:
     not_noticed(yarn, restart)
 
 
+def test_a_master_that_dies_after_a_restart_of_the_resource_manager_is_replaced(yarn: Yarn) -> None:
+    # The containers it has recovered have no token any more: it is the nodes that tell it of them.
+    job = steps(yarn)
+    job.running(SOON_S)
+    before = births(job)
+    active = job.cluster.active()
+    assert active is not None
+    job.cluster.restart(f"resourcemanager{active}")
+    make_active(job.cluster, active)
+    job.cluster.wait_ready()
+    until(lambda: page_port(job), "the master has registered again", SOON_S)
+    job.kill_master()
+    job.until(lambda v: v.incarnation == 2, "a new coordinator", SOON_S)
+    job.running()
+    assert births(job) == before
+    end_well(yarn, job)
+
+
 def test_a_fail_over_of_the_resource_manager_is_not_noticed(yarn: Yarn) -> None:
     not_noticed(yarn, Cluster.fail_over)
 
@@ -253,6 +271,25 @@ def test_a_lost_node_costs_nothing_but_time(yarn: Yarn) -> None:
     assert [f.cause for f in final.failures] == ["node-lost"]
     assert not any(f.counted for f in final.failures)
     whole_story(job)
+
+
+def test_a_master_that_begins_while_the_namenode_is_away_waits_for_it(yarn: Yarn) -> None:
+    job = steps(yarn)
+    job.running(SOON_S)
+    before = births(job)
+    job.cluster.kill("namenode")
+    killed = job.kill_master()
+    until(lambda: job.master().pid != killed, "another master begins", SOON_S)
+    job.cluster.start("namenode")
+    job.cluster.wait_ready()
+    job.until(lambda v: v.incarnation == 2, "a new coordinator", SOON_S)
+    job.running()
+    assert births(job) == before
+    end_well(yarn, job)
+    told = [e.record for e in entries(job) if isinstance(e, journal.RecordEntry)]
+    died = [record.text for record in told if record.kind == "coordinator-died"]
+    assert len(died) == 1
+    assert "it exited with code 137" in died[0]
 
 
 def test_a_restart_of_the_namenode_loses_nothing(yarn: Yarn) -> None:

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 UNSAVED = "checkpoints"
 """Where a job without a `[checkpoint]` table has its folder: below the container's own."""
 
+SHOWN_DIGITS = 12
+"""Of a checksum, where it is shown to people."""
 _AGAIN_S = 1.0
 """Before a watcher that died is started again."""
 _LAST_TRIES = 3
@@ -37,9 +39,12 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str
     checksum: str
+    origin: str = ""
+    """Which checkpoint of which other job it is a copy of."""
 
     def __str__(self) -> str:
-        return f"{self.version} (checksum {self.checksum})"
+        """For the job's events; the whole checksum is in the version's manifest."""
+        return f"{self.origin or self.version} (checksum {self.checksum[:SHOWN_DIGITS]})"
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +54,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
     files: int = 0
     bytes: int = 0
     checksum: str = ""
+    origin: str = ""
     seconds: float | None = None
     """Of a version that was saved, not restored."""
     skipped: tuple[dict[str, str], ...] = ()
@@ -117,7 +123,7 @@ class Checkpoints:
             )
         if said.version is None:
             return None
-        return Restored(version=said.version, checksum=said.checksum)
+        return Restored(version=said.version, checksum=said.checksum, origin=said.origin)
 
     @contextlib.asynccontextmanager
     async def watching(self, start: Start) -> AsyncIterator[None]:

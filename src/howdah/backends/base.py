@@ -8,8 +8,9 @@ Guarantees a backend gives:
 1. A request id is granted at most once, or refused once; asking again for a known id is harmless.
 2. `ContainerEnded` comes exactly once for every granted container, also after `release`.
 3. When `ContainerEnded` has come, no process of the container is left; on clusters, whose own
-   processes see less, the agent's guard may still be ending the last of them.
-4. `containers()` after a coordinator's death names every container still held for the job.
+   processes see less, the agent's watchdog may still be ending the last of them. Where the backend
+   cannot know it, because the node does not answer, the event says so (``proven`` is false).
+4. After a coordinator's death, `start` returns every container still held for the job.
 5. A call never blocks the event loop and never raises for a container that is already gone.
 
 Not guaranteed: that grants come in the order of requests, that a grant comes at all (a busy
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
 
 class BackendError(Exception):
     """The backend cannot be used; the message is for the user: what, which value, what to do."""
+
+
+class BackendAway(Exception):
+    """The backend does not answer, or does not take this coordinator (any more). That is no fault of
+    the job's: this coordinator ends, and the next one tries again."""
 
 
 class NoSuchBackend(BackendError):
@@ -122,7 +128,8 @@ class Backend(Protocol):
         ...
 
     async def finished(self, view: JobView) -> None:
-        """The job has ended so, ``final.json`` is written; comes before `close`."""
+        """The job has ended so, ``final.json`` is written; comes before `close`. Both also come
+        without `start`, where the job had ended before this coordinator began."""
         ...
 
     async def start(
@@ -131,7 +138,8 @@ class Backend(Protocol):
         """Connect; facts go to ``emit`` from now on. Returns ids of containers still held.
 
         Raises:
-            BackendError: not reachable, or the job can never run there.
+            BackendError: the job can never run there; it ends with these words.
+            BackendAway: not now, or not with this coordinator.
         """
         ...
 

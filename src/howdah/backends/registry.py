@@ -14,7 +14,8 @@ Nothing is imported before it is asked for: a job's launch waits for what `submi
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from howdah.plugins import entry_points
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     from howdah.backends.base import Backend, BackendError, Site, Submission
+    from howdah.backends.findings import Finding
     from howdah.storage.jobdir import JobDirectory
 
 GROUP = "howdah.backends"
@@ -35,8 +37,16 @@ class Parts(NamedTuple):
     backend: str
     submission: str
     site: str
+    here: bool = False
+    """Its containers are on the submitter's machine: they can write what can be written here."""
     elsewhere: str | None = None
     """Module with ``find`` and ``jobs``, for jobs that another machine has submitted."""
+    doctor: str | None = None
+    """What yields findings about its cluster, for ``howdah doctor``."""
+    configured_by: str = ""
+    """Environment variable that says that there is such a cluster."""
+    runs_functions: bool = True
+    """A folder of the job directory goes to the job's processes and comes back."""
 
 
 BUILT_IN = {
@@ -44,12 +54,16 @@ BUILT_IN = {
         backend="howdah.backends.local.backend:LocalBackend",
         submission="howdah.backends.local.early:begin",
         site="howdah.backends.local.site:LocalSite",
+        here=True,
     ),
     "yarn": Parts(
         backend="howdah.backends.yarn.backend:YarnBackend",
         submission="howdah.backends.yarn.early:begin",
         site="howdah.backends.yarn.site:YarnSite",
         elsewhere="howdah.backends.yarn.elsewhere",
+        doctor="howdah.backends.yarn.doctor:examine",
+        configured_by="HADOOP_CONF_DIR",
+        runs_functions=False,
     ),
     "spark": Parts(
         backend="howdah.backends.spark.backend:SparkBackend",
@@ -90,6 +104,11 @@ def submission(name: str) -> Submission:
         return _load("howdah.backends.local.early:begin_unchecked")() if own is None else own()
 
     return _plug_in(name, make)
+
+
+def runs_here(name: str) -> bool:
+    """Whether the backend's containers are on this machine. Not known of a plug-in's."""
+    return name in BUILT_IN and BUILT_IN[name].here
 
 
 def site(name: str, directory: JobDirectory) -> Site:
@@ -135,6 +154,29 @@ def jobs_elsewhere(name: str, store: str | None, limit: int) -> list[JobDirector
     if parts is None or parts.elsewhere is None:
         return []
     return importlib.import_module(parts.elsewhere).jobs(store, limit)
+
+
+def runs_functions(name: str) -> bool:
+    """Whether a job there can be a Python function: its call and its values go through a folder of
+    the job directory. Of other packages' backends that is assumed."""
+    parts = BUILT_IN.get(name)
+    return parts is None or parts.runs_functions
+
+
+def clusters() -> dict[str, bool]:
+    """Backends whose cluster `examine` can look at, and whether the environment names one."""
+    return {
+        name: bool(os.environ.get(parts.configured_by))
+        for name, parts in BUILT_IN.items()
+        if parts.doctor is not None
+    }
+
+
+def examine(name: str) -> Iterator[Finding]:
+    """Look at the cluster of one of `clusters`; a look that fails is a finding."""
+    doctor = BUILT_IN[name].doctor
+    assert doctor is not None
+    yield from _load(doctor)()
 
 
 def broken() -> dict[str, str]:

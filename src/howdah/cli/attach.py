@@ -11,7 +11,9 @@ from howdah.cli.jobs import find_job, job_id_argument, json_option, store_option
 @job_id_argument
 @tail_option("10")
 @click.option("-v", "--verbose", is_flag=True, help="Show the start and end of every task too.")
-@click.option("--revive", is_flag=True, help="If nobody runs the job any more, run it again.")
+@click.option(
+    "--revive", is_flag=True, help="If the job has no coordinator any more, run it again."
+)
 @store_option
 @json_option
 def command(

@@ -19,7 +19,7 @@ from howdah.cli.screen import JOB_PAGE, HumanScreen, JsonScreen, Screen
 from howdah.cli.tables import window_width
 from howdah.cli.writer import Writer
 from howdah.client.errors import Abandoned, HowdahError
-from howdah.client.exits import ExitCode, of_outcome
+from howdah.client.exits import ExitCode, of_view
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.items import Submitted
 from howdah.client.merge import Stream
@@ -105,7 +105,7 @@ class _Session:
             writer.close(LAST_OUTPUT_S)
             raise
         await asyncio.to_thread(writer.close, LAST_OUTPUT_S)
-        return of_outcome(view.outcome) if view.outcome is not None else ExitCode.FAILED
+        return of_view(view)
 
     def _make_screen(self, writer: Writer, directory: JobDirectory) -> Screen:
         if self._view.as_json:

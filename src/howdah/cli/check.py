@@ -25,26 +25,39 @@ def command(job: Path, overrides: tuple[str, ...], as_json: bool) -> int:
     JOB is job.toml unless given. Each problem has its file, line, key and value, what is wrong
     and what is allowed. Exits with 0 if there is none, else with 2.
 
+    The stores of checkpoints and outputs are tried: a small file is written there and removed.
+    Where only the cluster can reach one, that is said.
+
     With --json: {"ok": true or false, "problems": [{"file", "line", "key", "value", "message",
-    "hint"}, …]}.
+    "hint"}, …], "notes": […]}.
     """
+    from howdah.client import stores
+    from howdah.client.early import default_backend
     from howdah.client.exits import ExitCode
     from howdah.client.loading import load_file
+    from howdah.spec.load import substitute_job_id
     from howdah.spec.problems import JobFileError
+    from howdah.storage.jobdir import new_job_id
 
     try:
         loaded = load_file(job, overrides)
+        example = substitute_job_id(loaded.job, new_job_id(loaded.job.name))
+        notes = stores.check(loaded, example, default_backend())
     except JobFileError as error:
         if not as_json:
             raise
         import msgspec
 
-        click.echo(msgspec.json.encode({"ok": False, "problems": error.problems}))
+        click.echo(msgspec.json.encode({"ok": False, "problems": error.problems, "notes": []}))
         return ExitCode.BAD_INPUT
     if as_json:
-        click.echo('{"ok":true,"problems":[]}')
+        import msgspec
+
+        click.echo(msgspec.json.encode({"ok": True, "problems": [], "notes": notes}))
     else:
         from howdah.cli.dryrun import in_words
 
         click.echo(f"{job} is fine: {in_words(loaded.job)}")
+        for text in notes:
+            click.echo(f"  {text}")
     return ExitCode.SUCCEEDED

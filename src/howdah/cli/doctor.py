@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -66,13 +65,17 @@ def command(backend: str | None, store: str | None, as_json: bool) -> int:
 
 
 def _looks(backend: str | None, store: str | None) -> Iterator[Finding]:
-    from howdah.client.doctor import examine, examine_cluster
+    from howdah.backends import registry
+    from howdah.client.doctor import examine
 
-    if backend not in (None, "local", "yarn"):
+    clusters = registry.clusters()
+    known = [registry.LOCAL, *clusters]
+    if backend is not None and backend not in known:
         raise click.BadParameter(
-            f"{backend!r} is neither 'local' nor 'yarn'", param_hint="--backend"
+            f"{backend!r} is none of {', '.join(map(repr, known))}", param_hint="--backend"
         )
-    if backend != "yarn":
+    if backend not in clusters:
         yield from examine(store)
-    if backend == "yarn" or (backend is None and os.environ.get("HADOOP_CONF_DIR")):
-        yield from examine_cluster()
+    for name, configured in clusters.items():
+        if backend == name or (backend is None and configured):
+            yield from registry.examine(name)

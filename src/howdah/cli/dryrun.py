@@ -14,7 +14,6 @@ from pathlib import Path
 import click
 import msgspec
 
-from howdah import __version__
 from howdah.agent.checkpoints import UNSAVED
 from howdah.agent.connection import AddressError, advertised
 from howdah.agent.launch import AgentLaunch
@@ -23,9 +22,10 @@ from howdah.agent.programs import Additions, complete_environment
 from howdah.agent.workfolder import TASK, place
 from howdah.backends.local import inside
 from howdah.cli.paint import Paint, wants_colour
+from howdah.client import stores
 from howdah.client.errors import BadInput
 from howdah.client.exits import ExitCode
-from howdah.coordinator.orders import Orders
+from howdah.coordinator.launch_specs import LaunchSpecs
 from howdah.core.messages import LaunchAgent, StartTask, Task, Topology
 from howdah.core.plan import Plan
 from howdah.core.ranks import topology
@@ -36,6 +36,7 @@ from howdah.spec.model import Job
 from howdah.spec.units import instance_range, port_range
 from howdah.storage.jobdir import JobDirectory, base_folder, new_job_id, user_name
 from howdah.storage.layout import JobMeta
+from howdah.version import __version__
 
 EXAMPLE_PORT = 40000
 """The coordinator's: it gets any that is free."""
@@ -90,11 +91,13 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     topology: Topology
     roles: tuple[DryRole, ...]
     tasks: tuple[DryTask, ...]
+    notes: tuple[str, ...] = ()
+    """What could not be tried from this machine."""
 
 
-def show(loaded: LoadedJob, *, as_json: bool) -> int:
-    """Print the dry run of a job; nothing is started or written."""
-    run = dry_run(loaded)
+def show(loaded: LoadedJob, backend: str, *, as_json: bool) -> int:
+    """Print the dry run of a job. Nothing is started; its stores are tried, and left as they were."""
+    run = dry_run(loaded, backend)
     if as_json:
         click.echo(msgspec.json.encode(run))
     else:
@@ -103,14 +106,16 @@ def show(loaded: LoadedJob, *, as_json: bool) -> int:
     return ExitCode.SUCCEEDED
 
 
-def dry_run(loaded: LoadedJob) -> DryRun:
+def dry_run(loaded: LoadedJob, backend: str) -> DryRun:
     """Everything `howdah.client.submit.submit` and the processes it starts would come to.
 
     Raises:
         BadInput: this host has no address such as the job wants.
+        JobFileError: a store of the job can't be written.
     """
     job_id = new_job_id(loaded.job.name)
     job = substitute_job_id(planning.expand(loaded.job), job_id)
+    notes = stores.check(loaded, job, backend)
     plan = planning.plan(job, job_id)
     directory = JobDirectory(base_folder(job.store) / job_id)
     meta = JobMeta(
@@ -123,11 +128,11 @@ def dry_run(loaded: LoadedJob) -> DryRun:
         howdah=__version__,
     )
     places = inside.places_with(job, directory, meta.source)
-    orders = Orders(job, plan, directory, 0.0, places)
-    orders.master = ("127.0.0.1", EXAMPLE_PORT)
+    specs = LaunchSpecs(job, plan, directory, 0.0, places)
+    specs.master = ("127.0.0.1", EXAMPLE_PORT)
     members = _example_tasks(job, plan)
     formed = topology(plan, 1, members)
-    tasks = [_dry_task(orders, job, formed, data) for data in members]
+    tasks = [_dry_task(specs, job, formed, data) for data in members]
     return DryRun(
         job_id=job_id,
         directory=str(directory.path),
@@ -137,6 +142,7 @@ def dry_run(loaded: LoadedJob) -> DryRun:
         topology=formed,
         roles=tuple(_dry_role(job, plan, name) for name in job.roles if _planned(plan, name)),
         tasks=tuple(tasks),
+        notes=notes,
     )
 
 
@@ -180,10 +186,10 @@ def _example_tasks(job: Job, plan: Plan) -> list[TaskData]:
     return tasks
 
 
-def _dry_task(orders: Orders, job: Job, formed: Topology, data: TaskData) -> DryTask:
+def _dry_task(specs: LaunchSpecs, job: Job, formed: Topology, data: TaskData) -> DryTask:
     container = data.container_id or ""
-    launch = orders.launch(LaunchAgent(container_id=container, task=data.task))
-    start = orders.start(
+    launch = specs.launch(LaunchAgent(container_id=container, task=data.task))
+    start = specs.start(
         StartTask(container_id=container, task=data.task, attempt=1, topology=formed)
     )
     log = Path(launch.log_dir, f"{data.task.role}-{data.task.index}", "1.log")
@@ -213,11 +219,12 @@ def describe(run: DryRun, paint: Paint) -> list[str]:
     lines += [
         f"  {paint('Job directory', bold=True)}  {run.directory}",
         f"  {paint('Source folder', bold=True)}  {run.source or 'none'}",
+        *(f"  {paint('Note', bold=True)}           {note}" for note in run.notes),
         "",
         *_role_table(run, paint),
     ]
     common = _common(run)
-    lines += ["", paint("Environment of every program, beside your own shell's:", bold=True)]
+    lines += ["", paint("Environment of every program, besides your own shell's:", bold=True)]
     lines += [f"  {name}={value}" for name, value in sorted(common.items())]
     for task in run.tasks:
         lines += ["", paint(f"{task.task}", "cyan", bold=True)]

@@ -1,4 +1,4 @@
-"""``howdah events``: a job's story."""
+"""``howdah events``: a job's event log."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def command(
     store: str | None,
     as_json: bool,
 ) -> None:
-    """Print a job's story: what happened, when, and why.
+    """Print a job's event log: what happened, when, and why.
 
     ID is a job's id, or enough of its beginning; the newest job without it.
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import errno
-import os
-import sys
 import traceback
 from pathlib import Path
 
 import click
 
 from howdah.backends.base import BackendError, SubmissionCancelled
-from howdah.cli.main import ReaderGone
 from howdah.client.errors import HowdahError
 from howdah.client.exits import ExitCode
 from howdah.packing.archives import PackingError
@@ -38,9 +35,6 @@ def report(error: BaseException) -> int:
     """Tell the user; the exit code. A traceback is printed for a defect of Howdah only."""
     if isinstance(error, SystemExit):
         return error.code if isinstance(error.code, int) else 0
-    if isinstance(error, (ReaderGone, BrokenPipeError)):
-        _abandon_stdout()
-        return ExitCode.SUCCEEDED
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return ExitCode.STOPPED
     if isinstance(error, SubmissionCancelled):
@@ -79,8 +73,3 @@ def _of_this_machine(error: OSError) -> str | None:
 def _say(text: str, code: ExitCode) -> int:
     click.echo(f"{click.style('howdah:', fg='red', bold=True)} {text}", err=True)
     return code
-
-
-def _abandon_stdout() -> None:
-    """Whoever read our output has gone: nothing more may be written, not even at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -25,7 +25,7 @@ class Action(enum.Enum):
     STOP_AT_ONCE = "stop-at-once"
     """Ask for the end without grace, and go on following."""
     STOP_AND_LEAVE = "stop-and-leave"
-    """Ask for a clean stop and leave: there is nobody left to show the end to."""
+    """Ask for a clean stop and leave: no terminal is left to show the end on."""
     LEAVE = "leave"
     """Leave; the job goes on as it was told last."""
 
@@ -47,7 +47,7 @@ class Interrupts:
         return {1: Action.STOP, 2: Action.STOP_AT_ONCE}.get(self._count, Action.LEAVE)
 
     def output_closed(self) -> Action:
-        """Nobody reads our output any more: the terminal was closed, or ``| head`` has enough."""
+        """Our output is read no more: the terminal was closed, or ``| head`` has enough."""
         if self._tie is not Tie.JOB or self._count:
             return Action.LEAVE
         self._count += 1

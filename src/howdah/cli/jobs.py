@@ -82,7 +82,7 @@ _SOURCE_OPTIONS = (
         help="Run a job of TonY, such as tony.xml; its own options are taken too.",
     ),
     click.option(
-        "--tensorboard", is_flag=True, help="Run TensorBoard beside the job, on its page."
+        "--tensorboard", is_flag=True, help="Run TensorBoard as a sidecar, on the job's page."
     ),
     click.option(
         "--backend",
@@ -173,7 +173,7 @@ def _only_tony(
     options: dict[str, Any],
     others: list[str],
 ) -> None:
-    """Refuse what makes no sense beside a job of TonY."""
+    """Refuse what makes no sense with a job of TonY."""
     what = "--tony" if file is not None else f"-{tony.used(options)[0]}"
     if job is not None:
         raise click.UsageError(

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 MOST_ELSEWHERE = 100
 """Jobs of other machines that are looked at when no limit is given."""
-STATES = ("waiting", "running", "succeeded", "failed", "stopped", "timed-out", "lost")
+UNREADABLE = "unreadable"
+STATES = ("waiting", "running", "succeeded", "failed", "stopped", "timed-out", "lost", UNREADABLE)
 
 
 @click.command("list")
@@ -46,7 +47,9 @@ def command(
 ) -> None:
     """List jobs, newest first.
 
-    A job that has not ended and that nobody runs any more (the machine restarted) is "lost".
+    A job that has not ended and has no coordinator any more is "lost": the machine restarted, or the
+    client was killed before it had handed the job over. One whose directory cannot be read is
+    "unreadable".
 
     With --json: a list of status documents.
     """
@@ -75,6 +78,8 @@ def state(view: JobView) -> str:
         return view.outcome
     if view.lost:
         return "lost"
+    if view.phase == UNREADABLE:
+        return UNREADABLE
     return "waiting" if view.phase in ("submitted", "allocating") else "running"
 
 

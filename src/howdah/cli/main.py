@@ -19,7 +19,7 @@ COMMANDS = {
     "list": "List jobs.",
     "status": "Show one job: its tasks, failures and pages.",
     "logs": "Print what a job's tasks wrote.",
-    "events": "Print a job's story.",
+    "events": "Print a job's event log.",
     "attach": "Follow a running job; Ctrl-C leaves it running.",
     "stop": "Stop a job.",
     "rerun": "Run a job again.",
@@ -36,7 +36,7 @@ COMMANDS = {
 
 
 class ReaderGone(Exception):
-    """Whoever read our output has enough (``| head``): no error, and nothing to say."""
+    """The reader of our output has enough (``| head``): no error, and nothing to say."""
 
 
 class LazyGroup(click.Group):
@@ -85,7 +85,7 @@ def _did_you_mean(name: str) -> str:
 
 def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from howdah import __version__
+        from howdah.version import __version__
 
         click.echo(f"howdah {__version__}")
         ctx.exit()
@@ -95,7 +95,7 @@ def _version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit codes: 0 succeeded, 1 the job failed, 2 bad input, 3 the backend refused or "
-    "cannot be reached, 4 timed out, 130 stopped.",
+    "cannot be reached, 4 timed out, 5 succeeded but not all of it was saved, 130 stopped.",
 )
 @click.option(
     "--version",
@@ -118,6 +118,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             standalone_mode=False,
         )
         sys.stdout.flush()
+    except (ReaderGone, BrokenPipeError):
+        # Nothing more may be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except BaseException as error:
         from howdah.cli.failures import report
 

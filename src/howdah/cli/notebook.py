@@ -123,7 +123,7 @@ async def _serve(directory: JobDirectory, port: int, *, as_json: bool) -> None:
                 click.echo(f"open {address}", err=True)
             await asyncio.Event().wait()
     except HowdahError:
-        return  # the job has ended: whoever follows it says how
+        return  # the job has ended: its follower says how
     except OSError as error:
         click.echo(
             f"port {port} of this machine can't be used: {error}; open another with "

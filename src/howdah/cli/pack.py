@@ -38,7 +38,7 @@ _ROWS = 8
     type=click.Path(path_type=Path, dir_okay=False),
     help="Keep the archive of the environment, or of the source if there is no environment, here.",
 )
-@click.option("--fresh", is_flag=True, help="Build the environment anew, with what is newest.")
+@click.option("--fresh", is_flag=True, help="Build the environment again, with what is newest.")
 @click.option(
     "--clean",
     is_flag=True,
@@ -143,7 +143,7 @@ def _store(loaded: LoadedJob | None) -> Store | None:
 
 
 def _places(packs: Packs, store: Store | None) -> Iterator[tuple[Archive, str, bool | None]]:
-    """Each archive, where it is or will be, and whether it is there (None: nobody knows)."""
+    """Each archive, where it is or will be, and whether it is there (None: not known)."""
     from howdah.packing.archives import PackingError
 
     problem = ""

@@ -18,7 +18,7 @@ _STATE_COLOURS = {
     "lost": "red",
     "ended": "yellow",
     "stopped": "yellow",
-    "settling": "yellow",
+    "failure-window": "yellow",
     "restarting": "yellow",
     "stopping": "yellow",
 }
@@ -79,6 +79,11 @@ def mebibytes(amount: float | None) -> str:
     if amount is None:
         return "-"
     return f"{amount:.0f}M" if amount < 1024 else f"{amount / 1024:.1f}G"
+
+
+def budget(counts: bool) -> str:
+    """What a failure costs."""
+    return f"{'counts' if counts else 'does not count'} against the restart budget"
 
 
 def counted(number: int, noun: str) -> str:

@@ -55,12 +55,18 @@ class Progress:
             self._drawn = True
             self._put(f"{_ERASE_LINE}howdah | {words(step)}")
 
+    def note(self, text: str) -> None:
+        """Say something that stays."""
+        if not self._quiet:
+            self._put(f"{_ERASE_LINE if self._drawn else ''}howdah | {text}\n")
+            self._drawn = False
+
     def _put(self, text: str) -> None:
         try:
             sys.stderr.write(text)
             sys.stderr.flush()
         except OSError:
-            self._quiet = True  # nobody reads it; that is no reason to end a submission
+            self._quiet = True  # it is read no more; that is no reason to end a submission
 
 
 def words(step: Step) -> str:

@@ -54,7 +54,12 @@ def command(
         def start() -> JobDirectory:
             with Progress(quiet=as_json) as progress:
                 return submit_again(
-                    before, loaded, resume=resume, submission=submission, progress=progress
+                    before,
+                    loaded,
+                    resume=resume,
+                    submission=submission,
+                    progress=progress,
+                    note=progress.note,
                 )
 
         if detach:

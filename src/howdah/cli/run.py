@@ -57,7 +57,7 @@ def command(
     if dry_run:
         from howdah.cli.dryrun import show
 
-        return show(load_job(ctx, job, **source), as_json=as_json)
+        return show(load_job(ctx, job, **source), backend, as_json=as_json)
     submission = begin(backend)  # it gets ready while the job is being loaded
     try:
         loaded = load_job(ctx, job, **source)
@@ -68,7 +68,13 @@ def command(
 
         def start() -> JobDirectory:
             with Progress(quiet=as_json) as progress:
-                return submit(loaded, backend=backend, submission=submission, progress=progress)
+                return submit(
+                    loaded,
+                    backend=backend,
+                    submission=submission,
+                    progress=progress,
+                    note=progress.note,
+                )
 
         view = View(as_json=as_json, all_records=verbose, open_page=open_page)
         return follow(start, Tie.JOB, view, cancel=submission.cancel)

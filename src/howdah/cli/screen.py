@@ -21,7 +21,7 @@ from howdah.cli.writer import Writer
 from howdah.client.handle import state_shape
 from howdah.client.items import Note, Page, Status, Summary, Waiting, job_event, log_line
 from howdah.client.merge import Lines, Stream
-from howdah.core.messages import Level, Record, Task
+from howdah.core.messages import Level, Record
 from howdah.core.state import JobPhase
 from howdah.wire.messages import RecordUpdate
 from howdah.wire.status import JobView
@@ -38,14 +38,14 @@ QUIET_KINDS = frozenset({"submitted", "task-started", "task-succeeded", "task-st
 
 
 class Screen(Protocol):
-    """What is told to whoever watches."""
+    """Shows a job to a person or a program."""
 
     def log(self, stream: Stream, offset: int, data: bytes) -> None:
         """Bytes a task has printed."""
         ...
 
     def record(self, update: RecordUpdate) -> None:
-        """A line of the job's story."""
+        """A record of the job's event log."""
         ...
 
     def status(self, view: JobView) -> None:
@@ -117,7 +117,7 @@ def _tamed(line: bytes) -> bytes:
 
 
 class HumanScreen:
-    """Merged logs with coloured prefixes, the story between them, a status line below."""
+    """Merged logs with coloured prefixes, records of the event log between them, a status line below."""
 
     def __init__(
         self,
@@ -148,8 +148,8 @@ class HumanScreen:
         self._live = live
         self._width = width
         self._lines = Lines()
-        self._told: dict[Task, str] = {}
-        """What was told last of each task."""
+        self._told: dict[str, str] = {}
+        """What was told last of each task, by its name."""
         self._waiting_said = -SAY_WAITING_S
         self._held: RecordUpdate | None = None
         """The end of a generation: no news if it is the job's, which says the same and more."""
@@ -173,11 +173,11 @@ class HumanScreen:
                 return
             if record.level is Level.INFO and record.kind in QUIET_KINDS:
                 return
-            if record.task is not None and self._told.get(record.task) == record.text:
+            if record.task is not None and self._told.get(str(record.task)) == record.text:
                 return  # a task that fails to start the same way again and again
-        if record.task is not None:
-            self._told[record.task] = record.text
         self._tell(record)
+        if record.task is not None:
+            self._told[str(record.task)] = record.text
 
     def _tell_held(self) -> None:
         if self._held is not None:
@@ -185,8 +185,21 @@ class HumanScreen:
             self._held = None
 
     def _tell(self, record: Record) -> None:
+        text = record.text if self._all_records else self._news(record)
         colour = {Level.ERROR: "red", Level.WARNING: "yellow"}.get(record.level)
-        self.note(self._err(record.text, colour) if colour else record.text)
+        self.note(self._err(text, colour) if colour else text)
+
+    def _news(self, record: Record) -> str:
+        """The record's text without the failure it names, if that has just been told."""
+        task = str(record.task or record.data.get("task", ""))
+        told = self._told.get(task)
+        cause = record.data.get("cause")
+        if told is None or cause is None or not record.text.startswith(f"{told} ["):
+            return record.text
+        ended = record.kind == "generation-ended"
+        subject = f"generation {record.generation} ended" if ended else task
+        cost = human.budget(bool(record.data.get("counted")))
+        return f"{subject}: {cause}, {cost}{record.text.removeprefix(told).partition(']')[2]}"
 
     def status(self, view: JobView) -> None:
         self._tell_held()

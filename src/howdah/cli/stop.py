@@ -3,16 +3,55 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import click
 
 from howdah.cli.jobs import handle_of, job_id_argument, json_option, store_option
 
+if TYPE_CHECKING:
+    from howdah.core.messages import Record, Task
+
+
+SHOWN = 8
+"""Tasks that are named as they save; of more than that only the number matters."""
+
+
+class Saving:
+    """What a job that is being stopped still saves, from its records."""
+
+    def __init__(self) -> None:
+        self._begun: dict[Task, str] = {}
+        """What the tasks that are saving said, as long as the job has not begun to end."""
+        self._ending = False
+        self._shown = 0
+
+    def lines(self, record: Record) -> list[str]:
+        """What to show once this record has come."""
+        if record.kind == "finishing":
+            self._ending = True
+            return [line for text in self._begun.values() for line in self._line(text)]
+        if record.task is None:
+            return []
+        if record.kind != "task-saving":
+            self._begun.pop(record.task, None)
+            return []
+        if not self._ending:
+            self._begun[record.task] = record.text
+            return []
+        return self._line(record.text)
+
+    def _line(self, text: str) -> list[str]:
+        self._shown += 1
+        if self._shown > SHOWN + 1:
+            return []
+        return [text] if self._shown <= SHOWN else ["more tasks are saving"]
+
 
 @click.command("stop")
 @job_id_argument
 @click.option("--now", is_flag=True, help="Kill the tasks at once, without their grace.")
-@click.option("--reason", default="", metavar="TEXT", help="Kept in the job's story.")
+@click.option("--reason", default="", metavar="TEXT", help="Kept in the job's event log.")
 @click.option(
     "--no-wait", is_flag=True, help="Return when the stop is certain, not when the job has ended."
 )
@@ -24,10 +63,14 @@ def command(
     """Stop a job.
 
     Its tasks get SIGTERM, and SIGKILL after the job's stop-grace (10s unless the job file says
-    otherwise). Stopping a job that has ended changes nothing.
+    otherwise). Then their last checkpoints and outputs are saved, which may take up to the job's
+    save-limit (30m): this command waits, and says which tasks are saving. Stopping a job that has
+    ended changes nothing.
 
     Exits with 0 when the job has ended, whatever its outcome. With --json: its status document.
     """
+    from howdah.client.merge import Position
+    from howdah.wire.messages import RecordUpdate
     from howdah.wire.status import JobView
 
     async def stop() -> tuple[JobView, bool]:
@@ -36,7 +79,14 @@ def command(
         if before is not None:
             return before, True
         await handle.stop(reason, firm=now)
-        return (await handle.status() if no_wait else await handle.wait()), False
+        if no_wait:
+            return await handle.status(), False
+        saving = Saving()
+        async for update in handle.follow(Position(), logs=False):
+            if isinstance(update, RecordUpdate) and not as_json:
+                for line in saving.lines(update.record):
+                    click.echo(f"howdah | {line}", err=True)
+        return await handle.wait(), False
 
     view, had_ended = asyncio.run(stop())
     if as_json:

@@ -49,7 +49,13 @@ def command(
 
         with all_or_nothing(), Progress(quiet=as_json) as progress:
             loaded = load_job(ctx, job, **source)
-            directory = submit(loaded, backend=backend, submission=submission, progress=progress)
+            directory = submit(
+                loaded,
+                backend=backend,
+                submission=submission,
+                progress=progress,
+                note=progress.note,
+            )
     finally:
         submission.close()
     say_submitted(directory, as_json=as_json)

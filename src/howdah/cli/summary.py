@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from howdah.cli import paint as human
 from howdah.cli.paint import Paint
 from howdah.cli.tables import Column, display_width, render
@@ -12,6 +14,10 @@ from howdah.wire.status import FailureView, JobView, TaskView
 
 TAIL = 20
 """Lines of the failing task that are shown."""
+UNSAVED_SHOWN = 10
+"""Lines of what could not be saved that are shown."""
+ROWS = 64
+"""Tasks that are shown at the end of a job."""
 LABEL = 16
 """Columns before the text of a labelled line."""
 
@@ -37,6 +43,23 @@ def task_table(
     """One line a task. ``now`` is seconds since the epoch, for how long states have lasted."""
     rows = [_task_row(task, paint, now, live=view.outcome is None) for task in view.tasks]
     return render(_TASK_COLUMNS, rows, paint, width=width, indent=indent)
+
+
+def _end_table(view: JobView, paint: Paint, width: int | None) -> list[str]:
+    """The tasks of a job that has ended: of very many those that did not succeed come first."""
+    shown = view.tasks
+    if not any(task.attempt for task in shown) and len(shown) > ROWS:
+        return [f"  None of its {len(shown)} tasks was started."]
+    if len(shown) > ROWS:
+        first = sorted(shown, key=lambda task: task.state == "succeeded" or not task.attempt)[:ROWS]
+        chosen = {task.task for task in first}
+        shown = tuple(task for task in shown if task.task in chosen)
+    table = msgspec.structs.replace(view, tasks=shown)
+    lines = task_table(table, paint, width=width, now=view.finished or 0.0)
+    if len(shown) < len(view.tasks):
+        more = len(view.tasks) - len(shown)
+        lines.append(f"  and {more} more tasks: howdah status --json {view.job_id}")
+    return lines
 
 
 def _task_row(task: TaskView, paint: Paint, now: float, *, live: bool) -> tuple[str, ...]:
@@ -81,11 +104,13 @@ def summary(view: JobView, paint: Paint, *, width: int | None) -> list[str]:
     elif view.outcome != "succeeded":
         lines += ["", *_labelled("Why", view.reason, paint, width)]
         lines += _labelled("What to do", view.advice, paint, width)
+    if view.unsaved:
+        lines += ["", *_unsaved(view, paint, width)]
     earlier = [failure for failure in view.failures if failure is not decisive]
     if earlier:
         lines += ["", *_earlier(earlier, paint, width)]
     if view.tasks:
-        lines += ["", *task_table(view, paint, width=width, now=view.finished or 0.0)]
+        lines += ["", *_end_table(view, paint, width)]
     lines += ["", *_next(view, paint, decisive)]
     return lines
 
@@ -97,13 +122,16 @@ def report(
     if view.outcome is not None:
         return summary(view, paint, width=width)[1:]
     lines = [_headline(view, paint, now)]
-    if view.lost:
+    if view.lost and view.tasks:
         lines += _labelled(
-            "Why", "nobody runs it any more (did the machine restart?)", paint, width
+            "Why", "it has no coordinator any more (did the machine restart?)", paint, width
         )
-    lines += _labelled("Waits for" if not view.lost else "Before", view.reason, paint, width)
+    reason = "Waits for" if not view.lost else "Before" if view.tasks else "Why"
+    lines += _labelled(reason, view.reason, paint, width)
     if view.checkpoint:
         lines += _labelled("Checkpoint", view.checkpoint, paint, width)
+    if view.unsaved:
+        lines += ["", *_unsaved(view, paint, width)]
     if view.failures:
         lines += ["", *_earlier(list(view.failures), paint, width)]
     if view.tasks:
@@ -121,6 +149,8 @@ def _headline(view: JobView, paint: Paint, now: float = 0.0) -> str:
     if view.submitted is not None and not view.lost:
         took = human.duration((view.finished or now) - view.submitted)
         text += f" {'after' if view.outcome else 'for'} {took}"
+    if view.outcome == "succeeded" and view.unsaved:
+        text += f", {paint('but not all of it was saved', 'red')}"
     if view.generation > 1 and view.outcome is None:
         text += f", generation {view.generation}"
     if view.restarts:
@@ -144,10 +174,28 @@ def _failure(failure: FailureView, view: JobView, paint: Paint, width: int | Non
             yield f"    {_printable(line)}"
 
 
+def _unsaved(view: JobView, paint: Paint, width: int | None) -> Iterator[str]:
+    """What of the job is saved nowhere. It is gone with the containers."""
+    shown = view.unsaved[:UNSAVED_SHOWN]
+    for number, line in enumerate(shown):
+        yield from _labelled("Not saved" if number == 0 else "", line, paint, width, "red")
+    if len(view.unsaved) > len(shown):
+        more = f"and {len(view.unsaved) - len(shown)} more: howdah status --json {view.job_id}"
+        yield from _labelled("", more, paint, None)
+    if view.outcome is not None:
+        yield from _labelled(
+            "What to do",
+            "Make the store writable, or name another (`checkpoint.store`, `outputs.store`), and "
+            "run the job again.",
+            paint,
+            width,
+        )
+
+
 def _earlier(failures: list[FailureView], paint: Paint, width: int | None) -> Iterator[str]:
     yield f"  {paint('Before that', bold=True)}"
     for failure in failures:
-        cost = "counted" if failure.counted else "not counted"
+        cost = human.budget(failure.counted)
         text = f"generation {failure.generation}: {failure.what} ({failure.cause}, {cost})"
         first, *more = _wrapped(text, None if width is None else width - 6)
         yield f"    {first}"
@@ -162,8 +210,8 @@ def _next(view: JobView, paint: Paint, failure: FailureView | None) -> Iterator[
     if view.outcome is None and not view.lost:
         yield from _labelled("Follow", f"howdah attach {view.job_id}", paint, None)
         yield from _labelled("Stop", f"howdah stop {view.job_id}", paint, None)
-    elif view.outcome != "succeeded":
-        if view.lost:
+    elif view.outcome != "succeeded" or view.unsaved:
+        if view.lost and view.tasks:
             yield from _labelled("Go on", f"howdah attach --revive {view.job_id}", paint, None)
         yield from _labelled("Again", f"howdah rerun {view.job_id}{resume}", paint, None)
     yield from _labelled("Folder", view.directory, paint, None)

@@ -1,6 +1,6 @@
 """Writes to the terminal from a thread of its own, below which a status line stays put.
 
-A terminal or pipe that nobody reads blocks whoever writes to it. With a thread in between, an
+A terminal or pipe that is not read blocks its writer. With a thread in between, an
 attached client still hears Ctrl-C and the coordinator; `Writer.room` slows the reader of logs
 down instead.
 """
@@ -152,5 +152,5 @@ def _write_all(fd: int, data: bytes | bytearray) -> None:
     while rest:
         try:
             rest = rest[os.write(fd, rest) :]
-        except BlockingIOError:  # somebody who shares the terminal made it non-blocking
+        except BlockingIOError:  # another process of the terminal made it non-blocking
             select.select((), (fd,), ())

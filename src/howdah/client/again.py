@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from howdah.client.errors import BadInput
 from howdah.client.functions import carry_over
 from howdah.client.loading import load_again
-from howdah.client.submit import quiet, submit
+from howdah.client.submit import quiet, submit, unsaid
 from howdah.frameworks import planning
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
@@ -17,6 +17,10 @@ from howdah.storage.jobdir import JobDirectory
 
 if TYPE_CHECKING:
     from howdah.backends.base import Step, Submission
+
+
+TASKS_SHOWN = 5
+"""Tasks whose own checkpoints are named."""
 
 
 def load(before: JobDirectory, overrides: Sequence[str] = (), *, resume: bool) -> LoadedJob:
@@ -51,6 +55,7 @@ def submit_again(
     resume: bool,
     submission: Submission | None = None,
     progress: Callable[[Step], None] = quiet,
+    note: Callable[[str], None] = unsaid,
 ) -> JobDirectory:
     """Start what `load` gave, with the earlier job's newest checkpoint if it is to be resumed.
 
@@ -59,23 +64,24 @@ def submit_again(
         OSError: the checkpoint cannot be read or copied.
     """
 
-    def furnish(directory: JobDirectory) -> None:
+    def populate(directory: JobDirectory) -> None:
         carry_over(before, directory)
         if resume:
-            adopt(before, directory)
+            note(from_checkpoints(adopt(before, directory)))
 
     return submit(
         loaded,
         backend=before.meta().backend,
         rerun_of=before.job_id,
-        furnish=furnish,
+        populate=populate,
         submission=submission,
         progress=progress,
+        note=note,
     )
 
 
 def go_on(directory: JobDirectory) -> None:
-    """Run a job again that nobody runs any more; nothing if it has ended or somebody does.
+    """Give a job a coordinator again that has none any more; nothing if it has ended.
 
     Raises:
         BackendError: it cannot be started.
@@ -89,8 +95,12 @@ def go_on(directory: JobDirectory) -> None:
             site.revive()
 
 
-def adopt(before: JobDirectory, directory: JobDirectory) -> None:
+def adopt(before: JobDirectory, directory: JobDirectory) -> dict[str, str]:
     """Give a job that has not begun the newest checkpoint of an earlier one, if that has one.
+
+    Returns:
+        What was taken, such as ``000007 of digits-20261121-143502-k3f9``; by task where each has
+        checkpoints of its own, else under "".
 
     Raises:
         OSError: it cannot be read or copied.
@@ -98,10 +108,22 @@ def adopt(before: JobDirectory, directory: JobDirectory) -> None:
     from howdah.storage.checkpoints import adopt
 
     places = _places(directory)
+    taken: dict[str, str] = {}
     for whose, old in _places(before).items():
         new = places.get(whose)
         if new is not None and new != old:
-            adopt(old, new)
+            origin = adopt(old, new, before.job_id)
+            if origin is not None:
+                taken[whose] = origin
+    return taken
+
+
+def from_checkpoints(taken: dict[str, str]) -> str:
+    """What a job begins from, in words."""
+    parts = [f"{whose}: {origin}" if whose else origin for whose, origin in taken.items()]
+    if len(parts) > TASKS_SHOWN:
+        parts[TASKS_SHOWN:] = [f"and those of {len(parts) - TASKS_SHOWN} more tasks"]
+    return f"from checkpoint {', '.join(parts)}" if parts else "from no checkpoint"
 
 
 def _places(directory: JobDirectory) -> dict[str, str]:

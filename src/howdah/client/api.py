@@ -36,7 +36,7 @@ def submit(
         backend: where to run it: ``local`` is this machine, ``yarn`` a Hadoop cluster; by default
             ``HOWDAH_BACKEND``, else what the site file says, else this machine.
         overrides: as ``--set`` on the command line: ``roles.worker.instances=4``.
-        on_event: called with each line of the job's story, from its beginning.
+        on_event: called with each record of the job's event log, from its beginning.
         on_state: called with the status document whenever a state in it has changed.
         on_log: called with each line a task prints.
 
@@ -80,7 +80,7 @@ def run(
         backend: where to run it: ``local`` is this machine, ``yarn`` a Hadoop cluster; by default
             ``HOWDAH_BACKEND``, else what the site file says, else this machine.
         timeout_s: stop the job and raise `TimeoutError` after this long.
-        on_event: called with each line of the job's story.
+        on_event: called with each record of the job's event log.
         on_state: called with the status document whenever a state in it has changed.
         on_log: called with each line printed; ``on_log=print`` shows them.
         fields: further fields of `howdah.Job`, such as ``checkpoint`` or ``env``.
@@ -93,7 +93,7 @@ def run(
     """
     where = place(backend)
     call = FunctionJob(function, args, kwargs, roles=roles, framework=framework, **fields)
-    directory = submit_loaded(as_loaded(call.job), backend=where, furnish=call.furnish)
+    directory = submit_loaded(as_loaded(call.job), backend=where, populate=call.populate)
     handle = JobHandle(directory, Callbacks(on_event=on_event, on_state=on_state, on_log=on_log))
     try:
         view = handle.wait(timeout_s)

@@ -48,14 +48,7 @@ PACKAGES = (
 )
 
 
-__all__ = ["Finding", "Health", "examine", "examine_cluster"]
-
-
-def examine_cluster() -> Iterator[Finding]:
-    """Look at the Hadoop cluster that the environment names; a look that fails is a finding."""
-    from howdah.backends.yarn.doctor import examine
-
-    yield from examine()
+__all__ = ["Finding", "Health", "examine"]
 
 
 def examine(store: str | None = None) -> Iterator[Finding]:
@@ -284,7 +277,7 @@ def _packages() -> Iterator[Finding]:
             found.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:
             continue
-    yield fine("packages", ", ".join(found) or "no framework is installed beside Howdah")
+    yield fine("packages", ", ".join(found) or "no framework is installed next to Howdah")
 
 
 def _plugins() -> Iterator[Finding]:
@@ -294,14 +287,14 @@ def _plugins() -> Iterator[Finding]:
 
 
 def _leftovers(store: str | None) -> Iterator[Finding]:
-    """Jobs that nobody runs, and processes of jobs that are over."""
+    """Jobs without a coordinator, and processes of jobs that are over."""
     here = [job for job in list_jobs(base_folder(store)) if _runs_here(job)]
     unfinished = [job for job in here if _final(job) is None]
     lost = [job.job_id for job in unfinished if running(job) is Running.NO]
     for job_id in lost:
         yield warning(
             f"job {job_id}",
-            "has not ended, and nobody runs it any more",
+            "has not ended, and has no coordinator any more",
             f"howdah rerun {job_id} --resume, or remove its directory",
         )
     known = {job.job_id for job in unfinished} - set(lost)

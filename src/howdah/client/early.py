@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 VARIABLE = "HOWDAH_BACKEND"
-"""Environment variable: the backend of whoever does not say."""
+"""Environment variable: the default backend."""
 
 
 def default_backend() -> str:
-    """Where a job runs that nobody said it of: ``HOWDAH_BACKEND``, the site file's, this machine.
+    """The backend of a job that names none: ``HOWDAH_BACKEND``, else the site file's, else this machine.
 
     Raises:
         JobFileError: the site file cannot be read.

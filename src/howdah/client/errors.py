@@ -23,7 +23,7 @@ class BadInput(HowdahError):
 
 
 class Unreachable(HowdahError):
-    """The job's coordinator does not answer, or nobody runs the job any more."""
+    """The job's coordinator does not answer, or the job has none any more."""
 
 
 class Abandoned(Unreachable):
@@ -42,3 +42,15 @@ class JobFailed(HowdahError):
     def __init__(self, text: str, view: JobView) -> None:
         super().__init__(text)
         self.view = view
+
+
+class NotSaved(JobFailed):
+    """A job succeeded, but not all of its checkpoints and outputs could be saved."""
+
+    exit_code = ExitCode.UNSAVED
+
+
+def not_saved(view: JobView) -> str:
+    """What of a succeeded job is saved nowhere, in words."""
+    lines = "".join(f"\n    {line}" for line in view.unsaved)
+    return f"{view.job_id} succeeded, but not all of it could be saved:{lines}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 
 from howdah.core.state import Outcome
-from howdah.wire.status import EXIT_CODES
+from howdah.wire.status import JobView, exit_code
 
 
 class ExitCode(enum.IntEnum):
@@ -21,12 +21,16 @@ class ExitCode(enum.IntEnum):
     """The backend refused the job, or it or the job's coordinator cannot be reached."""
     TIMED_OUT = 4
     """The job ended at one of its time limits."""
+    UNSAVED = 5
+    """The job succeeded, but not all of its checkpoints and outputs could be saved."""
     DEFECT = 70
     """A defect of Howdah itself; a traceback says where."""
     STOPPED = 130
-    """Somebody stopped the job (Ctrl-C, ``howdah stop``)."""
+    """The job was stopped (Ctrl-C, ``howdah stop``)."""
 
 
-def of_outcome(outcome: str) -> ExitCode:
-    """The exit code of a job that ended so (a `howdah.core.state.Outcome` value)."""
-    return ExitCode(EXIT_CODES[Outcome(outcome)])
+def of_view(view: JobView) -> ExitCode:
+    """The exit code of a job that has ended."""
+    if view.outcome is None:
+        return ExitCode.FAILED
+    return ExitCode(exit_code(Outcome(view.outcome), view.unsaved))

@@ -10,12 +10,13 @@ import pickle
 import re
 import shutil
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from howdah.client.errors import BadInput, JobFailed
-from howdah.client.exits import ExitCode, of_outcome
+from howdah.client.errors import BadInput, JobFailed, not_saved
+from howdah.core.state import Outcome
 from howdah.frameworks.planning import processes
 from howdah.spec.model import Job, Role
 from howdah.storage import layout
@@ -25,7 +26,7 @@ from howdah.wire.status import JobView, TaskView
 
 INSIDE = f"$HOWDAH_SHARED_DIR/../{layout.FUNCTION}"
 """The call's folder as a program's shell finds it. Elsewhere than here the job directory may be
-another in every container, or a copy; values that are written beside this folder come home."""
+another in every container, or a copy; values that are written next to this folder are brought back."""
 CALL = "call.pkl"
 SCRIPT = "call.py"
 
@@ -37,20 +38,21 @@ def place(backend: str | None) -> str:
     Raises:
         BadInput: they do not there.
     """
+    from howdah.backends import registry
     from howdah.client.early import default_backend
 
     name = backend or default_backend()
-    if name == "yarn":
+    if not registry.runs_functions(name):
         raise BadInput(
-            "functions are run on this machine (backend='local') and in Spark applications "
-            "(backend='spark'); on YARN submit a job with a "
-            "script: howdah.submit(job, backend='yarn')"
+            f"functions are not run by the backend {name!r}; they are on this machine "
+            "(backend='local') and in Spark applications (backend='spark'). Submit a job with a "
+            f"script: howdah.submit(job, backend={name!r})"
         )
     return name
 
 
 def job_name(function: Callable[..., Any]) -> str:
-    """What a job is called that calls it, where nobody says: always a name that a job may have."""
+    """The default name of a job that calls this function."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", _title(function)).strip("._-")[:100] or "function"
 
 
@@ -81,7 +83,7 @@ class FunctionJob:
             **fields,
         )
 
-    def furnish(self, directory: JobDirectory) -> None:
+    def populate(self, directory: JobDirectory) -> None:
         """Put the call into a new job's directory."""
         folder = directory.path / layout.FUNCTION
         make_private_folder(folder)
@@ -100,12 +102,17 @@ def carry_over(before: JobDirectory, directory: JobDirectory) -> None:
 def values(directory: JobDirectory, view: JobView) -> dict[int, Any]:
     """What the ranks returned, by rank; a rank that was stopped before it returned is absent.
 
+    Where the job succeeded but could not save a checkpoint or an output, that is a `RuntimeWarning`:
+    the values themselves are there.
+
     Raises:
         JobFailed: the job did not succeed; with the traceback of the rank that failed first.
     """
     ranks = [rank for task in view.tasks for rank in _ranks(directory, task)]
     results = {rank: _result(directory, rank) for rank in ranks}
-    if view.outcome is not None and of_outcome(view.outcome) is ExitCode.SUCCEEDED:
+    if view.outcome == Outcome.SUCCEEDED.value:
+        if view.unsaved:
+            warnings.warn(not_saved(view), RuntimeWarning, stacklevel=3)
         return {rank: found[1] for rank, found in sorted(results.items()) if found and found[0]}
     guilty = {failure.task for failure in view.failures[-1:]}
     suspects = [

@@ -14,14 +14,24 @@ import msgspec
 
 from howdah.backends.base import Running
 from howdah.client import past
-from howdah.client.errors import BadInput, JobFailed, Refused, Unreachable
-from howdah.client.exits import ExitCode, of_outcome
+from howdah.client.errors import (
+    Abandoned,
+    BadInput,
+    JobFailed,
+    NotSaved,
+    Refused,
+    Unreachable,
+    not_saved,
+)
+from howdah.client.exits import ExitCode, of_view
 from howdah.client.history import NO_RECORDS, History
 from howdah.client.items import JobEvent, LogLine, job_event, log_line
 from howdah.client.merge import Lines, Position, Stream
 from howdah.client.remote import Remote, Update
 from howdah.core.messages import Task
+from howdah.core.state import Outcome
 from howdah.spec.units import instance_range
+from howdah.storage import renamed
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.messages import (
     Answer,
@@ -104,7 +114,7 @@ class AsyncJobHandle:
                 return await self._unattended(state)
             reply = await self._remote.ask(AskStatus(), StatusUpdate)
             if reply is not None:
-                return msgspec.json.decode(reply.status, type=JobView)
+                return renamed.view(reply.status)
         return past.view(self._directory)
 
     async def _unattended(self, state: Running) -> JobView:
@@ -119,6 +129,8 @@ class AsyncJobHandle:
             if state is Running.NOT_YET:
                 why = await asyncio.to_thread(site.waiting)
                 view = msgspec.structs.replace(view, reason=why)
+        if state is Running.NO and not view.tasks:
+            view = msgspec.structs.replace(view, reason=site.lost())  # no coordinator ever began
         return msgspec.structs.replace(view, lost=state is Running.NO)
 
     def ended(self) -> JobView | None:
@@ -133,8 +145,9 @@ class AsyncJobHandle:
 
         Raises:
             TimeoutError: it has not ended within ``timeout_s``; the job goes on.
-            JobFailed: it did not succeed, and ``check`` is set.
-            Unreachable: nobody runs the job any more.
+            JobFailed: it did not succeed, and ``check`` is set; `NotSaved` where only a checkpoint or
+                an output is missing.
+            Unreachable: the job has no coordinator any more.
         """
         try:
             async with asyncio.timeout(timeout_s) as limit:
@@ -151,7 +164,7 @@ class AsyncJobHandle:
         return view
 
     async def events(self, *, after: int = 0, follow: bool = True) -> AsyncIterator[JobEvent]:
-        """The job's story after record ``after``; with ``follow`` until the job has ended."""
+        """The job's event log after record ``after``; with ``follow`` until the job has ended."""
         if not follow:
             for update in await self._history.records(after):
                 yield job_event(update)
@@ -205,12 +218,21 @@ class AsyncJobHandle:
         if not follow or await self._remote.final() is not None:
             if attempt is not None:
                 await self._check_attempt(task, tasks, attempt)
+            logged = False
             async for update in self._history.log_bytes(tasks, attempt, position.offsets):
+                logged = True
                 yield update
+            if not logged:
+                await self._raise_if_lost()
             return
         async for update in self.follow(position, tasks=tasks):
             if isinstance(update, LogUpdate) and attempt in (None, update.attempt):
                 yield update
+
+    async def _raise_if_lost(self) -> None:
+        """A job without logs because it was lost is no job that has printed nothing."""
+        if await self._remote.final() is None and await self._remote.running() is Running.NO:
+            raise Abandoned(self._remote.site.lost())
 
     async def _check_attempt(self, task: str | None, tasks: tuple[Task, ...], attempt: int) -> None:
         streams = await self._history.streams(tasks)
@@ -256,7 +278,7 @@ class AsyncJobHandle:
 
         With ``to``, the ``href`` of one of the status document's links, it goes on to that page.
         """
-        from howdah.coordinator.web.tickets import login_link
+        from howdah.wire.tickets import login_link
 
         address = self._remote.address
         if address is None or not address.http_port:
@@ -280,7 +302,7 @@ class AsyncJobHandle:
         """
         site = self._remote.site
         if not site.at_hand and await self._remote.running() is Running.NOT_YET:
-            # Nobody is there to be asked, and it may wait in its queue for days.
+            # No coordinator can be asked yet, and the job may wait in its queue for days.
             if await self._remote.final() is None:
                 await asyncio.to_thread(site.end, reason)
             return
@@ -364,9 +386,12 @@ def raise_unless_succeeded(view: JobView) -> None:
 
     Raises:
         JobFailed: its outcome is anything but success.
+        NotSaved: it succeeded, and not all it made could be saved.
     """
-    if view.outcome is None or of_outcome(view.outcome) is ExitCode.SUCCEEDED:
+    if view.outcome is None or of_view(view) is ExitCode.SUCCEEDED:
         return
+    if view.outcome == Outcome.SUCCEEDED.value:
+        raise NotSaved(not_saved(view), view)
     text = f"{view.job_id} {view.outcome}: {view.reason}"
     tail = view.failures[-1].tail if view.failures else ()
     lines = "".join(f"\n    {line}" for line in tail)

@@ -11,15 +11,13 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 
-import msgspec
-
 from howdah.backends.base import Running
 from howdah.client import past
 from howdah.client.merge import Lines, Position, Stream
 from howdah.client.remote import Remote
 from howdah.core.messages import Task
+from howdah.storage import renamed
 from howdah.wire.messages import AskStatus, LogUpdate, RecordUpdate, StatusUpdate
-from howdah.wire.status import JobView
 
 NO_RECORDS = 2**62
 """A record number no job reaches: for followers that want no records."""
@@ -37,7 +35,7 @@ class History:
         self._directory = remote.directory
 
     async def records(self, after: int) -> list[RecordUpdate]:
-        """The story after that record."""
+        """The event log after that record."""
         site = self._remote.site
         if not site.at_hand and await self._remote.final() is None:
             if await self._remote.running() is Running.YES:
@@ -94,7 +92,7 @@ class History:
         reply = await self._remote.ask(AskStatus(), StatusUpdate)
         if reply is None:
             return {}
-        view = msgspec.json.decode(reply.status, type=JobView)
+        view = renamed.view(reply.status)
         wanted = {str(task) for task in tasks}
         return {
             Stream(Task(each.role, each.index), each.attempt): each.log_size

@@ -32,7 +32,7 @@ class LogLine(_Item, frozen=True, kw_only=True, tag="log"):
 
 
 class JobEvent(_Item, frozen=True, kw_only=True, tag="event"):
-    """One line of a job's story."""
+    """One record of a job's event log."""
 
     seq: int
     """Its place in the job's journal; grows, with gaps."""
@@ -66,7 +66,7 @@ class Page(_Item, frozen=True, kw_only=True, tag="page"):
     name: str
     """``job`` for the job page, or what a task serves through it, such as ``TensorBoard``."""
     address: str
-    """The job page's opens it once; the others are open to whoever has opened that."""
+    """The job page's opens it once; the others are open to the browser that has opened that."""
 
 
 class Status(_Item, frozen=True, kw_only=True, tag="status"):

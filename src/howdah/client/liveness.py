@@ -1,4 +1,4 @@
-"""Where a job is, and whether somebody runs it: as its backend tells."""
+"""Where a job is, and whether it has a coordinator, as its backend tells."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def site_of(directory: JobDirectory) -> Site:
 
 
 def running(directory: JobDirectory) -> Running:
-    """Whether somebody runs it. May wait for a network: see `howdah.backends.base.Site.at_hand`."""
+    """Whether the job has a coordinator. May wait for a network: see `howdah.backends.base.Site.at_hand`."""
     return site_of(directory).running()

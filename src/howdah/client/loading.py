@@ -76,7 +76,7 @@ def load_again(directory: JobDirectory, overrides: Sequence[str] = ()) -> Loaded
         StorageError: its documents are missing or damaged.
     """
     meta = directory.meta()
-    # What was substituted stays as it is; only the job's own id, which nobody could have written
+    # What was substituted stays as it is; only the job's own id, which could not have been written
     # before the job had it, becomes the new one's.
     text = msgspec.json.encode(directory.job()).decode()
     text = text.replace("${", "$${").replace(meta.job_id, "${job.id}")

@@ -53,7 +53,7 @@ class Position:
 class Lines:
     """Cuts the bytes of many logs into whole lines.
 
-    A carriage return inside a line (progress bars) begins it anew: only what a terminal would
+    A carriage return inside a line (progress bars) begins it again: only what a terminal would
     show in the end is kept.
     """
 

@@ -1,4 +1,4 @@
-"""A notebook as a job of one task: JupyterLab beside the data, on any backend."""
+"""A notebook as a job of one task: JupyterLab near the data, on any backend."""
 
 from __future__ import annotations
 

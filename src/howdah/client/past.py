@@ -24,7 +24,7 @@ TAIL_BYTES = 4 * 1024 * 1024
 
 
 def records(directory: JobDirectory, after_seq: int = 0) -> Iterator[RecordUpdate]:
-    """The job's story after ``after_seq``, oldest first.
+    """The job's event log after ``after_seq``, oldest first.
 
     Raises:
         JournalError: the journal is damaged.
@@ -107,7 +107,7 @@ def _with_tasks(final: JobView, told: JobView) -> JobView:
 
 
 def _as_told(directory: JobDirectory) -> JobView:
-    from howdah.coordinator.replay import replay
+    from howdah.coordinator.driver import replay
     from howdah.core.machine import Machine
     from howdah.wire.status import JobIdentity
     from howdah.wire.status import view as view_of

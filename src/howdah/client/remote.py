@@ -1,7 +1,7 @@
 """The connection to a job's coordinator, and following a job through the death of one.
 
 A coordinator may be killed and replaced at any time; its successor tells where it is, in the job
-directory or to the cluster. Whoever follows looks again, says what it has seen, and goes on. Where
+directory or to the cluster. A follower looks again, says what it has seen, and goes on. Where
 looking takes the network (`howdah.backends.base.Site.at_hand`), it is done in threads and seldom.
 """
 
@@ -25,6 +25,7 @@ from howdah.client.liveness import site_of
 from howdah.client.merge import Position, Stream
 from howdah.core.messages import Task
 from howdah.core.state import JobPhase
+from howdah.storage import renamed
 from howdah.storage.jobdir import JobDirectory, user_name
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.channel import Channel, ChannelClosed, connect
@@ -58,9 +59,9 @@ AWAY_GROWTH = 1.25
 WAITING_S = 1.0
 """Why a job waits is asked for this often, and not before it has waited this long."""
 PATIENCE_S = 1.0
-"""Without a coordinator this long, whoever follows is told."""
+"""Without a coordinator this long, followers are told."""
 ABANDONED_S = 5.0
-"""A job that nobody runs for this long is abandoned: what was there may have been between two lives."""
+"""A job without a coordinator for this long is abandoned: it may have been between two of them."""
 LAST_WORDS_S = 5.0
 """A finished job's coordinator hangs up within this."""
 
@@ -123,7 +124,7 @@ class Remote:
         return final
 
     async def running(self) -> Running:
-        """Whether somebody runs it."""
+        """Whether the job has a coordinator."""
         return await self._ask_site(self.site.running)
 
     async def _ask_site(self, question: Callable[[], _A]) -> _A:
@@ -138,7 +139,7 @@ class Remote:
         item is the final `JobView`. Not guaranteed: the order between records and logs.
 
         Raises:
-            Unreachable: nobody runs the job any more.
+            Unreachable: the job has no coordinator any more.
             Refused: the coordinator does not speak to us.
         """
         wanted = tuple(tasks)
@@ -178,10 +179,10 @@ class Remote:
         yield past.view(self.directory)
 
     async def records_so_far(self, after: int) -> list[RecordUpdate]:
-        """The story of a job that runs elsewhere up to now, after that record.
+        """The event log of a job that runs elsewhere up to now, after that record.
 
         Raises:
-            Unreachable: nobody runs the job any more, or it does not answer.
+            Unreachable: the job has no coordinator any more, or it does not answer.
             Refused: the coordinator does not speak to us.
         """
         found: dict[int, RecordUpdate] = {}
@@ -204,7 +205,7 @@ class Remote:
         A coordinator that dies meanwhile is asked again in its successor: requests may be repeated.
 
         Raises:
-            Unreachable: nobody answered within ``within_s``.
+            Unreachable: no answer came within ``within_s``.
             Refused: the coordinator does not speak to us.
         """
         answer = await self._ask(request, lambda told: isinstance(told, reply), within_s=within_s)
@@ -240,7 +241,7 @@ class Remote:
         """A greeted connection for the caller alone to use and close; None once the job has ended.
 
         Raises:
-            Unreachable: nobody runs the job any more.
+            Unreachable: the job has no coordinator any more.
             Refused: the coordinator does not speak to us.
             OSError: the connection broke.
         """
@@ -323,7 +324,7 @@ async def _updates(channel: Channel[ToClient], position: Position) -> AsyncItera
             if data:
                 yield msgspec.structs.replace(message, offset=offset, data=data)
         elif isinstance(message, StatusUpdate):
-            view = msgspec.json.decode(message.status, type=JobView)
+            view = renamed.view(message.status)
             if view.phase == JobPhase.FINISHED.value:
                 limit_s = LAST_WORDS_S  # and the last word is the job directory's
             else:
@@ -367,7 +368,7 @@ class _Pauses:
         self._pause_s = AWAY_LOOK_S[0]
 
     def next(self, *, hurry: bool) -> float:
-        """The next pause. ``hurry``: somebody runs the job, so its coordinator is about to come."""
+        """The next pause. ``hurry``: the coordinator is about to come."""
         age_s = time.monotonic() - self._began
         if self._at_hand:
             return LOOK_S[age_s > EAGER_S]

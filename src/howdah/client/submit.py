@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from howdah import __version__
+from howdah.backends import submitting
 from howdah.backends.base import BackendError, Step
+from howdah.client import stores
 from howdah.client.early import begin, default_backend
 from howdah.client.errors import Refused
 from howdah.core.state import JobPhase, Outcome
@@ -22,6 +23,7 @@ from howdah.spec.load import LoadedJob, substitute_job_id
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory, new_job_id, user_name
 from howdah.storage.layout import JobMeta
+from howdah.version import __version__
 from howdah.wire.status import EXIT_CODES, JobView
 
 if TYPE_CHECKING:
@@ -31,7 +33,11 @@ if TYPE_CHECKING:
 
 
 def quiet(step: Step) -> None:
-    """Progress that nobody is shown."""
+    """Progress that is not shown."""
+
+
+def unsaid(text: str) -> None:
+    """A note that is not shown."""
 
 
 def submit(
@@ -39,18 +45,25 @@ def submit(
     *,
     backend: str | None = None,
     rerun_of: str | None = None,
-    furnish: Callable[[JobDirectory], None] = lambda directory: None,
+    populate: Callable[[JobDirectory], None] = lambda directory: None,
     submission: Submission | None = None,
     progress: Callable[[Step], None] = quiet,
+    note: Callable[[str], None] = unsaid,
 ) -> JobDirectory:
     """Start the job; it goes on by itself when this has returned.
 
-    ``backend`` is `default_backend` if nothing is said. ``furnish`` puts into the new job directory what else the job needs, before anything starts.
-    ``submission`` is what `begin` gave before the job was loaded, to save its start-up time.
-    ``progress`` is told, in this thread, what takes long.
+    Args:
+        loaded: the job.
+        backend: where it is to run; by default `default_backend`.
+        rerun_of: the earlier job this one repeats.
+        populate: puts into the new job directory what else the job needs, before anything starts.
+        submission: what `begin` gave before the job was loaded, to save its start-up time.
+        progress: is told, in this thread, what takes long.
+        note: is told what a user should know although it is no reason to refuse the job.
 
     Raises:
         BadInput: there is no such backend.
+        JobFileError: a store of the job can't be written.
         BackendError: the backend does not take the job.
         Refused: the job directory cannot be made.
         SubmissionCancelled: `Submission.cancel` was called in time.
@@ -58,7 +71,7 @@ def submit(
     backend = backend or default_backend()
     submission = submission or begin(backend)
     try:
-        return _submit(loaded, backend, rerun_of, furnish, submission, progress)
+        return _submit(loaded, backend, rerun_of, populate, submission, progress, note)
     except BaseException:
         submission.close()
         raise
@@ -68,9 +81,10 @@ def _submit(
     loaded: LoadedJob,
     backend: str,
     rerun_of: str | None,
-    furnish: Callable[[JobDirectory], None],
+    populate: Callable[[JobDirectory], None],
     submission: Submission,
     progress: Callable[[Step], None],
+    note: Callable[[str], None],
 ) -> JobDirectory:
     directory = _unused(submission.base(loaded.job), loaded.job.name)
     job = substitute_job_id(expand(loaded.job), directory.job_id)
@@ -83,11 +97,14 @@ def _submit(
         source=str(loaded.source) if loaded.source else None,
         rerun_of=rerun_of,
         howdah=__version__,
+        submitter=submitting.submitter(),
     )
     submission.check(job, loaded)
+    for text in stores.check(loaded, job, backend):
+        note(text)
     try:
         _create(directory, job, meta)
-        furnish(directory)
+        populate(directory)
         _create_authority(directory)
         submission.go(directory, progress)
     except BackendError as error:

@@ -78,13 +78,14 @@ class JobHandle:
 
         Raises:
             TimeoutError: it has not ended within ``timeout_s``; the job goes on.
-            JobFailed: it did not succeed, and ``check`` is set.
-            Unreachable: nobody runs the job any more.
+            JobFailed: it did not succeed, and ``check`` is set; `NotSaved` where only a checkpoint or
+                an output is missing.
+            Unreachable: the job has no coordinator any more.
         """
         return Background.call(self._handle.wait(timeout_s, check=check))
 
     def events(self, *, after: int = 0, follow: bool = True) -> Iterator[JobEvent]:
-        """The job's story after record ``after``; with ``follow`` until the job has ended."""
+        """The job's event log after record ``after``; with ``follow`` until the job has ended."""
         return Background.iterate(self._handle.events(after=after, follow=follow))
 
     def logs(

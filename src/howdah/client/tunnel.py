@@ -63,7 +63,7 @@ async def check(directory: JobDirectory, task: Task | None) -> None:
 
     Raises:
         NoPage: there is none, or it does not answer.
-        HowdahError: the job has ended, or nobody runs it.
+        HowdahError: the job has ended, or has no coordinator.
     """
     (await _open(Remote(directory), task)).abort()
 
@@ -72,7 +72,7 @@ async def wait_for_page(directory: JobDirectory, task: Task, pause_s: float = 0.
     """Wait until the task's page answers.
 
     Raises:
-        HowdahError: the job ended before, or nobody runs it.
+        HowdahError: the job ended before, or has no coordinator.
     """
     while True:
         try:

@@ -1,6 +1,6 @@
-"""The agents: who is connected, what they say, and what they are told.
+"""The agents: which are connected, what they say, and what they are told.
 
-An agent's messages become events; attempts that are over are the machine's to ignore. What is
+An agent's messages are events; attempts that are over are the machine's to ignore. What is
 decided here is who may speak at all: an agent of this job, in a container the job holds.
 """
 
@@ -9,23 +9,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from howdah.coordinator.clock import Clock
-from howdah.coordinator.live import LiveBoard, announcement
+from howdah.coordinator.heartbeats import HeartbeatMonitor
+from howdah.coordinator.job_logs import JobLogs, save_stacks
+from howdah.coordinator.status import LiveState, UnknownTask, announcement
 from howdah.core.messages import (
     AgentDisconnected,
     AgentRegistered,
     AnyEvent,
+    DumpStacks,
     Event,
     Level,
     Record,
     StacksTaken,
     Task,
 )
-from howdah.core.state import JobState
+from howdah.core.state import UP, JobState
+from howdah.storage.jobdir import JobDirectory
 from howdah.wire.channel import Channel
 from howdah.wire.messages import (
     PROTOCOL,
@@ -43,17 +46,9 @@ from howdah.wire.messages import (
 
 log = logging.getLogger(__name__)
 
-
-class Observer(Protocol):
-    """Who else wants to know what agents say; called on the event loop, must not block."""
-
-    def connected(self, container_id: str, task: Task | None) -> None: ...
-    def disconnected(self, container_id: str) -> None: ...
-    def beat(self, container_id: str, task: Task, beat: Heartbeat, now: float) -> None: ...
-    def log_chunk(self, chunk: LogChunk) -> None: ...
-    def stacks_taken(self, stacks: StacksTaken) -> str:
-        """Returns where they are, relative to the job directory."""
-        ...
+STACKS_S = 30.0
+"""For an agent to answer with stacks."""
+_LEVELS = {level.value: level for level in Level}
 
 
 class Session:
@@ -67,49 +62,43 @@ class Session:
         self.host = host
         self.silent = False
         self.over: asyncio.Event | None = None
-        """Made when somebody waits for its end."""
+        """Made when its end is waited for."""
         self.task = task
-        """The task its container serves; what it says of any other is not heard."""
+        """The task its container serves; what it says of any other is ignored."""
 
     def end(self) -> None:
-        """Wake who waits for its end."""
+        """Wake what waits for its end."""
         if self.over is not None:
             self.over.set()
 
 
 class Agents:
-    """All connected agents of one job."""
+    """The connected agents of one job, by container."""
 
-    def __init__(
-        self,
-        job_id: str,
-        state: Callable[[], JobState],
-        emit: Callable[[AnyEvent], None],
-        note: Callable[[Record], None],
-        observer: Observer,
-        live: LiveBoard,
-        clock: Clock,
-        *,
-        welcome: Callable[[], Welcome],
-    ) -> None:
-        self._job_id = job_id
-        self._state = state
-        self._emit = emit
-        self._note = note
-        self._observer = observer
-        self._live = live
-        self._clock = clock
-        self._welcome = welcome
+    def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
-        self._on: dict[type[Any], Callable[[Any], None]] = {
-            StacksTaken: self._stacks,
-            LogChunk: observer.log_chunk,
-            WebAddress: self._web_address,
-            AgentNote: self._agent_note,
-        }
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def present(self, session: Session) -> bool:
+        """Whether that is still its container's connection; a newer one may have replaced it."""
+        return self._sessions.get(session.container_id) is session
+
+    def add(self, session: Session) -> None:
+        """Take a new connection in the place of the container's former one."""
+        if former := self._sessions.get(session.container_id):
+            # The agent knows better than a dead connection that was not noticed yet.
+            former.channel.close()
+        self._sessions[session.container_id] = session
+
+    def remove(self, session: Session) -> bool:
+        """The connection has ended; whether the container has none now."""
+        session.end()
+        if not self.present(session):
+            return False
+        del self._sessions[session.container_id]
+        return True
 
     def connected(self, container_id: str) -> bool:
         """Whether that container's agent has a connection."""
@@ -136,21 +125,58 @@ class Agents:
         await session.over.wait()
 
     def silent(self, container_id: str) -> None:
-        """The agent misses its beats: nobody is to wait for it."""
+        """The agent misses its heartbeats: its end is not to be waited for."""
         if (session := self._sessions.get(container_id)) is not None:
             session.silent = True
             session.end()
 
     def close_all(self, message: ToAgent) -> None:
-        """A last word to everybody, then hang up."""
+        """Send a last message to all, then hang up."""
         for session in list(self._sessions.values()):
             self.send(session.container_id, message)
             session.channel.close()
 
+
+class AgentConversations:
+    """Lets agents in, and passes on what they say: events to the machine, the rest to those who
+    keep it."""
+
+    def __init__(
+        self,
+        agents: Agents,
+        directory: JobDirectory,
+        state: Callable[[], JobState],
+        emit: Callable[[AnyEvent], None],
+        note: Callable[[Record], None],
+        *,
+        welcome: Welcome,
+        heartbeats: HeartbeatMonitor,
+        logs: JobLogs,
+        live: LiveState,
+        stacks: StackRequests,
+    ) -> None:
+        self._agents = agents
+        self._directory = directory
+        self._state = state
+        self._emit = emit
+        self._note = note
+        self._welcome = welcome
+        self._heartbeats = heartbeats
+        self._logs = logs
+        self._live = live
+        self._stacks = stacks
+        self._on: dict[type[Any], Callable[[Any], None]] = {
+            StacksTaken: self._stacks_taken,
+            LogChunk: logs.chunk,
+            WebAddress: self._web_address,
+            AgentNote: self._agent_note,
+        }
+
     def refusal(self, channel: Channel, hello: AgentHello) -> str:
         """Why this connection is not taken; empty if it is."""
-        if not hello.job_id == channel.peer.job_id == self._job_id:
-            return f"this is the coordinator of {self._job_id}, not of {hello.job_id}"
+        job_id = self._directory.job_id
+        if not hello.job_id == channel.peer.job_id == job_id:
+            return f"this is the coordinator of {job_id}, not of {hello.job_id}"
         if hello.protocol[0] != PROTOCOL[0]:
             return (
                 f"the agent speaks protocol {hello.protocol[0]}.{hello.protocol[1]}, the "
@@ -174,12 +200,11 @@ class Agents:
         if task is None and hello.held is not None:
             task = hello.held.task
         session = Session(container_id, channel, hello.host, task)
-        if former := self._sessions.get(container_id):
-            # The agent knows better than a dead connection that nobody has noticed yet.
-            former.channel.close()
-        self._sessions[container_id] = session
-        channel.send(self._welcome())
-        self._observer.connected(container_id, task)
+        self._agents.add(session)
+        channel.send(self._welcome)
+        self._heartbeats.connected(container_id)
+        if task is not None:
+            self._logs.connected(container_id, task)
         self._emit(
             AgentRegistered(
                 container_id=container_id, host=hello.host, held=hello.held, listen=hello.listen
@@ -188,21 +213,20 @@ class Agents:
         try:
             await self._listen(session)
         finally:
-            session.end()
-            if self._sessions.get(container_id) is session:
-                del self._sessions[container_id]
-                self._observer.disconnected(container_id)
+            if self._agents.remove(session):
+                self._heartbeats.disconnected(container_id)
                 self._emit(AgentDisconnected(container_id=container_id))
 
     async def _listen(self, session: Session) -> None:
         """Take what it says until the connection ends, without waking a task for each message."""
-        sessions, container_id, on = self._sessions, session.container_id, self._on
+        present, beat, on = self._agents.present, self._heartbeats.beat, self._on
 
         def take(message: FromAgent) -> None:
-            if sessions.get(container_id) is not session:
+            if not present(session):
                 return  # replaced: the newer connection speaks for this container
             if type(message) is Heartbeat:
-                self._beat(session, message)
+                if session.task is not None:
+                    beat(session.container_id, session.task, message)
                 return
             about: Any = message  # all others name a task and an attempt
             if about.task != session.task:
@@ -214,28 +238,72 @@ class Agents:
 
         await session.channel.dispatch(take)
 
-    def _beat(self, session: Session, beat: Heartbeat) -> None:
-        if session.task is None:
-            return
-        now = self._clock.now()
-        self._observer.beat(session.container_id, session.task, beat, now)
+    def _stacks_taken(self, stacks: StacksTaken) -> None:
+        self._stacks.answered(stacks)
+        path = stacks.path or save_stacks(self._directory, stacks)
+        self._emit(msgspec.structs.replace(stacks, path=path, text=""))
 
-    def _stacks(self, said: StacksTaken) -> None:
-        path = self._observer.stacks_taken(said)
-        self._emit(msgspec.structs.replace(said, path=path, text=""))
+    def _web_address(self, address: WebAddress) -> None:
+        if self._live.announce(address):
+            self._note(announcement(address))
 
-    def _web_address(self, said: WebAddress) -> None:
-        if self._live.announce(said):
-            self._note(announcement(said))
-
-    def _agent_note(self, said: AgentNote) -> None:
-        levels = {level.value: level for level in Level}
+    def _agent_note(self, note: AgentNote) -> None:
         self._note(
             Record(
                 kind="agent-note",
-                text=f"{said.task}: {said.text}",
-                level=levels.get(said.level, Level.WARNING),
-                task=said.task,
-                attempt=said.attempt,
+                text=f"{note.task}: {note.text}",
+                level=_LEVELS.get(note.level, Level.WARNING),
+                task=note.task,
+                attempt=note.attempt,
             )
         )
+
+
+class StackRequests:
+    """Requests for stacks by clients and the page, each answered by the task's agent."""
+
+    def __init__(self, state: Callable[[], JobState], send: Callable[[str, ToAgent], bool]) -> None:
+        self._state = state
+        self._send = send
+        self._waiting: dict[tuple[Task, int], list[asyncio.Future[StacksTaken]]] = {}
+
+    async def ask(self, task: Task) -> str:
+        """Stacks of the task's programs as they are now.
+
+        Raises:
+            UnknownTask: the job has no such task.
+            RuntimeError: they could not be taken; the text says why.
+        """
+        tasks = self._state().tasks
+        data = tasks.get(str(task))
+        if data is None:
+            raise UnknownTask(task, tasks)
+        if data.state not in UP or data.container_id is None:
+            raise RuntimeError(f"{task} has no program running (it is {data.state.value})")
+        answer: asyncio.Future[StacksTaken] = asyncio.get_running_loop().create_future()
+        key = (task, data.attempt)
+        waiting = self._waiting.setdefault(key, [])
+        waiting.append(answer)
+        try:
+            if not self._send(
+                data.container_id,
+                DumpStacks(container_id=data.container_id, task=task, attempt=data.attempt),
+            ):
+                raise RuntimeError(f"the agent of {task} is not connected at present; try again")
+            async with asyncio.timeout(STACKS_S):
+                stacks = await answer
+        except TimeoutError:
+            raise RuntimeError(f"the agent of {task} did not answer in {STACKS_S:g}s") from None
+        finally:
+            waiting.remove(answer)
+            if not waiting:
+                self._waiting.pop(key, None)
+        if stacks.problem:
+            raise RuntimeError(stacks.problem)
+        return stacks.text
+
+    def answered(self, stacks: StacksTaken) -> None:
+        """An agent has sent stacks, whatever they were asked for."""
+        for answer in self._waiting.get((stacks.task, stacks.attempt), ()):
+            if not answer.done():
+                answer.set_result(stacks)

@@ -1,15 +1,16 @@
-"""The clients: people's programs that watch the job, ask, and stop it."""
+"""The clients: people's programs that watch the job, ask, stop it, and tunnel to its pages."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable
-from typing import Protocol
 
-from howdah.coordinator import tunnels
-from howdah.coordinator.watcher import Watcher
+from howdah.coordinator.driver import JobOver
+from howdah.coordinator.job_logs import LogFollower
+from howdah.coordinator.live_job import LiveJob
 from howdah.core.messages import Task
+from howdah.wire.carrying import carry
 from howdah.wire.channel import Channel
 from howdah.wire.messages import (
     PROTOCOL,
@@ -28,27 +29,19 @@ from howdah.wire.messages import (
 
 log = logging.getLogger(__name__)
 
-
-class ForClients(Protocol):
-    """What clients can have of the coordinator."""
-
-    job_id: str
-
-    def welcome(self) -> Welcome: ...
-    def status_json(self) -> bytes: ...
-    def watcher(self, channel: Channel, watch: Watch) -> Watcher: ...
-    def tunnel_target(self, task: Task | None) -> tuple[str, int]: ...
-    async def stop(self, by: str, reason: str, firm: bool) -> None: ...
-    async def stacks(self, task: Task) -> str:
-        """Raises LookupError or RuntimeError with words for the user."""
-        ...
+RECORDS = 200
+"""Records sent before the connection is waited for."""
+LOGS = 16
+"""Log reads sent before records and status have their turn again."""
+TUNNEL_CONNECT_S = 10.0
 
 
 class Clients:
     """All connected clients of one job."""
 
-    def __init__(self, service: ForClients) -> None:
-        self._service = service
+    def __init__(self, job: LiveJob, welcome: Welcome) -> None:
+        self._job = job
+        self._welcome = welcome
         self._watching: set[asyncio.Task[None]] = set()
         self._open: set[Channel] = set()
 
@@ -60,13 +53,13 @@ class Clients:
         if reason := self._refusal(channel, hello):
             channel.send(Refuse(reason=reason))
             return
-        channel.send(self._service.welcome())
+        channel.send(self._welcome)
         self._open.add(channel)
         asking: set[asyncio.Task[None]] = set()
         try:
             while (message := await channel.receive()) is not None:
                 if isinstance(message, OpenTunnel):
-                    await tunnels.serve(channel, message, self._service)
+                    await tunnel(channel, message, self._job)
                     return
                 task = asyncio.create_task(self._answer(channel, hello, message))
                 for group in (asking, self._watching) if isinstance(message, Watch) else (asking,):
@@ -85,8 +78,9 @@ class Clients:
             channel.close()
 
     def _refusal(self, channel: Channel, hello: ClientHello) -> str:
-        if not hello.job_id == channel.peer.job_id == self._service.job_id:
-            return f"this is the coordinator of {self._service.job_id}, not of {hello.job_id}"
+        job_id = self._job.job_id
+        if not hello.job_id == channel.peer.job_id == job_id:
+            return f"this is the coordinator of {job_id}, not of {hello.job_id}"
         if hello.protocol[0] != PROTOCOL[0]:
             return (
                 f"the client speaks protocol {hello.protocol[0]}.{hello.protocol[1]}, the "
@@ -94,33 +88,38 @@ class Clients:
             )
         return ""
 
+    async def _stop(self, hello: ClientHello, message: AskStop) -> str:
+        """Why the job will not be stopped; one that has ended stays as it is, which is no problem."""
+        try:
+            await self._job.stop(hello.user or "a client", message.reason, message.firm)
+        except JobOver as error:
+            return "" if self._job.view().outcome is not None else str(error)
+        return ""
+
     async def _answer(self, channel: Channel, hello: ClientHello, message: object) -> None:
         try:
             await self._answers(channel, hello, message)
         except ConnectionError:
             pass  # it went away
-        except Exception as error:  # a defect of ours must not leave who asked waiting
+        except Exception as error:  # a defect of ours must not leave a client waiting
             log.exception("a %s could not be answered", type(message).__name__)
             channel.send(Refuse(reason=f"the coordinator failed: {type(error).__name__}: {error}"))
             channel.close()
 
     async def _answers(self, channel: Channel, hello: ClientHello, message: object) -> None:
-        service = self._service
+        job = self._job
         match message:
             case Watch():
-                await service.watcher(channel, message).run()
+                await Watcher(channel, message, job).run()
             case AskStatus():
-                channel.send(StatusUpdate(status=service.status_json()))
+                channel.send(StatusUpdate(status=job.status.json()))
                 await channel.drain()
             case AskStop():
-                problem = await _problem(
-                    service.stop(hello.user or "a client", message.reason, message.firm)
-                )
-                channel.send(Answer(problem=problem))
+                channel.send(Answer(problem=await self._stop(hello, message)))
                 await channel.drain()
             case AskStacks():
                 try:
-                    reply = StacksReply(task=message.task, text=await service.stacks(message.task))
+                    reply = StacksReply(task=message.task, text=await job.stacks(message.task))
                 except (LookupError, RuntimeError) as error:
                     reply = StacksReply(task=message.task, problem=str(error))
                 channel.send(reply)
@@ -130,9 +129,132 @@ class Clients:
                 channel.close()
 
 
-async def _problem(request: Awaitable[None]) -> str:
+class Watcher:
+    """Serves one `Watch` request: every record once, logs, and the status document now and then.
+
+    It takes what it sends from the event log, the logs and the status at its own pace and waits for
+    its connection to take it: a slow client holds nothing in memory and delays no other.
+    """
+
+    def __init__(self, channel: Channel, watch: Watch, job: LiveJob) -> None:
+        self._channel = channel
+        self._watch = watch
+        self._job = job
+        self._wake = asyncio.Event()
+        self._seq = watch.after_seq
+        self._version = -1
+        self._next_status = 0.0
+
+    async def run(self) -> None:
+        """Send until everything of a finished job has been sent."""
+        wake = self._wake.set
+        with (
+            self._job.events.grown.calling(wake),
+            self._job.status.changed.calling(wake),
+            self._follow() as follower,
+        ):
+            while True:
+                # Read before anything is sent: what comes after this is sent in one more round.
+                finished = self._job.finished.is_set()
+                self._wake.clear()
+                more = await self._records()
+                if follower is not None:
+                    more = await self._some_logs(follower) or more
+                if (finished or self._watch.until_now) and not more:
+                    await self._send_status()
+                    return
+                if self._watch.until_now:
+                    continue
+                due_s = await self._status_if_due()
+                if not more:
+                    await self._sleep(due_s)
+
+    async def _records(self) -> bool:
+        updates = self._job.events.after(self._seq, RECORDS)
+        for update in updates:
+            self._channel.send(update)
+            self._seq = update.seq
+        if updates:
+            await self._channel.drain()
+        return bool(updates)
+
+    async def _some_logs(self, follower: LogFollower) -> bool:
+        for _ in range(LOGS):
+            update = await follower.next()
+            if update is None:
+                return follower.waiting
+            self._channel.send(update)
+            await self._channel.drain()
+        return True
+
+    async def _status_if_due(self) -> float | None:
+        """Send the status if it changed; how long until it may be sent, None if it is sent."""
+        if self._version == self._job.status.version:
+            return None
+        wait_s = self._next_status - asyncio.get_running_loop().time()
+        if wait_s > 0:
+            return wait_s
+        await self._send_status()
+        return None
+
+    async def _send_status(self) -> None:
+        status = self._job.status
+        self._version = status.version
+        self._channel.send(StatusUpdate(status=status.json()))
+        await self._channel.drain()
+        self._next_status = asyncio.get_running_loop().time() + status.pace_s
+
+    async def _sleep(self, limit_s: float | None) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._wake.wait()
+
+    def _follow(self) -> contextlib.AbstractContextManager[LogFollower | None]:
+        watch, logs = self._watch, self._job.logs
+        if not watch.logs:
+            return contextlib.nullcontext()
+        offsets = {(task, attempt): offset for task, attempt, offset in watch.offsets}
+
+        def start(task: Task, attempt: int, running: bool) -> int | None:
+            if (task, attempt) in offsets:
+                return offsets[task, attempt]
+            if watch.from_start:
+                return 0
+            return logs.size(task, attempt) if running else None
+
+        wanted = frozenset(watch.tasks)
+        return logs.following(
+            watch.tasks or self._job.tasks(),
+            self._wake.set,
+            wants=lambda task, attempt: not wanted or task in wanted,
+            start=start,
+        )
+
+
+async def tunnel(channel: Channel, wanted: OpenTunnel, job: LiveJob) -> None:
+    """Carry a client's connection to a page of the job, until both sides have ended.
+
+    For people who reach the coordinator and nothing else of the cluster, and for pages that have no
+    lock of their own. Only announced pages and the job page are reached, never an address a client
+    names. One connection of a client is one TCP connection; an empty `TunnelData` is its end.
+    """
     try:
-        await request
-    except RuntimeError as error:
-        return str(error)
-    return ""
+        host, port = job.page_address(wanted.task)
+    except LookupError as error:
+        await _refuse_tunnel(channel, str(error.args[0]))
+        return
+    try:
+        async with asyncio.timeout(TUNNEL_CONNECT_S):
+            reader, writer = await asyncio.open_connection(host, port)
+    except OSError as error:  # TimeoutError is one
+        what = wanted.task or "the job page"
+        words = error.strerror or str(error) or type(error).__name__
+        await _refuse_tunnel(channel, f"{what} does not answer at {host}:{port}: {words}")
+        return
+    channel.send(Answer())
+    await carry(channel, reader, writer)
+
+
+async def _refuse_tunnel(channel: Channel, problem: str) -> None:
+    channel.send(Answer(problem=problem))
+    await channel.drain()

@@ -1,9 +1,9 @@
-"""The driver: facts in, durable, commands out. The only place that feeds the machine.
+"""The driver: events in, durable, commands out. The only place that feeds the machine.
 
 One round takes every event that has come (and every timer that is due) through the machine, puts
 events and records into the journal, waits for one commit, and only then has the commands carried
-out. So nobody ever acts on something that a new coordinator would not know. While a commit runs,
-further events gather for the next round: under load a commit serves many events.
+out. So nothing is done that a new coordinator would not know of. While a commit runs, further
+events gather for the next round: under load a commit serves many events.
 
 What a crash can leave behind is a durable event whose commands were not carried out. The machine
 repairs that on `CoordinatorStarted` and on what agents say they hold.
@@ -12,54 +12,54 @@ repairs that on `CoordinatorStarted` and on what agents say they hold.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Protocol, cast
+from typing import cast
 
 import msgspec
 
-from howdah.coordinator.clock import Clock
-from howdah.coordinator.pulse import Pulse
-from howdah.coordinator.story import Story
-from howdah.core.messages import AnyCommand, AnyEvent, Event, Record, TimerDue
-from howdah.core.state import JobState
+from howdah.coordinator.event_log import EventLog, Signal
+from howdah.core.machine import Machine
+from howdah.core.messages import AnyCommand, AnyEvent, CoordinatorStarted, Event, Record, TimePassed
+from howdah.storage.journal import EventEntry, Journal, RecordEntry, event_cause
 from howdah.wire.messages import RecordUpdate
 
 ROUND = 500
 """Events taken in one round: bounds how long one commit makes the first of them wait."""
 
 
-_OVER = "the job is over, or its coordinator ends; ask again if it does not say so"
+class JobOver(Exception):
+    """The event came too late: the job has finished, or this coordinator ends."""
 
 
-class PureMachine(Protocol):
-    """What the driver needs of `howdah.core.machine.Machine`."""
+class Clock:
+    """The job's clock: seconds since the epoch that never go backwards.
 
-    state: JobState
+    It shows wall time at the start, and from there on what the monotonic clock adds. Durations of
+    the machine are differences of these values, so a step of the host's wall clock (NTP, a
+    suspended laptop) must not fire or stall what is due.
+    """
 
-    def handle(self, event: AnyEvent, now: float) -> list[AnyCommand]:
-        """Take a fact in; what is to be done about it comes out."""
-        ...
+    def __init__(
+        self,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._monotonic = monotonic
+        self._base = wall() - monotonic()
 
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._base + self._monotonic()
 
-class OpenJournal(Protocol):
-    """What the driver needs of `howdah.storage.journal.Journal`."""
-
-    def append_event(self, now: float, event: AnyEvent) -> int:
-        """Put a fact behind all entries, not durable yet; returns its number."""
-        ...
-
-    def append_record(self, now: float, record: Record) -> int:
-        """The same with a line of the story."""
-        ...
-
-    async def commit(self) -> None:
-        """Make everything appended so far durable."""
-        ...
+    def not_before(self, floor: float) -> None:
+        """Never show less than ``floor``: the newest time of a replayed journal."""
+        self._base = max(self._base, floor - self._monotonic())
 
 
 class _Item(msgspec.Struct):
-    """Something that waits for its round."""
+    """An event or record that waits for its round."""
 
     what: AnyEvent | Record
     durable: asyncio.Future[None] | None = None
@@ -70,29 +70,31 @@ class Driver:
 
     def __init__(
         self,
-        machine: PureMachine,
-        journal: OpenJournal,
+        machine: Machine,
+        journal: Journal,
         clock: Clock,
-        story: Story,
+        events: EventLog,
         carry_out: Callable[[Sequence[AnyCommand]], Awaitable[None]],
     ) -> None:
         self._machine = machine
         self._journal = journal
         self._clock = clock
-        self._story = story
+        self._events = events
         self._carry_out = carry_out
         self._inbox: deque[_Item] = deque()
+        self._taken: list[_Item] = []
+        """Those of the present round."""
         self._wake = asyncio.Event()
         self._stopped = False
-        self.advanced = Pulse()
-        """Fired after each round, when what happened is durable."""
+        self.advanced = Signal()
+        """Sent after each round, when what happened is durable."""
 
     def emit(self, event: Event) -> None:
-        """Hand in a fact; it is handled soon, in the order of handing in."""
+        """Hand in an event; it is handled soon, in the order of handing in."""
         self._put(_Item(cast(AnyEvent, event)))
 
     def note(self, record: Record) -> None:
-        """Add a line to the story that no event caused."""
+        """Add a record that no event caused."""
         self._put(_Item(record))
 
     def first(self, what: Sequence[AnyEvent | Record]) -> None:
@@ -101,13 +103,13 @@ class Driver:
         self._wake.set()
 
     async def durably(self, event: AnyEvent) -> None:
-        """Hand in a fact and return once it is in the journal.
+        """Hand in an event and return once it is in the journal.
 
         Raises:
-            RuntimeError: the job is over.
+            JobOver: it will never be.
         """
         if self._stopped:
-            raise RuntimeError(_OVER)
+            raise JobOver
         durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._put(_Item(event, durable))
         await durable
@@ -124,9 +126,10 @@ class Driver:
                 await self._sleep()
                 await self._round()
         finally:
-            for item in self._inbox:
+            self._stopped = True
+            for item in (*self._taken, *self._inbox):
                 if item.durable is not None and not item.durable.done():
-                    item.durable.set_exception(RuntimeError(_OVER))
+                    item.durable.set_exception(JobOver())
 
     def _put(self, item: _Item) -> None:
         self._inbox.append(item)
@@ -137,13 +140,12 @@ class Driver:
         if self._inbox or self._stopped:
             return
         self._wake.clear()
-        delay: float | None = None
-        if timers := self._machine.state.timers:
-            delay = min(timers.values()) - self._clock.now()
-            if delay <= 0:
-                return
-        if delay is None:
+        due = self._machine.next_due()
+        if due is None:
             await self._wake.wait()
+            return
+        delay = due - self._clock.now()
+        if delay <= 0:
             return
         # A plain timer handle instead of wait_for: this runs once a round.
         handle = asyncio.get_running_loop().call_later(delay, self._wake.set)
@@ -154,53 +156,84 @@ class Driver:
 
     async def _round(self) -> None:
         commands: list[AnyCommand] = []
-        told: list[RecordUpdate] = []
-        taken: list[_Item] = []
-        for timer in self._due():
-            due = self._machine.state.timers[timer]
-            self._take(TimerDue(timer=timer), commands, told)
-            if self._machine.state.timers.get(timer) == due:
-                raise RuntimeError(f"the machine left timer {timer!r} standing when it was due")
+        records: list[RecordUpdate] = []
+        taken = self._taken = []
+        due = self._machine.next_due()
+        if due is not None and due <= self._clock.now():
+            self._take(TimePassed(), commands, records)
+            if self._machine.next_due() == due:
+                raise RuntimeError(f"the machine has not moved what was due at {due}")
         while self._inbox and len(taken) < ROUND:
             item = self._inbox.popleft()
             taken.append(item)
-            self._take(item.what, commands, told)
-        if not (commands or told or taken):
+            self._take(item.what, commands, records)
+        if not (commands or records or taken):
             return
         await self._journal.commit()
         for item in taken:
             if item.durable is not None and not item.durable.done():
                 item.durable.set_result(None)
-        self._story.tell(told)
+        self._events.record(records)
         await self._carry_out(commands)
-        self.advanced.fire()
-
-    def _due(self) -> Iterable[str]:
-        """Names of due timers, earliest first, each looked at again when its turn comes."""
-        now = self._clock.now()
-        timers = self._machine.state.timers
-        due = sorted((time, name) for name, time in timers.items() if time <= now)
-        for time, name in due:
-            if self._machine.state.timers.get(name) == time:
-                yield name
+        self.advanced.send()
 
     def _take(
-        self, what: AnyEvent | Record, commands: list[AnyCommand], told: list[RecordUpdate]
+        self, what: AnyEvent | Record, commands: list[AnyCommand], records: list[RecordUpdate]
     ) -> None:
         now = self._clock.now()
         if isinstance(what, Record):
-            self._tell(what, now, told)
+            self._record(what, now, records)
             return
         # Handled before it is appended: an event the machine cannot take is a defect, and must not
         # be in the journal to be a defect again in every coordinator that follows.
-        caused = self._machine.handle(what, now)
+        cause = event_cause(what, self._journal.next_seq)
+        caused = self._machine.handle(what, now, cause)
         self._journal.append_event(now, what)
         for command in caused:
             if isinstance(command, Record):
-                self._tell(command, now, told)
+                self._record(command, now, records)
             else:
                 commands.append(command)
 
-    def _tell(self, record: Record, now: float, told: list[RecordUpdate]) -> None:
+    def _record(self, record: Record, now: float, records: list[RecordUpdate]) -> None:
         seq = self._journal.append_record(now, record)
-        told.append(RecordUpdate(seq=seq, time=now, record=record))
+        records.append(RecordUpdate(seq=seq, time=now, record=record))
+
+
+class Past(msgspec.Struct, kw_only=True):
+    """What a journal holds."""
+
+    last_seq: int = 0
+    last_time: float = 0.0
+    incarnations: int = 0
+    """Coordinators before this one."""
+    records: list[RecordUpdate] = []
+    missing: list[Record] = []
+    """Records of the last event that the former coordinator did not get to write."""
+
+
+def replay(machine: Machine, entries: Iterable[EventEntry | RecordEntry]) -> Past:
+    """Feed the journal's events to a new machine, at the times they happened.
+
+    Commands are dropped: they were carried out, or are given again when the machine hears of the
+    new coordinator. Records come from the journal itself, so that every reader's ``seq`` stays
+    right; only those the last event caused may be missing.
+    """
+    past = Past()
+    for entry in entries:
+        past.last_seq = entry.seq
+        past.last_time = max(past.last_time, entry.now)
+        if isinstance(entry, RecordEntry):
+            past.records.append(RecordUpdate(seq=entry.seq, time=entry.now, record=entry.record))
+            if past.missing and _same(past.missing[0], entry.record):
+                past.missing.pop(0)
+            continue
+        commands = machine.handle(entry.event, entry.now, event_cause(entry.event, entry.seq))
+        past.missing = [command for command in commands if isinstance(command, Record)]
+        past.incarnations += isinstance(entry.event, CoordinatorStarted)
+    return past
+
+
+def _same(record: Record, written: Record) -> bool:
+    """Whether one is the other as the journal has it (where tuples in ``data`` became lists)."""
+    return (record.kind, record.text, record.task) == (written.kind, written.text, written.task)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from howdah.backends.base import Backend, BackendError
-from howdah.coordinator.orders import Orders
+from howdah.coordinator.agents import Agents
+from howdah.coordinator.launch_specs import LaunchSpecs
 from howdah.core.messages import (
     AnyCommand,
     AnyEvent,
@@ -38,9 +39,10 @@ from howdah.core.messages import (
     Task,
     TaskExited,
 )
-from howdah.wire.messages import Shutdown, ToAgent
+from howdah.wire.messages import Shutdown
 
 log = logging.getLogger(__name__)
+
 
 SLICE_S = 0.02
 """The loop is given to others after so long of carrying out commands."""
@@ -51,35 +53,28 @@ have logs to copy. One that hangs is not waited for so long, it falls silent."""
 _REQUESTS = "requests"
 
 
-class Wires(Protocol):
-    """What the executor needs of `howdah.coordinator.agents.Agents`."""
-
-    def send(self, container_id: str, message: ToAgent) -> bool: ...
-    def connected(self, container_id: str) -> bool: ...
-    async def gone(self, container_id: str) -> None: ...
-
-
 class Executor:
     """Carries out one job's commands."""
 
     def __init__(
         self,
         backend: Backend,
-        agents: Wires,
-        orders: Orders,
+        agents: Agents,
+        specs: LaunchSpecs,
         emit: Callable[[AnyEvent], None],
         *,
         started: Callable[[Task, int], None],
         finish: Callable[[], None],
-        broken: Callable[[BaseException], None],
+        failed: Callable[[BaseException], None],
     ) -> None:
         self._backend = backend
         self._agents = agents
-        self._orders = orders
+        self._specs = specs
         self._emit = emit
         self._started = started
         self._finish = finish
-        self._broken = broken
+        self._failed = failed
+        self._refusal = ""
         self._calls: dict[str, asyncio.Task[None]] = {}
         """The last call under way for each container (and for the requests)."""
 
@@ -93,9 +88,14 @@ class Executor:
                 await asyncio.sleep(0)
                 slice_end = loop.time() + SLICE_S
 
-    def use(self, backend: Backend) -> None:
-        """Call this backend from now on."""
-        self._backend = backend
+    def backend_failed(self, reason: str) -> None:
+        """The backend could not be started: refuse every request with the reason, so that the job
+        ends as one whose containers were refused, with record, advice and final document."""
+        self._refusal = reason
+
+    async def pending_reason(self) -> str:
+        """Why containers do not come, in the backend's words."""
+        return "" if self._refusal else await self._backend.waiting()
 
     async def close(self) -> None:
         """Wait for calls under way."""
@@ -105,13 +105,17 @@ class Executor:
     def _one(self, command: AnyCommand) -> None:
         match command:
             case PrepareTask():
-                self._agents.send(command.container_id, self._orders.prepare(command))
+                self._agents.send(command.container_id, self._specs.prepare(command))
             case StartTask():
                 self._start(command)
             case StopTask() | NotifyCheckpoint():
                 self._agents.send(command.container_id, command)
             case DumpStacks():
                 self._dump_stacks(command)
+            case RequestContainers() if self._refusal:
+                self._refuse(command.requests, self._refusal)
+            case CancelRequests() | LaunchAgent() | ReleaseContainer() if self._refusal:
+                pass  # it has granted nothing
             case RequestContainers():
                 self._call(_REQUESTS, self._request(command.requests, command.avoid_nodes))
             case CancelRequests():
@@ -127,7 +131,7 @@ class Executor:
 
     def _start(self, command: StartTask) -> None:
         try:
-            order = self._orders.start(command)
+            spec = self._specs.start(command)
         except Exception as error:  # a framework plug-in may raise anything
             log.exception("%s: its programs could not be worked out", command.task)
             # The agent lets go of what it prepared; the attempt is over as one that did not start.
@@ -147,7 +151,7 @@ class Executor:
                 )
             )
             return
-        if self._agents.send(command.container_id, order):
+        if self._agents.send(command.container_id, spec):
             self._started(command.task, command.attempt)
 
     def _dump_stacks(self, command: DumpStacks) -> None:
@@ -177,7 +181,7 @@ class Executor:
             del self._calls[task.get_name()]
         if not task.cancelled() and (error := task.exception()) is not None:
             # A backend does not raise: a defect. The next coordinator gets another chance.
-            self._broken(error)
+            self._failed(error)
 
     async def _request(
         self, requests: Sequence[ContainerRequest], avoid_nodes: Sequence[str]
@@ -185,12 +189,15 @@ class Executor:
         try:
             await self._backend.request(requests, avoid_nodes)
         except BackendError as error:
-            for request in requests:
-                self._emit(RequestRefused(request_id=request.request_id, reason=str(error)))
+            self._refuse(requests, str(error))
+
+    def _refuse(self, requests: Sequence[ContainerRequest], reason: str) -> None:
+        for request in requests:
+            self._emit(RequestRefused(request_id=request.request_id, reason=reason))
 
     async def _launch(self, command: LaunchAgent) -> None:
         try:
-            await self._backend.launch(command.container_id, self._orders.launch(command))
+            await self._backend.launch(command.container_id, self._specs.launch(command))
         except (BackendError, OSError) as error:
             log.warning("%s could not be launched: %s", command.container_id, error)
             await self._backend.release(command.container_id)

@@ -20,15 +20,18 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from howdah.backends import registry
 from howdah.backends.base import Backend
-from howdah.coordinator.ending import tidy
-from howdah.coordinator.service import Coordinator
+from howdah.coordinator.service import Coordinator, Superseded, tidy
 from howdah.core.state import JobPhase, Outcome
+from howdah.storage import coordinator_ends
+from howdah.storage.coordinator_ends import CoordinatorEnd
+from howdah.storage.errors import in_words, is_transient
 from howdah.storage.jobdir import JobDirectory
-from howdah.storage.journal import JournalError
+from howdah.storage.journal import Fenced, JournalError
 from howdah.storage.layout import JobMeta
 from howdah.wire.status import EXIT_CODES, JobView
 
@@ -37,43 +40,79 @@ log = logging.getLogger(__name__)
 LOG_FILE = "coordinator.log"
 RESTART_ME = 1
 """Exit code of a coordinator that leaves its job unfinished."""
+NOTE_S = 10.0
+"""For a dying coordinator to write into a remote job directory why."""
 TERMINATED = 128 + signal.SIGTERM
 
 
 def main(job_dir: str) -> int:
     """Coordinate the job in that directory to its end; returns the process's exit code."""
-    return _coordinate(JobDirectory(job_dir))
+    directory = JobDirectory(job_dir)
+
+    def leave(error: Exception, lived_s: float) -> None:
+        _note_end(directory, f"process {os.getpid()}", error, lived_s)
+
+    return _coordinate(directory, leave)
 
 
-def main_away(url: str, here: Path) -> int:
-    """Coordinate the job whose directory is at that URL, in a local copy below ``here``."""
+def main_remote(url: str, here: Path) -> int:
+    """Coordinate the job whose directory is at that URL, in a local copy below ``here``, a folder of
+    this process alone."""
     from howdah.storage import mirror
+    from howdah.storage.hdfs import Hdfs
+    from howdah.storage.replica import START_WAIT_S
 
     directory = JobDirectory(here / url.rstrip("/").rpartition("/")[2])
     try:
-        mirror.fetch(url, directory.path)
+        mirror.fetch(url, directory.path, hdfs=Hdfs(url, patience_s=START_WAIT_S))
     except OSError as error:
         sys.stderr.write(f"The job directory {url} can't be read: {error}\n")
         return RESTART_ME
-    return _coordinate(directory)
+
+    def leave(error: Exception, lived_s: float) -> None:
+        """The next coordinator may run on another machine, begins at once, and there are only so
+        many."""
+        name = _note_end(directory, here.name, error, lived_s)
+        sys.stderr.write(f"{in_words(error)}\n")  # for YARN's diagnostics, where HDFS is away
+        try:
+            mirror.push(url, directory.path, [name], hdfs=Hdfs(url, patience_s=NOTE_S))
+        except OSError as problem:
+            log.warning("the next coordinator is not told why: %s", problem)
+        if isinstance(error, (Superseded, Fenced)):
+            return
+        pause_s = coordinator_ends.pause_s(coordinator_ends.read(directory.path), lived_s)
+        log.info("this process ends in %.0f s, and the next coordinator begins then", pause_s)
+        time.sleep(pause_s)
+
+    return _coordinate(directory, leave)
 
 
-def _coordinate(directory: JobDirectory) -> int:
+def _coordinate(directory: JobDirectory, leave: Callable[[Exception, float], None]) -> int:
+    """``leave`` is called with what this coordinator fails at, and how many seconds it lived."""
     _log_to(directory.logs / LOG_FILE)
+    began = time.monotonic()
     try:
         return asyncio.run(_live(directory))
-    except Exception:
+    except Exception as error:
         log.exception("the coordinator ends; the job wants another")
+        try:
+            leave(error, time.monotonic() - began)
+        except OSError as problem:
+            log.warning("the next coordinator is not told why: %s", problem)
         return RESTART_ME
+
+
+def _note_end(directory: JobDirectory, who: str, error: Exception, lived_s: float) -> str:
+    end = CoordinatorEnd(who=who, reason=in_words(error), time=time.time(), lived_s=lived_s)
+    return coordinator_ends.write(directory.path, end)
 
 
 async def _live(directory: JobDirectory) -> int:
     meta = directory.meta()
     final = directory.final()
     if final is not None:
-        # Its coordinator died on the last steps, or nobody told the backend.
-        if meta.backend != registry.LOCAL:
-            await _tell_the_end(registry.create(meta.backend, directory), final)
+        # Its coordinator died on the last steps, or the backend was not told.
+        await _finished(registry.create(meta.backend, directory), final)
         tidy(directory)
         return 0
     backend: Backend | None = None
@@ -83,16 +122,18 @@ async def _live(directory: JobDirectory) -> int:
     except JournalError:
         raise
     except Exception as error:
+        if is_transient(error):
+            raise  # the next coordinator may find what this one lacks
         log.exception("the job cannot be begun")
         final = _impossible(directory, meta, error)
         directory.write_final(final)
-        if backend is not None and meta.backend != registry.LOCAL:
-            await _tell_the_end(backend, final)
+        if backend is not None:
+            await _finished(backend, final)
         return 0
     return await _run(coordinator)
 
 
-async def _tell_the_end(backend: Backend, final: JobView) -> None:
+async def _finished(backend: Backend, final: JobView) -> None:
     await backend.finished(final)
     await backend.close()
 
@@ -149,7 +190,7 @@ def run_from_command_line() -> int:
     match sys.argv[1:]:
         case ["--job", url]:
             os.umask(0o077)
-            return main_away(url, Path.cwd())
+            return main_remote(url, Path.cwd())
         case [job_dir] if not job_dir.startswith("-"):
             os.umask(0o077)
             return main(job_dir)

@@ -3,47 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+import os
 import random
-from collections.abc import Sequence
+import shutil
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from howdah.backends.base import Backend, BackendError
 from howdah.backends.resources import role_resources
-from howdah.coordinator import away, ending, tunnels, webapp
-from howdah.coordinator.agents import Agents
+from howdah.coordinator import remote_directory
+from howdah.coordinator.address import AddressAnnouncer, Redial, own_address
+from howdah.coordinator.agents import AgentConversations, Agents, StackRequests
+from howdah.coordinator.background import persist, trim_memory
 from howdah.coordinator.clients import Clients
-from howdah.coordinator.clock import Clock
-from howdah.coordinator.document import document
-from howdah.coordinator.driver import Driver
+from howdah.coordinator.driver import Clock, Driver, replay
+from howdah.coordinator.event_log import EventLog
 from howdah.coordinator.executor import Executor
-from howdah.coordinator.files import JobLogs, save_stacks
-from howdah.coordinator.inspection import Inspection
-from howdah.coordinator.live import LiveBoard
-from howdah.coordinator.logs import LogHub
-from howdah.coordinator.metrics import Metrics
-from howdah.coordinator.orders import BEAT_S, Orders
-from howdah.coordinator.publishing import Publisher
-from howdah.coordinator.replay import replay
-from howdah.coordinator.status import Status
-from howdah.coordinator.story import Story
-from howdah.coordinator.unusable import Unusable
-from howdah.coordinator.vitals import Vitals
-from howdah.coordinator.waits import Waits
-from howdah.coordinator.watcher import Watcher
+from howdah.coordinator.heartbeats import BEAT_S, REMEMBERED_S, STORE_S, HeartbeatMonitor, Metrics
+from howdah.coordinator.job_logs import JobLogs
+from howdah.coordinator.job_page import JobPage
+from howdah.coordinator.launch_specs import LaunchSpecs
+from howdah.coordinator.live_job import LiveJob
+from howdah.coordinator.remote_directory import RemoteLogs
+from howdah.coordinator.status import LiveState, PendingReasons, Status, document
 from howdah.core.machine import Machine
-from howdah.core.messages import (
-    AnyEvent,
-    CoordinatorStarted,
-    JobSubmitted,
-    Record,
-    StacksTaken,
-    StopRequested,
-    Task,
-)
-from howdah.core.state import UP, JobState, TaskState
+from howdah.core.messages import AnyEvent, CoordinatorStarted, JobSubmitted, Record
+from howdah.core.state import JobState, Outcome
 from howdah.frameworks import planning
-from howdah.storage import journal
+from howdah.storage import coordinator_ends, journal, outputs
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire import tls
 from howdah.wire.channel import Channel, serve
@@ -52,10 +41,9 @@ from howdah.wire.messages import (
     ClientHello,
     FromAgent,
     FromClient,
-    Heartbeat,
-    LogChunk,
+    Moved,
     Refuse,
-    Watch,
+    Shutdown,
     Welcome,
 )
 from howdah.wire.status import JobIdentity, JobView
@@ -63,7 +51,10 @@ from howdah.wire.status import JobIdentity, JobView
 log = logging.getLogger(__name__)
 
 REFRESH_S = 1.0
-_RUNNING = UP | {TaskState.STOPPING}
+FINAL_S = 120.0
+"""For the end to be written down, where the disk is full; then the next coordinator tries."""
+WATCHERS_S = 10.0
+"""How long slow watchers are waited for at the job's end; the rest is in the job directory."""
 
 
 class Superseded(Exception):
@@ -71,7 +62,11 @@ class Superseded(Exception):
 
 
 class Coordinator:
-    """Drives one job to its end; a later one takes over where a dead one left off."""
+    """Drives one job to its end; a later one takes over where a dead one left off.
+
+    Only the machine (through its driver), the journal and the backend may end it before: what else
+    fails is logged and tried again.
+    """
 
     def __init__(
         self,
@@ -81,7 +76,7 @@ class Coordinator:
         clock: Clock | None = None,
         with_page: bool = True,
     ) -> None:
-        """Open the journal and replay it.
+        """Open the journal, replay it, and put the parts together.
 
         Raises:
             JournalError: another coordinator lives, or the journal is damaged.
@@ -91,14 +86,15 @@ class Coordinator:
         self.backend = backend
         self.clock = clock or Clock()
         self.meta = directory.meta()
-        self.job_id = self.meta.job_id
         self.job = planning.expand(directory.job())
-        self.journal = journal.Journal.open(directory.path, replica=away.journal_replica(self.meta))
+        self.journal = journal.Journal.open(directory.path, replica=_replica(self.meta.url))
         self.machine = Machine()
         self._past = replay(self.machine, journal.read(directory.path))
         self.clock.not_before(self._past.last_time)
         self.incarnation = self._past.incarnations + 1
-        self.plan = self.machine.state.plan or planning.plan(self.job, self.job_id)
+        self.plan = self.machine.state.plan or planning.plan(
+            self.job, directory.job_id, lease_s=backend.lease_s
+        )
         self._identity = JobIdentity(
             name=self.job.name,
             framework=self.job.framework,
@@ -107,78 +103,90 @@ class Coordinator:
             directory=self.meta.url or str(directory.path),
         )
         self._with_page = with_page
-        self._put_together()
+        self._begun = asyncio.Event()
+        """The first events are handled."""
+        self._over = False
+        self._failure: asyncio.Future[None] | None = None
+        self._server: asyncio.Server | None = None
+        self._channels: set[Channel[Any]] = set()
+        self._background: list[asyncio.Task[None]] = []
+        self._page: list[asyncio.Task[None]] = []
 
-    def _put_together(self) -> None:
-        state = self._state
-        self.live = LiveBoard()
-        self.metrics = Metrics(sum(role.maximum for role in self.plan.roles))
-        self.story = Story()
-        self.story.tell(self._past.records)
+        # Each part is given what it needs; those made first are given a call that is made later.
+        self.live = LiveState()
         self.live.remember(update.record for update in self._past.records)
-        self.waits = Waits(lambda: self.backend, state, lambda: self.status.touch())
+        self.events = EventLog()
+        self.events.record(self._past.records)
         self.status = Status(self._document)
         self.driver = Driver(
-            self.machine, self.journal, self.clock, self.story, lambda c: self.executor.carry_out(c)
-        )
-        self.agents = Agents(
-            self.job_id,
-            state,
-            self.driver.emit,
-            self.driver.note,
-            self,
-            self.live,
+            self.machine,
+            self.journal,
             self.clock,
-            welcome=self.welcome,
+            self.events,
+            lambda commands: self.executor.carry_out(commands),
         )
-        far = away.FarLogs(self, self.meta.url) if self.meta.url is not None else None
-        self.files = JobLogs(self.directory, far)
-        self.logs = LogHub(
-            self.files,
-            self.agents.send,
-            self._holder,
-            keep=far.keep if far is not None else None,
-            reported=far.reported if far is not None else None,
-        )
-        self.vitals = Vitals(
+        self.driver.advanced.add(self._advanced)
+        self.agents = Agents()
+        self.stacks = StackRequests(self._state, self.agents.send)
+        self.metrics = Metrics(sum(role.maximum for role in self.plan.roles))
+        self.heartbeats = HeartbeatMonitor(
             self.plan,
-            state,
+            self._state,
             self.driver.emit,
             self.live,
             self.metrics,
             self.clock,
-            beat_s=BEAT_S,
             silent=self.agents.silent,
         )
-        self.inspection = Inspection(state, self.agents.send)
-        self.clients = Clients(self)
-        self.orders = Orders(
-            self.job,
-            self.plan,
-            self.directory,
-            self.backend.lease_s,
-            self.backend.places(self.job, self.directory),
+        self.logs = JobLogs(
+            directory,
+            self._state,
+            self.live,
+            self.agents.send,
+            None if self.meta.url is None else RemoteLogs(self.meta.url, directory.path),
+        )
+        self.specs = LaunchSpecs(
+            self.job, self.plan, directory, backend.lease_s, backend.places(self.job, directory)
         )
         self.executor = Executor(
-            self.backend,
+            backend,
             self.agents,
-            self.orders,
+            self.specs,
             self.driver.emit,
             started=self.logs.started,
             finish=self.driver.stop,
-            broken=self._break,
+            failed=self._fail,
         )
-        self.publisher = Publisher(self.directory, self.backend, self.incarnation, self._break)
-        self.finished = asyncio.Event()
-        """Set when final.json is written: watchers send what is left and end."""
-        self.page: str | None = None
-        self._broken: asyncio.Future[None] | None = None
-        self._server: asyncio.Server | None = None
-        self._channels: set[Channel[Any]] = set()
-        self._begun = asyncio.Event()
-        self._over = False
-        self._page_server: asyncio.Task[None] | None = None
-        self.driver.advanced.add(self._advanced)
+        self.pending = PendingReasons(self.executor.pending_reason, self._state, self.status.touch)
+        self.live_job = LiveJob(
+            job_id=directory.job_id,
+            token=directory.token(),
+            job=self.job,
+            plan=self.plan,
+            state=self._state,
+            driver=self.driver,
+            status=self.status,
+            events=self.events,
+            logs=self.logs,
+            live=self.live,
+            metrics=self.metrics,
+            stacks=self.stacks,
+        )
+        welcome = Welcome(incarnation=self.incarnation, beat_s=BEAT_S, lease_s=backend.lease_s)
+        self.conversations = AgentConversations(
+            self.agents,
+            directory,
+            self._state,
+            self.driver.emit,
+            self.driver.note,
+            welcome=welcome,
+            heartbeats=self.heartbeats,
+            logs=self.logs,
+            live=self.live,
+            stacks=self.stacks,
+        )
+        self.clients = Clients(self.live_job, welcome)
+        self.announcer = AddressAnnouncer(directory, backend, self._fail)
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -189,21 +197,19 @@ class Coordinator:
             Exception: a defect, or the journal cannot be written. The job goes on under the next
                 coordinator.
         """
-        self._broken = asyncio.get_running_loop().create_future()
-        self._broken.add_done_callback(_look_at)
+        self._failure = asyncio.get_running_loop().create_future()
+        self._failure.add_done_callback(_retrieve)
         try:
             former = self.directory.coordinator()
             await self._begin()
-            if self._with_page:
-                page = webapp.serving(self, former.http_port if former else 0)
-                self._page_server = asyncio.create_task(page)
+            self._start_background(former.http_port if former else 0)
             await self._drive()
-            return await ending.end(self)
+            return await self._end()
         finally:
-            await self._let_go()
+            await self._close()
 
     async def _begin(self) -> None:
-        # Who connects now waits until the first events are handled.
+        # A peer that connects now waits until the first events are handled.
         self._server = await serve(
             self._connection,
             self.backend.bind,
@@ -211,17 +217,23 @@ class Coordinator:
             tls.server_context(self.directory.secrets),
             receives={"agent": FromAgent, "client": FromClient},
         )
-        self.orders.master = (self.backend.host, self.port)
-        await self.backend.announce(self.publisher.address(self.port, http_port=0))
+        self.specs.master = (self.backend.host, self.port)
+        address = own_address(self.backend, self.incarnation, self.port)
+        await self.backend.announce(address)
         held = await self._start_backend()
-        self.publisher.publish(self.port, http_port=0)
-        first: list[AnyEvent | Record] = [*self._past.untold]
+        self.announcer.announce(address)
+        recorded = (update.record for update in self._past.records)
+        ends = coordinator_ends.records(self.directory.path, recorded)
+        first: list[AnyEvent | Record] = [*self._past.missing, *ends]
         if self.machine.state.plan is None:
             first.append(JobSubmitted(plan=self.plan, seed=random.randrange(2**31)))
         first.append(CoordinatorStarted(incarnation=self.incarnation, containers=held))
         self.driver.first(first)
         log.info(
-            "coordinator %d of %s listens on port %d", self.incarnation, self.job_id, self.port
+            "coordinator %d of %s listens on port %d",
+            self.incarnation,
+            self.directory.job_id,
+            self.port,
         )
 
     @property
@@ -230,84 +242,166 @@ class Coordinator:
         assert self._server is not None
         return self._server.sockets[0].getsockname()[1]
 
-    def page_is_up(self, port: int) -> None:
-        """The web app has begun to serve at that port."""
-        self.page = f"http://{self.backend.host}:{port}/"
-        self.publisher.publish(self.port, http_port=port)
-        self.status.touch()
-        log.info("the job's page is %s", self.page)
-
     async def _start_backend(self) -> tuple[str, ...]:
         try:
             return tuple(await self.backend.start(role_resources(self.job), self.driver.emit))
         except BackendError as error:
             # The job ends with these words, by the same way as when a request is refused.
             log.error("the %s backend cannot be used: %s", self.backend.name, error)
-            self.executor.use(Unusable(self.backend, str(error)))
+            self.executor.backend_failed(str(error))
             return ()
 
     async def _drive(self) -> None:
-        """Until the job has finished; whatever fails on the way ends it here."""
-        assert self._broken is not None
+        """Until the job has finished."""
+        assert self._failure is not None
         driving = asyncio.create_task(self.driver.run())
-        beside = [
-            asyncio.create_task(each)
-            for each in (
-                self.vitals.run(),
-                self._refresh(),
-                self.waits.run(),
-                self._heed_successor(),
-                *ending.meanwhile(self),
-            )
-        ]
+        watching = asyncio.create_task(self._watch_takeover())
         try:
             done, _ = await asyncio.wait(
-                [driving, *beside, self._broken], return_when=asyncio.FIRST_COMPLETED
+                [driving, watching, self._failure], return_when=asyncio.FIRST_COMPLETED
             )
             for task in done:
                 task.result()
         finally:
-            await _end([driving, *beside])
+            await _cancel([driving, watching])
 
-    async def _heed_successor(self) -> None:
+    async def _watch_takeover(self) -> None:
         """End here, and leave the job as it is, when another coordinator has it."""
         raise Superseded(await self.backend.superseded())
 
-    async def _refresh(self) -> None:
-        """While somebody watches, show measurements anew each second."""
-        while True:
-            await asyncio.sleep(REFRESH_S)
-            if self.status.changed:
-                await self.live.read_last_lines(self.files)
-                self.status.touch()
+    async def _end(self) -> JobView:
+        """The job has finished: write it down, let clients and agents know, tidy up."""
+        await _cancel(self._background)
+        await self.metrics.store(self.directory.path)
+        self.status.touch()
+        final = self.status.view()
+        await asyncio.to_thread(self._publish_outputs, final)
+        if self.meta.url is not None:
+            # However long that takes: where final.json is, all of the journal is too.
+            await self.journal.commit()
+            await self.journal.close()
+        async with asyncio.timeout(FINAL_S):
+            await persist(
+                "final.json cannot be written",
+                lambda: asyncio.to_thread(self.directory.write_final, final),
+            )
+        self.live_job.finished.set()
+        self.status.touch()  # wakes the watchers
+        await self.clients.finish(WATCHERS_S)
+        self.agents.close_all(Shutdown())
+        await self.executor.close()
+        await self.backend.finished(final)
+        await self.backend.close()
+        await self.announcer.close()
+        try:
+            await asyncio.to_thread(tidy, self.directory)
+        except OSError as error:
+            log.warning("the job directory could not be tidied up: %s", error)
+        log.info("%s is over: %s", self.directory.job_id, final.outcome)
+        return final
 
-    async def _let_go(self) -> None:
+    def _publish_outputs(self, final: JobView) -> None:
+        """If the job has succeeded, let its outputs be seen where its job file says."""
+        table = self.job.outputs
+        if table is None or table.store is None or final.outcome != Outcome.SUCCEEDED.value:
+            return
+        try:
+            outputs.publish(table.store, self.directory.job_id)
+        except OSError as error:
+            place = outputs.job_place(table.store, self.directory.job_id)
+            log.error("the outputs could not be published; they are in %s: %s", place, error)
+
+    async def _close(self) -> None:
         self._over = True
-        if self._page_server is not None:
-            await _end([self._page_server])
+        await _cancel([*self._background, *self._page])
         if self._server is not None:
             self._server.close()
         for channel in list(self._channels):
             channel.close()
+        await self.announcer.close()
         await self.journal.close()
 
-    def _break(self, error: BaseException) -> None:
-        if self._broken is not None and not self._broken.done():
-            self._broken.set_exception(error)
+    def _fail(self, error: BaseException) -> None:
+        """The backend raised: end here."""
+        if self._failure is not None and not self._failure.done():
+            self._failure.set_exception(error)
+
+    # -- beside the driver ------------------------------------------------------------------------
+
+    def _start_background(self, former_page: int) -> None:
+        def start(trouble: str, work: Callable[[], Awaitable[None]]) -> None:
+            self._background.append(asyncio.create_task(persist(trouble, work)))
+
+        start("missed heartbeats and hangs are not looked for", self.heartbeats.run)
+        start("last lines and measurements are not refreshed", self._refresh)
+        start("why containers do not come is not asked", self.pending.run)
+        start("measurements are not stored", self._keep_metrics)
+        start(
+            "unused memory is not given back",
+            functools.partial(trim_memory, sum(role.maximum for role in self.plan.roles)),
+        )
+        if self.incarnation > 1:
+            start("agents are not told of this coordinator", self._redial)
+        if self.meta.url is not None:
+            start(
+                f"measurements and logs are not copied to {self.meta.url}",
+                functools.partial(
+                    remote_directory.keep_uploaded, self.meta.url, self.directory.path
+                ),
+            )
+        if self._with_page:
+            page = JobPage(
+                self.live_job, self.backend, self._state, self.driver.advanced, self._page_is_up
+            )
+            serving = persist(
+                "the job's page is not served", functools.partial(page.serve, former_page)
+            )
+            self._page.append(asyncio.create_task(serving))
+
+    async def _refresh(self) -> None:
+        """While there are watchers, show measurements anew each second."""
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            if self.status.changed:
+                await self.live.read_last_lines(self.logs.last_line)
+                self.status.touch()
+
+    async def _keep_metrics(self) -> None:
+        folder = self.directory.path
+        if self.incarnation > 1:
+            await asyncio.sleep(STORE_S)  # taking the job over comes first
+            if self.meta.url is not None:
+                await asyncio.to_thread(remote_directory.bring_metrics, self.meta.url, folder)
+            await self.metrics.remember_stored(folder, self.clock.now() - REMEMBERED_S)
+        await self.metrics.keep_stored(folder)
+
+    async def _redial(self) -> None:
+        await self._begun.wait()
+        news = Moved(incarnation=self.incarnation, host=self.backend.host, port=self.port)
+        context = functools.partial(
+            tls.client_context, self.directory.secrets, tls.PeerRole.COORDINATOR
+        )
+        await Redial(self._state, self.directory.job_id, context, news).run()
+
+    def _page_is_up(self, port: int) -> None:
+        self.live_job.page = f"http://{self.backend.host}:{port}/"
+        self.announcer.announce(own_address(self.backend, self.incarnation, self.port, port))
+        self.status.touch()
+        log.info("the job's page is %s", self.live_job.page)
 
     # -- connections ----------------------------------------------------------------------------
 
     async def _connection(self, channel: Channel[Any]) -> None:
         if self._over:
             return  # its handshake was under way when the listening ended
-        # Whoever asks before the first events are handled would find no job.
+        # Before the first events are handled there is no job to speak of.
         await self._begun.wait()
         self._channels.add(channel)
         try:
             hello = await channel.receive()
             match hello:
                 case AgentHello():
-                    await self.agents.serve(channel, hello)
+                    await self.conversations.serve(channel, hello)
                 case ClientHello():
                     await self.clients.serve(channel, hello)
                 case None:
@@ -316,62 +410,6 @@ class Coordinator:
                     channel.send(Refuse(reason="the first message must be a hello"))
         finally:
             self._channels.discard(channel)
-
-    def welcome(self) -> Welcome:
-        """What every peer is told first."""
-        return Welcome(incarnation=self.incarnation, beat_s=BEAT_S, lease_s=self.backend.lease_s)
-
-    # -- what agents say (howdah.coordinator.agents.Observer) -----------------------------------
-
-    def connected(self, container_id: str, task: Task | None) -> None:
-        self.vitals.connected(container_id)
-        if task is not None:
-            self.logs.connected(container_id, task)
-
-    def disconnected(self, container_id: str) -> None:
-        self.vitals.disconnected(container_id)
-
-    def beat(self, container_id: str, task: Task, beat: Heartbeat, now: float) -> None:
-        self.vitals.beat(container_id, task, beat, now)
-
-    def log_chunk(self, chunk: LogChunk) -> None:
-        self.logs.chunk(chunk)
-
-    def stacks_taken(self, stacks: StacksTaken) -> str:
-        self.inspection.answered(stacks)
-        return stacks.path or save_stacks(self.directory, stacks)
-
-    # -- for clients and the web app ------------------------------------------------------------
-
-    def status_json(self) -> bytes:
-        """The status document of this moment."""
-        return self.status.json()
-
-    def watcher(self, channel: Channel[Any], watch: Watch) -> Watcher:
-        """One that serves this request on this connection."""
-        return Watcher(
-            channel, watch, self.story, self.status, self.logs, self.tasks, self.finished
-        )
-
-    def tunnel_target(self, task: Task | None) -> tuple[str, int]:
-        """See `howdah.coordinator.tunnels.target`."""
-        return tunnels.target(self.live.pages(), self.page, task)
-
-    async def begun(self) -> None:
-        """Return once the first events are handled."""
-        await self._begun.wait()
-
-    async def stop(self, by: str, reason: str, firm: bool) -> None:
-        """Ask for the job's end; durable when it returns."""
-        await self.driver.durably(StopRequested(by=by, reason=reason, firm=firm))
-
-    async def stacks(self, task: Task) -> str:
-        """See `Inspection.stacks`."""
-        return await self.inspection.stacks(task)
-
-    def tasks(self) -> list[Task]:
-        """All tasks of the job."""
-        return [data.task for data in self._state().tasks.values()]
 
     # -- inside ---------------------------------------------------------------------------------
 
@@ -384,41 +422,39 @@ class Coordinator:
             self._identity,
             self.live,
             self.clock.now(),
-            self.page,
-            self.waits.why,
+            self.live_job.page,
+            self.pending.why,
         )
-
-    def _holder(self, task: Task) -> tuple[int, str] | None:
-        """Whose program runs where: its agent is the one to ask for its log."""
-        data = self.machine.state.tasks.get(str(task))
-        if data is None or data.state not in _RUNNING or data.container_id is None:
-            return None
-        return data.attempt, data.container_id
 
     def _advanced(self) -> None:
         self._begun.set()
-        self.logs.look()
+        self.logs.find_ended()
         self.status.touch()
 
-    def holds(self, task: Task, attempt: int) -> bool:
-        """Whether that attempt is running: its log is still written."""
-        held = self._holder(task)
-        return held is not None and held[0] == attempt
 
-    def newest_attempt(self, task: Task) -> int:
-        """The task's attempt of the moment; 0 if it has had none."""
-        data = self.machine.state.tasks.get(str(task))
-        return data.attempt if data is not None else 0
+def _replica(url: str | None) -> journal.Replica | None:
+    if url is None:
+        return None
+    from howdah.storage.mirror import open_replica
+
+    return open_replica(url)
 
 
-async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
+def tidy(directory: JobDirectory) -> None:
+    """Remove what is of no use after the job."""
+    directory.remove_coordinator()
+    if not os.environ.get("HOWDAH_KEEP_WORK"):
+        shutil.rmtree(directory.containers, ignore_errors=True)
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[None]]) -> None:
     """Cancel them and wait until they have ended."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _look_at(future: asyncio.Future[None]) -> None:
-    """Retrieve its exception: it may come when nobody waits for it any more."""
+def _retrieve(future: asyncio.Future[None]) -> None:
+    """Retrieve its exception: it may come when it is not waited for any more."""
     if not future.cancelled():
         future.exception()

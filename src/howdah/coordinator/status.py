@@ -1,16 +1,22 @@
-"""The status document, made when somebody looks and no oftener than that is worth."""
+"""The status document of the present moment, and what is laid over the machine's state in it: live
+measurements, announced pages, and why containers do not come."""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
 
-from howdah.coordinator.pulse import Pulse
-from howdah.core.state import TaskState
-from howdah.wire.messages import MAX_FRAME
-from howdah.wire.status import JobView
+from howdah.coordinator.event_log import Signal
+from howdah.core.messages import Record, Task
+from howdah.core.state import LIVE, JobPhase, JobState, TaskState
+from howdah.wire.messages import MAX_FRAME, Heartbeat, Sample, WebAddress
+from howdah.wire.status import JobIdentity, JobView, TaskView, WebLink, view
+
+log = logging.getLogger(__name__)
 
 SHORTEST_S = 0.2
 """Between two documents to the same watcher."""
@@ -19,9 +25,33 @@ LARGEST = MAX_FRAME - 64 * 1024
 SHARE = 0.05
 """Of one core's time at most for making documents, however large the job."""
 
+PAGE_ANNOUNCED = "page-announced"
+"""Kind of the record that lets the next coordinator know of a page."""
+LINES = 64
+"""Last lines read at a time."""
+
+FIRST_ASKED_S = 1.0
+"""Most containers come sooner than this."""
+ASKED_AGAIN_S = 3.0
+
+_LIVE = frozenset(state.value for state in LIVE)
+_UP = frozenset((TaskState.STARTING.value, TaskState.RUNNING.value))
+
+
+class UnknownTask(LookupError):
+    """The job has no task of that name; ``str()`` says which it has."""
+
+    def __init__(self, task: Task, known: Iterable[str]) -> None:
+        names = list(known)
+        some = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+        super().__init__(f"the job has no task {task}; it has {some}")
+
+
+# -- the document --------------------------------------------------------------------------------
+
 
 class Status:
-    """The document of the present moment, kept until something changes."""
+    """The status document, made when it is read and no oftener than that is worth."""
 
     def __init__(self, build: Callable[[], JobView]) -> None:
         self._build = build
@@ -31,14 +61,14 @@ class Status:
         self._cost_s = 0.0
         self.version = 0
         """Grows with every change; a watcher compares it with the one it has sent."""
-        self.changed = Pulse()
+        self.changed = Signal()
 
     def touch(self) -> None:
         """Something in the document is different now."""
         self.version += 1
         self._view = None
         self._json = None
-        self.changed.fire()
+        self.changed.send()
 
     @property
     def pace_s(self) -> float:
@@ -68,8 +98,8 @@ class Status:
 def encoded(view: JobView, largest: int = LARGEST) -> bytes:
     """The document as JSON of at most ``largest`` bytes.
 
-    Of a job with too many tasks for that (some 8,000), as many are shown as fit, those that run
-    and have nothing to tell left out first.
+    Of a job with too many tasks for that (some 8,000), as many are shown as fit; healthy running
+    ones are left out first.
     """
     document = msgspec.json.encode(view)
     if len(document) <= largest:
@@ -78,3 +108,213 @@ def encoded(view: JobView, largest: int = LARGEST) -> bytes:
     chosen = sorted(view.tasks, key=lambda task: task.state == TaskState.RUNNING.value)[:fit]
     chosen.sort(key=lambda task: (task.role, task.index))
     return msgspec.json.encode(msgspec.structs.replace(view, tasks=tuple(chosen)))
+
+
+def document(
+    state: JobState,
+    identity: JobIdentity,
+    live: LiveState,
+    now: float,
+    page: str | None,
+    pending_reason: str = "",
+) -> JobView:
+    """The document; ``pending_reason`` is why containers do not come. Pure."""
+    plain = view(state, identity)
+    if pending_reason and plain.outcome is None and plain.reason:
+        plain = msgspec.structs.replace(plain, reason=f"{plain.reason} ({pending_reason})")
+    tasks = tuple(_measured(task, state, live, now) for task in plain.tasks)
+    links = tuple(
+        WebLink(name=address.name, href=f"proxy/{task}/")
+        for task, address in sorted(pages(state, live).items())
+    )
+    return msgspec.structs.replace(plain, tasks=tasks, links=links, page=page)
+
+
+def pages(state: JobState, live: LiveState) -> dict[Task, WebAddress]:
+    """Announced pages whose tasks still serve them."""
+    serving: dict[Task, WebAddress] = {}
+    for task, address in live.pages().items():
+        data = state.tasks.get(str(task))
+        if data is not None and data.state in LIVE and data.attempt == address.attempt:
+            serving[task] = address
+    return serving
+
+
+def _measured(task: TaskView, state: JobState, live: LiveState, now: float) -> TaskView:
+    data = state.tasks[task.task]
+    last_line = data.exit.tail[-1] if data.exit and data.exit.tail else None
+    measured = live.of(Task(task.role, task.index), task.attempt)
+    if measured is None:
+        return task if last_line is None else msgspec.structs.replace(task, last_line=last_line)
+    if task.state in _LIVE:
+        last_line = measured.last_line or last_line
+    if task.state not in _UP:
+        return msgspec.structs.replace(
+            task, last_line=last_line, log_size=measured.log_size or None, step=measured.step
+        )
+    sample = measured.sample
+    return msgspec.structs.replace(
+        task,
+        last_line=last_line,
+        step=measured.step,
+        progress_s=None if measured.progress is None else max(0.0, now - measured.progress),
+        log_size=measured.log_size,
+        cpu=sample.cpu if sample else None,
+        rss_mb=sample.rss_mb if sample else None,
+        gpu=sample.gpu if sample else None,
+        gpu_memory_mb=sample.gpu_memory_mb if sample else None,
+    )
+
+
+# -- live state ----------------------------------------------------------------------------------
+
+
+class TaskLive:
+    """The newest of one attempt. Changed in place: at 1,000 beats a second nothing is allocated."""
+
+    __slots__ = (
+        "attempt",
+        "last_line",
+        "last_line_size",
+        "log_size",
+        "progress",
+        "sample",
+        "sends_lines",
+        "step",
+    )
+
+    def __init__(self, attempt: int) -> None:
+        self.attempt = attempt
+        self.sample: Sample | None = None
+        self.step: float | None = None
+        self.progress: float | None = None
+        """When it last showed progress, on the job's clock."""
+        self.log_size = 0
+        self.last_line: str | None = None
+        self.last_line_size = 0
+        """Size of the log when `last_line` was read."""
+        self.sends_lines = False
+        """Its agent sends the last line: the log need not be read, and most likely can't be."""
+
+
+class LiveState:
+    """All tasks' newest measurements and announced pages: shown, never journaled, gone with the
+    coordinator."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[Task, TaskLive] = {}
+        self._web: dict[Task, WebAddress] = {}
+
+    def of(self, task: Task, attempt: int) -> TaskLive | None:
+        """That attempt's measurements, if there are any."""
+        live = self._tasks.get(task)
+        return live if live is not None and live.attempt == attempt else None
+
+    def beat(self, task: Task, beat: Heartbeat, now: float) -> None:
+        """Take a heartbeat in. A new attempt starts from nothing; an older one is ignored."""
+        live = self._tasks.get(task)
+        if live is None or live.attempt < beat.attempt:
+            live = self._tasks[task] = TaskLive(beat.attempt)
+        elif live.attempt > beat.attempt:
+            return
+        if beat.sample is not None:
+            live.sample = beat.sample
+        if beat.progress_s is not None:
+            live.progress = now - beat.progress_s
+        if beat.step is not None:
+            live.step = beat.step
+        if beat.last_line is not None:
+            live.last_line, live.sends_lines = beat.last_line, True
+        live.log_size = beat.log_size
+
+    async def read_last_lines(
+        self, last_line: Callable[[Task, int], Awaitable[str | None]]
+    ) -> None:
+        """Read the newest line of logs that have grown, a few in a large job."""
+        grown = [
+            (task, live)
+            for task, live in self._tasks.items()
+            if live.log_size != live.last_line_size and not live.sends_lines
+        ]
+        for task, live in grown[:LINES]:
+            size = live.log_size
+            line = await last_line(task, live.attempt)
+            if not live.sends_lines:
+                live.last_line = line
+            live.last_line_size = size
+
+    def announce(self, address: WebAddress) -> bool:
+        """Take in where a task serves a page; whether that is new (see `announcement`)."""
+        known = self._web.get(address.task)
+        if known == address or (known is not None and known.attempt > address.attempt):
+            return False
+        self._web[address.task] = address
+        return True
+
+    def remember(self, records: Iterable[Record]) -> None:
+        """Take announced pages from the records of former coordinators."""
+        for record in records:
+            if record.kind == PAGE_ANNOUNCED and record.task and record.attempt:
+                self.announce(WebAddress(task=record.task, attempt=record.attempt, **record.data))
+
+    def pages(self) -> dict[Task, WebAddress]:
+        """Announced pages by task."""
+        return dict(self._web)
+
+
+def announcement(address: WebAddress) -> Record:
+    """The record of an announced page."""
+    return Record(
+        kind=PAGE_ANNOUNCED,
+        text=f"{address.task} serves {address.name}",
+        task=address.task,
+        attempt=address.attempt,
+        data={
+            "name": address.name,
+            "host": address.host,
+            "port": address.port,
+            "path": address.path,
+            "keeps_prefix": address.keeps_prefix,
+        },
+    )
+
+
+# -- pending reasons -----------------------------------------------------------------------------
+
+
+class PendingReasons:
+    """Why the job's containers do not come: asked of the backend while they are awaited."""
+
+    def __init__(
+        self,
+        ask: Callable[[], Awaitable[str]],
+        state: Callable[[], JobState],
+        touch: Callable[[], object],
+    ) -> None:
+        self.why = ""
+        """As it is now; empty while no container is awaited."""
+        self._ask = ask
+        self._state = state
+        self._touch = touch
+
+    async def run(self) -> None:
+        """Ask until cancelled."""
+        while True:
+            await asyncio.sleep(ASKED_AGAIN_S if self.why else FIRST_ASKED_S)
+            why = await self._asked() if self._awaited() else ""
+            if why != self.why:
+                self.why = why
+                self._touch()
+
+    def _awaited(self) -> bool:
+        state = self._state()
+        if state.phase is not JobPhase.ALLOCATING:
+            return False
+        return any(data.request_id is not None for data in state.tasks.values())
+
+    async def _asked(self) -> str:
+        try:
+            return await self._ask()
+        except Exception:  # an explanation is not worth a job
+            log.exception("the backend cannot say why containers do not come")
+            return ""

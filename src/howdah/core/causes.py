@@ -1,7 +1,7 @@
-"""Classes of failure: how strong the evidence is, who pays, and what to tell the user.
+"""Causes of failure: how strong a report of each is, whether it counts, what to tell the user.
 
-A generation seldom ends with one sign: a lost node is noticed last, after its peers' connection
-errors. So signs are collected for a while and the strongest one names the cause.
+A generation seldom ends with one report: a lost node is noticed last, after its peers' connection
+errors. So reports are collected for a while and the strongest one names the cause.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from howdah.core.messages import ContainerEndKind, Exit
 
 
 class FailureCause(enum.Enum):
-    """What a failure is put down to."""
+    """Why something failed."""
 
     NODE_LOST = "node-lost"
     PREEMPTED = "preempted"
@@ -28,17 +28,20 @@ class FailureCause(enum.Enum):
     HANG = "hang"
     RUN_TIMEOUT = "run-time-out"
     STARTUP_TIMEOUT = "start-up-time-out"
+    NOT_READY = "not-ready"
     START_FAILED = "start-failed"
     USER_CODE = "user-code"
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One class's rules."""
+    """One cause's rules."""
 
     strength: int
-    """The strongest sign of a generation's end is its cause; equals are ranked by time."""
+    """The strongest report of a generation's end is its cause; equals are ranked by time."""
     counted: bool
-    """Spends one of the job's attempts."""
+    """Counts against the restart budget (`attempts`). What does not count backs off all the same."""
+    retries: int | None = None
+    """Of one that does not count: restarts in a row without progress; None: `Plan.retry_limit`."""
     again: bool = True
     """May be tried again at all."""
     node_fault: bool = False
@@ -94,8 +97,16 @@ RULES: dict[FailureCause, Rule] = {
     FailureCause.PORT_TAKEN: Rule(
         strength=45,
         counted=False,
-        advice="Another program took a reserved port. New ports are chosen by themselves; if it "
-        "repeats, give Howdah a range of its own with `[network] ports`.",
+        retries=5,
+        advice="Another program took a port that Howdah had reserved. New ports are chosen at each "
+        "restart; if it repeats, give Howdah a range of its own with `[network] ports`.",
+    ),
+    FailureCause.NOT_READY: Rule(
+        strength=42,
+        counted=False,
+        advice="What the task needs before its program can start was not there, and may come back: "
+        "see the reason. It was tried again with growing pauses; if the store, the disk or the ports "
+        "are still missing, mend that and `howdah rerun --resume`.",
     ),
     FailureCause.HANG: Rule(
         strength=40,
@@ -143,8 +154,8 @@ _OWN_SIGNALS = frozenset(
         signals.SIGPIPE,
     }
 )
-"""What a program brings upon itself (an assertion, a crash, a write to who has gone), often as an
-echo of a lost peer."""
+"""What a program brings upon itself (an assertion, a crash, a write to a peer that has gone), often
+as a secondary failure of a lost peer."""
 
 _NOT_STARTED = {126: "cannot be executed", 127: "was not found"}
 """Exit codes of a POSIX shell for a command it could not run."""
@@ -154,10 +165,12 @@ def of_exit(exit: Exit) -> FailureCause:
     """The class of a failed attempt, from its exit alone."""
     if exit.out_of_memory:
         return FailureCause.OUT_OF_MEMORY
-    if exit.failed_to_start or exit.code in _NOT_STARTED:
-        return FailureCause.START_FAILED
     if exit.port_taken:
         return FailureCause.PORT_TAKEN
+    if exit.failed_to_start and exit.transient:
+        return FailureCause.NOT_READY
+    if exit.failed_to_start or exit.code in _NOT_STARTED:
+        return FailureCause.START_FAILED
     if exit.timed_out:
         return FailureCause.RUN_TIMEOUT
     number = _signal_of(exit)
@@ -184,6 +197,8 @@ def describe_exit(exit: Exit, run_s: float | None = None) -> str:
     """
     if exit.failed_to_start:
         return f"could not start: {exit.failed_to_start}"
+    if exit.port_taken and exit.code is None and exit.signal is None:
+        return "could not start" + _port_taken(exit)
     if exit.out_of_memory:
         return "ran out of memory" + (f" ({exit.detail})" if exit.detail else "")
     if exit.timed_out:
@@ -197,8 +212,16 @@ def describe_exit(exit: Exit, run_s: float | None = None) -> str:
         if exit.code is not None:
             how += f": its shell exited with code {exit.code}"
         return how
-    taken = ": a port reserved for it was taken" if exit.port_taken else ""
-    return f"exited with code {exit.code}{taken}"
+    return f"exited with code {exit.code}" + _port_taken(exit)
+
+
+def _port_taken(exit: Exit) -> str:
+    number = "" if exit.port is None else f" {exit.port}"
+    if exit.port_taken:
+        return f": the port{number} that was reserved for it was taken"
+    if exit.port is not None:
+        return f": it could not bind port{number}, which it chose itself and which is in use"
+    return ""
 
 
 def name_and(task: object, what: str) -> str:

@@ -1,122 +1,102 @@
-"""How a gang comes together: requests, agents, the barrier, the start.
+"""The gang: brought together, formed, grown.
 
-Nothing starts before every member's agent is ready (mode gang), or each task starts when it is
-ready (mode each). A part of a gang is never held for ever: after `Plan.hold_s` without the rest
-it is given back, and asked for again after a growing, random delay, so that two jobs that each
-hold a part of a cluster cannot block each other.
+Containers of a gang are asked for together. Nothing is prepared before enough agents are there, and
+nothing is started before every member is prepared (mode gang), or each task starts when it is ready
+(mode each). A part of a gang is never held for ever: after `Plan.hold_s` without the rest it is given
+back, and asked for again after a growing, random delay, so that two jobs that each hold a part of a
+cluster cannot block each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
-from howdah.core import containers, finish
-from howdah.core.messages import (
-    ContainerGranted,
-    LaunchAgent,
-    Level,
-    NotifyCheckpoint,
-    PrepareTask,
-    ReleaseContainer,
-    RequestRefused,
-    StartTask,
-    Task,
-    Topology,
-)
-from howdah.core.plan import Join, RolePlan
-from howdah.core.ranks import topology
+from howdah.core import containers, ending, restart
+from howdah.core import task as tasks
+from howdah.core.messages import Level, NotifyCheckpoint
+from howdah.core.plan import RolePlan
 from howdah.core.state import (
     LIVE,
     OVER,
-    UP,
     ContainerData,
+    Growth,
     JobPhase,
     Outcome,
     TaskData,
     TaskState,
 )
 from howdah.core.turn import Turn
-from howdah.spec.model import Mode, Tracking
 
 S = TaskState
-_FORMING = (JobPhase.ALLOCATING, JobPhase.STARTING, JobPhase.RUNNING)
 
 
 def allocate(turn: Turn) -> None:
     """Enter the phase in which the gang is brought together."""
-    turn.enter(JobPhase.ALLOCATING)
-    turn.set_timer("allocation", turn.plan.allocation_s)
-    if turn.plan.mode is Mode.GANG and any(
-        turn.count(role, (S.LAUNCHING, S.IDLE)) for role in turn.gang()
-    ):
-        _hold(turn)
-    containers.request_missing(turn)
-    advance(turn)
-
-
-def on_granted(turn: Turn, event: ContainerGranted) -> None:
     state = turn.state
-    task = state.requests.pop(event.request_id, None)
-    if task is None:
-        # Surplus, or the request was cancelled meanwhile: kept on the books until it has ended.
-        if event.container_id in state.containers:
-            return
-        if state.phase is not JobPhase.FINISHED:
-            state.containers[event.container_id] = ContainerData(
-                container_id=event.container_id, node=event.node, task=None, granted=turn.now
-            )
-        turn.emit(ReleaseContainer(container_id=event.container_id))
-        return
-    data = state.tasks[str(task)]
-    data.request_id = None
-    data.container_id = event.container_id
-    state.containers[event.container_id] = ContainerData(
-        container_id=event.container_id, node=event.node, task=task, granted=turn.now
-    )
-    turn.move(data, S.LAUNCHING, "a container was granted")
-    turn.emit(LaunchAgent(container_id=event.container_id, task=task))
-    turn.set_timer(f"registration:{event.container_id}", turn.role(task).registration_s)
-    if turn.plan.mode is Mode.GANG and state.phase is JobPhase.ALLOCATING:
-        if "hold" not in state.timers:
+    turn.enter(JobPhase.ALLOCATING)
+    limit = turn.plan.allocation_s
+    state.allocation_until = None if limit is None else turn.now + limit
+    state.hold_until = None
+    turn.set_time(turn.gang_unit, "retry_at", None)
+    turn.changes += 1
+
+
+def step(turn: Turn) -> None:
+    """Bring the gang from where it is to where it should be."""
+    phase, gang = turn.state.phase, turn.gang_unit
+    if phase is JobPhase.SUBMITTED:
+        allocate(turn)
+    elif phase is JobPhase.ALLOCATING:
+        if turn.passed(turn.state.allocation_until):
+            _allocation_passed(turn)
+        elif not turn.each():
             _hold(turn)
+            _form(turn)
+        elif all(turn.count(role, (*LIVE, *OVER)) >= role.minimum for role in turn.gang()):
+            turn.state.allocation_until = None
+            turn.enter(JobPhase.STARTING)
+    elif phase is JobPhase.STARTING and not turn.index.awaited:
+        turn.enter(JobPhase.RUNNING)
+        members = sum(data.member for data in turn.tasks(turn.gang()))
+        who = f"all {members} tasks have started and found each other"
+        turn.record("running", who if members != 1 else "its one task has started")
+    elif phase is JobPhase.RUNNING and not turn.each():
+        _grow(turn)
+    elif phase is JobPhase.FAILURE_WINDOW:
+        restart.stop_gang(turn, "the gang broke")
+        restart.judge_gang(turn)
+    elif phase is JobPhase.RESTARTING and turn.passed(gang.retry_at):
+        restart.renew_gang(turn)
+        allocate(turn)
 
 
 def _hold(turn: Turn) -> None:
-    """Hold a part of the gang for a while; longer at each try, should the cluster only be slow."""
-    turn.set_timer("hold", turn.plan.hold_s * 2 ** min(turn.state.allocations, 5))
+    """Hold a part of the gang for a while only: two jobs that each hold a part of a cluster would
+    wait for each other for ever. Longer at each try, should the cluster only be slow."""
+    state, roles = turn.state, turn.gang()
+    short = any(turn.count(role, (S.LAUNCHING, S.IDLE)) < role.minimum for role in roles)
+    held = sum(turn.count(role, (S.LAUNCHING, S.IDLE)) for role in roles)
+    if not short or not held:
+        state.hold_until = None
+    elif state.hold_until is None:
+        state.hold_until = turn.now + turn.plan.hold_s * 2 ** min(state.allocations, 5)
+    elif turn.passed(state.hold_until):
+        state.hold_until = None
+        _give_part_back(turn)
 
 
-def on_refused(turn: Turn, event: RequestRefused) -> None:
-    task = turn.state.requests.pop(event.request_id, None)
-    if task is None:
-        return
-    data = turn.state.tasks[str(task)]
-    data.request_id = None
-    role = turn.role(task)
-    if role.tracking is Tracking.SIDECAR or task.index >= role.minimum:
-        data.retired = True
-        turn.record("request-refused", f"{task} gets no container: {event.reason}", data=data)
-        return
-    finish.begin(turn, Outcome.FAILED, f"{task} can never get its container: {event.reason}")
-
-
-def on_hold_due(turn: Turn) -> None:
-    """The rest of the gang did not come in time: give everything back and wait."""
-    state = turn.state
-    if state.phase is not JobPhase.ALLOCATING:
-        return
-    if all(role.maximum - turn.count(role, (S.WAITING,)) >= role.minimum for role in turn.gang()):
-        return  # all are granted, their agents are on the way
-    containers.cancel_requests(turn)
-    held = [d for d in turn.tasks(turn.gang()) if d.container_id is not None]
+def _give_part_back(turn: Turn) -> None:
+    state, plan = turn.state, turn.plan
+    gang_requests = [i for i, task in state.requests.items() if turn.in_gang(task)]
+    held = [
+        d for d in turn.in_states(turn.gang(), S.LAUNCHING, S.IDLE) if d.container_id is not None
+    ]
+    if gang_requests:
+        containers.cancel_requests(turn)
     for data in held:
-        if data.state in LIVE:
-            continue
-        containers.release(turn, data, "the rest of the gang did not come in time")
+        tasks.release(turn, data, "the rest of the gang did not come in time")
     state.allocations += 1
-    delay = min(turn.plan.backoff_s * 2 ** (state.allocations - 1), turn.plan.backoff_max_s)
+    delay = min(plan.backoff_s * 2 ** (state.allocations - 1), plan.backoff_max_s)
     delay *= 0.5 + turn.jitter()
-    turn.set_timer("backoff", delay)
+    turn.set_time(turn.gang_unit, "retry_at", turn.now + delay)
     turn.record(
         "gang-incomplete",
         f"only {len(held)} of the gang's containers came in time; they were given "
@@ -125,55 +105,34 @@ def on_hold_due(turn: Turn) -> None:
     )
 
 
-def on_backoff_due(turn: Turn) -> None:
-    containers.request_missing(turn)
-    advance(turn)
+def _form(turn: Turn) -> None:
+    """Form a generation once enough agents are idle and nothing of the last one can run any more.
 
-
-def advance(turn: Turn) -> None:
-    """Do whatever has become possible: called after every event, so it looks at what is."""
-    state = turn.state
-    if state.phase not in _FORMING:
-        return
-    if turn.plan.mode is Mode.EACH:
-        _advance_each(turn)
-    elif state.phase is JobPhase.ALLOCATING:
-        form(turn)
-    _advance_single(turn)
-    start_ready(turn)
-    if state.phase is JobPhase.STARTING and state.missing == 0:
-        turn.enter(JobPhase.RUNNING)
-        turn.clear_timer(*[name for name in state.timers if name.startswith("startup:")])
-        members = sum(data.member for data in turn.tasks(turn.gang()))
-        who = f"all {members} tasks have started and found each other"
-        turn.record("running", who if members != 1 else "its one task has started")
-    if state.phase is JobPhase.RUNNING and turn.plan.mode is Mode.GANG:
-        _watch_growth(turn)
-
-
-def form(turn: Turn, patient: bool = True) -> None:
-    """Form a generation once enough agents are idle; a patient elastic gang waits for more."""
+    An elastic gang waits a little for more.
+    """
     state, roles = turn.state, turn.gang()
-    if state.phase is not JobPhase.ALLOCATING:
+    if turn.live(roles) or any(turn.count(role, (S.IDLE,)) < role.minimum for role in roles):
+        state.elastic_until = None
         return
-    if any(turn.live([role]) for role in roles):
-        return  # the last of the old generation are still ending
-    if any(turn.count(role, (S.IDLE,)) < role.minimum for role in roles):
+    if blocked(turn, [c for c in containers.still_living(turn) if _of_gang(turn, c)]):
         return
-    complete = all(turn.count(role, (S.IDLE,)) == role.maximum for role in roles)
-    if not complete and patient:
-        if "elastic" not in state.timers:
-            turn.set_timer("elastic", turn.plan.elastic_wait_s)
+    complete = all(
+        turn.count(role, (S.IDLE,)) >= role.maximum - _retired(turn, role) for role in roles
+    )
+    if not complete and not turn.passed(state.elastic_until):
+        if state.elastic_until is None:
+            state.elastic_until = turn.now + turn.plan.elastic_wait_s
         return
-    turn.clear_timer("elastic", "hold", "allocation")
+    state.elastic_until = state.hold_until = state.allocation_until = None
     state.allocations = 0
     state.generation += 1
-    chosen = [data for data in turn.tasks(roles) if data.state is S.IDLE]
+    state.topology, state.rewired = None, False
+    state.released.clear()
+    chosen = turn.in_states(roles, S.IDLE)
     for data in turn.tasks(roles):
         data.member = data.state is S.IDLE
-        data.awaited = False
-    state.topology, state.rewired, state.missing = None, False, 0
-    state.released.clear()
+        if data.awaited:
+            turn.set_awaited(data, False)
     turn.enter(JobPhase.STARTING)
     turn.record(
         "generation-formed",
@@ -181,177 +140,63 @@ def form(turn: Turn, patient: bool = True) -> None:
         + (f", from checkpoint {state.checkpoint}" if state.checkpoint else ""),
     )
     for data in chosen:
-        prepare(turn, data)
+        tasks.prepare(turn, data, returns=False)
 
 
-def _advance_each(turn: Turn) -> None:
-    state = turn.state
-    for role in turn.gang():
-        if not turn.count(role, (S.IDLE,)):
-            continue
-        for data in turn.tasks([role]):
-            if data.state is S.IDLE:
-                state.generation = max(state.generation, 1)
-                data.member = True
-                prepare(turn, data)
-    if state.phase is JobPhase.ALLOCATING and all(
-        turn.count(role, (*LIVE, *OVER)) >= role.minimum for role in turn.gang()
-    ):
-        turn.clear_timer("allocation")
-        turn.enter(JobPhase.STARTING)
-
-
-def _advance_single(turn: Turn) -> None:
-    """Tasks outside the barrier: sidecars, earlier stages, and members that come back alone."""
-    gang = turn.gang()
-    returning = turn.state.phase in (JobPhase.STARTING, JobPhase.RUNNING)
-    for role in turn.opened():
-        if not turn.count(role, (S.IDLE,)) or (role in gang and not returning):
-            continue
-        for data in turn.tasks([role]):
-            if data.state is S.IDLE and (role not in gang or data.member):
-                prepare(turn, data)
-
-
-def _returns(turn: Turn, data: TaskData) -> bool:
-    """A member whose attempt ended alone and that the running gang takes back."""
-    return data.member and turn.state.phase in (JobPhase.STARTING, JobPhase.RUNNING)
-
-
-def prepare(turn: Turn, data: TaskData) -> None:
-    """Begin a new attempt."""
-    assert data.container_id is not None
-    role = turn.role(data.task)
-    returns = _returns(turn, data)
-    keep = data.ports if role.sticky_ports and returns else ()
-    turn.state.rewired |= returns
-    if turn.in_gang(data.task) and not data.awaited:
-        data.awaited = True
-        turn.state.missing += 1
-    data.attempt += 1
-    data.generation = turn.state.generation
-    data.pids, data.joined, data.exit, data.restored = (), False, None, None
-    turn.move(data, S.PREPARING, "a new attempt begins")
-    send_prepare(turn, data, keep)
-
-
-def send_prepare(turn: Turn, data: TaskData, keep: Sequence[int] = ()) -> None:
-    assert data.container_id is not None
-    turn.emit(
-        PrepareTask(
-            container_id=data.container_id,
-            task=data.task,
-            attempt=data.attempt,
-            generation=data.generation,
-            ports=turn.role(data.task).ports,
-            keep_ports=tuple(keep),
-            restore=turn.state.checkpoint,
-        )
-    )
-
-
-def start_ready(turn: Turn) -> None:
-    """Start every prepared task that waits for nobody any more."""
-    gang_started = False
-    for role in turn.opened():
-        if not turn.count(role, (S.PREPARED,)):
-            continue
-        if turn.in_gang(Task(role.name, 0)) and turn.plan.mode is Mode.GANG:
-            if not _barrier_open(turn):
-                continue
-        if not _predecessors_ready(turn, role):
-            continue
-        for data in turn.tasks([role]):
-            if data.state is S.PREPARED:
-                start(turn, data)
-                gang_started = True
-    if gang_started and turn.state.phase is JobPhase.STARTING:
-        for role in turn.gang():
-            if f"startup:{role.name}" not in turn.state.timers:
-                turn.set_timer(f"startup:{role.name}", role.startup_s)
-
-
-def _barrier_open(turn: Turn) -> bool:
-    """All members of the generation are prepared; stays open for it once it has been."""
-    if turn.state.topology is not None:
-        return True
-    return not any(
-        turn.count(role, (S.PREPARING,)) or (turn.count(role, (S.PREPARED,)) < _members(turn, role))
-        for role in turn.gang()
-    )
-
-
-def _members(turn: Turn, role: RolePlan) -> int:
+def _retired(turn: Turn, role: RolePlan) -> int:
     if role.minimum == role.maximum:
-        return role.maximum
-    return sum(data.member for data in turn.tasks([role]))
+        return 0
+    return sum(data.retired for data in turn.tasks([role]))
 
 
-def _predecessors_ready(turn: Turn, role: RolePlan) -> bool:
-    for name in role.after:
-        other = turn.plan.role(name)
-        for data in turn.tasks([other]):
-            if other.tracking is Tracking.SIDECAR and data.retired:
-                continue
-            if (data.member or data.task.index < other.minimum) and not (
-                data.joined or data.state is S.SUCCEEDED
-            ):
-                return False
-    return True
+def _of_gang(turn: Turn, container: ContainerData) -> bool:
+    return container.former is not None and turn.in_gang(container.former)
 
 
-def start(turn: Turn, data: TaskData) -> None:
-    """Start one prepared task with the topology of its generation."""
-    assert data.container_id is not None
-    turn.move(data, S.STARTING, "everyone it waits for is ready")
-    turn.emit(
-        StartTask(
-            container_id=data.container_id,
-            task=data.task,
-            attempt=data.attempt,
-            topology=place_of(turn, data),
-            answer=turn.state.answer,
-        )
-    )
+def blocked(turn: Turn, living: list[ContainerData]) -> bool:
+    """Whether an old agent may still run its program; said once for each."""
+    for container in living:
+        if container.silent and not container.announced:
+            container.announced = True
+            left = (container.deadline or turn.now) - turn.now
+            turn.record(
+                "waiting-for-lease",
+                f"the agent of {container.former} on {container.node} can't be reached; its program "
+                f"may run for up to {left:.0f}s more, until its lease is over, and is not started "
+                "elsewhere before",
+                level=Level.WARNING,
+            )
+    return bool(living)
 
 
-def place_of(turn: Turn, data: TaskData) -> Topology:
-    """The topology a task is started with: its gang's, or for one beside the gang, with it added.
-
-    Servers that an earlier stage left running are in it, so that the present one finds them.
-    """
-    state = turn.state
-    members = (d for d in turn.tasks([*turn.gang(), *turn.servers()]) if d.member)
-    if not turn.in_gang(data.task):
-        return topology(turn.plan, state.generation, [*members, data])
-    if state.topology is None or turn.plan.mode is Mode.EACH or state.rewired:
-        state.topology = topology(turn.plan, state.generation, list(members))
-        state.rewired = False
-    return state.topology
-
-
-def joined(turn: Turn, data: TaskData) -> None:
-    """The task has met its peers, or needs them no more."""
-    data.joined = True
-    if data.awaited:
-        data.awaited = False
-        turn.state.missing -= 1
-
-
-def _watch_growth(turn: Turn) -> None:
-    """An elastic gang that runs below its maximum takes newly come agents in after a short wait."""
-    state = turn.state
-    newcomers = any(
-        turn.count(role, (S.IDLE,)) for role in turn.gang() if role.maximum > role.minimum
-    )
-    if newcomers and "grow" not in state.timers:
-        turn.set_timer("grow", turn.plan.elastic_wait_s)
-        for data in turn.tasks(turn.gang()):
-            if data.state is S.RUNNING:
-                notify_checkpoint(turn, data, "the gang is about to grow")
+def _grow(turn: Turn) -> None:
+    """An elastic gang that runs below its maximum takes new agents in: after a wait in which more may
+    come, and once the checkpoint it is asked for is saved."""
+    state, roles = turn.state, turn.gang()
+    elastic = [role for role in roles if role.maximum > role.minimum]
+    new = sum(turn.count(role, (S.IDLE,)) for role in elastic)
+    if not new or any(turn.count(role, (S.SUCCEEDED,)) for role in roles):
+        state.growth = None
+        return
+    growth = state.growth
+    if growth is None:
+        wait = turn.plan.elastic_wait_s * 2 ** min(state.growths, 6)
+        state.growth = growth = Growth(at=turn.now + wait)
+    if not growth.asked and turn.passed(growth.at):
+        growth.asked, growth.checkpoint = True, state.checkpoint
+        limit = turn.plan.grow_save_s if turn.plan.checkpoints else 0.0
+        growth.until = turn.now + limit
+        for data in turn.in_states(roles, S.RUNNING):
+            notify_checkpoint(turn, data, "the gang is about to grow")
+    if growth.asked and (state.checkpoint != growth.checkpoint or turn.passed(growth.until)):
+        state.growing = True
+        state.growths += 1
+        turn.record("growing", f"{new} more containers have come: the gang is formed anew")
+        restart.break_gang(turn, "the gang grows")
 
 
 def notify_checkpoint(turn: Turn, data: TaskData, reason: str) -> None:
+    """Have a running program asked to save."""
     assert data.container_id is not None
     turn.emit(
         NotifyCheckpoint(
@@ -360,41 +205,20 @@ def notify_checkpoint(turn: Turn, data: TaskData, reason: str) -> None:
     )
 
 
-def on_startup_due(turn: Turn, role_name: str) -> None:
-    """Somebody has not met its peers in time: say who, and end the job."""
-    state = turn.state
-    if state.phase is not JobPhase.STARTING:
-        return
-    limit = turn.plan.role(role_name).startup_s
-    missing = [data for data in turn.tasks(turn.gang()) if data.awaited]
-    here = [data for data in turn.tasks(turn.gang()) if data.joined]
-    finish.begin(
+def _allocation_passed(turn: Turn) -> None:
+    """The gang did not come together in time."""
+    turn.state.allocation_until = None
+    missing = [
+        data.task
+        for role in turn.gang()
+        for data in turn.in_states([role], S.WAITING, S.LAUNCHING)
+        if data.task.index < role.minimum
+    ]
+    ending.finish(
         turn,
         Outcome.TIMED_OUT,
-        f"start-up time-out after {limit:g}s: {_missing(turn, missing)}"
-        + (f"; waiting for it: {_names(here)}" if here else ""),
-        culprits=missing,
+        f"allocation time-out after {turn.plan.allocation_s:g}s: no container for "
+        f"{ending.names(missing)}",
+        "Ask for less, wait longer (`[timeouts] allocation`), or free resources; "
+        "`howdah doctor` shows what there is.",
     )
-
-
-def _missing(turn: Turn, tasks: Iterable[TaskData]) -> str:
-    parts: list[str] = []
-    for data in tasks:
-        if data.state in UP:
-            one = len(data.ports) == 1
-            ports = f"port{'' if one else 's'} {', '.join(map(str, data.ports)) or 'none'}"
-            text = (
-                f"{data.task} never joined (its program runs, but neither listens on its "
-                f"{ports} nor is connected to a peer)"
-                if turn.role(data.task).join is Join.NETWORK
-                else f"{data.task} was not seen running"
-            )
-        else:
-            text = f"{data.task} never started (it is {data.state.value})"
-        parts.append(text)
-    return "; ".join(parts[:5]) + (f"; and {len(parts) - 5} more" if len(parts) > 5 else "")
-
-
-def _names(tasks: Sequence[TaskData]) -> str:
-    names = [str(data.task) for data in tasks]
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

@@ -1,16 +1,22 @@
-"""What must hold after every step, whatever happened. One function; see `check`."""
+"""What must hold after every step, whatever happened: `check`, and that nothing was missed: `settled`."""
 
 from __future__ import annotations
 
+import copy
+
+from howdah.core.machine import Machine
 from howdah.core.plan import Completion
+from howdah.core.reconcile import reconcile
 from howdah.core.state import (
     LIVE,
     UP,
     JobPhase,
     JobState,
     Outcome,
+    TaskData,
     TaskState,
 )
+from howdah.core.turn import GANG, Index, Turn
 from howdah.spec.model import Mode, Restart, Tracking
 
 S = TaskState
@@ -20,7 +26,7 @@ class InvariantBroken(AssertionError):
     """A defect of the machine."""
 
 
-def check(state: JobState) -> None:
+def check(state: JobState, now: float) -> None:
     """Hold the state against every invariant.
 
     Raises:
@@ -31,9 +37,34 @@ def check(state: JobState) -> None:
     _containers(state)
     _requests(state)
     _generations(state)
-    _counts(state)
+    _moving(state, now)
     _budgets(state)
     _outcome(state)
+
+
+def settled(machine: Machine, now: float) -> None:
+    """Nothing was missed: the index is what the state says, and looking at everything once more finds
+    nothing to do.
+
+    Raises:
+        InvariantBroken: names what was missed.
+    """
+    if machine.state.plan is None:
+        return
+    machine.check_index()
+    state = copy.deepcopy(machine.state)
+    turn = Turn(state, Index(state), now, "everything once more")
+    reconcile(turn, everything=True)
+    _must(not turn.commands, f"missed: {turn.commands}")
+    _must(state == machine.state, f"missed: {_differences(machine.state, state)}")
+
+
+def _differences(one: JobState, other: JobState) -> dict[str, object]:
+    return {
+        name: (getattr(one, name), getattr(other, name))
+        for name in one.__struct_fields__
+        if getattr(one, name) != getattr(other, name)
+    }
 
 
 def _must(holds: bool, text: str) -> None:
@@ -91,37 +122,88 @@ def _generations(state: JobState) -> None:
                     data.generation == state.generation,
                     f"{data.task} runs in generation {data.generation} of {state.generation}",
                 )
-            if state.phase in (JobPhase.SETTLING, JobPhase.RESTARTING):
+            if state.phase in (JobPhase.FAILURE_WINDOW, JobPhase.RESTARTING):
                 _must(
                     data.state not in LIVE or data.state is S.STOPPING,
                     f"{data.task} is {data.state.value} while the job is {state.phase.value}",
                 )
 
 
-def _counts(state: JobState) -> None:
-    """The running counts are those of the tasks."""
-    fresh: dict[tuple[str, str], int] = {}
-    for data in state.tasks.values():
-        key = (data.task.role, data.state.value)
-        fresh[key] = fresh.get(key, 0) + 1
-    for role, counts in state.counts.items():
-        for value, number in counts.items():
+def _moving(state: JobState, now: float) -> None:
+    """Each unit is where it should be, or has an outstanding request, a live attempt, or a time that
+    will move it."""
+    plan = state.job
+    if state.phase in (JobPhase.SUBMITTED, JobPhase.FINISHED):
+        return
+    for role in plan.roles:
+        if role.stage > state.stage:
+            continue
+        gang = role.stage == state.stage and role.tracking is not Tracking.SIDECAR
+        if role.stage < state.stage and role.tracking is Tracking.TRACKED:
+            continue
+        for index in range(role.maximum):
+            data = state.tasks[f"{role.name}:{index}"]
+            if data.retired or data.state in LIVE or data.state is S.SUCCEEDED:
+                continue
+            if role.name in state.released or state.phase is JobPhase.FINISHING:
+                continue
             _must(
-                fresh.get((role, value), 0) == number,
-                f"{number} tasks of {role} counted as {value}, {fresh.get((role, value), 0)} are",
+                _will_move(state, data, gang=gang, now=now),
+                f"{data.task} is {data.state.value} in phase {state.phase.value}, and nothing will "
+                "move it",
             )
-    awaited = sum(data.awaited for data in state.tasks.values())
-    _must(state.missing == awaited, f"{state.missing} members counted missing, {awaited} are")
+    if state.phase is JobPhase.FINISHING:
+        live = [d for d in state.tasks.values() if d.state in LIVE]
+        stuck = [str(d.task) for d in live if d.deadline is None]
+        _must(not stuck, f"the job ends, and nothing limits {stuck}")
+        if not live:
+            kept = [c.container_id for c in state.containers.values() if c.deadline is None]
+            _must(not kept, f"the job ends, and nothing limits {kept}")
+
+
+def _will_move(state: JobState, data: TaskData, *, gang: bool, now: float) -> bool:
+    """Whether a task that does not run will, without an event that nothing makes come."""
+    if data.request_id is not None or data.state is S.LAUNCHING:
+        return True
+    own = state.units.get(str(data.task))
+    units = [unit for unit in (own, state.units[GANG] if gang else None) if unit is not None]
+    times = [t for u in units for t in (u.window_until, u.explain_until, u.retry_at)]
+    if any(time is not None and time > now for time in times):
+        return True
+    mine = [c for c in state.containers.values() if c.task is None and c.former is not None]
+    if any(gang or c.former == data.task for c in mine):
+        return True  # a container that is given up: its end, its silence or its lease comes
+    if not gang:
+        return False
+    if state.phase is JobPhase.FAILURE_WINDOW:
+        return any(other.state in LIVE for other in state.tasks.values())
+    # Idle, or over: the rest of its gang is awaited, and moves.
+    return (
+        state.phase in (JobPhase.ALLOCATING, JobPhase.STARTING, JobPhase.RUNNING)
+        and any(
+            other.request_id is not None or other.state in LIVE or other.state is S.LAUNCHING
+            for other in state.tasks.values()
+        )
+    ) or any(
+        time is not None and time > now
+        for time in (state.hold_until, state.elastic_until, state.growth and state.growth.at)
+    )
 
 
 def _budgets(state: JobState) -> None:
-    """Nobody lives more often than allowed."""
+    """Nothing lives more often than allowed."""
     plan = state.job
     allowed = max((role.attempts for role in plan.roles), default=1)
-    _must(state.gang_charged <= allowed, f"{state.gang_charged} counted of {allowed} attempts")
+    for unit in state.units.values():
+        # Beyond the budget, an elastic gang goes on for as long as it can do with fewer.
+        spare = sum(data.retired for data in state.tasks.values()) if unit.name == GANG else 0
+        _must(
+            unit.counted <= allowed + spare,
+            f"{unit.counted} failures of {unit.name} counted, of {allowed} attempts",
+        )
     counted = sum(f.counted for f in state.failures)
-    spent = state.gang_charged + sum(data.counted for data in state.tasks.values())
-    _must(counted == spent, f"{counted} failures are counted, {spent} attempts were spent")
+    spent = sum(unit.counted for unit in state.units.values())
+    _must(counted == spent, f"{counted} failures count, {spent} were counted")
     for data in state.tasks.values():
         role = plan.role(data.task.role)
         _must(
@@ -143,7 +225,6 @@ def _outcome(state: JobState) -> None:
     if state.phase is JobPhase.FINISHED:
         _must(not state.containers, f"containers kept: {sorted(state.containers)}")
         _must(not state.requests, f"requests kept: {sorted(state.requests)}")
-        _must(not state.timers, f"timers kept: {sorted(state.timers)}")
     if state.outcome is not Outcome.SUCCEEDED:
         return
     plan = state.job

@@ -1,17 +1,17 @@
 """The machine: events in, commands out. No clock, no I/O, no threads.
 
-`Machine.handle` is the only way to change a `JobState`. Which rule answers which event is one
-table; after the rule, what has become possible is done (`gang.advance`, `settling.settle`,
-`finish.conclude`), so that no rule needs to know all consequences of what it changed.
+`Machine.handle` is the only way to change a `JobState`. It first takes the fact in: what it says of
+a task goes through one table (`howdah.core.task.TABLE`), the rest is below. Then it compares what
+should be with what is (`howdah.core.reconcile`).
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from howdah.core import failure, finish, gang, hang, linger, settling, takeover
+from howdah.core import containers, ending, gang, reconcile, restart
+from howdah.core import task as tasks
 from howdah.core.messages import (
     AgentDisconnected,
     AgentRegistered,
@@ -22,8 +22,11 @@ from howdah.core.messages import (
     ContainerEnded,
     ContainerGranted,
     CoordinatorStarted,
+    FinishJob,
     JobSubmitted,
+    Level,
     PreemptionNoticed,
+    ReleaseContainer,
     RequestRefused,
     StacksTaken,
     StopRequested,
@@ -32,11 +35,29 @@ from howdah.core.messages import (
     TaskHung,
     TaskJoined,
     TaskPrepared,
+    TaskSaving,
     TaskStarted,
-    TimerDue,
+    TimePassed,
 )
-from howdah.core.state import ImpossibleMove, JobPhase, JobState, TaskData, TaskState
-from howdah.core.turn import Turn
+from howdah.core.restart import WORKING
+from howdah.core.state import (
+    HangCheck,
+    ImpossibleMove,
+    JobPhase,
+    JobState,
+    Outcome,
+    RestartUnit,
+    StackNote,
+    TaskData,
+    TaskState,
+    UnitKind,
+)
+from howdah.core.turn import GANG, Index, Turn
+from howdah.spec.model import Restart
+
+S = TaskState
+STACKS_S = 10.0
+"""How long stack dumps of a hung gang are waited for."""
 
 
 class Machine:
@@ -44,43 +65,100 @@ class Machine:
 
     def __init__(self, state: JobState | None = None) -> None:
         self.state = state or JobState()
-        # Derived: the state's timers by due time, with entries that no longer hold skipped late.
-        self._due = [(due, name) for name, due in self.state.timers.items()]
-        heapq.heapify(self._due)
+        self._index = Index(self.state)
+        self._now = float("-inf")
 
-    def handle(self, event: AnyEvent, now: float) -> list[AnyCommand]:
+    def handle(self, event: AnyEvent, now: float, cause: str = "") -> list[AnyCommand]:
         """Take one fact in; returns what is to be done, in order.
 
-        Stale or repeated facts change nothing. ``now`` is in seconds and must not go backwards.
+        Stale or repeated facts change nothing. ``now`` is in seconds and must not go backwards;
+        ``cause`` names the event in every command that follows from it.
 
         Raises:
-            ImpossibleMove: a defect of the machine, with the story of the task concerned.
+            ImpossibleMove: a defect of the machine, with the moves of the task concerned.
         """
         if isinstance(event, JobSubmitted) != (self.state.plan is None):
             raise ImpossibleMove("JobSubmitted must be the first event of a job, and only that")
-        turn = Turn(self.state, now)
-        _RULES[type(event)](turn, event)
-        gang.advance(turn)
-        linger.watch(turn)
-        settling.settle(turn)
-        finish.conclude(turn)
-        for timer in turn.timers_set:
-            heapq.heappush(self._due, timer)
+        turn = Turn(self.state, self._index, now, cause or type(event).__name__)
+        self._now = now
+        if isinstance(event, _OF_A_TASK):
+            _on_task_event(turn, event)
+        else:
+            _RULES[type(event)](turn, event)
+        reconcile.reconcile(turn, everything=isinstance(event, CoordinatorStarted))
         return turn.commands
 
-    def next_due(self) -> tuple[float, str] | None:
-        """When the next timer comes due, and its name."""
-        timers = self.state.timers
-        while self._due and timers.get(self._due[0][1]) != self._due[0][0]:
-            heapq.heappop(self._due)
-        return self._due[0] if self._due else None
+    def next_due(self) -> float | None:
+        """When `TimePassed` is to come: the earliest time that something waits for, None if nothing
+        does. Times that had come when the machine last looked are not among them."""
+        times = [at for at in _job_times(self.state) if at > self._now]
+        if (at := self._index.next_due()) is not None:
+            times.append(at)
+        return min(times, default=None)
+
+    def check_index(self) -> None:
+        """Hold the index against the state; for tests.
+
+        Raises:
+            AssertionError: they differ.
+        """
+        fresh = Index(self.state)
+        for name in ("by_state", "unrequested", "awaited", "joined", "given_up"):
+            kept, made = getattr(self._index, name), getattr(fresh, name)
+            if name == "by_state":
+                kept = {r: {s: n for s, n in by.items() if n} for r, by in kept.items()}
+            if name == "unrequested":  # without those that are not wanted any more
+                made = {
+                    r: {i for i in n if not self.state.tasks[f"{r}:{i}"].retired}
+                    for r, n in made.items()
+                }
+            assert kept == made, f"{name}: {kept} kept, {made} are"
+
+
+def _job_times(state: JobState) -> Iterator[float]:
+    """What the job as a whole waits for; tasks, containers and units are in the `Index`."""
+    growth, hang = state.growth, state.hang
+    for at in (
+        state.total_until,
+        state.allocation_until,
+        state.hold_until,
+        state.elastic_until,
+        state.avoided_until,
+        growth.at if growth is not None and not growth.asked else None,
+        growth.until if growth is not None else None,
+        hang.until if hang is not None else None,
+        *state.linger.values(),
+    ):
+        if at is not None:
+            yield at
+
+
+# -- facts about a task's attempt -----------------------------------------------------------------
+
+
+_OF_A_TASK = (TaskPrepared, TaskStarted, TaskJoined, TaskSaving, TaskExited)
+
+
+def _on_task_event(
+    turn: Turn, event: TaskPrepared | TaskStarted | TaskJoined | TaskSaving | TaskExited
+) -> None:
+    data = turn.state.tasks.get(str(event.task))
+    if data is not None and data.attempt == event.attempt:
+        tasks.apply(turn, data, event)
+
+
+# -- facts about the job ----------------------------------------------------------------------------
 
 
 def _on_submitted(turn: Turn, event: JobSubmitted) -> None:
     state = turn.state
     state.plan, state.seed, state.submitted = event.plan, event.seed, turn.now
+    state.units[GANG] = RestartUnit(name=GANG, kind=UnitKind.GANG)
     for role in event.plan.roles:
-        state.counts[role.name] = {TaskState.WAITING.value: role.maximum}
+        turn.index.add_role(role)
+        numbers = set(range(role.maximum))
+        turn.index.by_state[role.name][S.WAITING] = numbers
+        turn.index.unrequested[role.name] = set(numbers)
         for index in range(role.maximum):
             task = Task(role.name, index)
             state.tasks[str(task)] = TaskData(task=task, since=turn.now)
@@ -89,14 +167,62 @@ def _on_submitted(turn: Turn, event: JobSubmitted) -> None:
         for r in event.plan.roles
     )
     turn.record("submitted", f"job {event.plan.job_id}: {roles}")
-    turn.set_timer("total", event.plan.total_s)
-    gang.allocate(turn)
+    if event.plan.total_s is not None:
+        state.total_until = turn.now + event.plan.total_s
 
 
-def _on_joined(turn: Turn, event: TaskJoined) -> None:
-    data = turn.find(event.task, event.attempt)
-    if data is not None and data.state in (TaskState.STARTING, TaskState.RUNNING):
-        gang.joined(turn, data)
+def _on_coordinator_started(turn: Turn, event: CoordinatorStarted) -> None:
+    state = turn.state
+    state.incarnation = event.incarnation
+    if event.incarnation <= 1:
+        return
+    turn.record(
+        "coordinator-took-over",
+        f"coordinator {event.incarnation} took over with {len(event.containers)} containers",
+        containers=len(event.containers),
+    )
+    if state.phase is JobPhase.FINISHED:
+        for container_id in event.containers:
+            turn.emit(ReleaseContainer(container_id=container_id))
+        turn.emit(FinishJob())
+        return
+    _give_more_time(turn)
+    containers.take_over(turn, event)
+
+
+def _give_more_time(turn: Turn) -> None:
+    """What waits for agents waited for nothing while there was no coordinator."""
+    state = turn.state
+    least = turn.now + containers.patience(turn)
+    for data in state.tasks.values():
+        if data.deadline is not None:
+            turn.set_time(data, "deadline", max(data.deadline, least))
+    for unit in state.units.values():
+        if unit.explain_until is not None:
+            turn.set_time(unit, "explain_until", max(unit.explain_until, least))
+    if state.hold_until is not None:
+        state.hold_until = max(state.hold_until, least)
+    if state.elastic_until is not None:
+        state.elastic_until = max(state.elastic_until, least)
+    if state.growth is not None:
+        state.growth.at = max(state.growth.at, least)
+        if state.growth.until is not None:
+            state.growth.until = max(state.growth.until, least)
+    if state.hang is not None:
+        state.hang.until = max(state.hang.until, least)
+
+
+def _on_refused(turn: Turn, event: RequestRefused) -> None:
+    task = turn.state.requests.pop(event.request_id, None)
+    if task is None:
+        return
+    data = turn.task(task)
+    turn.set_request(data, None)
+    if not turn.optional(data):
+        why = f"{task} can never get its container: {event.reason}"
+        ending.finish(turn, Outcome.FAILED, why)
+        return
+    restart.retire(turn, data, f"{task} gets no container: {event.reason}")
 
 
 def _on_preemption(turn: Turn, event: PreemptionNoticed) -> None:
@@ -104,88 +230,102 @@ def _on_preemption(turn: Turn, event: PreemptionNoticed) -> None:
     if container is None or container.task is None or container.preempting:
         return
     container.preempting = True
-    data = turn.state.tasks[str(container.task)]
+    data = turn.task(container.task)
     limit = "" if event.deadline_s is None else f" in {event.deadline_s:.0f}s"
-    turn.record("preemption-noticed", f"{data.task} will be preempted{limit}", data=data)
-    for member in _companions(turn, data):
-        if member.state is TaskState.RUNNING:
-            gang.notify_checkpoint(turn, member, f"{data.task} will be preempted{limit}")
+    what = f"{data.task} will be preempted{limit}"
+    turn.record("preemption-noticed", what, data=data)
+    roles = turn.gang() if turn.in_gang(data.task) else []
+    for member in turn.in_states(roles, S.RUNNING) or [data]:
+        if member.state is S.RUNNING:
+            gang.notify_checkpoint(turn, member, what)
 
 
-def _companions(turn: Turn, data: TaskData) -> list[TaskData]:
-    return list(turn.tasks(turn.gang())) if turn.in_gang(data.task) else [data]
-
-
-def _on_progressed(turn: Turn, event: CheckpointSaved) -> None:
+def _on_checkpoint(turn: Turn, event: CheckpointSaved) -> None:
     state = turn.state
     data = state.tasks.get(str(event.task))
-    if data is None or event.attempt > data.attempt:
-        return
-    state.uncharged = state.setbacks = 0
+    if data is None or event.attempt != data.attempt:
+        return  # of an attempt that is over: its successor does not restore it
+    restart.progressed(turn.gang_unit)
+    if (own := state.units.get(str(event.task))) is not None:
+        restart.progressed(own)
     state.checkpoint = event.name
     turn.record("checkpoint-saved", f"{event.task} saved checkpoint {event.name}", data=data)
 
 
-def _on_stacks(turn: Turn, event: StacksTaken) -> None:
-    hang.on_stacks(turn, event.task, event.innermost, event.path, event.problem)
-
-
-def _on_timer(turn: Turn, event: TimerDue) -> None:
-    due = turn.state.timers.get(event.timer)
-    if due is None or due > turn.now:
+def _on_hung(turn: Turn, event: TaskHung) -> None:
+    """Take the stacks of everybody first: they are the evidence."""
+    state = turn.state
+    data = state.tasks.get(str(event.task))
+    if data is None or data.attempt != event.attempt or data.state is not S.RUNNING:
         return
-    del turn.state.timers[event.timer]
-    name, _, argument = event.timer.partition(":")
-    rule = _TIMERS[name]
-    rule(turn, argument)
+    if state.hang is not None or state.phase not in WORKING:
+        return
+    alone = turn.alone(data) or turn.role(data.task).restart is Restart.TASK
+    running = [data] if alone else turn.in_states(turn.gang(), S.RUNNING)
+    turn.record(
+        "hang",
+        f"no progress for {event.idle_s:.0f}s (seen at {data.task}): taking the stacks of "
+        f"{len(running)} task{'s' * (len(running) != 1)}",
+        level=Level.ERROR,
+        data=data,
+    )
+    state.hang = HangCheck(
+        task=data.task,
+        attempt=data.attempt,
+        idle_s=event.idle_s,
+        awaiting=[member.task for member in running],
+        stacks=[],
+        until=turn.now + STACKS_S,
+    )
+    for member in running:
+        tasks.dump_stacks(turn, member)
 
 
-def _on_grow_due(turn: Turn) -> None:
-    """Take newly come agents in: end the gang in peace and form a larger one."""
-    newcomers = any(turn.count(role, (TaskState.IDLE,)) for role in turn.gang())
-    if turn.state.phase is JobPhase.RUNNING and newcomers:
-        turn.state.reform = True
-        turn.record("growing", "more containers have come: the gang is formed anew")
-        settling.break_gang(turn, "the gang grows")
+def _on_stacks(turn: Turn, event: StacksTaken) -> None:
+    check = turn.state.hang
+    if check is None or event.task not in check.awaiting:
+        return
+    check.awaiting.remove(event.task)
+    note = StackNote(
+        task=event.task, innermost=event.innermost, path=event.path, problem=event.problem
+    )
+    check.stacks.append(note)
 
 
-_TIMERS: dict[str, Callable[[Turn, str], None]] = {
-    "registration": failure.on_registration_due,
-    "reconnect": failure.on_reconnect_due,
-    "startup": gang.on_startup_due,
-    "again": settling.on_again_due,
-    "settle-max": lambda turn, _: failure.on_settle_max_due(turn),
-    "settle": lambda turn, task: settling.on_settle_task_due(turn, task) if task else None,
-    "hold": lambda turn, _: gang.on_hold_due(turn),
-    "backoff": lambda turn, _: gang.on_backoff_due(turn),
-    "elastic": lambda turn, _: gang.form(turn, patient=False),
-    "grow": lambda turn, _: _on_grow_due(turn),
-    "linger": linger.on_due,
-    "stacks": lambda turn, _: hang.end_hang(turn),
-    "restart": lambda turn, _: settling.on_restart_due(turn),
-    "allocation": lambda turn, _: finish.on_allocation_due(turn),
-    "total": lambda turn, _: finish.on_total_due(turn),
-    "finish": lambda turn, _: finish.on_finish_due(turn),
-    "give-back": lambda turn, _: finish.on_give_back_due(turn),
-}
+def _on_stop(turn: Turn, event: StopRequested) -> None:
+    """Stop gracefully; a second request, or a firm one, is less patient."""
+    state = turn.state
+    if state.phase is JobPhase.FINISHED:
+        return
+    state.firm |= event.firm
+    if state.phase is not JobPhase.FINISHING:
+        state.stops = 1
+        why = f"stopped by {event.by}" + (f": {event.reason}" if event.reason else "")
+        ending.finish(turn, Outcome.STOPPED, why)
+        return
+    state.stops = max(state.stops, 1) + 1
+    how = "at once, unsaved" if state.firm else "without grace"
+    turn.record("stop-again", f"{event.by} wants it stopped {how}")
+    ending.stop_all(turn)
 
-_RULES: dict[type[Any], Callable[[Turn, Any], None]] = {
+
+def _nothing(turn: Turn, event: TimePassed) -> None:
+    """What has come due is looked at by `reconcile`."""
+
+
+_RULES: Mapping[type[Any], Callable[[Turn, Any], None]] = {
     JobSubmitted: _on_submitted,
-    CoordinatorStarted: takeover.on_coordinator_started,
-    ContainerGranted: gang.on_granted,
-    RequestRefused: gang.on_refused,
-    ContainerEnded: failure.on_container_ended,
+    CoordinatorStarted: _on_coordinator_started,
+    ContainerGranted: containers.on_granted,
+    RequestRefused: _on_refused,
+    ContainerEnded: containers.on_ended,
     PreemptionNoticed: _on_preemption,
-    AgentRegistered: takeover.on_registered,
-    AgentDisconnected: failure.on_disconnected,
-    AgentSilent: failure.on_silent,
-    TaskPrepared: takeover.on_prepared,
-    TaskStarted: takeover.on_started,
-    TaskJoined: _on_joined,
-    TaskExited: failure.on_exited,
-    TaskHung: hang.on_hung,
+    AgentRegistered: containers.on_registered,
+    AgentDisconnected: containers.on_disconnected,
+    AgentSilent: containers.on_silent,
+    TaskHung: _on_hung,
     StacksTaken: _on_stacks,
-    CheckpointSaved: _on_progressed,
-    StopRequested: finish.on_stop,
-    TimerDue: _on_timer,
+    CheckpointSaved: _on_checkpoint,
+    StopRequested: _on_stop,
+    TimePassed: _nothing,
 }

@@ -48,6 +48,9 @@ class CoordinatorStarted(Event, frozen=True, kw_only=True):
 
     incarnation: int
     containers: tuple[str, ...] = ()
+    others_ended: bool = True
+    """Whether nothing can run in the others; False where a backend forgets containers of nodes that do
+    not answer."""
 
 
 class ContainerGranted(Event, frozen=True, kw_only=True):
@@ -85,6 +88,9 @@ class ContainerEnded(Event, frozen=True, kw_only=True):
     container_id: str
     kind: ContainerEndKind
     detail: str = ""
+    proven: bool = True
+    """False: the backend has given the container up, but cannot know that its processes have ended:
+    the node does not answer."""
 
 
 class PreemptionNoticed(Event, frozen=True, kw_only=True):
@@ -262,17 +268,15 @@ class CheckpointSaved(Event, frozen=True, kw_only=True):
 
 
 class StopRequested(Event, frozen=True, kw_only=True):
-    """A user (or a signal to the client) wants the job stopped; ``firm`` means without grace."""
+    """A user (or a signal to the client) wants the job stopped.
+
+    The first request gives programs their grace; a second one ends them at once, what they left is
+    still saved. ``firm`` means neither grace nor saving.
+    """
 
     by: str
     reason: str = ""
     firm: bool = False
-
-
-class TimerDue(Event, frozen=True, kw_only=True):
-    """A timer in the state has come due."""
-
-    timer: str
 
 
 class TimePassed(Event, frozen=True, kw_only=True):
@@ -299,7 +303,6 @@ AnyEvent = Union[  # noqa: UP007 - msgspec reads the union at run time
     CheckpointSaved,
     StopRequested,
     TimePassed,
-    TimerDue,
 ]
 
 
@@ -316,11 +319,16 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is where, for one generation. The same value for every member."""
+    """Who is where, for one generation. The same value for every member of a gang.
+
+    In mode each a task starts when it is ready, whoever else is: ``members`` are all planned tasks
+    then, without hosts and ports, the same tuple at every start, and ``own`` is the task that starts.
+    """
 
     generation: int
     world_size: int
     members: tuple[Member, ...]
+    own: Member | None = None
 
     def member(self, task: Task) -> Member:
         """That task's place.
@@ -328,6 +336,8 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             KeyError: the task is not part of this topology.
         """
+        if self.own is not None and self.own.task == task:
+            return self.own
         for member in self.members:
             if member.task == task:
                 return member

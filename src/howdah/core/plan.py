@@ -55,7 +55,7 @@ class RolePlan(msgspec.Struct, frozen=True, kw_only=True):
     attempts: int = 3
     ports: int = 1
     sticky_ports: bool = False
-    """A restarted task must come back at the same address, or the whole gang starts anew."""
+    """A restarted task must come back at the same address, or the whole gang restarts."""
     join: Join = Join.NETWORK
     watched: bool = True
     """Silence of its tasks counts towards a hang (servers that only serve are not watched)."""
@@ -66,7 +66,9 @@ class RolePlan(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float = 10.0
     """SIGTERM to SIGKILL when the job is stopped or done."""
     restart_grace_s: float = 0.5
-    """SIGTERM to SIGKILL for the survivors of a broken gang, which have nothing left to save."""
+    """SIGTERM to SIGKILL for the survivors of a broken gang: a broken collective saves nothing more."""
+    save_s: float = 1800.0
+    """After its programs' end, how long an attempt's last checkpoint and outputs may take to be saved."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,21 +81,33 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     allocation_s: float | None = None
     hold_s: float = 30.0
     total_s: float | None = None
-    settle_s: float = 0.3
-    """From the first evidence of a failure to its classification: late evidence may be stronger."""
+    lease_s: float = 30.0
+    """An agent that cannot reach a coordinator for so long ends its programs and itself."""
+    failure_window_s: float = 0.3
+    """From the first failure report to its classification: a late report may be the stronger one."""
     reconnect_s: float = 5.0
     """A lost connection is no lost agent before this."""
     takeover_s: float = 20.0
     """How long a new coordinator waits for the agents of its predecessor."""
     elastic_wait_s: float = 3.0
-    """An elastic gang that has its minimum waits this long for more before it starts or grows."""
+    """An elastic gang that has its minimum waits this long for more before it starts. Before it grows,
+    too, and twice as long before each further growth."""
+    grow_save_s: float = 60.0
+    """How long a gang that is about to grow may take to save the checkpoint it was asked for."""
+    checkpoints: bool = False
+    """Its programs save checkpoints that Howdah knows of."""
     backoff_s: float = 1.0
-    """First delay before a charged restart; doubled each time, with jitter, up to `backoff_max_s`."""
+    """Delay before the second restart without progress; doubled each time, with jitter, up to
+    `backoff_max_s`. The first comes at once."""
     backoff_max_s: float = 60.0
-    uncharged_limit: int = 20
-    """Restarts nobody is to cause for, in a row, before the job gives up."""
+    retry_limit: int = 20
+    """Restarts that do not count against the budget, in a row without progress, before the job ends."""
+    progress_s: float = 600.0
+    """A unit that had no failure for so long has made progress, as one that saved a checkpoint has."""
     node_faults: int = 3
     """Faults on one node before it is avoided."""
+    node_fault_s: float = 3600.0
+    """A fault so long ago is forgotten."""
 
     def role(self, name: str) -> RolePlan:
         """The role of that name.

@@ -40,7 +40,8 @@ class HangWatch:
 
     A synchronous gang progresses together: most of its ranks print nothing, so one rank's progress
     is everybody's, and only when all watched members are idle is it a hang. Tasks that restart
-    alone, or that have no peers and are never restarted, are watched alone.
+    alone, or that have no peers and are never restarted, are watched alone. The clock of a gang starts
+    when its last member has joined, that of a single task when it has.
     """
 
     def __init__(self, plan: Plan, now: float) -> None:
@@ -71,22 +72,25 @@ class HangWatch:
             assert role.hang_s is not None
             for index in range(role.maximum):
                 data = state.tasks[f"{role.name}:{index}"]
-                if data.state is not TaskState.RUNNING:
+                if data.state is not TaskState.RUNNING or data.exit is not None:
                     continue
-                idle = now - self._last(data.task, data.attempt, data.started)
+                if data.joined_at is None:
+                    continue  # until it has met its peers, its start-up time-out is its limit
+                idle = now - self._last(data.task, data.attempt, data.joined_at)
                 if _alone(role):
                     if idle > role.hang_s:
                         found.append((data.task, data.attempt, idle))
                 else:
+                    idle = min(idle, now - state.since)
                     gang.append((idle - role.hang_s, data.task, data.attempt, idle))
         if gang and min(gang)[0] > 0:
             _, task, attempt, idle = max(gang, key=lambda entry: entry[0])
             found.append((task, attempt, idle))
         return found
 
-    def _last(self, task: Task, attempt: int, started: float | None) -> float:
+    def _last(self, task: Task, attempt: int, joined_at: float) -> float:
         seen = self._progress.get((str(task), attempt), 0.0)
-        return max(seen, started or 0.0, self._epoch)
+        return max(seen, joined_at, self._epoch)
 
 
 def _alone(role: RolePlan) -> bool:

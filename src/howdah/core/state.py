@@ -1,5 +1,8 @@
 """What the machine remembers: states, the tables of allowed moves, and the job's whole state.
 
+Every time that something waits for is a field of what waits (`TaskData.deadline`,
+`RestartUnit.retry_at`, …); `howdah.core.machine.Machine.next_due` is the earliest of them.
+
 `JobState` is plain data. Replaying a journal through `howdah.core.machine.Machine` gives an equal
 one, which is how a new coordinator takes over and how a bug report becomes a test.
 The picture of both tables in docs/design/003-states.md is generated from this file.
@@ -62,9 +65,10 @@ TASK_MOVES: dict[tuple[TaskState, TaskState], str] = {
     (S.RUNNING, S.STOPPING): "the gang broke, or the job ends",
     (S.RUNNING, S.SUCCEEDED): "it ended with exit code 0",
     (S.RUNNING, S.ENDED): "it failed or was lost",
+    (S.STOPPING, S.SUCCEEDED): "it had ended by itself with exit code 0",
     (S.STOPPING, S.ENDED): "its end was confirmed, or its container was lost",
-    (S.SUCCEEDED, S.IDLE): "the gang starts anew, its agent is still there",
-    (S.SUCCEEDED, S.WAITING): "the gang starts anew, its container is gone",
+    (S.SUCCEEDED, S.IDLE): "the gang restarts, its agent is still there",
+    (S.SUCCEEDED, S.WAITING): "the gang restarts, its container is gone",
     (S.ENDED, S.IDLE): "it is to be started again, its agent is still there",
     (S.ENDED, S.WAITING): "it is to be started again, its container is gone",
 }
@@ -86,8 +90,8 @@ class JobPhase(enum.Enum):
     STARTING = "starting"
     """The generation is formed; not everyone has joined yet."""
     RUNNING = "running"
-    SETTLING = "settling"
-    """Something failed: survivors are ended, evidence is awaited."""
+    FAILURE_WINDOW = "failure-window"
+    """Something failed, or the gang is to grow: its programs are ended, failure reports awaited."""
     RESTARTING = "restarting"
     """The cause is known; a delay before the next generation."""
     FINISHING = "finishing"
@@ -100,17 +104,18 @@ P = JobPhase
 JOB_MOVES: dict[tuple[JobPhase, JobPhase], str] = {
     (P.SUBMITTED, P.ALLOCATING): "containers are asked for",
     (P.ALLOCATING, P.STARTING): "enough agents are there: a generation is formed",
-    (P.ALLOCATING, P.SETTLING): "a task outside the gang's barrier failed",
-    (P.ALLOCATING, P.FINISHING): "stopped, refused or timed out",
+    (P.ALLOCATING, P.FAILURE_WINDOW): "a task outside the gang's barrier failed",
+    (P.ALLOCATING, P.FINISHING): "done, stopped, refused or timed out",
     (P.STARTING, P.RUNNING): "everyone has joined",
-    (P.STARTING, P.SETTLING): "a task failed",
+    (P.STARTING, P.FAILURE_WINDOW): "a task failed",
     (P.STARTING, P.ALLOCATING): "the stage is done, the next one's containers are asked for",
     (P.STARTING, P.FINISHING): "done, stopped or timed out",
-    (P.RUNNING, P.SETTLING): "a task failed, or the gang is to grow",
+    (P.RUNNING, P.FAILURE_WINDOW): "a task failed, or the gang is to grow",
     (P.RUNNING, P.ALLOCATING): "the stage is done, the next one's containers are asked for",
     (P.RUNNING, P.FINISHING): "done, stopped or timed out",
-    (P.SETTLING, P.RESTARTING): "the cause is known and a restart is due",
-    (P.SETTLING, P.FINISHING): "no restart is left, or stopped or timed out",
+    (P.FAILURE_WINDOW, P.RESTARTING): "the cause is known and a restart is due",
+    (P.FAILURE_WINDOW, P.ALLOCATING): "the stage is done, whatever failed in it",
+    (P.FAILURE_WINDOW, P.FINISHING): "no restart is left, or done, stopped or timed out",
     (P.RESTARTING, P.ALLOCATING): "the delay is over",
     (P.RESTARTING, P.FINISHING): "stopped or timed out",
     (P.FINISHING, P.FINISHED): "everything was given back",
@@ -132,12 +137,14 @@ class ImpossibleMove(Exception):
 
 
 class Move(msgspec.Struct, array_like=True):
-    """One move of a task's story."""
+    """One move of a task."""
 
     time: float
     before: str
     after: str
     why: str
+    cause: str = ""
+    """The event it follows from."""
 
 
 class TaskData(msgspec.Struct, kw_only=True):
@@ -152,41 +159,62 @@ class TaskData(msgspec.Struct, kw_only=True):
     container_id: str | None = None
     host: str | None = None
     ports: tuple[int, ...] = ()
+    keep_ports: tuple[int, ...] = ()
+    """Ports the present attempt was told to have again."""
     pids: tuple[int, ...] = ()
     started: float | None = None
+    deadline: float | None = None
+    """When its patience ends: of a started task to join its peers, of a stopping one to end."""
     joined: bool = False
+    joined_at: float | None = None
     member: bool = False
     """Belongs to the present generation's topology."""
     awaited: bool = False
-    """Counted in `JobState.missing`: a member that has not joined yet."""
+    """A member that has not joined yet."""
+    reported: bool = False
+    """Its present attempt's failure has been reported: it was known before the attempt was over."""
     exit: Exit | None = None
     """Of the newest attempt that ended."""
     counted: int = 0
-    """Failures of its own fault, for roles that restart task by task."""
+    """Failures that counted against a budget of its own, for roles that restart task by task."""
     retired: bool = False
-    """Will not be started again: a sidecar whose attempts are spent."""
+    """Will not be started again: an optional task that cannot be had."""
     restored: str | None = None
-    story: list[Move] = []
+    moves: list[Move] = []
     """The newest moves, for the day something impossible happens."""
 
 
 class ContainerData(msgspec.Struct, kw_only=True):
-    """A container that was granted and has not ended."""
+    """A container that was granted and may still hold processes."""
 
     container_id: str
     node: str
     task: Task | None
     """None once it is being given back."""
+    former: Task | None = None
+    """Of one that is being given back: whose attempt ran in it."""
     granted: float
     registered: bool = False
     connected: bool = False
+    silent: bool = False
+    """Its agent may live where it cannot be reached: nothing was heard, nothing was closed."""
+    heard: float = 0.0
+    """When its agent was last known to be in touch."""
+    released: bool = False
+    """The backend was told to take it back."""
+    ended: bool = False
+    """The backend has given it up, without proof that its processes have ended."""
+    announced: bool = False
+    """That its lease is waited for has been said."""
     preempting: bool = False
+    deadline: float | None = None
+    """When its patience ends: for its agent to register or reconnect, for its end to be confirmed."""
     listen: tuple[str, int] | None = None
     """Where its agent hears a new coordinator's call."""
 
 
 class FailureReport(msgspec.Struct, kw_only=True):
-    """One sign of what went wrong."""
+    """One report of what went wrong."""
 
     task: Task
     attempt: int
@@ -200,14 +228,60 @@ class FailureReport(msgspec.Struct, kw_only=True):
 
 
 class Failure(msgspec.Struct, kw_only=True):
-    """A classified failure: the strongest evidence, and what it cost."""
+    """A classified failure: the strongest report, and what it cost."""
 
     report: FailureReport
     counted: bool
+    """Against the restart budget."""
     secondary: int = 0
-    """Weaker signs that came with it."""
+    """Weaker reports that came with it."""
     lines: tuple[str, ...] = ()
     """What to show: last lines of the task, or where every rank stood."""
+
+
+class UnitKind(enum.Enum):
+    """What restarts together."""
+
+    GANG = "gang"
+    """All tasks of the present stage but sidecars."""
+    TASK = "task"
+    """A task of the gang that comes back alone (``restart = "task"``)."""
+    SERVER = "server"
+    """A task of an earlier stage that goes on beside the present one."""
+    SIDECAR = "sidecar"
+
+
+class Desired(enum.Enum):
+    """Where a unit should be."""
+
+    RUNNING = "running"
+    DOWN = "down"
+    """Its programs are to end: the gang before its next generation, everything when the job ends."""
+
+
+class RestartUnit(msgspec.Struct, kw_only=True):
+    """What restarts together, and what that has cost so far.
+
+    Only the gang's is always there; the others are made when their first failure is reported.
+    """
+
+    name: str
+    kind: UnitKind
+    desired: Desired = Desired.RUNNING
+    window_until: float | None = None
+    """The failure window is open until then, and longer while its programs are still ending."""
+    explain_until: float | None = None
+    """The backend's own word on a lost container is waited for until then."""
+    retry_at: float | None = None
+    """It is not started before this."""
+    reports: list[FailureReport] = []
+    counted: int = 0
+    """Failures that counted against its budget."""
+    setbacks: int = 0
+    """Those of them without progress since: the back-off grows with them."""
+    uncounted: int = 0
+    """Failures that do not count, in a row without progress."""
+    last_failure: float | None = None
 
 
 class StackNote(msgspec.Struct, kw_only=True):
@@ -225,6 +299,20 @@ class HangCheck(msgspec.Struct, kw_only=True):
     idle_s: float
     awaiting: list[Task]
     stacks: list[StackNote]
+    until: float
+    """They are not waited for longer."""
+
+
+class Growth(msgspec.Struct, kw_only=True):
+    """Agents have come that the running elastic gang has no program for."""
+
+    at: float
+    """More are waited for until then; then a checkpoint is asked for."""
+    asked: bool = False
+    checkpoint: str | None = None
+    """The newest one when another was asked for."""
+    until: float | None = None
+    """It is not waited for longer."""
 
 
 class JobState(msgspec.Struct, kw_only=True):
@@ -247,40 +335,48 @@ class JobState(msgspec.Struct, kw_only=True):
     """Of the present generation, once its barrier has opened."""
     rewired: bool = False
     """A member came back alone since the topology was made."""
-    missing: int = 0
-    """Members that have not joined yet."""
     tasks: dict[str, TaskData] = {}
-    counts: dict[str, dict[str, int]] = {}
-    """Tasks by role and state, kept up to date so that no step has to look at every task."""
     requests: dict[int, Task] = {}
     containers: dict[str, ContainerData] = {}
-    timers: dict[str, float] = {}
-    """Name to the time it comes due; the driver answers with `TimerDue`."""
+    units: dict[str, RestartUnit] = {}
     next_request: int = 1
     draws: int = 0
     """Random numbers used so far."""
-    reports: list[FailureReport] = []
     failures: list[Failure] = []
-    gang_charged: int = 0
     restarts: int = 0
-    uncharged: int = 0
-    """Uncharged restarts since the last progress."""
-    setbacks: int = 0
-    """Charged restarts since the last progress; the back-off grows with them."""
     allocations: int = 0
     """Times a part of the gang was given back; the next try waits longer."""
-    node_faults: dict[str, int] = {}
+    growths: int = 0
+    node_faults: dict[str, list[float]] = {}
+    """When each node was at fault; long ago is forgotten."""
+    avoided: tuple[str, ...] = ()
+    """Nodes that the outstanding requests avoid."""
+    avoided_until: float | None = None
+    """When the first of them is used again."""
     hang: HangCheck | None = None
+    growth: Growth | None = None
+    growing: bool = False
+    """The gang is being ended on purpose, to grow."""
     checkpoint: str | None = None
     """The newest complete checkpoint."""
-    reform: bool = False
-    """The settling gang was ended on purpose, to grow."""
+    stops: int = 0
+    """How often a stop was asked for: the second time without grace."""
     firm: bool = False
-    """Stop without grace."""
+    """Stop without grace and without saving."""
     answer: str | None = None
     """What the preprocess step printed for all programs."""
     released: list[str] = []
     """Roles of the present generation that were waited for long enough: they no longer decide."""
+    linger: dict[str, float] = {}
+    """Roles whose time runs because the roles they linger after are done: until when."""
+    total_until: float | None = None
+    """The job must have ended."""
+    allocation_until: float | None = None
+    """The gang must have its containers."""
+    hold_until: float | None = None
+    """A part of the gang is held no longer without the rest."""
+    elastic_until: float | None = None
+    """A gang that has its minimum waits for more no longer."""
 
     @property
     def job(self) -> Plan:
@@ -288,3 +384,13 @@ class JobState(msgspec.Struct, kw_only=True):
         if self.plan is None:
             raise ImpossibleMove("the first event of a job must be JobSubmitted")
         return self.plan
+
+    @property
+    def unsaved(self) -> list[str]:
+        """What of the tasks' newest attempts is saved nowhere, a line each."""
+        return [
+            f"{data.task}: {line}"
+            for data in self.tasks.values()
+            if data.exit is not None
+            for line in data.exit.unsaved
+        ]

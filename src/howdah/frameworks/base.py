@@ -43,7 +43,7 @@ SIDECAR = RoleDefaults(
     watched=False,
     restart_grace_s=2.0,
 )
-"""A program beside the job: nothing waits for it, nothing depends on it."""
+"""A sidecar: nothing waits for it, nothing depends on it."""
 
 INDEPENDENT = RoleDefaults(restart=Restart.TASK, ranked=False, join=Join.NOW, restart_grace_s=2.0)
 """A program of a role the framework does not know: it counts, but is no part of the framework."""

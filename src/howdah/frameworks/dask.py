@@ -11,8 +11,8 @@ Sources: docs.dask.org "Command Line" (dask scheduler, dask worker), "Configurat
   silence is no hang. (A worker exits 0 when its scheduler dies: no success.)
 * A dead worker is replaced alone, as is a dead client: the scheduler gives a lost worker's tasks
   to others, and computes again what only it held. What a client *scattered* to that worker alone is
-  lost for good (scatter with ``broadcast=True``). A dead scheduler has lost everything: all start
-  anew.
+  lost for good (scatter with ``broadcast=True``). A dead scheduler has lost everything: all
+  restart.
 * A worker has no nanny: Howdah restarts it. It gives up after 60 s without a scheduler.
 """
 

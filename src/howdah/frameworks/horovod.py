@@ -11,7 +11,7 @@ process reads), ``horovod/runner/http/http_server.py`` (the rendezvous protocol,
 * HOROVOD_GLOO_TIMEOUT_SECONDS is the role's start-up limit (Horovod's own is 30 s, too short for a
   program that reads much before ``hvd.init()``). It covers a missing peer: programs connect at
   ports of their own choice, so Howdah cannot see them join.
-* Rank failures: no rank can rejoin a non-elastic group, so all start anew with a new driver, whose
+* Rank failures: no rank can rejoin a non-elastic group, so all restart with a new driver, whose
   store must not hold addresses of the dead. The driver never ends by itself and is untracked.
 """
 

@@ -13,7 +13,7 @@ Process 0 serves the coordination service on its first port. JAX_LOCAL_DEVICE_ID
 task's several programs one GPU of its own.
 
 As observed with JAX 0.10 and gloo collectives: SIGTERM is swallowed, survivors of a dead process
-need up to 97 s to end, none can rejoin alone. So the whole gang starts anew, with a short grace.
+need up to 97 s to end, none can rejoin alone. So the whole gang restarts, with a short grace.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ LGBM_RANK is ours: the row of LGBM_MACHINES that is this program, for the choice
 addresses, so where Howdah advertises host names a script resolves them first.
 
 As observed with LightGBM 4.7: a missing peer is waited for until ``time_out``; survivors of a dead
-one never notice (a busy loop). So: start-up limit, and the whole gang starts anew at once.
+one never notice (a busy loop). So: a start-up limit, and a restart of the whole gang at once.
 """
 
 from __future__ import annotations

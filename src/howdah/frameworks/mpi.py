@@ -11,7 +11,7 @@ by themselves: ``mpirun`` in rank 0's command needs no list of hosts. Reaching t
 site's affair (ssh).
 
 A container is a node: local ranks count the programs of a task. Programs connect as they like, so
-started counts as joined. MPI ends all ranks when one dies, so all start anew.
+started counts as joined. MPI ends all ranks when one dies, so all restart.
 """
 
 from __future__ import annotations

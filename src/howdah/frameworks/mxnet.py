@@ -7,7 +7,7 @@ variables": DMLC_*), ps-lite's "Environment Variables", and TonY's ``MXNetRuntim
   DMLC_ROLE says so. ``scheduler`` is added if the job has none.
 * Start order: scheduler, servers, workers. The documentation asks for an address, not a host name, in
   DMLC_PS_ROOT_URI; with host names set ``[network] address``.
-* "If a worker crashes, it halts the progress of all workers" (dist_sync): all start anew.
+* "If a worker crashes, it halts the progress of all workers" (dist_sync): all restart.
 * Scheduler and servers leave when all workers have; they are untracked and only serve, so their
   silence is no hang.
 
@@ -50,7 +50,7 @@ class MXNet(Framework):
         return {"scheduler": Role()}
 
     def command(self, job: Job, role: str) -> list[str] | str | None:
-        # A scheduler nobody wrote runs what the workers run.
+        # A scheduler that the job file lacks runs what the workers run.
         if role != "scheduler" or job.command is not None or "worker" not in job.roles:
             return None
         return job.roles["worker"].command
@@ -81,7 +81,7 @@ class MXNet(Framework):
             "DMLC_PS_ROOT_URI": scheduler.host,
             "DMLC_PS_ROOT_PORT": str(scheduler.ports[0]),
             "DMLC_LOCAL": "0",
-            "DMLC_NUM_SERVER": str(len(topology.of_role("server"))),
-            "DMLC_NUM_WORKER": str(len(topology.of_role("worker"))),
+            "DMLC_NUM_SERVER": str(len(addresses.of_role(topology, "server"))),
+            "DMLC_NUM_WORKER": str(len(addresses.of_role(topology, "worker"))),
         }
         return env | addresses.interface_hints(job, member, "DMLC_INTERFACE")

@@ -21,7 +21,7 @@ from howdah.frameworks.base import (
     RoleDefaults,
     processes,
 )
-from howdah.spec.model import Duration, Job, Lingering, Mode, Restart, Role, Tracking
+from howdah.spec.model import Checkpoint, Duration, Job, Lingering, Mode, Restart, Role, Tracking
 from howdah.spec.units import instance_range, seconds
 
 DEFAULT_ROLE = "worker"
@@ -80,8 +80,8 @@ def problems(job: Job) -> list[Problem]:
     return found + [p for p in checks.check(expanded, framework, rules) if p.key not in known]
 
 
-def plan(job: Job, job_id: str) -> Plan:
-    """The plan of an expanded job that has no problems."""
+def plan(job: Job, job_id: str, *, lease_s: float = 30.0) -> Plan:
+    """The plan of an expanded job that has no problems; ``lease_s`` is the backend's, for agents."""
     framework = registry.get(job.framework)
     join = _network_join(job)
     stages = _stages(job)
@@ -95,6 +95,8 @@ def plan(job: Job, job_id: str) -> Plan:
         allocation_s=seconds(times.allocation),
         hold_s=seconds(times.hold) or 0.0,
         total_s=seconds(times.total),
+        lease_s=lease_s,
+        checkpoints=job.checkpoint is not None,
     )
 
 
@@ -158,7 +160,14 @@ def _role_plan(job: Job, name: str, network: Join, stage: int) -> RolePlan:
         run_s=_limit(role.timeouts.run, job.timeouts.run),
         grace_s=_limit(role.timeouts.stop_grace, job.timeouts.stop_grace) or 0.0,
         restart_grace_s=rules.restart_grace_s,
+        save_s=save_s(job),
     )
+
+
+def save_s(job: Job) -> float:
+    """How long the last checkpoint and the outputs of a task may take to be saved."""
+    table = job.checkpoint or Checkpoint()
+    return seconds(table.save_limit) or 0.0
 
 
 def _restart(job: Job, role: Role, rules: RoleDefaults) -> Restart:
@@ -184,7 +193,7 @@ def _after(job: Job, role: Role, rules: RoleDefaults) -> tuple[str, ...]:
 def _ports(job: Job, rules: RoleDefaults) -> int:
     """What the framework needs, and one more for the chief's own TensorBoard (TonY's TB_PORT).
 
-    Not where TensorBoard runs beside the job: then nobody needs it.
+    Where TensorBoard is a sidecar of the job, the chief needs none.
     """
     own_board = rules.chief and sidecars.TENSORBOARD not in job.roles
     return rules.ports + (1 if own_board else 0)

@@ -4,6 +4,9 @@ Environment, later ones winning: a few defaults; the job's ``env``; the role's `
 HOWDAH_* and TonY's names; the framework's. So no ``env`` of a job file can tell a program a wrong
 rank or address. Hints such as network interfaces are the framework's only where a job has none.
 
+Linux starts no program with a variable longer than 128 KiB. The addresses of some 5,000 tasks are:
+beyond that HOWDAH_CLUSTER and CLUSTER_SPEC are left out, and any other variable is an error.
+
 The agent adds what only it knows: folders of the task, the report socket, devices, PYTHONPATH.
 """
 
@@ -24,8 +27,16 @@ from howdah.frameworks.sidecars import is_tensorboard, tensorboard_page
 from howdah.spec.model import Job, Mode
 from howdah.wire.messages import ProcessSpec
 
+LONGEST = 128 * 1024
+"""Bytes of one environment string, ``NAME=value`` and a zero byte, that Linux accepts
+(MAX_ARG_STRLEN)."""
+
 HELPERS = str(Path(__file__).with_name("helpers"))
 """Folder of the scripts helper roles run, where this package is installed."""
+
+
+class VariableTooLong(ValueError):
+    """A program can't be started with a variable that long; the text says which one it is."""
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,8 +74,9 @@ def programs(
     Raises:
         KeyError: the task is not part of the topology.
         MissingPeer: the framework must name a task the topology lacks.
+        VariableTooLong: no program can be started with one of its variables.
     """
-    member = topology.member(task)
+    member = addresses.member_of(topology, task)
     framework = registry.get(job.framework)
     command = job.roles[task.role].command or job.command
     if command is None:
@@ -77,19 +89,22 @@ def programs(
         name: os.path.join(places.shared_dir, file)
         for name, file in framework.shared_files(job).items()
     }
+    cluster = _cluster(job, plan, topology, member)
     found: list[ProcessSpec] = []
     for process in range(member.processes):
         env = _defaults(places)
         env |= job.env
         env |= job.roles[task.role].env
-        env |= _howdah(job, plan, topology, member, process, attempt, places)
+        env |= _howdah(plan, topology, member, process, attempt, places)
         env |= _tony(job, plan, topology, member, process, attempt)
+        env |= cluster
         if answer is not None:
             env["MODEL_PARAMS"] = answer
         if master is not None:
             env |= {"AM_HOST": master[0], "AM_PORT": str(master[1])}
         env |= shared
         env |= framework.environment(job, topology, member, process)
+        _check_lengths(env, task, len(topology.members))
         label = str(process) if member.processes > 1 else ""
         found.append(ProcessSpec(argv=arguments, env=env, label=label))
     return tuple(found)
@@ -97,7 +112,7 @@ def programs(
 
 def web(job: Job, topology: Topology, task: Task) -> dict[str, Any] | None:
     """What the task serves for the job page, as `howdah.wire.messages.Start.web` wants it."""
-    member = topology.member(task)
+    member = addresses.member_of(topology, task)
     page: WebPage | None
     if is_tensorboard(job, task.role):
         page = tensorboard_page(job)
@@ -120,8 +135,33 @@ def _defaults(places: Places) -> dict[str, str]:
     return {"PYTHONUNBUFFERED": "1", "PATH": os.pathsep.join(filter(None, folders))}
 
 
+def _cluster(job: Job, plan: Plan, topology: Topology, member: Member) -> dict[str, str]:
+    """Where the others are, as far as one variable can hold it. TonY has none in mode each."""
+    if job.mode is Mode.GANG:
+        text = addresses.cluster_text(job, topology)
+        found = {"HOWDAH_CLUSTER": text, "CLUSTER_SPEC": text}
+    else:
+        found = {"HOWDAH_CLUSTER": addresses.planned_text(job, plan, topology, member)}
+    return {name: value for name, value in found.items() if _length(name, value) <= LONGEST}
+
+
+def _length(name: str, value: str) -> int:
+    """Bytes of the environment string."""
+    return len(os.fsencode(name)) + len(os.fsencode(value)) + 2
+
+
+def _check_lengths(env: dict[str, str], task: Task, tasks: int) -> None:
+    """Refuse, in words, what Linux would refuse with "Argument list too long"."""
+    for name, value in env.items():
+        if len(value) >= LONGEST // 8 and (length := _length(name, value)) > LONGEST:
+            raise VariableTooLong(
+                f"the variable {name} of {task} has {length} bytes, in a job of {tasks} tasks, and "
+                f"Linux starts no program with a variable longer than {LONGEST}; use fewer tasks, "
+                "or put what is long into a file"
+            )
+
+
 def _howdah(
-    job: Job,
     plan: Plan,
     topology: Topology,
     member: Member,
@@ -142,7 +182,6 @@ def _howdah(
         "HOWDAH_IS_CHIEF": _truth(_is_chief(member, process)),
         "HOWDAH_HOST": member.host,
         "HOWDAH_PORTS": ",".join(map(str, member.ports)),
-        "HOWDAH_CLUSTER": addresses.cluster_text(job, topology),
         "HOWDAH_SHARED_DIR": places.shared_dir,
         "HOWDAH_TENSORBOARD_DIR": places.tensorboard_dir,
         "HOWDAH_PYTHON": places.python,
@@ -160,23 +199,23 @@ def _tony(
 ) -> dict[str, str]:
     """The variables a script written for TonY reads.
 
-    TonY counts sessions from 0, one for each time it starts all tasks anew.
+    TonY counts sessions from 0, one for each time it restarts all tasks.
     """
+    role = member.task.role
     gang = job.mode is Mode.GANG
+    tasks = len(addresses.of_role(topology, role)) if gang else plan.role(role).maximum
     env = {
-        "JOB_NAME": member.task.role,
+        "JOB_NAME": role,
         "TASK_INDEX": str(member.task.index),
-        "TASK_NUM": str(len(topology.of_role(member.task.role))),
+        "TASK_NUM": str(tasks),
         "IS_CHIEF": _truth(_is_chief(member, process)),
         "JOB_ID": plan.job_id,
         "SESSION_ID": str(max(topology.generation - 1, 0)),
         "DISTRIBUTED_MODE": "GANG" if gang else "FCFS",
         "ATTEMPT_NUMBER": str(attempt),
     }
-    if gang:
-        env["CLUSTER_SPEC"] = addresses.cluster_text(job, topology)
     port = _tensorboard_port(job, member)
-    if is_tensorboard(job, member.task.role) and member.ports:
+    if is_tensorboard(job, role) and member.ports:
         port = member.ports[0]
     if port is not None:
         env["TB_PORT"] = str(port)

@@ -13,7 +13,7 @@ pytorch.org/docs/stable/elastic/run.html ("Environment Variables", "Definitions"
 * INIT_METHOD, RANK and WORLD are what TonY gives.
 
 As observed with PyTorch 2.15 and gloo: survivors of a dead rank fail after 2-3 s, one rank alone
-cannot rejoin, a missing peer is waited for up to its own time-out. So the whole gang starts anew.
+cannot rejoin, a missing peer is waited for up to its own time-out. So the whole gang restarts.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ Sources: docs.ray.io "Launching an On-Premise Cluster" (``ray start``), "Configu
 * Ray's own waits at start-up suit an idle machine: a cluster that starts on busy nodes would fail.
   `PATIENCE` makes them longer where a job's ``env`` does not say otherwise; what bounds the start is
   the job's own limit.
-* A dead worker node or driver is replaced alone; a dead head has lost the cluster: all start anew.
+* A dead worker node or driver is replaced alone; a dead head has lost the cluster: all restart.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Ray(Framework):
         if role not in ("head", "worker"):
             return None
         own = job.roles[role]
-        # A head beside workers gets no tasks unless it is given cores: it serves the cluster.
+        # Where there are workers, the head gets no tasks unless it is given cores: it serves the cluster.
         cores = 0 if role == "head" and "worker" in job.roles else 1
         options = f" --num-cpus {own.cores or cores} --num-gpus {own.gpus}"
         if own.memory is not None:

@@ -77,7 +77,7 @@ def is_preprocess(job: Job, role: str) -> bool:
 
 
 def is_tensorboard(job: Job, role: str) -> bool:
-    """Whether the role is TensorBoard beside the job, ours or the user's own."""
+    """Whether the role is a TensorBoard sidecar, ours or the user's own."""
     return role == TENSORBOARD
 
 

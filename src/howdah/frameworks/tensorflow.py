@@ -7,7 +7,7 @@ may name chief, worker, ps and evaluator only; a ``master`` of TensorFlow 1 is w
 TF_CONFIG rules:
 
 * ``cluster`` has chief, worker and ps. An evaluator is in its own TF_CONFIG only: it is no part of
-  the training cluster. Sidecars and roles TensorFlow does not know are in nobody's.
+  the training cluster. Sidecars and roles TensorFlow does not know are in no TF_CONFIG.
 * ``task`` has the role and the task's place in that role's list. In an elastic gang a place can
   differ from the task's index.
 * Without ``chief`` (or ``master``), ``worker`` 0 is the chief.
@@ -15,12 +15,12 @@ TF_CONFIG rules:
 
 Synchronous training (no ``ps``), as observed with TensorFlow 2.21: a missing peer is waited for
 silently for ever, a dead one is noticed after 11-13 s, SIGTERM is swallowed, and one process alone
-can never rejoin. So: start-up limit, whole gang anew at once, a very short grace.
+can never rejoin. So: a start-up limit, a restart of the whole gang at once, a very short grace.
 
 Parameter servers with a chief (``ClusterCoordinator``): workers and ps only serve and never end by
 themselves, so the chief's success is the job's, and their silence is no hang. A worker comes back
 alone at its address; a restarted chief resumes against the same ps and workers; a dead ps loses
-variables, so all start anew from the checkpoint. Without a chief (TensorFlow 1 style) the workers
+variables, so all restart from the checkpoint. Without a chief (TensorFlow 1 style) the workers
 train, end by themselves and decide.
 
 The evaluator reads checkpoints and belongs to no group; ``tf.keras.utils.SidecarEvaluator`` by
@@ -127,7 +127,7 @@ class TensorFlow(Framework):
         }
         if role == "evaluator":
             cluster["evaluator"] = addresses.addresses(topology, "evaluator")
-        place = [m.task for m in topology.of_role(role)].index(member.task)
+        place = addresses.of_role(topology, role).index(member)
         task = {"type": "chief" if role == "master" else role, "index": place}
         env = {"TF_CONFIG": addresses.compact({"cluster": cluster, "task": task})}
         return env | addresses.interface_hints(job, member, "NCCL_SOCKET_IFNAME")

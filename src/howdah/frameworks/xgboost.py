@@ -13,7 +13,7 @@ a program enters ``CommunicatorContext`` once and trains in it as often as it li
 
 As observed with XGBoost 3.2: a tracker serves one group once and never ends by itself while
 workers are missing; survivors of a dead worker fail after 1-2 s; none can rejoin. So workers and
-tracker start anew together. The tracker is untracked: the workers' end is the job's.
+tracker restart together. The tracker is untracked: the workers' end is the job's.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.connection import Limits
 from howdah.hadoop.credentials import Token
-from howdah.hadoop.errors import CallTimeout, ConnectionLost, RemoteError
+from howdah.hadoop.errors import CallTimeout, ConnectFailed, ConnectionLost, RemoteError
 from howdah.hadoop.identity import Identity
 from howdah.hadoop.ids import ContainerId, NodeId
 from howdah.hadoop.protos import yarn
@@ -68,6 +68,10 @@ class NodeManager(Service):
 
         If the answer is lost, the node is asked which ones it has, and only the others are
         started again: none is started twice, none is reported failed that runs.
+
+        Raises:
+            ConnectFailed: the node could not be reached, nothing was started.
+            ConnectionLost, CallTimeout: the answer is lost; they may have been started.
         """
         total_s = self.rpc.retry.max_wait_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + total_s
@@ -88,7 +92,13 @@ class NodeManager(Service):
                 if time.monotonic() >= deadline:
                     raise
                 left_s = deadline - time.monotonic()
-                there = (await self.statuses(wanted, timeout_s=left_s)).found
+                try:
+                    there = (await self.statuses(wanted, timeout_s=left_s)).found
+                except ConnectFailed as error:
+                    raise ConnectionLost(
+                        f"the answer to startContainers is lost, and {self.node} can't be asked what"
+                        f" it has started: {error}"
+                    ) from error
                 done += there
                 wanted = {c: request for c, request in wanted.items() if c not in there}
                 if not wanted:

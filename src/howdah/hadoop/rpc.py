@@ -107,12 +107,15 @@ class RpcClient:
         response_type: type[R],
         *,
         timeout_s: float | None = None,
+        try_timeout_s: float | None = None,
         idempotent: bool = True,
     ) -> R:
         """Make a call, as often as needed and allowed.
 
         ``timeout_s`` is the deadline of it all (else the policy's); ``idempotent`` says that
         the call may be made again when it is not known whether the server has executed it.
+        ``try_timeout_s`` is for one try: by default the policy's, and none for what may not be
+        made again.
 
         Raises:
             ConnectFailed: no server could be reached until the deadline.
@@ -126,6 +129,8 @@ class RpcClient:
         deadline = started + (self.retry.max_wait_s if timeout_s is None else timeout_s)
         self._last_call_id = (self._last_call_id + 1) & _MAX_CALL_ID
         call = Call(self._last_call_id, self.protocol, method, request)
+        if try_timeout_s is None and idempotent:
+            try_timeout_s = self.retry.try_timeout_s
         tried: set[int] = set()
         rounds = 0
         while True:
@@ -133,7 +138,7 @@ class RpcClient:
                 raise ConnectionLost(f"the client was closed before {method} was done")
             asked = self._active
             try:
-                data = await self._try(call, deadline, idempotent)
+                data = await self._try(call, deadline, try_timeout_s)
             except EncodeError as error:
                 raise ProtocolError(f"{method}: the request is incomplete: {error}") from None
             except HadoopError as error:
@@ -163,12 +168,12 @@ class RpcClient:
                     f"{self.address}: the answer to {method} is no {response_type.__name__}: {error}"
                 ) from None
 
-    async def _try(self, call: Call, deadline: float, idempotent: bool) -> bytes:
+    async def _try(self, call: Call, deadline: float, try_timeout_s: float | None) -> bytes:
         connection = await self._reach(deadline)
         sent_at = time.monotonic()
         timeout_s = max(0.001, deadline - sent_at)
-        if idempotent:
-            timeout_s = min(timeout_s, self.retry.try_timeout_s)
+        if try_timeout_s is not None:
+            timeout_s = min(timeout_s, try_timeout_s)
         try:
             return await connection.call(call, timeout_s)
         except CallTimeout:

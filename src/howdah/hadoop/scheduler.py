@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -12,6 +13,10 @@ from howdah.hadoop.connection import Limits
 from howdah.hadoop.credentials import Token
 from howdah.hadoop.errors import (
     ApplicationMasterNotRegistered,
+    CallTimeout,
+    ConnectionLost,
+    HadoopError,
+    InvalidApplicationMasterRequest,
     RemoteError,
     RetriableError,
     StandbyError,
@@ -21,9 +26,18 @@ from howdah.hadoop.protos import yarn
 from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.service import Service
 
+REGISTER_S = 120.0
+"""An answer to a registration is worth more than any other: it is given only once. It is waited for
+so long, then taken for lost."""
+_AGAIN_S = 0.5
 SUCCEEDED = "SUCCEEDED"
 FAILED = "FAILED"
 KILLED = "KILLED"
+
+
+class AnswerLost(HadoopError):
+    """The master is registered, but the answer that says with what (containers and tokens of earlier
+    attempts) was lost on its way, and the RM does not repeat it."""
 
 
 class Scheduler(Service):
@@ -74,7 +88,8 @@ class Scheduler(Service):
         containers and NodeManager tokens of previous attempts.
 
         Raises:
-            InvalidApplicationMasterRequest: it is registered already.
+            AnswerLost: it is registered now; see there.
+            InvalidApplicationMasterRequest: it was registered already.
             InvalidToken: the attempt is over, another one has been started.
         """
         self._registration = yarn.RegisterApplicationMasterRequestProto(
@@ -91,19 +106,47 @@ class Scheduler(Service):
         """Register once more as before, when the RM has forgotten it.
 
         Raises:
+            AnswerLost: as for `register`.
             RuntimeError: `register` was never called.
         """
         if self._registration is None:
             raise RuntimeError("register comes before register_again")
-        answer = await self.rpc.call(
+        total_s = self.rpc.retry.max_wait_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + total_s
+        lost: HadoopError | None = None
+        while True:
+            left_s = max(0.001, deadline - time.monotonic())
+            try:
+                answer = await self._register_once(self._registration, left_s)
+            except (ConnectionLost, CallTimeout) as error:
+                if time.monotonic() + _AGAIN_S > deadline:
+                    raise
+                lost = error
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            except InvalidApplicationMasterRequest as error:
+                if lost is None:
+                    raise
+                self._registered_anew()
+                raise AnswerLost(f"the answer to the registration was lost: {lost}") from error
+            self._registered_anew()
+            return answer
+
+    async def _register_once(
+        self, request: yarn.RegisterApplicationMasterRequestProto, timeout_s: float
+    ) -> yarn.RegisterApplicationMasterResponseProto:
+        return await self.rpc.call(
             "registerApplicationMaster",
-            self._registration,
+            request,
             yarn.RegisterApplicationMasterResponseProto,
             timeout_s=timeout_s,
+            try_timeout_s=REGISTER_S,
+            idempotent=False,
         )
+
+    def _registered_anew(self) -> None:
         self._response_id = 0
         self._unanswered.clear()
-        return answer
 
     async def allocate(
         self,
@@ -205,7 +248,8 @@ class Scheduler(Service):
                     timeout_s=left_s,
                 )
             except ApplicationMasterNotRegistered:
-                await self.register_again(timeout_s=left_s)
+                with contextlib.suppress(AnswerLost):
+                    await self.register_again(timeout_s=left_s)
                 continue
             if answer.isUnregistered or time.monotonic() >= deadline:
                 return answer.isUnregistered

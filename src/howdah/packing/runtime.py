@@ -10,10 +10,10 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import howdah
 from howdah.packing.archives import Archive, Kind, Progress, Row, quiet
 from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.tarball import Entry, is_executable
+from howdah.version import PACKAGE, __version__
 
 NEEDED = (
     "msgspec",  # structs; all the agent needs
@@ -65,7 +65,7 @@ def base(cache: Path, progress: Progress = quiet, further: Sequence[str] = ()) -
 
 def own_code(cache: Path, progress: Progress = quiet) -> Archive:
     """Howdah itself: the folder that has ``howdah`` in it belongs on PYTHONPATH."""
-    folder = Path(howdah.__file__).parent
+    folder = Path(PACKAGE)
     entries = [
         Entry(f"howdah/{name}", path=Path(path), executable=is_executable(status.st_mode))
         for name, path, status in _walk(folder, "")
@@ -80,7 +80,7 @@ def own_code(cache: Path, progress: Progress = quiet) -> Archive:
         content = Content(
             entries=with_byte_code(entries, python, scratch / "pyc", progress),
             rows=(Row("howdah", sum(map(_size, entries)), len(entries)),),
-            notes=(f"Howdah {howdah.__version__}, from {folder}",),
+            notes=(f"Howdah {__version__}, from {folder}",),
         )
         return tar_of(Kind.HOWDAH, content, scratch, progress)
 

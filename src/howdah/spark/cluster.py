@@ -200,10 +200,10 @@ class Cluster:
             return training.run()
 
     def train_stream(self, data: Any, *, feed: str = "train", **options: Any) -> Any:
-        """Feed a streaming DataFrame, batch by batch: see `howdah.spark.streaming`."""
-        from howdah.spark.streaming import train_stream
+        """Feed a streaming DataFrame, batch by batch: see `howdah.spark.microbatches.start`."""
+        from howdah.spark.microbatches import start
 
-        return train_stream(self, data, feed=feed, **options)
+        return start(self.train, self._live, data, feed=feed, **options)
 
     def inference(
         self,
@@ -360,7 +360,7 @@ def _submit(
         directory = submit(
             load_object(job.job),
             backend="spark",
-            furnish=lambda directory: job.furnish(directory, wiring),
+            populate=lambda directory: job.populate(directory, wiring),
             submission=submission,
         )
         master.start(directory.secrets)

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from howdah import task
 from howdah.spark.feed.feed import Feed
-
-if TYPE_CHECKING:
-    from howdah.spark.feed.trainer import Wiring
 
 SCHEMES = frozenset(
     "abfs abfss adl file gs hdfs http https o3fs ofs oss s3 s3a s3n swift viewfs wasb wasbs".split()
 )
 """Paths that begin with one of these and a colon are left as they are."""
 FED_ROLES = ("chief", "master", "worker")
+
+
+class Wiring(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the master of the feeds is, and what else the driver lets its functions know."""
+
+    job_id: str
+    host: str
+    port: int
+    default_fs: str = ""
+    """Hadoop's ``fs.defaultFS``; empty: local."""
+    user: str = ""
+    """Name of the user on that file system; empty: this process's."""
+    workers: int = 0
+    """How many ranks are fed."""
 
 
 class Context:
@@ -92,17 +104,3 @@ def absolute_path(path: str, default_fs: str, user: str, working_dir: str) -> st
     if default == "file://":
         return f"file://{working_dir.rstrip('/')}/{path}"
     return f"{default}/{path}"
-
-
-def run(
-    train: Callable[[Any, Context], Any], args: Any = None, env: Mapping[str, str] | None = None
-) -> Any:
-    """In a training process: connect, call ``train(args, ctx)``, tell the master of its end.
-
-    Raises:
-        BaseException: what ``train`` raised, after the master was told.
-    """
-    from howdah.spark.feed.trainer import connect
-
-    with connect(env) as trainer:
-        return train(args, trainer.context)

@@ -10,7 +10,7 @@ import msgspec
 from howdah.backends.spark.words import plain
 from howdah.client.errors import BadInput
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.feeder import Task
+from howdah.spark.feed.feeding import Task
 from howdah.spark.feed.messages import Align, Options, Purpose
 from howdah.spark.rows import partition_feeder
 

@@ -12,7 +12,8 @@ from howdah.client.again import adopt
 from howdah.client.errors import BadInput
 from howdah.client.finding import find
 from howdah.client.functions import INSIDE, FunctionJob, job_name
-from howdah.spark.feed.trainer import Wiring
+from howdah.spark.context import Wiring
+from howdah.spark.feed.trainer import run
 from howdah.spec.model import Checkpoint, Job, Restart, Role, TensorBoard, Timeouts, Tracking
 from howdah.storage import layout
 from howdah.storage.files import write_atomically
@@ -53,8 +54,6 @@ class ClusterJob:
             BadInput: the arguments do not fit each other, or cannot be pickled; there is no job of
                 that name to resume.
         """
-        from howdah.spark.context import run
-
         if chief not in (0, 1):
             raise BadInput(f"chief is {chief}: a cluster has one chief or none")
         if workers + chief < 1:
@@ -88,9 +87,9 @@ class ClusterJob:
         self.trainers: int = sum(_count(self.job.roles[name]) for name in self.fed_roles)
         """How many ranks are fed."""
 
-    def furnish(self, directory: JobDirectory, wiring: Wiring) -> None:
+    def populate(self, directory: JobDirectory, wiring: Wiring) -> None:
         """Put the call and the wiring into the job's directory."""
-        self._call.furnish(directory)
+        self._call.populate(directory)
         document = msgspec.structs.replace(wiring, job_id=directory.job_id)
         write_atomically(directory.path / layout.FUNCTION / WIRING, msgspec.json.encode(document))
         if self._before is not None:

@@ -225,7 +225,7 @@ class Live:
             failure = failure or self.failure() or next(iter(self.master.failures[-1:]), None)
         view = self.handle.wait(END_S)
         self._submission.closed.wait(END_S)
-        if failure is not None and view.exit_code:
+        if failure is not None and view.outcome != "succeeded":
             raise JobFailed(
                 f"{view.job_id} {view.outcome}: the function raised in rank {failure.rank}: "
                 f"{failure.error}\n{failure.trace}",

@@ -116,7 +116,7 @@ class RddSource:
 
 
 def partition_feeder(sent: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """What a Spark task does with its record batches; ``sent`` is an encoded `feeder.Task`."""
+    """What a Spark task does with its record batches; ``sent`` is an encoded `feeding.Task`."""
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         from howdah.spark.feed.feeder import feed_partition

@@ -17,7 +17,7 @@ import msgspec
 
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.books import RunBook
-from howdah.spark.feed.feeder import Task
+from howdah.spark.feed.feeding import Task
 from howdah.spark.feed.messages import Options, Purpose
 from howdah.spark.feed.plan import Resumption, enough, resumption
 from howdah.spark.reports import RankReport, TrainReport

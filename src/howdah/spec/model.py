@@ -171,7 +171,7 @@ class Role(_Table, frozen=True, kw_only=True):
     cores: Positive | None = None
     """CPU cores of a container."""
     gpus: NotNegative = 0
-    """GPUs of a container: its own, shared with nobody."""
+    """GPUs of a container: its own, never shared."""
     resources: dict[str, NotNegative] = {}
     """Any other countable resource by the cluster's name for it."""
     label: str | None = None
@@ -270,6 +270,9 @@ class Checkpoint(_Table, frozen=True, kw_only=True):
     """Files unchanged for this long are taken as finished."""
     ignore: tuple[str, ...] = ("*.tmp*", "*.part", "*.partial", "*tmp_*", "*_temp", ".*")
     """Names never copied: what frameworks write before they rename."""
+    save_limit: Duration = "30m"
+    """When a task's programs have ended, its last checkpoint and its outputs may take this long to be
+    saved. What is not saved by then is given up, and the job says so."""
     store: str | None = None
     """Where checkpoints go, a path (relative to the job file) or fsspec URL; by default inside the
     job directory."""
@@ -289,7 +292,7 @@ class Outputs(_Table, frozen=True, kw_only=True):
 
 
 class TensorBoard(_Table, frozen=True, kw_only=True):
-    """TensorBoard beside the job, opened through the job page."""
+    """TensorBoard as a sidecar, opened through the job page."""
 
     folder: str = "tensorboard"
     """Where the programs write summaries: relative to the job directory, or a path or URL."""
@@ -378,7 +381,8 @@ class Job(_Table, frozen=True, kw_only=True):
     restart: Restart | None = None
     """gang, task or never for every role that does not say; by default what the framework needs."""
     attempts: Positive = 3
-    """Lives of each task: failures that are the job's own fault spend them, others do not."""
+    """The restart budget: how many lives each task has. Failures that are the job's own fault count
+    against it; a lost machine or a preemption does not."""
     timeouts: Timeouts = Timeouts()
     """Time limits of the job and of every role that has none of its own."""
     checkpoint: Checkpoint | None = None
@@ -386,7 +390,7 @@ class Job(_Table, frozen=True, kw_only=True):
     outputs: Outputs | None = None
     """Folders copied to the store when a task ends."""
     tensorboard: TensorBoard | None = None
-    """TensorBoard beside the job; absent: none. An empty table is enough."""
+    """TensorBoard as a sidecar; absent: none. An empty table is enough."""
     logs: Logs = Logs()
     """Limits of what a task may print."""
     network: Network = Network()

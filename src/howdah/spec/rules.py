@@ -100,7 +100,7 @@ def _counts(job: Job) -> Iterator[Finding]:
         total += high
         if low != high and role.restart is Restart.TASK and job.mode is Mode.GANG:
             message = 'an elastic role cannot have restart = "task" in a gang'
-            hint = 'its gang is formed anew when tasks come or go; use "gang", or mode = "each"'
+            hint = 'its gang restarts when tasks come or go; use "gang", or mode = "each"'
             yield Finding((*path, "restart"), message, hint, ((*path, "instances"),))
         if role.processes == "gpus" and role.gpus == 0:
             message = '"gpus" is one program for each GPU, and the role has no GPU'
@@ -195,7 +195,7 @@ def _order(job: Job) -> Iterator[Finding]:
             path = ("roles", name, "linger", "after")
             yield from _other_roles(job, name, path, "linger", role.linger.after)
             if not role.linger.after:
-                message = "it is said after nobody, so its time would never begin"
+                message = "it names no role to come after, so its time would never begin"
                 yield Finding(path, message, 'name the roles it goes on after, such as ["chief"]')
     waits = {
         name: [other for other in role.after if other in job.roles and other != name]
@@ -309,6 +309,11 @@ def _folders(job: Job) -> Iterator[Finding]:
             long = "would never take" if settle is None else "is too long before taking"
             message = f"{shown(checkpoint.settle)} {long} a file as finished"
             yield Finding(("checkpoint", "settle"), message, 'write a time, such as "500ms"')
+        if not units.seconds(checkpoint.save_limit):
+            off = checkpoint.save_limit == "off"
+            why = "would let a store that hangs hold a job for ever" if off else "saves nothing"
+            message = f"{shown(checkpoint.save_limit)} {why}"
+            yield Finding(("checkpoint", "save-limit"), message, 'write a time, such as "30m"')
         for index, pattern in enumerate(checkpoint.ignore):
             path = ("checkpoint", "ignore", index)
             if not pattern or "/" in pattern:

@@ -10,18 +10,21 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import msgspec
 
 from howdah.core.messages import Task
 from howdah.spec.model import Checkpoint, Job
-from howdah.storage import layout
+from howdah.storage import layout, renamed
 from howdah.storage.files import make_private_folder, write_atomically
 from howdah.storage.layout import CoordinatorAddress, JobMeta
 from howdah.wire.status import JobView
+
+T = TypeVar("T")
 
 TOKEN = "token"
 
@@ -229,7 +232,7 @@ class JobDirectory:
 
         After a crash the address of the dead one is still there until its successor's.
         """
-        return self._read_if_there(layout.COORDINATOR, CoordinatorAddress)
+        return self._read_if_there(layout.COORDINATOR, _decoder(CoordinatorAddress))
 
     def write_coordinator(self, address: CoordinatorAddress) -> None:
         """Publish the coordinator's address."""
@@ -245,7 +248,7 @@ class JobDirectory:
         Raises:
             StorageError: the document is damaged.
         """
-        return self._read_if_there(layout.FINAL, JobView)
+        return self._read_if_there(layout.FINAL, renamed.view)
 
     def write_final(self, view: JobView) -> None:
         """Record how the job ended."""
@@ -256,22 +259,26 @@ class JobDirectory:
             self.path / name, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
         )
 
-    def _read(self, name: str, type: Any) -> Any:
-        document = self._read_if_there(name, type)
+    def _read(self, name: str, type: type[T]) -> T:
+        document = self._read_if_there(name, _decoder(type))
         if document is None:
             raise StorageError(
                 f"{self.path} has no {name}: it is no job directory, or its job was never started"
             )
         return document
 
-    def _read_if_there(self, name: str, type: Any) -> Any:
+    def _read_if_there(self, name: str, decode: Callable[[bytes], T]) -> T | None:
         path = self.path / name
         try:
-            return msgspec.json.decode(path.read_bytes(), type=type)
+            return decode(path.read_bytes())
         except FileNotFoundError:
             return None
         except (OSError, msgspec.DecodeError) as error:
             raise StorageError(f"{path} can't be read: {error}") from error
+
+
+def _decoder(type: type[T]) -> Callable[[bytes], T]:
+    return partial(msgspec.json.decode, type=type)
 
 
 def list_jobs(base: Path) -> list[JobDirectory]:

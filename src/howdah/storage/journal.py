@@ -5,7 +5,8 @@ over the line without it. Sequence numbers count from 1 without gaps, through al
 ``events-0001.jsonl``, ``events-0002.jsonl``, …
 
 What a crash leaves at the end of the last segment, a line without its newline, was never reported
-durable: it is cut when the journal is opened, and not read. Any other damage is a `JournalError` that names file and line; entries are never guessed.
+durable: it is cut when the journal is opened, and not read. Any other damage is a `JournalError`
+that names file and line; entries are never guessed. A journal of the last release is read too.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from howdah.core.messages import AnyEvent, Record
+from howdah.storage import renamed
 from howdah.storage.files import sync_folder
 
 SEGMENT_BYTES = 64 * 1024 * 1024
@@ -44,8 +47,13 @@ class EventEntry(_Entry, frozen=True, kw_only=True, tag="event"):
     event: AnyEvent
 
 
+def event_cause(event: AnyEvent, seq: int) -> str:
+    """What commands and records that follow from this entry name as their cause."""
+    return f"{type(event).__name__}#{seq}"
+
+
 class RecordEntry(_Entry, frozen=True, kw_only=True, tag="record"):
-    """A line of the job's story, for readers; replay does not need it."""
+    """A record of the job's event log, for readers; replay does not need it."""
 
     record: Record
 
@@ -54,7 +62,11 @@ Entry = EventEntry | RecordEntry
 
 
 class JournalError(Exception):
-    """The journal is damaged, held by somebody else, or can't be written."""
+    """The journal is damaged, held by another process, or can't be written."""
+
+
+class Fenced(JournalError):
+    """Another coordinator has taken the job over; this one must end."""
 
 
 class Replica(Protocol):
@@ -174,7 +186,7 @@ class Journal:
         return seq
 
     def append_record(self, now: float, record: Record) -> int:
-        """Add a line of the story; returns its number. See `append`."""
+        """Add a record of the event log; returns its number. See `append`."""
         seq = self._next_seq
         self.append(RecordEntry(seq=seq, now=now, record=record))
         return seq
@@ -337,9 +349,26 @@ def _decode(line: bytes) -> Entry | str:
     if zlib.crc32(body) != int(match[1], 16):
         return "its checksum does not fit its content"
     try:
-        return _entries.decode(body)
+        return _entry(body)
     except (msgspec.DecodeError, RecursionError) as error:
         return f"not an entry this version knows ({error})"
+
+
+def _entry(body: bytes) -> Entry:
+    """The entry, if need be in the words of the last release (`howdah.storage.renamed`)."""
+    try:
+        entry = _entries.decode(body)
+    except msgspec.ValidationError:
+        old = msgspec.json.decode(body, type=dict[str, Any])
+        if not isinstance(old.get("event"), dict):
+            raise
+        return msgspec.convert({**old, "event": renamed.event(old["event"])}, EventEntry)
+    if isinstance(entry, RecordEntry):
+        record = entry.record
+        data = renamed.data(record.data)
+        if data is not record.data:
+            entry = replace(entry, record=replace(record, data=data))
+    return entry
 
 
 _json = msgspec.json.Encoder()
@@ -415,7 +444,7 @@ def _cut(path: Path, size: int) -> None:
 
 
 def _retrieve(future: asyncio.Future[None]) -> None:
-    """Keep asyncio from reporting a failure that nobody waits for: the next call raises it."""
+    """Keep asyncio from reporting a failure that is not waited for: the next call raises it."""
     if not future.cancelled():
         future.exception()
 

@@ -19,6 +19,7 @@
       function/                        a function job's pickled call and the script that makes it
       containers/<id>/                 working folders; removed at the end unless kept
       results/<rank>.pkl               return values of a function job
+      coordinator-died-<who>.json      why a coordinator ended before its job did
       final.json                       JobView at the end
       secrets/                         0700: ca.pem, {coordinator,agent,client}.{pem,key}, token
 """
@@ -43,6 +44,15 @@ CONTAINERS = "containers"
 RESULTS = "results"
 
 
+class Submitter(msgspec.Struct, frozen=True, kw_only=True):
+    """The process that submits a job."""
+
+    host: str
+    pid: int
+    start: int | None = None
+    """As in `CoordinatorAddress`."""
+
+
 class JobMeta(msgspec.Struct, frozen=True, kw_only=True):
     """What is known at submission."""
 
@@ -60,6 +70,9 @@ class JobMeta(msgspec.Struct, frozen=True, kw_only=True):
     """Where the job directory really is (HDFS), when this one is only a local copy of it."""
     application_id: str | None = None
     """YARN's name for the job: ``application_1700000000000_0001``."""
+    submitter: Submitter | None = None
+    """Whose death before the job was handed over leaves a job that never runs. On YARN None again
+    once it was handed over."""
     hadoop_conf: str | None = None
     """Folder of the cluster's configuration on the submitter's machine."""
 

@@ -21,6 +21,9 @@ from howdah.storage import layout
 from howdah.storage.files import PRIVATE_FOLDER, make_private_folder, write_atomically
 from howdah.storage.hdfs import Hdfs, Stat
 from howdah.storage.hdfs_errors import AlreadyThere, NotFound
+from howdah.storage.hdfs_names import is_hdfs
+from howdah.storage.jobdir import StorageError
+from howdah.storage.journal import Replica
 
 _AT_ONCE = 8
 """Files under way at the same time."""
@@ -95,6 +98,22 @@ def fetch(url: str, local: Path, *, hdfs: Hdfs | None = None) -> None:
     root = there.path(url)
     works = [lambda stat=stat: _copy(there, stat, root, local) for stat in names if not stat.is_dir]
     _all([*works, lambda: bring_file(url, local, COORDINATOR_LOG, hdfs=there)])
+
+
+def open_replica(url: str) -> Replica:
+    """What makes the journal of the job directory at that URL durable.
+
+    Raises:
+        StorageError: no journal can be kept on that store.
+    """
+    if not is_hdfs(url):
+        raise StorageError(
+            f"A job directory can't be at {url}: its journal needs a store that appends; use a "
+            "folder, or HDFS"
+        )
+    from howdah.storage.replica import HdfsJournal
+
+    return HdfsJournal(url)
 
 
 def exists(url: str, *, hdfs: Hdfs | None = None) -> bool:

@@ -109,6 +109,7 @@ class Publisher:
                 task=self._spec.task,
                 generation=self._spec.generation,
                 attempt=self._spec.attempt,
+                origin=self._spec.origin,
             )
             if self._manifest is not None and self._manifest.checksum == manifest.checksum:
                 self._manifest = manifest  # touched, not changed: only times differ
@@ -196,10 +197,11 @@ def publish(spec: CheckpointSpec) -> Saved | None:
     return Publisher(spec).publish()
 
 
-def adopt(old: str, new: str) -> str | None:
-    """Copy the newest sound version at the place ``old`` to the place ``new``.
+def adopt(old: str, new: str, job_id: str) -> str | None:
+    """Copy the newest sound version at the place ``old``, of that job, to the place ``new``.
 
-    For a job that begins where another ended. Returns its name there; None if there is none.
+    For a job that begins where another ended. Returns what was copied, as `Manifest.origin` has it;
+    None if there is none.
 
     Raises:
         OSError: a place can't be read or written.
@@ -209,9 +211,11 @@ def adopt(old: str, new: str) -> str | None:
         restored = restore(CheckpointSpec(folder=folder, store=old))
         if restored.version is None:
             return None
-        saved = publish(CheckpointSpec(folder=folder, store=new, ignore=()))
-        found = latest_complete(new) if saved is None else None
-        return saved.version if saved is not None else found and found[0]
+        origin = restored.origin or f"{restored.version} of {job_id}"
+        copy = CheckpointSpec(folder=folder, store=new, ignore=(), origin=origin)
+        if publish(copy) is None and latest_complete(new) is None:
+            return None
+        return origin
 
 
 def _scratch_parent(place: str) -> Path | None:

@@ -37,7 +37,7 @@ from howdah.storage.hdfs_errors import (
     NotClosedInTime,
     NotFound,
 )
-from howdah.storage.journal import SEGMENT_BYTES, JournalError
+from howdah.storage.journal import SEGMENT_BYTES, Fenced, JournalError
 
 log = logging.getLogger(__name__)
 
@@ -58,10 +58,6 @@ _REMIND_S = 60.0
 
 _NAME = re.compile(r"events-(\d{4,})\.jsonl")
 _HEAD = re.compile(rb'\{"crc":"([0-9a-f]{8})",("is":"\w+","seq":(\d+).*)\n', re.DOTALL)
-
-
-class Fenced(JournalError):
-    """Another master has taken the job over; this one must end."""
 
 
 class HdfsJournal:

@@ -60,6 +60,7 @@ def restore(spec: CheckpointSpec) -> Restored:
             files=len(manifest.files),
             bytes=manifest.size,
             checksum=manifest.checksum,
+            origin=manifest.origin,
             skipped=tuple(skipped),
         )
     if spec.version is not None:

@@ -37,6 +37,8 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs may share a store; generations and attempts are compared within one job only."""
     spare: str = ""
     """Where a sound state of the folder is kept that the store does not take; empty: nowhere."""
+    origin: str = ""
+    """As in `Manifest`, for a version that is a copy of another job's."""
 
     @property
     def place(self) -> str:
@@ -77,6 +79,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     task: Task | None = None
     generation: int = 0
     attempt: int = 0
+    origin: str = ""
+    """Of a version copied from another job's: ``000007 of digits-20261121-143502-k3f9``."""
     format: int = 1
 
     @property
@@ -110,6 +114,8 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
     files: int = 0
     bytes: int = 0
     checksum: str = ""
+    origin: str = ""
+    """As in `Manifest`."""
     skipped: tuple[Skipped, ...] = ()
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from howdah.core.causes import RULES, signal_name
-from howdah.core.messages import Task
+from howdah.core.causes import RULES, FailureCause, signal_name
+from howdah.core.messages import Exit, Task
 from howdah.core.state import Failure, JobPhase, JobState, Outcome, TaskData, TaskState
 
 
@@ -67,7 +67,7 @@ class TaskView(_View, frozen=True, kw_only=True):
     exit_code: int | None = None
     signal: str | None = None
     counted: int = 0
-    """Attempts of its budget that are spent."""
+    """Failures that count against the restart budget of a task that restarts alone."""
     last_line: str | None = None
     # Live, absent in a finished job:
     cpu: float | None = None
@@ -108,11 +108,13 @@ class JobView(_View, frozen=True, kw_only=True):
     """Oldest first; the first of the last generation is what to read."""
     checkpoint: str | None = None
     """The newest complete one."""
+    unsaved: tuple[str, ...] = ()
+    """What of its checkpoints and outputs is saved nowhere, a line each with task and reason."""
     links: tuple[WebLink, ...] = ()
     directory: str = ""
     page: str | None = None
     lost: bool = False
-    """It has not ended, and nobody runs it any more. Only a client can find that."""
+    """It has not ended, and has no coordinator any more. Only a client can find that."""
 
 
 class JobIdentity(_View, frozen=True, kw_only=True):
@@ -132,12 +134,22 @@ EXIT_CODES = {
     Outcome.STOPPED: 130,
 }
 """What ``howdah run`` exits with; 2 (bad input) and 3 (backend refused) end before a job exists."""
+UNSAVED_CODE = 5
+"""The same for a job that succeeded, but not all of whose checkpoints and outputs could be saved."""
+
+
+def exit_code(outcome: Outcome, unsaved: tuple[str, ...]) -> int:
+    """What ``howdah run`` exits with when the job has ended so."""
+    if outcome is Outcome.SUCCEEDED and unsaved:
+        return UNSAVED_CODE
+    return EXIT_CODES[outcome]
 
 
 def view(state: JobState, identity: JobIdentity) -> JobView:
     """The status document of a state, without live measurements."""
     plan = state.job
     outcome = state.outcome
+    unsaved = tuple(getattr(state, "unsaved", ()))
     members = state.topology.members if state.topology is not None else ()
     ranks = {member.task: member.rank for member in members}
     return JobView(
@@ -149,7 +161,7 @@ def view(state: JobState, identity: JobIdentity) -> JobView:
         directory=identity.directory,
         phase=state.phase.value,
         outcome=outcome.value if outcome else None,
-        exit_code=EXIT_CODES[outcome] if outcome else None,
+        exit_code=exit_code(outcome, unsaved) if outcome else None,
         reason=state.reason or _waiting_for(state),
         advice=state.advice,
         generation=state.generation,
@@ -161,6 +173,7 @@ def view(state: JobState, identity: JobIdentity) -> JobView:
         tasks=tuple(_task_view(state, data, ranks) for data in state.tasks.values()),
         failures=tuple(_failure_view(failure) for failure in state.failures),
         checkpoint=state.checkpoint,
+        unsaved=unsaved,
     )
 
 
@@ -170,7 +183,7 @@ def _waiting_for(state: JobState) -> str:
         return ""
     without = [str(d.task) for d in state.tasks.values() if d.request_id is not None]
     launching = [str(d.task) for d in state.tasks.values() if d.state is TaskState.LAUNCHING]
-    if "backoff" in state.timers:
+    if state.units["gang"].retry_at is not None:
         return "the gang did not fit; all containers were given back and are asked for again soon"
     parts: list[str] = []
     if without:
@@ -210,19 +223,30 @@ def _task_view(state: JobState, data: TaskData, ranks: Mapping[Task, int | None]
     )
 
 
+def _advice(cause: FailureCause, exit: Exit | None) -> str:
+    """What to do about a failure of that class."""
+    if cause is FailureCause.USER_CODE and exit is not None and exit.port is not None:
+        return (
+            f"Port {exit.port} was in use. Howdah did not reserve it: the program chose it itself, "
+            "and two programs on one machine can't have the same port. Use `HOWDAH_PORT`, which is "
+            "each task's own, or ask for more with the role's `ports` and read `HOWDAH_PORTS`."
+        )
+    return RULES[cause].advice
+
+
 def _failure_view(failure: Failure) -> FailureView:
-    sign = failure.report
-    exit = sign.exit
+    report = failure.report
+    exit = report.exit
     return FailureView(
-        task=str(sign.task),
-        attempt=sign.attempt,
-        generation=sign.generation,
-        cause=sign.cause.value,
-        what=sign.what,
-        advice=RULES[sign.cause].advice,
+        task=str(report.task),
+        attempt=report.attempt,
+        generation=report.generation,
+        cause=report.cause.value,
+        what=report.what,
+        advice=_advice(report.cause, exit),
         exit_code=exit.code if exit else None,
         signal=signal_name(exit.signal) if exit and exit.signal else None,
-        time=sign.time,
+        time=report.time,
         counted=failure.counted,
         tail=failure.lines,
     )

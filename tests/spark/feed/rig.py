@@ -15,6 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from howdah import task
+from howdah.spark.context import Wiring
 from howdah.spark.feed.lines import Access
 from howdah.spark.feed.messages import (
     Begin,
@@ -32,7 +33,7 @@ from howdah.spark.feed.messages import (
     Scored,
     Stop,
 )
-from howdah.spark.feed.trainer import Trainer, Wiring
+from howdah.spark.feed.trainer import Trainer
 from howdah.wire.channel import Channel, serve
 from howdah.wire.frames import encode
 from howdah.wire.tls import PeerRole, certificate_name, client_context, server_context

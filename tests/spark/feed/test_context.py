@@ -9,10 +9,10 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from howdah.spark.context import Context, absolute_path, run
+from howdah.spark.context import Context, absolute_path
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.messages import Broken, Returned
-from howdah.spark.feed.trainer import connect
+from howdah.spark.feed.trainer import connect, run
 from tests.spark.feed.rig import JOB, Rig
 
 

@@ -13,12 +13,14 @@ import pyarrow as pa
 import pytest
 
 from howdah import task
+from howdah.spark.context import Wiring
 from howdah.spark.feed import conversations, lines
-from howdah.spark.feed.feeder import Connecting, Me, Task, _Feeding
+from howdah.spark.feed.feeder import _Feeding
+from howdah.spark.feed.feeding import Connecting, Me, Task
 from howdah.spark.feed.master import Master
 from howdah.spark.feed.messages import Again, Align, Broken, Options, Purpose, Returned
 from howdah.spark.feed.scorer import Scoring
-from howdah.spark.feed.trainer import Trainer, Wiring
+from howdah.spark.feed.trainer import Trainer
 from tests.spark.feed.rig import DEADLINE_S, JOB, access
 
 

@@ -50,10 +50,15 @@ def human(told: Told, *, colour: bool = False, **options: Any) -> HumanScreen:
     return HumanScreen(cast(Writer, told), Paint(colour), Paint(colour), longest=9, **options)
 
 
-def record(text: str, kind: str = "test", level: Level = Level.INFO, task: Task | None = None):
-    return RecordUpdate(
-        seq=1, time=1.0, record=Record(kind=kind, text=text, level=level, task=task)
-    )
+def record(
+    text: str,
+    kind: str = "test",
+    level: Level = Level.INFO,
+    task: Task | None = None,
+    **fields: Any,
+) -> RecordUpdate:
+    told = Record(kind=kind, text=text, level=level, task=task, **fields)
+    return RecordUpdate(seq=1, time=1.0, record=told)
 
 
 def document(view: JobView) -> object:
@@ -109,6 +114,28 @@ def test_the_same_trouble_of_a_task_is_shown_once() -> None:
         "lost its container",
         "hung",
         "lost its container",
+    ]
+
+
+def test_a_failure_is_told_once_and_then_what_it_costs() -> None:
+    told = Told()
+    screen = human(told)
+    worker = Task("worker", 1)
+    died = "worker:1's user process was killed (SIGKILL)"
+    data = {"cause": "signal", "task": "worker:1", "counted": True, "secondary": 2}
+    screen.record(record(died, "task-failed", Level.ERROR, worker))
+    screen.record(
+        record(f"{died} [signal]", "generation-ended", Level.ERROR, generation=3, data=data)
+    )
+    screen.record(record("the gang restarts", "restarting"))
+    again = f"{died} [node-lost]; it is started again in 1.2s"
+    lost = {"cause": "node-lost", "counted": False}
+    screen.record(record(again, "task-restarting", Level.WARNING, worker, data=lost))
+    assert [line.partition("| ")[2] for line in told.said] == [
+        "worker:1's user process was killed (SIGKILL)",
+        "generation 3 ended: signal, counts against the restart budget",
+        "the gang restarts",
+        "worker:1: node-lost, does not count against the restart budget; it is started again in 1.2s",
     ]
 
 

@@ -9,7 +9,7 @@ from howdah.cli.paint import Paint
 from howdah.cli.screen import status_line
 from howdah.cli.summary import first_failure, report, summary
 from howdah.cli.tables import display_width
-from howdah.wire.status import JobView
+from howdah.wire.status import JobView, TaskView
 from tests.unit.cli.views import (
     CRASH,
     FAILED,
@@ -19,6 +19,7 @@ from tests.unit.cli.views import (
     STOPPED,
     SUCCEEDED,
     TIMED_OUT,
+    task,
 )
 
 PLAIN = Paint(False)
@@ -42,6 +43,64 @@ def test_success_is_short() -> None:
     )
 
 
+UNSAVED = msgspec.structs.replace(
+    SUCCEEDED,
+    exit_code=5,
+    unsaved=("worker:0: checkpoints: /mnt/full/000004 can't be written: No space left on device",),
+)
+
+
+def test_a_success_whose_checkpoint_could_not_be_saved_says_so_first() -> None:
+    assert text(UNSAVED).splitlines()[1:6] == [
+        "digits-20270115-080000-k3f9 succeeded after 34.2s, but not all of it was saved",
+        "",
+        "  Not saved     worker:0: checkpoints: /mnt/full/000004 can't be written: No space left on "
+        "device",
+        "  What to do    Make the store writable, or name another (`checkpoint.store`, "
+        "`outputs.store`), and run the job again.",
+        "",
+    ]
+    assert "howdah rerun digits-20270115-080000-k3f9 --resume" in text(UNSAVED)
+
+
+def test_of_many_things_that_could_not_be_saved_the_first_are_shown() -> None:
+    lines = tuple(f"worker:{index}: outputs: out/model: No space left" for index in range(25))
+    shown = text(msgspec.structs.replace(UNSAVED, unsaved=lines))
+    assert shown.count("No space left") == 10
+    assert "and 15 more: howdah status --json digits-20270115-080000-k3f9" in shown
+
+
+def test_what_a_running_job_could_not_save_is_shown_too() -> None:
+    view = msgspec.structs.replace(RUNNING, unsaved=("worker:1: checkpoints: quota exceeded",))
+    shown = "\n".join(report(view, PLAIN, width=None, pages={}, now=START))
+    assert "Not saved     worker:1: checkpoints: quota exceeded" in shown
+
+
+def many(**fields: object) -> tuple[TaskView, ...]:
+    return tuple(
+        task(index, **(fields if index != 7000 else {"state": "ended", "exit_code": 42}))
+        for index in range(10_000)
+    )
+
+
+def test_the_end_of_thousands_of_tasks_shows_those_that_did_not_succeed() -> None:
+    shown = text(msgspec.structs.replace(FAILED, tasks=many()))
+    assert "  worker:7000  ended" in shown
+    assert "  and 9936 more tasks: howdah status --json digits-20270115-080000-k3f9" in shown
+    assert len(shown.splitlines()) < 100
+
+
+def test_a_refused_job_of_thousands_of_tasks_is_told_in_a_few_lines() -> None:
+    waiting = tuple(task(i, state="waiting", attempt=0, exit_code=None) for i in range(10_000))
+    reason = "worker:0 can never get its container: the cluster has no node of 64 GiB"
+    shown = text(
+        msgspec.structs.replace(FAILED, reason=reason, failures=(), advice="", tasks=waiting)
+    )
+    assert f"Why           {reason}" in shown
+    assert "None of its 10000 tasks was started." in shown
+    assert len(shown.splitlines()) < 12
+
+
 def test_failure_says_what_failed_first_why_and_what_to_do() -> None:
     assert text(FAILED) == (
         "\n"
@@ -58,7 +117,7 @@ def test_failure_says_what_failed_first_why_and_what_to_do() -> None:
         "    ValueError: boom\n"
         "\n"
         "  Before that\n"
-        "    generation 1: worker:0's user process was killed (SIGKILL) (signal, counted)\n"
+        "    generation 1: worker:0's user process was killed (SIGKILL) (signal, counts against the restart budget)\n"
         "\n"
         "  TASK      STATE  RANK  ATTEMPT  EXIT     HOST\n"
         "  worker:0  ended     0        2  SIGTERM  127.0.0.1\n"
@@ -143,7 +202,7 @@ def test_status_of_a_lost_job_says_that_nobody_runs_it() -> None:
     shown = "\n".join(report(lost, PLAIN, width=None, pages={}, now=START + 65))
     assert shown.startswith("digits-20270115-080000-k3f9 lost\n")
     assert "howdah attach --revive digits-20270115-080000-k3f9" in shown
-    assert "nobody runs it any more" in shown
+    assert "it has no coordinator any more" in shown
     assert "howdah rerun digits-20270115-080000-k3f9 --resume" in shown
     assert "howdah stop" not in shown
 

@@ -78,7 +78,7 @@ def test_a_job_that_nobody_runs_is_named() -> None:
     directory = job_directory(base_folder())
     (directory.path / "node.json").write_text('{"pid": 1, "start": 1, "socket": ""}')
     found = examine()[f"job {directory.job_id}"]
-    assert "nobody runs it any more" in found.text
+    assert "has no coordinator any more" in found.text
     assert f"howdah rerun {directory.job_id} --resume" in (found.hint or "")
 
 

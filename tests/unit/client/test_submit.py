@@ -18,6 +18,7 @@ from howdah.backends.local.submission import LocalSubmission
 from howdah.client import early
 from howdah.client import submit as submission
 from howdah.client.errors import BadInput
+from howdah.client.functions import place
 from howdah.client.loading import load_again, load_flags, load_object
 from howdah.client.submit import submit
 from howdah.spec.load import LoadedJob
@@ -85,12 +86,12 @@ def test_a_complete_private_directory_is_handed_over() -> None:
 def test_the_directory_goes_when_something_fails_before_the_start() -> None:
     starter = Starter()
 
-    def furnish(directory: JobDirectory) -> None:
+    def populate(directory: JobDirectory) -> None:
         assert directory.path.exists()
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        start(job(), starter, furnish=furnish)
+        start(job(), starter, populate=populate)
     assert list_jobs(base_folder()) == []
     assert starter.closed
 
@@ -197,7 +198,7 @@ def test_the_script_of_function_jobs_needs_no_howdah(tmp_path: Path) -> None:
     job = FunctionJob(lambda a, b: a + b, (1,), {"b": 2})
     directory = JobDirectory(tmp_path / "test-20270115-080000-aaaa")
     (directory.path / "results").mkdir(parents=True)
-    job.furnish(directory)
+    job.populate(directory)
     script = directory.path / "function" / "call.py"
     assert "howdah" not in script.read_text().lower().replace("howdah_rank", "").replace(
         "not howdah", ""
@@ -207,3 +208,9 @@ def test_the_script_of_function_jobs_needs_no_howdah(tmp_path: Path) -> None:
     from howdah.client import functions
 
     assert functions._result(directory, 3) == (True, 3)
+
+
+def test_functions_are_refused_where_their_values_do_not_come_back() -> None:
+    assert place("local") == "local"
+    with pytest.raises(BadInput, match=r"backend 'yarn'.*howdah\.submit\(job, backend='yarn'\)"):
+        place("yarn")

@@ -20,7 +20,7 @@ from howdah.core.messages import (
     TaskJoined,
     TaskPrepared,
     TaskStarted,
-    TimerDue,
+    TimePassed,
     Topology,
 )
 from howdah.core.plan import Plan, RolePlan
@@ -50,6 +50,10 @@ class Bench:
         return self.machine.state
 
     @property
+    def plan(self) -> Plan:
+        return self.state.job
+
+    @property
     def topology(self) -> Topology:
         assert self.machine.state.topology is not None
         return self.machine.state.topology
@@ -62,7 +66,8 @@ class Bench:
         self.now += after_s
         self.commands = self.machine.handle(event, self.now)
         self.story += [c for c in self.commands if isinstance(c, Record)]
-        invariants.check(self.machine.state)
+        invariants.check(self.state, self.now)
+        invariants.settled(self.machine, self.now)
         return self.commands
 
     def of(self, kind: type[C]) -> list[C]:
@@ -70,13 +75,26 @@ class Bench:
         return [command for command in self.commands if isinstance(command, kind)]
 
     def kinds(self) -> list[str]:
-        """Names of the newest commands, the story's lines left out."""
+        """Names of the newest commands, records left out."""
         return [type(c).__name__ for c in self.commands if not isinstance(c, Record)]
 
-    def due(self, timer: str) -> list[AnyCommand]:
-        """Let that timer come due."""
-        self.now = max(self.now, self.state.timers[timer])
-        return self.tell(TimerDue(timer=timer), 0.0)
+    def due(self) -> list[AnyCommand]:
+        """Let time pass until something is done about it."""
+        for _ in range(20):
+            due = self.machine.next_due()
+            assert due is not None, "nothing will come due"
+            self.now = due
+            if self.tell(TimePassed(), 0.0):
+                return self.commands
+        raise AssertionError("nothing is done about what comes due")
+
+    def wait(self, seconds: float) -> None:
+        """Let so much time pass."""
+        until = self.now + seconds
+        while (due := self.machine.next_due()) is not None and due <= until:
+            self.now = due
+            self.tell(TimePassed(), 0.0)
+        self.now = until
 
     def task(self, task: Task | str) -> TaskData:
         return self.state.tasks[str(task)]
@@ -128,11 +146,11 @@ class Bench:
                 self.exit(data.task, signal=15)
 
     def restart(self) -> None:
-        """Let a broken gang settle and its delay pass."""
+        """Let a broken gang end, its failure window close and its delay pass."""
         self.end_stopping()
-        self.due("settle")
-        if "restart" in self.state.timers:
-            self.due("restart")
+        self.due()
+        while self.phase is JobPhase.RESTARTING:
+            self.due()
 
     def told(self, kind: str) -> list[str]:
         """Texts of the story's lines of that kind."""

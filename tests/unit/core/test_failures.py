@@ -30,7 +30,7 @@ from howdah.core.messages import (
     TaskHung,
 )
 from howdah.core.plan import Completion, Join, RolePlan
-from howdah.core.state import JobPhase, Outcome
+from howdah.core.state import JobPhase, Outcome, TaskState
 from howdah.spec.model import Restart, Tracking
 from tests.unit.core.bench import WORKER, Bench, workers
 
@@ -57,7 +57,7 @@ def test_an_exit_is_put_down_to(exit: Exit, cause: FailureCause) -> None:
     assert of_exit(exit) is cause
 
 
-def test_only_what_is_the_jobs_own_fault_is_charged() -> None:
+def test_only_what_is_the_jobs_own_fault_counts() -> None:
     free = {cause for cause, rule in RULES.items() if not rule.counted}
     assert free == {
         FailureCause.NODE_LOST,
@@ -66,6 +66,7 @@ def test_only_what_is_the_jobs_own_fault_is_charged() -> None:
         FailureCause.COORDINATOR_LOST,
         FailureCause.AGENT_LOST,
         FailureCause.PORT_TAKEN,
+        FailureCause.NOT_READY,
     }
     assert set(RULES) == set(FailureCause)
 
@@ -77,15 +78,13 @@ def test_exit_texts_name_the_signal_and_the_code() -> None:
     assert "its shell exited with code 137" in describe_exit(Exit(code=137))
 
 
-def test_survivors_are_ended_at_once_and_the_gang_starts_anew_in_its_containers() -> None:
+def test_survivors_are_ended_at_once_and_the_gang_restarts_in_its_containers() -> None:
     bench = Bench()
     bench.run()
     bench.exit(WORKER[1], signal=9)
     assert [(s.task, s.grace_s) for s in bench.of(StopTask)] == [(WORKER[0], 0.5)]
     bench.end_stopping()
-    bench.due("settle")
-    assert bench.phase is JobPhase.RESTARTING
-    bench.due("restart")
+    bench.due()
     assert [(p.task, p.attempt, p.generation) for p in bench.of(PrepareTask)] == [
         (WORKER[0], 2, 2),
         (WORKER[1], 2, 2),
@@ -100,13 +99,12 @@ def test_a_lost_node_outweighs_the_errors_of_its_peers_and_is_not_charged() -> N
     bench.run()
     bench.exit(WORKER[0], code=1, tail=("ConnectionResetError",))
     bench.tell(ContainerEnded(container_id="c2", kind=ContainerEndKind.NODE_LOST))
-    bench.due("settle")
+    bench.due()
     (failure,) = bench.state.failures
     assert failure.report.cause is FailureCause.NODE_LOST
     assert failure.report.task == WORKER[1]
     assert not failure.counted
     assert failure.secondary == 1
-    bench.due("restart")
     assert list(bench.state.requests.values()) == [WORKER[1]]
     assert bench.task(WORKER[0]).container_id == "c1"
 
@@ -116,7 +114,7 @@ def test_a_kill_that_is_heard_after_its_echo_is_the_cause_if_it_came_before_our_
     bench.run()
     bench.exit(WORKER[0], code=1, stopped=False, tail=("ConnectionResetError",))
     bench.exit(WORKER[1], signal=9, stopped=False)
-    bench.due("settle")
+    bench.due()
     (failure,) = bench.state.failures
     assert failure.report.what == "worker:1's user process was killed (SIGKILL)"
     assert failure.secondary == 1
@@ -129,7 +127,7 @@ def test_a_kill_by_our_own_stop_accuses_nobody(stopped: bool | None) -> None:
     bench.run()
     bench.exit(WORKER[0], code=1, stopped=False)
     bench.exit(WORKER[1], signal=9, stopped=stopped)
-    bench.due("settle")
+    bench.due()
     (failure,) = bench.state.failures
     assert failure.report.task == WORKER[0]
     assert failure.secondary == 0
@@ -153,10 +151,10 @@ def test_a_survivor_that_fails_by_itself_before_our_stop_is_an_echo(
     bench.run()
     bench.exit(WORKER[1], **first, stopped=False)
     bench.exit(WORKER[0], **echo, stopped=False)
-    bench.due("settle")
+    bench.due()
     (failure,) = bench.state.failures
     assert failure.report.task == WORKER[1]
-    assert bench.state.gang_charged == 1
+    assert bench.state.units["gang"].counted == 1
 
 
 def test_a_survivor_that_fails_before_our_stop_does_not_outweigh_a_lost_node() -> None:
@@ -164,7 +162,7 @@ def test_a_survivor_that_fails_before_our_stop_does_not_outweigh_a_lost_node() -
     bench.run()
     bench.exit(WORKER[0], signal=9, stopped=False)
     bench.tell(ContainerEnded(container_id="c2", kind=ContainerEndKind.NODE_LOST))
-    bench.due("settle")
+    bench.due()
     (failure,) = bench.state.failures
     assert failure.report.cause is FailureCause.NODE_LOST
     assert not failure.counted
@@ -175,7 +173,7 @@ def test_a_success_that_is_heard_while_the_gang_is_ended_accuses_nobody() -> Non
     bench.run()
     bench.exit(WORKER[0], code=1, stopped=False)
     bench.exit(WORKER[1], code=0, stopped=False)
-    bench.due("settle")
+    bench.due()
     (failure,) = bench.state.failures
     assert (failure.report.task, failure.secondary) == (WORKER[0], 0)
 
@@ -220,13 +218,12 @@ def test_a_program_ended_by_its_agent_is_put_down_to_what_the_backend_says(
     assert bench.of(ReleaseContainer) == [], "that would become the reason"
     assert [s.task for s in bench.of(StopTask)] == [WORKER[0]]
     bench.end_stopping()
-    bench.due("settle")
-    assert bench.phase is JobPhase.SETTLING, "the backend's word is awaited"
+    bench.due()
+    assert bench.phase is JobPhase.FAILURE_WINDOW, "the backend's word is awaited"
     bench.tell(ContainerEnded(container_id="c2", kind=kind))
     (failure,) = bench.state.failures
     assert (failure.report.cause, failure.counted) == (cause, counted)
     assert failure.report.task == WORKER[1]
-    bench.due("restart")
     assert list(bench.state.requests.values()) == [WORKER[1]]
 
 
@@ -236,10 +233,10 @@ def test_a_container_whose_agent_was_ended_is_given_back_if_the_backend_says_not
     bench.exit(WORKER[1], signal=15, stopped=True)
     bench.end_stopping()
     bench.tell(AgentDisconnected(container_id="c2"))
-    bench.due("reconnect:c2")
+    bench.due()
     assert [r.container_id for r in bench.of(ReleaseContainer)] == ["c2"]
     bench.tell(ContainerEnded(container_id="c2", kind=ContainerEndKind.RELEASED))
-    bench.due("settle")
+    bench.due()
     (failure,) = bench.state.failures
     assert failure.report.cause is FailureCause.AGENT_LOST
 
@@ -263,10 +260,9 @@ def test_a_lone_task_waits_for_the_backends_word_too() -> None:
     bench = Bench(workers(restart=Restart.TASK))
     bench.run()
     bench.exit(WORKER[1], signal=15, stopped=True)
-    bench.due("settle:worker:1")
+    bench.wait(1.0)
     assert bench.state.failures == []
     bench.tell(ContainerEnded(container_id="c2", kind=ContainerEndKind.OUT_OF_MEMORY))
-    bench.due("settle:worker:1")
     (failure,) = bench.state.failures
     assert (failure.report.cause, failure.counted) == (FailureCause.OUT_OF_MEMORY, True)
     assert bench.task(WORKER[0]).state.value == "running"
@@ -277,14 +273,14 @@ def test_a_lost_connection_has_a_grace_and_then_costs_the_container() -> None:
     bench.run()
     bench.tell(AgentDisconnected(container_id="c1"))
     assert bench.phase is JobPhase.RUNNING
-    bench.due("reconnect:c1")
+    bench.due()
     assert [r.container_id for r in bench.of(ReleaseContainer)] == ["c1"]
-    assert bench.phase is JobPhase.SETTLING
+    assert bench.phase is JobPhase.FAILURE_WINDOW
     bench.end_stopping()
-    bench.due("settle")
-    assert bench.phase is JobPhase.SETTLING, "its container's end is still awaited"
+    bench.wait(1.0)
+    assert bench.phase is JobPhase.FAILURE_WINDOW, "its container's end is still awaited"
     bench.tell(ContainerEnded(container_id="c1", kind=ContainerEndKind.RELEASED))
-    assert bench.phase is JobPhase.RESTARTING
+    assert bench.phase is JobPhase.ALLOCATING
 
 
 def test_a_connection_that_comes_back_in_time_changes_nothing() -> None:
@@ -294,7 +290,8 @@ def test_a_connection_that_comes_back_in_time_changes_nothing() -> None:
     held = Held(task=WORKER[0], attempt=1, generation=1, phase=HeldPhase.RUNNING, joined=True)
     bench.tell(AgentRegistered(container_id="c1", host="host", held=held))
     assert bench.kinds() == []
-    assert "reconnect:c1" not in bench.state.timers
+    bench.wait(100.0)
+    assert bench.phase is JobPhase.RUNNING
 
 
 def test_a_silent_agent_is_given_up() -> None:
@@ -316,7 +313,7 @@ def test_the_budget_is_spent_by_charged_failures_only() -> None:
     assert bench.phase is JobPhase.RUNNING
     bench.exit(WORKER[0], code=1)
     bench.end_stopping()
-    bench.due("settle")
+    bench.due()
     assert bench.state.outcome is Outcome.FAILED
     assert bench.state.reason == "worker:0 exited with code 1; all 2 attempts are spent"
 
@@ -329,13 +326,14 @@ def test_repeated_failures_wait_longer_until_a_checkpoint_shows_progress() -> No
         if progress:
             bench.tell(CheckpointSaved(task=WORKER[0], attempt=4, name="000007"))
         bench.exit(WORKER[0], code=1)
-        bench.due("settle")
-        delays.append(bench.state.timers["restart"] - bench.now)
-        bench.due("restart")
-    assert delays[0] == 0.0
+        failed_at = bench.now
+        while bench.task(WORKER[0]).state is TaskState.ENDED:
+            bench.due()
+        delays.append(bench.now - failed_at - bench.plan.failure_window_s)
+    assert delays[0] == pytest.approx(0.0)
     assert 0.5 <= delays[1] < 1.5 <= 2 * delays[1] < 3.0
     assert 1.0 <= delays[2] < 3.0
-    assert delays[3] == 0.0
+    assert delays[3] == pytest.approx(0.0)
     assert bench.of(PrepareTask)[0].restore == "000007"
 
 
@@ -344,7 +342,7 @@ def test_restart_never_fails_the_job_with_the_tasks_own_exit_code() -> None:
     bench.run()
     bench.exit(WORKER[1], code=42, tail=("ValueError: bad label",))
     bench.end_stopping()
-    bench.due("settle")
+    bench.due()
     assert bench.state.outcome is Outcome.FAILED
     (failure,) = bench.state.failures
     assert failure.report.exit is not None
@@ -356,21 +354,21 @@ def test_a_command_that_does_not_exist_is_not_tried_again() -> None:
     bench = Bench(workers(1, attempts=5))
     bench.run()
     bench.exit(WORKER[0], code=127)
-    bench.due("settle")
+    bench.due()
     assert bench.state.outcome is Outcome.FAILED
     assert "trying again would not help" in bench.state.reason
 
 
-def test_uncharged_restarts_without_progress_end_some_day() -> None:
-    bench = Bench(workers(1), uncharged_limit=2)
+def test_restarts_that_do_not_count_end_some_day_without_progress() -> None:
+    bench = Bench(workers(1), retry_limit=2)
     for _ in range(3):
         bench.run()
-        bench.exit(WORKER[0], code=1, port_taken=True)
-        bench.due("settle")
-        if "restart" in bench.state.timers:
-            bench.due("restart")
+        container_id = bench.task(WORKER[0]).container_id
+        assert container_id is not None
+        bench.tell(ContainerEnded(container_id=container_id, kind=ContainerEndKind.NODE_LOST))
+        bench.restart()
     assert bench.state.outcome is Outcome.FAILED
-    assert "restarts in a row without progress" in bench.state.reason
+    assert "2 restarts in a row without progress" in bench.state.reason
 
 
 def test_a_task_that_restarts_alone_leaves_its_peers_running_and_keeps_its_port() -> None:
@@ -378,8 +376,7 @@ def test_a_task_that_restarts_alone_leaves_its_peers_running_and_keeps_its_port(
     bench.run()
     bench.exit(WORKER[1], code=1)
     assert bench.of(StopTask) == []
-    bench.due("settle:worker:1")
-    bench.due("again:worker:1")
+    bench.due()
     (prepare,) = bench.of(PrepareTask)
     assert (prepare.task, prepare.attempt, prepare.generation) == (WORKER[1], 2, 1)
     assert prepare.keep_ports == (20000,)
@@ -402,7 +399,7 @@ def test_stop_on_failure_ends_the_job_whatever_budget_is_left() -> None:
     bench.run()
     bench.exit(Task("ps", 0), code=1)
     bench.end_stopping()
-    bench.due("settle")
+    bench.due()
     assert bench.state.outcome is Outcome.FAILED
     assert "stop-on-failure" in bench.state.reason
 
@@ -416,9 +413,7 @@ def test_a_sidecar_decides_nothing_however_often_it_fails() -> None:
     bench.run()
     for _ in range(2):
         bench.exit(Task("board", 0), code=1)
-        bench.due("settle:board:0")
-        if "again:board:0" in bench.state.timers:
-            bench.due("again:board:0")
+        bench.wait(60.0)
         bench.run()
     assert bench.phase is JobPhase.RUNNING
     assert bench.task("board:0").retired
@@ -493,14 +488,14 @@ def test_a_program_that_will_not_end_loses_its_container() -> None:
     bench = Bench(workers(1))
     bench.run()
     bench.tell(StopRequested(by="ann"))
-    bench.due("finish")
+    bench.due()
     assert [r.container_id for r in bench.of(ReleaseContainer)] == ["c1"]
 
 
 def test_the_total_timeout_ends_the_job() -> None:
     bench = Bench(workers(1), total_s=60.0)
     bench.run()
-    bench.due("total")
+    bench.due()
     assert bench.state.outcome is Outcome.TIMED_OUT
 
 
@@ -526,14 +521,17 @@ def test_a_new_coordinator_keeps_what_runs_and_asks_again_for_what_is_missing() 
         assert bench.kinds() == []
     assert bench.phase is JobPhase.RUNNING
     bench.exit(WORKER[0], signal=9)
-    assert bench.phase is JobPhase.SETTLING
+    assert bench.phase is JobPhase.FAILURE_WINDOW
 
 
 def test_a_new_coordinator_waits_longer_for_the_agents_of_a_large_gang() -> None:
     bench = Bench(workers(8), takeover_s=20.0)
     bench.run()
     bench.tell(CoordinatorStarted(incarnation=2, containers=tuple(bench.state.containers)))
-    assert bench.state.timers["reconnect:c1"] - bench.now == pytest.approx(20.4)
+    bench.wait(20.3)
+    assert bench.phase is JobPhase.RUNNING
+    bench.wait(0.2)
+    assert bench.phase is JobPhase.FAILURE_WINDOW
 
 
 def test_where_agents_listen_is_known_to_the_next_coordinator() -> None:

@@ -196,6 +196,11 @@ def test_time_limits_are_the_roles_or_else_the_jobs():
     assert (made.allocation_s, made.hold_s, made.total_s) == (600, 4, 86400)
 
 
+def test_what_is_left_may_be_saved_for_half_an_hour_unless_the_job_says_otherwise():
+    assert planning.save_s(job("command")) == 1800.0
+    assert planning.save_s(job("command", checkpoint=Checkpoint(save_limit="2m"))) == 120.0
+
+
 def test_a_role_made_a_sidecar_neither_ranks_nor_decides_nor_hangs():
     made = roles(job("command", {"worker": 2, "notebook": Role(tracking=SIDECAR)}))
     side = made["notebook"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from howdah.core.messages import Task, Topology
+from howdah.core.messages import Member, Task, Topology
 from howdah.frameworks import planning, programs
 from howdah.frameworks.programs import Places
 from howdah.spec.model import Job, Mode, Role, TensorBoard
@@ -75,6 +75,82 @@ def test_in_mode_each_there_is_no_cluster_of_tonys():
     found = env(job("command", {"worker": 2}, mode=Mode.EACH), TWO, "worker:1")
     assert found["DISTRIBUTED_MODE"] == "FCFS"
     assert "CLUSTER_SPEC" not in found
+
+
+def planned(known: Topology, *later: str) -> Topology:
+    """What a task of mode each is started with: all planned tasks, some without an address yet."""
+    missing = tuple(Task(name.partition(":")[0], int(name.partition(":")[2])) for name in later)
+    members = (*known.members, *(unknown(task, task.index) for task in missing))
+    world = sum(member.rank is not None for member in members)
+    return Topology(generation=1, world_size=world, members=members)
+
+
+def unknown(task: Task, rank: int) -> Member:
+    return Member(task=task, attempt=0, host="", ports=(), rank=rank)
+
+
+def test_the_first_task_of_mode_each_is_told_how_many_are_planned():
+    made = job("command", {"worker": 4}, mode=Mode.EACH)
+    place = planned(topology(("worker:0", 0)), "worker:1", "worker:2", "worker:3")
+    found = env(made, place, "worker:0")
+    assert found["HOWDAH_WORLD_SIZE"] == "4"
+    assert found["TASK_NUM"] == "4"
+    assert json.loads(found["HOWDAH_CLUSTER"]) == {"worker": ["h0:20000", "", "", ""]}
+
+
+def test_in_mode_each_a_task_is_told_the_same_whichever_other_was_faster():
+    made = job("command", {"worker": 3}, mode=Mode.EACH)
+    alone = planned(topology(("worker:0", 0)), "worker:1", "worker:2")
+    later = planned(topology(("worker:0", 0), ("worker:1", 1)), "worker:2")
+    assert env(made, later, "worker:0") == env(made, alone, "worker:0")
+
+
+def test_in_mode_each_a_task_finds_the_roles_it_was_started_after():
+    roles = {"server": 2, "other": 1, "worker": Role(instances=2, after=("server",))}
+    made = job("command", roles, mode=Mode.EACH)
+    known = topology(("server:0", 0), ("server:1", 1), ("other:0", 2), ("worker:0", 3))
+    found = env(made, planned(known, "worker:1"), "worker:0")
+    assert json.loads(found["HOWDAH_CLUSTER"]) == {
+        "other": [""],
+        "server": ["h0:20000", "h1:20010"],
+        "worker": ["h3:20030", ""],
+    }
+
+
+def test_ten_thousand_tasks_of_mode_each_can_all_be_started():
+    made = job("command", {"worker": 10_000}, mode=Mode.EACH)
+    members = tuple(unknown(Task("worker", index), index) for index in range(10_000))
+    plan = planning.plan(made, "job-1")
+    for index in range(10_000):
+        own = replace(members[index], host="node-1234.example.com", ports=(20000,))
+        place = Topology(generation=1, world_size=10_000, members=members, own=own)
+        task = Task("worker", index)
+        (found,) = programs.programs(made, plan, place, task, 1, PLACES)
+        assert found.env["TASK_NUM"] == "10000"
+        assert longest(found) <= programs.LONGEST
+
+
+def test_a_gang_whose_addresses_no_variable_can_hold_starts_without_them():
+    names = [(f"worker:{index}", index) for index in range(10_000)]
+    place = topology(*names)
+    (found,) = started(job("command", {"worker": 10_000}), place, "worker:9999")
+    assert "HOWDAH_CLUSTER" not in found.env
+    assert "CLUSTER_SPEC" not in found.env
+    assert found.env["HOWDAH_WORLD_SIZE"] == "10000"
+    assert longest(found) <= programs.LONGEST
+
+
+def test_a_framework_whose_variable_gets_too_long_is_refused_with_its_name():
+    place = topology(*[(f"worker:{index}", index) for index in range(10_000)])
+    with pytest.raises(programs.VariableTooLong) as error:
+        started(job("tensorflow", {"worker": 10_000}), place, "worker:0")
+    assert "the variable TF_CONFIG of worker:0" in str(error.value)
+    assert "10000 tasks" in str(error.value)
+
+
+def longest(program: ProcessSpec) -> int:
+    """Bytes of the program's longest environment string."""
+    return max(len(f"{name}={value}\0".encode()) for name, value in program.env.items())
 
 
 def test_only_rank_0_is_the_chief():

@@ -28,7 +28,7 @@ WRONG: Wrong = {
         "job.toml",
         ROLE + '[roles.worker.linger]\nafter = []\nlimit = "0s"\n',
         [
-            'job.toml:4: roles.worker.linger.after: it is said after nobody, so its time would never begin; name the roles it goes on after, such as ["chief"]',
+            'job.toml:4: roles.worker.linger.after: it names no role to come after, so its time would never begin; name the roles it goes on after, such as ["chief"]',
             'job.toml:5: roles.worker.linger.limit: "0s" leaves no time at all; "off" means no limit',
         ],
     ),
@@ -213,7 +213,7 @@ WRONG: Wrong = {
         "job.toml",
         ROLE + 'instances = "2..4"\nrestart = "task"\n',
         [
-            'job.toml:4: roles.worker.restart: an elastic role cannot have restart = "task" in a gang; its gang is formed anew when tasks come or go; use "gang", or mode = "each"',
+            'job.toml:4: roles.worker.restart: an elastic role cannot have restart = "task" in a gang; its gang restarts when tasks come or go; use "gang", or mode = "each"',
         ],
     ),
     "nobody decides": (
@@ -321,6 +321,20 @@ WRONG: Wrong = {
         [
             'job.toml:4: checkpoint.settle: "off" would never take a file as finished; write a time, such as "500ms"',
             "job.toml:5: checkpoint.keep: 0 is less than 1",
+        ],
+    ),
+    "a save limit that limits nothing": (
+        "job.toml",
+        ROLE + '[checkpoint]\nsave-limit = "off"\n',
+        [
+            'job.toml:4: checkpoint.save-limit: "off" would let a store that hangs hold a job for ever; write a time, such as "30m"',
+        ],
+    ),
+    "a save limit in which nothing is saved": (
+        "job.toml",
+        ROLE + '[checkpoint]\nsave-limit = "0s"\n',
+        [
+            'job.toml:4: checkpoint.save-limit: "0s" saves nothing; write a time, such as "30m"',
         ],
     ),
     "a checkpoint folder elsewhere": (

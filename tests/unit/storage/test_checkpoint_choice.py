@@ -255,16 +255,32 @@ def test_another_job_that_shares_the_store_is_not_a_later_generation(
 def test_a_new_job_can_begin_with_the_newest_checkpoint_of_another(
     spec: CheckpointSpec, folder: Path, tmp_path: Path
 ) -> None:
-    assert adopt(spec.place, str(tmp_path / "new")) is None
+    assert adopt(spec.place, str(tmp_path / "new"), "digits-1") is None
     fill(folder, **{"model": "1", ".hidden": "not saved"})
     publish(spec)
     fill(folder, model="2")
     result = saved(publish(spec))
-    assert adopt(spec.place, str(tmp_path / "new")) == "000001"
+    assert adopt(spec.place, str(tmp_path / "new"), "digits-1") == f"{result.version} of digits-1"
     there = restore(change(spec, store=str(tmp_path / "new")))
     assert there.checksum == result.checksum
     assert content(folder) == {"model": "2"}
     assert [p.name for p in (tmp_path / "new").iterdir()] == ["000001"]
+
+
+def test_a_copied_checkpoint_says_where_it_came_from_until_the_job_saves_its_own(
+    spec: CheckpointSpec, folder: Path, tmp_path: Path
+) -> None:
+    fill(folder, model="1")
+    origin = f"{saved(publish(spec)).version} of digits-1"
+    first = change(spec, store=str(tmp_path / "first"))
+    adopt(spec.place, first.store, "digits-1")
+    assert restore(first).origin == origin
+    second = change(spec, store=str(tmp_path / "second"))
+    assert adopt(first.store, second.store, "digits-2") == origin
+    restore(second)
+    fill(folder, model="3")
+    publish(second)
+    assert restore(second).origin == ""
 
 
 def test_fsspec_is_not_imported_for_a_local_folder(local: CheckpointSpec) -> None:

@@ -544,6 +544,7 @@ def test_publish_and_restore_print_their_result(
         "files": 0,
         "bytes": 0,
         "checksum": "",
+        "origin": "",
         "skipped": [],
     }
     assert result("publish") == {"version": None}

@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from howdah.coordinator.source import NoLog, StatusChanged, UnknownTask
+from howdah.coordinator.live_job import NoLog, StatusChanged
+from howdah.coordinator.status import UnknownTask
 from howdah.core.messages import Level, Record, Task
 from howdah.core.plan import Plan, RolePlan
 from howdah.spec.model import Job, Role
@@ -28,7 +29,7 @@ def parse(name: str) -> Task:
 
 
 class FakeJob:
-    """A `JobSource`. Times are real; nothing happens by itself."""
+    """Stands in for a `LiveJob`. Times are real; nothing happens by itself."""
 
     token = TOKEN
 
@@ -241,4 +242,4 @@ class FakeJob:
 
     def _check(self, task: Task) -> None:
         if str(task) not in self.tasks:
-            raise UnknownTask(f"the job has no task {task}; it has {', '.join(self.tasks)}")
+            raise UnknownTask(task, self.tasks)

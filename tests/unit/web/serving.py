@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from howdah.coordinator.web import tickets
 from howdah.coordinator.web.app import JobApp, create_app
 from howdah.coordinator.web.server import Server, serve
+from howdah.wire import tickets
 from tests.unit.web.fake_job import TOKEN, FakeJob
 
 DEADLINE_S = 10.0

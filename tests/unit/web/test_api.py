@@ -7,11 +7,13 @@ import time
 import msgspec
 import pytest
 
+from howdah.backends.base import PageReaders
 from howdah.coordinator.web import api
 from howdah.core.messages import Level
+from howdah.spec.model import Job, Preprocess, Role
 from howdah.wire.status import JobView, TaskView
 from tests.unit.web.fake_job import FakeJob
-from tests.unit.web.serving import BEARER, Served
+from tests.unit.web.serving import BEARER, Served, serving
 
 
 def test_the_job_is_the_status_document(served: Served) -> None:
@@ -204,3 +206,20 @@ def test_every_operation_has_a_name_of_its_own_and_a_summary() -> None:
     names = [operation.name for operation in api.OPERATIONS]
     assert len(names) == len(set(names))
     assert all(operation.summary.endswith(".") for operation in api.OPERATIONS)
+
+
+def test_a_reader_without_the_token_sees_no_value_of_an_environment_variable() -> None:
+    job = Job(
+        name="digits",
+        env={"A": "job-secret"},
+        roles={"notebook": Role(env={"JUPYTER_TOKEN": "role-secret"})},
+        preprocess=Preprocess(command="true", env={"B": "step-secret"}),
+    )
+    readers = PageReaders(addresses=frozenset({"127.0.0.1"}))
+    with serving(readers=readers) as served:
+        served.job.job = lambda: job  # type: ignore[method-assign]
+        for path in ("/api/v1/config", "/api/v1/config?brief=1"):
+            answer = served.get(path, headers={"Cookie": "proxy-user=bob"})
+            assert answer.status == 200
+            assert "JUPYTER_TOKEN" in answer.body.decode() and b"-secret" not in answer.body
+            assert served.get(path).body.count(b"-secret") == 3, "the owner sees all"

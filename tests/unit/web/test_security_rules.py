@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from howdah.backends.base import PageReaders
-from howdah.coordinator.web import security, tickets
+from howdah.coordinator.web import security
 from howdah.coordinator.web.security import Proof
+from howdah.wire import tickets
 
 TOKEN = "secret"
 JOB = "digits-1"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from howdah.coordinator.web import series
+from howdah.coordinator.web import documents as series
 from howdah.wire.messages import Sample
 
 

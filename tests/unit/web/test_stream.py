@@ -144,7 +144,7 @@ def test_many_watchers_cost_one_document(served: Served) -> None:
 def test_more_streams_than_sensible_are_sent_to_polling(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("howdah.coordinator.web.handlers.STREAMS_MAX", 1)
+    monkeypatch.setattr("howdah.coordinator.web.api.STREAMS_MAX", 1)
     with served.stream(STREAM) as events:
         events.until("status")
         answer = served.get(STREAM)

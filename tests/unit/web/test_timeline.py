@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from howdah.coordinator.web.timeline import Timeline
+from howdah.coordinator.web.documents import Timeline
 from howdah.core.messages import Record
 from howdah.wire.messages import RecordUpdate
 

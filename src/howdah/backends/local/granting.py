@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from howdah.backends.base import RoleResources
 from howdah.core.messages import ContainerRequest
-from howdah.core.plan import Plan
+from howdah.core.plan import Plan, RolePlan
 from howdah.spec.model import Mode
+
+AGENT_MB = 6
+"""The least of the machine's memory that a task's agent takes, whatever its program does."""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +73,8 @@ def impossible(
 ) -> list[str]:
     """Why the job can never run on this machine, every reason; empty if it can.
 
-    Cores are no reason: more programs than cores take turns.
+    Cores are no reason: more programs than cores take turns. In mode each, tasks take turns with
+    GPUs too.
     """
     problems: list[str] = []
     for name, role in roles.items():
@@ -89,23 +93,30 @@ def impossible(
                 f"{where}.label: this machine has no node labels, so there is no node with "
                 f"{role.label!r}; leave label out for the local backend"
             )
-    together = _gpus_together(roles, plan)
-    if not problems and together > machine.gpus:
+    if problems or plan is None:
+        return problems
+    gpus = _most_together(plan, lambda role: roles[role.name].gpus if role.name in roles else 0)
+    if plan.mode is not Mode.EACH and gpus > machine.gpus:
         problems.append(
-            f"the roles need {together} GPUs at the same time; {_have(machine)}. Use fewer "
-            "instances or GPUs, or run on a cluster"
+            f"the roles need {gpus} GPUs at the same time; {_have(machine)}. Use fewer instances or "
+            "GPUs, or run on a cluster"
+        )
+    tasks = _most_together(plan, lambda role: 1)
+    if tasks * AGENT_MB > machine.memory_mb:
+        largest = max(plan.roles, key=lambda role: role.minimum).name
+        problems.append(
+            f"roles.{largest}.instances: the agents of {tasks} tasks alone need {tasks * AGENT_MB} "
+            f"MiB, and this machine has {machine.memory_mb}; run at most "
+            f"{machine.memory_mb // AGENT_MB} tasks at the same time, or run on a cluster"
         )
     return problems
 
 
-def _gpus_together(roles: Mapping[str, RoleResources], plan: Plan | None) -> int:
-    if plan is None or plan.mode is Mode.EACH:
-        return 0
+def _most_together(plan: Plan, of_task: Callable[[RolePlan], int]) -> int:
+    """What the tasks that must run at the same time need, in the stage that needs most."""
     stages: dict[int, int] = {}
     for role in plan.roles:
-        if role.name in roles:
-            need = role.minimum * roles[role.name].gpus
-            stages[role.stage] = stages.get(role.stage, 0) + need
+        stages[role.stage] = stages.get(role.stage, 0) + role.minimum * of_task(role)
     return max(stages.values(), default=0)
 
 

@@ -7,12 +7,12 @@ import shutil
 import sys
 from pathlib import Path
 
-import howdah
 from howdah.backends.base import Places
 from howdah.backends.interpreter import answers_to_its_names, interpreter, name
 from howdah.backends.where import tensorboard_folder
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory
+from howdah.version import PACKAGE
 
 
 def places(job: Job, directory: JobDirectory) -> Places:
@@ -48,7 +48,7 @@ def lay_out(places: Places) -> None:
     """
     package = Path(places.python_path, "howdah")
     package.mkdir(parents=True, exist_ok=True)
-    source = Path(howdah.__file__).with_name("task.py")
+    source = Path(PACKAGE, "task.py")
     if source.exists():
         shutil.copyfile(source, package / "task.py")
     if places.bin:

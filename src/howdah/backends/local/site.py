@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
+from howdah.backends import submitting
 from howdah.backends.athand import SiteAtHand
 from howdah.backends.base import BackendError, Running
 from howdah.backends.local.processes import alive
@@ -28,10 +29,12 @@ class LocalSite(SiteAtHand):
         if coordinator is not None and _lives(coordinator):
             return Running.YES
         known = coordinator is not None or (self._directory.path / ADDRESS).exists()
-        return Running.NO if known or self._late() else Running.NOT_YET
+        return Running.NO if known or self._late() or self._cut_off() else Running.NOT_YET
 
     def lost(self) -> str:
         directory = self._directory
+        if self._cut_off():
+            return submitting.never_handed_over(directory.meta(), "the local backend")
         return (
             f"nobody runs {directory.job_id} any more: neither its coordinator nor its node daemon "
             f"is alive ({_likely(directory)}). To go on where it was: howdah attach --revive "

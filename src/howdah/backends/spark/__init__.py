@@ -4,7 +4,7 @@ A program that has a Spark session starts a job in it so::
 
     submission = SparkSubmission(spark, mode=Mode.FEED, on_driver=frozenset({"ps"}))
     directory = howdah.client.submit.submit(
-        loaded, backend="spark", furnish=function_job.furnish, submission=submission
+        loaded, backend="spark", populate=function_job.populate, submission=submission
     )
     ...
     submission.closed.wait()    # the coordinator has ended, nothing of the job is left

@@ -28,7 +28,6 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-import howdah
 from howdah.backends.interpreter import name as name_python
 from howdah.backends.spark.messages import Order
 from howdah.storage import layout
@@ -180,4 +179,4 @@ def _own(name: str) -> bytes:
     """A module of ours, also where Howdah is in a zip file (``--py-files``)."""
     import importlib.resources
 
-    return importlib.resources.files(howdah).joinpath(name).read_bytes()
+    return importlib.resources.files("howdah").joinpath(name).read_bytes()

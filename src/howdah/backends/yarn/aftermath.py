@@ -95,6 +95,12 @@ def death(ended: Ended) -> Death:
     return Death.FAILED
 
 
+def of_attempt(diagnostics: str) -> str:
+    """How one master ended, in words, from the diagnostics of its application attempt."""
+    ended = Ended(application_id="", state="FAILED", diagnostics=diagnostics)
+    return _reason(death(ended), ended)
+
+
 def view(
     meta: JobMeta, name: str, framework: str, directory: str, ended: Ended, tail: tuple[str, ...]
 ) -> JobView:

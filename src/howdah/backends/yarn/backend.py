@@ -7,15 +7,23 @@ master died is gone (YARN takes it back), and its request, asked for again, is g
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from howdah.agent.launch import AgentLaunch, LogNames
-from howdah.backends.base import BackendError, PageReaders, Places, RoleResources
-from howdah.backends.yarn import context, inside, pending, records, renewal, secretfile
+from howdah.backends.base import (
+    BackendAway,
+    BackendError,
+    PageReaders,
+    Places,
+    RoleResources,
+)
+from howdah.backends.yarn import aftermath, context, inside, pending, records, renewal, secretfile
 from howdah.backends.yarn.asks import Asks
 from howdah.backends.yarn.heart import Heart
 from howdah.backends.yarn.held import Container, Phase
@@ -29,12 +37,20 @@ from howdah.core.messages import ContainerEndKind, ContainerRequest, Event, Requ
 from howdah.core.state import Outcome
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import AMRM_TOKEN, HDFS_TOKEN, Credentials
-from howdah.hadoop.errors import HadoopError
-from howdah.hadoop.ids import Resource
+from howdah.hadoop.errors import (
+    ApplicationAttemptNotFound,
+    HadoopError,
+    InvalidToken,
+    TransportError,
+)
+from howdah.hadoop.ids import ContainerId, Resource
 from howdah.hadoop.protos import common, yarn
 from howdah.hadoop.resourcemanager import ResourceManager
-from howdah.hadoop.scheduler import FAILED, KILLED, SUCCEEDED, Scheduler
+from howdah.hadoop.retry import RetryPolicy
+from howdah.hadoop.scheduler import FAILED, KILLED, SUCCEEDED, AnswerLost, Scheduler
 from howdah.spec.model import Job
+from howdah.storage import coordinator_ends
+from howdah.storage.coordinator_ends import CoordinatorEnd
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.status import JobView
@@ -44,6 +60,12 @@ log = logging.getLogger(__name__)
 LEASE_MARGIN_S = 90.0
 """Over the time after which YARN gives a silent master up: for the next one to be started."""
 CLOSE_S = 15.0
+FORMER_S = 3.0
+"""For the ResourceManager to tell how former masters ended: that is only for people to read."""
+PATIENCE_S = 900.0
+"""How long a ResourceManager that is away is waited for, if the cluster does not say."""
+FOREVER_S = 365 * 86400.0
+_PATIENCE = "yarn.resourcemanager.connect.max-wait.ms"
 _EXPIRY = "yarn.am.liveness-monitor.expiry-interval-ms"
 _HANDLER = "yarn.resourcemanager.placement-constraints.handler"
 _WITH_PORT = "yarn.scheduler.include-port-in-node-name"
@@ -87,6 +109,10 @@ class YarnBackend:
         self._scheduler = Scheduler(self._configuration, self.shipment.user, tokens[0])
         self._nodes = Nodes(self._configuration, self.shipment.user)
         self._longest_s = expiry_s / 3
+        patience_s = self._configuration.duration_s(_PATIENCE, PATIENCE_S)
+        self._patience_s = patience_s if patience_s >= 0 else FOREVER_S
+        self._container = _own_container(env)
+        self._attempt = self._container.attempt.number if self._container is not None else 1
         self._roles: Mapping[str, RoleResources] = {}
         self._ledger: Ledger | None = None
         self._heart: Heart | None = None
@@ -121,10 +147,15 @@ class YarnBackend:
         """See `howdah.backends.base.Backend.start`."""
         self._roles = roles
         answer = await self._register()
-        self._refuse_impossible(Resource.from_proto(answer.maximumCapability))
+        if self._attempt == 1 and answer.HasField("maximumCapability"):
+            # A ResourceManager that has just started gives no more than the nodes it has seen.
+            self._refuse_impossible(Resource.from_proto(answer.maximumCapability))
         handler = self._configuration.get(_HANDLER, "disabled")
-        self.page_readers = await asyncio.to_thread(
-            readers, self._configuration, self._acl, self.shipment.user, self.host
+        self.page_readers, _ = await asyncio.gather(
+            asyncio.to_thread(
+                readers, self._configuration, self._acl, self.shipment.user, self.host
+            ),
+            self._note_former_ends(),
         )
         asks = Asks(roles, constraints=handler not in ("", "disabled"), racks=await self._racks())
         self._ledger = Ledger(
@@ -189,6 +220,7 @@ class YarnBackend:
         container = ledger.get(container_id)
         if container is None or container.phase is not Phase.GRANTED or container.token is None:
             return
+        container.launched = True
         ledger.turn(container, Phase.LAUNCHED)
         try:
             request = self._start_request(container, launch)
@@ -196,14 +228,17 @@ class YarnBackend:
         except (LaunchFailed, BackendError, OSError) as error:
             log.warning("%s could not be launched: %s", container_id, error)
             ledger.asks.release(container_id)
-            ledger.ended(container, ContainerEndKind.LAUNCH_FAILED, str(error))
+            if isinstance(error, LaunchFailed) and error.uncertain:
+                ledger.confirm(container, ContainerEndKind.LAUNCH_FAILED, str(error))
+            else:
+                ledger.ended(container, ContainerEndKind.LAUNCH_FAILED, str(error))
             self._wake()
 
     async def release(self, container_id: str) -> None:
         """See `howdah.backends.base.Backend.release`."""
         ledger = self._begun()
         container = ledger.get(container_id)
-        if container is None or container.releasing:
+        if container is None or container.ending:
             return
         if container.phase is Phase.GRANTED:
             ledger.give_back(container)
@@ -213,7 +248,7 @@ class YarnBackend:
             # YARN gives a node up after ten minutes. With its agent this is the node's end now.
             ledger.asks.release(container_id)
             words = f"the NodeManager at {container.node} does not answer"
-            ledger.ended(container, ContainerEndKind.NODE_LOST, words)
+            ledger.ended(container, ContainerEndKind.NODE_LOST, words, proven=False)
         elif await self._nodes.stop(container.node, [container.id]):
             ledger.give_back(container)
         self._wake()
@@ -247,6 +282,8 @@ class YarnBackend:
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.gather(self._renewing, return_exceptions=True)
+        if self._ledger is not None:
+            await self._ledger.close()
         await self._nodes.close()
         await self._scheduler.close()
 
@@ -255,9 +292,18 @@ class YarnBackend:
     async def _register(self) -> yarn.RegisterApplicationMasterResponseProto:
         port = self._address.port if self._address is not None else -1
         try:
-            answer = await self._scheduler.register(self.host, port, "")
+            answer = await self._scheduler.register(self.host, port, "", timeout_s=self._patience_s)
+        except AnswerLost as error:
+            if self._attempt > 1:
+                raise BackendAway(
+                    f"Another master is needed, which is told of the job's containers anew: {error}"
+                ) from error
+            answer = yarn.RegisterApplicationMasterResponseProto()  # there are none yet
+        except (TransportError, InvalidToken, ApplicationAttemptNotFound) as error:
+            raise BackendAway(f"The ResourceManager does not take this master: {error}") from error
         except HadoopError as error:
-            raise BackendError(f"The ResourceManager does not take this master: {error}") from error
+            kind = BackendError if self._attempt == 1 else BackendAway
+            raise kind(f"The ResourceManager does not take this master: {error}") from error
         self._registered = True
         for token in answer.nm_tokens_from_previous_attempts:
             self._nodes.use_token(token)
@@ -275,6 +321,34 @@ class YarnBackend:
                 f"YARN never gives so large a container: {'; '.join(problems)}. The largest is"
                 f" {largest} (yarn.scheduler.maximum-allocation-*, yarn.io/gpu of any node)"
             )
+
+    async def _note_former_ends(self) -> None:
+        """Write down how former masters ended that could not say so themselves: killed, without
+        memory, with their node. Where the ResourceManager lets a master ask as a client does."""
+        if self._container is None or self._attempt == 1:
+            return
+        noted = {end.who for end in coordinator_ends.read(self._directory.path)}
+        policy = RetryPolicy(max_wait_s=FORMER_S, try_timeout_s=FORMER_S)
+        try:
+            async with (
+                asyncio.timeout(FORMER_S),
+                ResourceManager(self._configuration, self.shipment.user, retry=policy) as manager,
+            ):
+                attempts = await manager.attempts(self._container.attempt.application)
+        except (HadoopError, TimeoutError) as error:
+            log.info("how former masters ended is not told: %s", error)
+            return
+        for report in attempts:
+            who = str(ContainerId.from_proto(report.am_container_id))
+            if who in noted or report.application_attempt_id.attemptId >= self._attempt:
+                continue
+            end = CoordinatorEnd(
+                who=who,
+                reason=aftermath.of_attempt(report.diagnostics),
+                time=report.finishTime / 1000 or time.time(),
+            )
+            with contextlib.suppress(OSError):
+                coordinator_ends.write(self._directory.path, end)
 
     async def _racks(self) -> dict[str, str]:
         """The rack of each node, where somebody wants to be near something."""
@@ -338,9 +412,11 @@ class YarnBackend:
         try:
             if not self._registered:
                 await self._register()
-            if not await self._scheduler.finish(status, diagnostics=words):
+            if not await self._scheduler.finish(
+                status, diagnostics=words, timeout_s=self._patience_s
+            ):
                 log.error("the ResourceManager did not confirm the end of the application")
-        except (HadoopError, BackendError) as error:
+        except (HadoopError, BackendError, BackendAway) as error:
             log.error("the end could not be told to the ResourceManager: %s", error)
 
     def _end_superseded(self, reason: str) -> None:
@@ -354,3 +430,9 @@ class YarnBackend:
     def _begun(self) -> Ledger:
         assert self._ledger is not None, "start comes first"
         return self._ledger
+
+
+def _own_container(env: Mapping[str, str]) -> ContainerId | None:
+    """The master's own; its name has the number of the application attempt."""
+    container = env.get("CONTAINER_ID")
+    return ContainerId.parse(container) if container else None

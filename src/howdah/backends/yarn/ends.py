@@ -46,6 +46,12 @@ _NOISE = re.compile(
 )
 
 
+def is_proof(status: int) -> bool:
+    """Whether the status is the node's own, so that the container's processes have ended. The
+    ResourceManager makes up these: of lost nodes, released and preempted containers."""
+    return status not in (ABORTED, PREEMPTED)
+
+
 def kind(status: int, diagnostics: str, *, releasing: bool) -> ContainerEndKind:
     """What a completed container's status means; ``releasing``: we had given it back."""
     if releasing and status not in (PREEMPTED, KILLED_EXCEEDED_VMEM, KILLED_EXCEEDED_PMEM):

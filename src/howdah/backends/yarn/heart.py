@@ -33,7 +33,7 @@ from howdah.hadoop.errors import (
 )
 from howdah.hadoop.ids import ContainerId
 from howdah.hadoop.protos import yarn
-from howdah.hadoop.scheduler import Scheduler
+from howdah.hadoop.scheduler import AnswerLost, Scheduler
 
 log = logging.getLogger(__name__)
 
@@ -230,6 +230,9 @@ class Heart:
         log.warning("the ResourceManager wants this master to register again: %s", error or "")
         try:
             answer = await self._scheduler.register_again()
+        except AnswerLost as problem:
+            log.warning("%s; this master has its containers and tokens already", problem)
+            answer = yarn.RegisterApplicationMasterResponseProto()
         except (ApplicationAttemptNotFound, InvalidToken, AuthenticationError) as problem:
             raise Superseded(f"this attempt of the application is over: {problem}") from problem
         for container_id in changes.release:

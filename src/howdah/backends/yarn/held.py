@@ -19,6 +19,8 @@ class Phase(enum.Enum):
     """Its node was told to end it."""
     RETURNED = "returned"
     """Given back to the ResourceManager."""
+    UNCONFIRMED = "unconfirmed"
+    """The ResourceManager has given it up; its node is asked whether its processes have ended."""
 
 
 class Container(msgspec.Struct, kw_only=True, eq=False):
@@ -33,6 +35,8 @@ class Container(msgspec.Struct, kw_only=True, eq=False):
     phase: Phase = Phase.GRANTED
     since: float = 0.0
     """When the phase began, on the loop's clock."""
+    launched: bool = False
+    """Its node was told to start it: something may run in it."""
     noticed: bool = False
     """Its preemption was announced."""
 
@@ -40,3 +44,8 @@ class Container(msgspec.Struct, kw_only=True, eq=False):
     def releasing(self) -> bool:
         """We gave it back."""
         return self.phase in (Phase.ENDING, Phase.RETURNED)
+
+    @property
+    def ending(self) -> bool:
+        """It will be gone soon; nothing more is to be done about it."""
+        return self.releasing or self.phase is Phase.UNCONFIRMED

@@ -60,6 +60,7 @@ class Ledger:
         self._notice_s = notice_s
         self._containers: dict[str, Container] = {}
         self._changed = asyncio.Event()
+        self._confirming: set[asyncio.Task[None]] = set()
         self.headroom: Amount | None = None
         """What the queue has left for the job, as last told."""
 
@@ -109,7 +110,7 @@ class Ledger:
             given = records.given(proto, with_port=self._with_port)
             self.asks.found(given)
             container = self._container(proto, self.asks.role_of(given.key) or "")
-            container.token = None
+            container.launched = True
             self.turn(container, Phase.LAUNCHED)
         if self._containers:
             log.info("%d containers of earlier attempts are held", len(self._containers))
@@ -133,7 +134,8 @@ class Ledger:
             self._wake()
         for request_id, one in matched:
             role = self.asks.role_of(one.key) or ""
-            self._container(by_id[one.container_id], role)
+            container = self._container(by_id[one.container_id], role)
+            container.token = by_id[one.container_id].container_token.SerializeToString()
             self._emit(
                 ContainerGranted(
                     request_id=request_id, container_id=one.container_id, node=one.node
@@ -146,7 +148,6 @@ class Ledger:
             node=NodeId.from_proto(proto.nodeId),
             node_name=records.node_name(proto.nodeId, with_port=self._with_port),
             role=role,
-            token=proto.container_token.SerializeToString(),
         )
         self._containers[str(container.id)] = container
         return container
@@ -154,20 +155,44 @@ class Ledger:
     def _completed(self, status: yarn.ContainerStatusProto) -> None:
         container_id = str(ContainerId.from_proto(status.container_id))
         container = self._containers.get(container_id)
-        if container is None:
-            return  # excess, or its end was told already
+        if container is None or container.phase is Phase.UNCONFIRMED:
+            return  # excess, or its end is known already
         kind = ends.kind(status.exit_status, status.diagnostics, releasing=container.releasing)
         detail = ends.detail(status.exit_status, status.diagnostics)
         log.info("%s ended (%d): %s", container_id, status.exit_status, detail)
-        self.ended(container, kind, detail)
+        if container.launched and not ends.is_proof(status.exit_status):
+            self.confirm(container, kind, detail)
+        else:
+            self.ended(container, kind, detail)
 
-    def ended(self, container: Container, kind: ContainerEndKind, detail: str) -> None:
+    def confirm(self, container: Container, kind: ContainerEndKind, detail: str) -> None:
+        """Only the container's node knows whether its processes have ended: it is asked, then the
+        end is told."""
+        # One that we released was told to end by its coordinator first.
+        forgotten = container.releasing
+        self.turn(container, Phase.UNCONFIRMED)
+
+        async def work() -> None:
+            proven = await self._nodes.end(container.node, container.id, forgotten=forgotten)
+            self.ended(container, kind, detail, proven=proven)
+
+        task = asyncio.create_task(work(), name=f"end of {container.id}")
+        self._confirming.add(task)
+        task.add_done_callback(self._confirming.discard)
+
+    def ended(
+        self, container: Container, kind: ContainerEndKind, detail: str, *, proven: bool = True
+    ) -> None:
         container_id = str(container.id)
         if self._containers.pop(container_id, None) is None:
             return
+        if not proven:
+            log.warning("whether the processes of %s have ended is not known", container_id)
         self.asks.gone(container_id)
         self._changed.set()
-        self.later(ContainerEnded(container_id=container_id, kind=kind, detail=detail))
+        self.later(
+            ContainerEnded(container_id=container_id, kind=kind, detail=detail, proven=proven)
+        )
 
     def _notice(self, answer: yarn.AllocateResponseProto) -> None:
         """Containers that will be taken back, and nodes that will be shut down."""
@@ -185,7 +210,7 @@ class Ledger:
                 }
         for container_id, deadline_s in soon.items():
             container = self._containers.get(container_id)
-            if container is not None and not container.noticed and not container.releasing:
+            if container is not None and not container.noticed and not container.ending:
                 container.noticed = True
                 self._emit(PreemptionNoticed(container_id=container_id, deadline_s=deadline_s))
 
@@ -197,7 +222,11 @@ class Ledger:
                 log.warning("%s does not end; it is given back", container.id)
                 self.give_back(container)
             elif container.phase is Phase.RETURNED and now - container.since > RETURNED_S:
-                self.ended(container, ContainerEndKind.RELEASED, "YARN does not know it any more")
+                words = "YARN does not know it any more"
+                if container.launched:
+                    self.confirm(container, ContainerEndKind.RELEASED, words)
+                else:
+                    self.ended(container, ContainerEndKind.RELEASED, words)
 
     def give_back(self, container: Container) -> None:
         self.turn(container, Phase.RETURNED)
@@ -216,6 +245,13 @@ class Ledger:
                     await self._changed.wait()
         except TimeoutError:
             log.warning("%d containers have not ended: YARN will", len(self._containers))
+
+    async def close(self) -> None:
+        """Ask nodes no more."""
+        confirming = list(self._confirming)
+        for task in confirming:
+            task.cancel()
+        await asyncio.gather(*confirming, return_exceptions=True)
 
     def later(self, event: Event) -> None:
         """Not from within a call: who calls has not written down yet that it has called."""

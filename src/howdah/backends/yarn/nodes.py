@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import Token
-from howdah.hadoop.errors import HadoopError
+from howdah.hadoop.errors import CallTimeout, ConnectionLost, HadoopError
 from howdah.hadoop.ids import ContainerId, NodeId
 from howdah.hadoop.nodemanager import NodeManager
 from howdah.hadoop.protos import yarn
@@ -24,6 +24,11 @@ START_S = 30.0
 STOP_S = 5.0
 PROBE_S = 2.0
 """A NodeManager that lives takes a connection within this."""
+CONFIRM_S = 15.0
+"""For a node to end a container and say so. It takes some hundred milliseconds, longer with docker."""
+_LOOK_S = 0.2
+_COMPLETE = 3  # ContainerStateProto
+_STOPPED = "was recently stopped"  # ContainerManagerImpl.getContainerStatusInternal
 _BATCH = 100
 """Containers in one call."""
 _NODES_AT_ONCE = 64
@@ -31,7 +36,10 @@ _NODES_AT_ONCE = 64
 
 
 class LaunchFailed(Exception):
-    """The node did not take the container; the text says why."""
+    """The node did not take the container, or did not answer; the text says why."""
+
+    uncertain = False
+    """The answer was lost: the container may run."""
 
 
 class _Node:
@@ -90,6 +98,30 @@ class Nodes:
             log.info("%s can't be stopped: %s", container, problem)
         return list(outcome.failed)
 
+    async def end(self, node: NodeId, container: ContainerId, *, forgotten: bool) -> bool:
+        """Have a container ended, and wait for the node to say that it has.
+
+        False if that is not known after `CONFIRM_S`. ``forgotten`` is the answer where the node
+        does not know the container: one that has restarted without its state (the default:
+        ``yarn.nodemanager.recovery.enabled`` is false) knows nothing of the processes that it once
+        started, and they may live.
+        """
+        try:
+            async with asyncio.timeout(CONFIRM_S):
+                manager = self._node(node).manager
+                await manager.stop_containers([container], timeout_s=STOP_S)
+                while True:
+                    told = await manager.statuses([container], timeout_s=STOP_S)
+                    status = told.found.get(container)
+                    if status is None:
+                        return forgotten or _STOPPED in str(told.failed.get(container))
+                    if status.state == _COMPLETE:
+                        return True
+                    await asyncio.sleep(_LOOK_S)
+        except (LaunchFailed, HadoopError, TimeoutError) as error:
+            log.warning("%s does not say that %s has ended: %s", node, container, error)
+            return False
+
     async def is_there(self, node: NodeId) -> bool:
         """Whether somebody listens at the node's address: one connection, and no patience."""
         try:
@@ -135,8 +167,10 @@ class Nodes:
                 async with self._turns:
                     outcome = await node.manager.start_containers(batch, timeout_s=START_S)
                 failed = {each: str(error) for each, error in outcome.failed.items()}
+                uncertain = False
             except HadoopError as error:
                 failed = dict.fromkeys(batch, f"the node {node.manager.node}: {error}")
+                uncertain = isinstance(error, (ConnectionLost, CallTimeout))
             except asyncio.CancelledError:
                 for container in batch:
                     node.answers.pop(container).cancel()
@@ -146,6 +180,8 @@ class Nodes:
                 if answer.done():
                     continue
                 if container in failed:
-                    answer.set_exception(LaunchFailed(failed[container]))
+                    problem = LaunchFailed(failed[container])
+                    problem.uncertain = uncertain
+                    answer.set_exception(problem)
                 else:
                     answer.set_result(None)

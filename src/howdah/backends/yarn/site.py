@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from howdah.backends import submitting
 from howdah.backends.base import BackendError, Running
 from howdah.backends.yarn import aftermath, looking, waiting
 from howdah.backends.yarn.access import Access, shared
@@ -71,7 +72,7 @@ class YarnSite:
                 http_port=_port(report.originalTrackingUrl),
                 pid=0,
             )
-        if report is not None and _state(report) != "RUNNING":
+        if self._unknown or (report is not None and _state(report) != "RUNNING"):
             return None
         with contextlib.suppress(OSError):
             if mirror.bring_coordinator(self._url, self._path, hdfs=self._hdfs):
@@ -93,7 +94,8 @@ class YarnSite:
         report = self._look()
         if report is None:
             if self._unknown:
-                return Running.NO
+                waits = submitting.may_go_on(self._directory.meta())
+                return Running.NOT_YET if waits else Running.NO
             return Running.YES if self._directory.coordinator() else Running.NOT_YET
         state = _state(report)
         if state in OVER:
@@ -106,7 +108,7 @@ class YarnSite:
         ``master.startup`` is ended: before there is a master, whoever looks is all it has."""
         report = self._look()
         if report is None:
-            return "" if self._unknown else self._silent
+            return submitting.under_way(self._directory.meta()) if self._unknown else self._silent
         if late := self._late(report):
             self.end(late)
             return late
@@ -151,6 +153,9 @@ class YarnSite:
 
     def lost(self) -> str:
         meta = self._directory.meta()
+        if meta.submitter is not None and next(self._path.glob("events-*"), None) is None:
+            left = f". What it left is in {meta.url}" if meta.url is not None else ""
+            return f"{submitting.never_handed_over(meta, 'YARN')}{left}"
         return (
             f"nobody runs {meta.job_id} any more: the ResourceManager does not know its application "
             f"{meta.application_id}, and it did not write how it ended. Was the cluster set up anew? "
@@ -212,6 +217,9 @@ class YarnSite:
             if time.monotonic() - self._asked_at < FRESH_S:
                 return self._report
             self._report, self._unknown, self._silent = None, False, ""
+            if self._directory.meta().application_id is None:
+                self._unknown = True  # its submission has not come so far
+                return None
             try:
                 access = self._access
                 self._report = access.call(access.manager.application_report(self._application))
@@ -261,6 +269,8 @@ class YarnSite:
 
     def _brought(self) -> JobView | None:
         """``final.json`` from HDFS, and before it is here all that belongs to it."""
+        if self._directory.meta().url is None:
+            return None  # its submission has not come so far
         try:
             if not self._hdfs.exists(f"{self._url}/{layout.FINAL}"):
                 return None
@@ -275,6 +285,8 @@ class YarnSite:
         replica.bring_journal(url, local, nobody_writes=True, hdfs=hdfs)
 
     def _bring(self, *ways: Callable[..., None]) -> None:
+        if self._directory.meta().url is None:
+            return  # its submission has not come so far
         for way in ways:
             try:
                 way(self._url, self._path, hdfs=self._hdfs)

@@ -127,6 +127,8 @@ class YarnSubmission:
             self._stop_if_cancelled()
             handed_over = True
             self._hand_over(access, submission)
+            meta = directory.meta()
+            directory.write_meta(msgspec.structs.replace(meta, submitter=None))
         except BaseException as error:
             self._cancelled.set()
             wait(beside)  # what they made after the removal would stay

@@ -1,5 +1,5 @@
-"""The job's own web page and HTTP API, served by the coordinator over a `JobSource`.
+"""The job's own web page and HTTP API, served by the coordinator over a `LiveJob`.
 
 Nothing is imported here: the coordinator loads `app` and `server` only after the first tasks are
-launched, and clients import `tickets` alone.
+launched.
 """

@@ -1,16 +1,22 @@
-"""The JSON API as one table of operations: routes and their description are made from it."""
+"""The JSON API: one function for each operation. Routes and their description are made of these."""
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from collections.abc import Awaitable, Callable, Mapping
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
-from howdah.coordinator.web import handlers, logtext, stream
+from howdah.coordinator.driver import JobOver
+from howdah.coordinator.live_job import LiveJob, NoLog
+from howdah.coordinator.status import UnknownTask
+from howdah.coordinator.web import documents, logs
+from howdah.coordinator.web import stream as streams
 from howdah.coordinator.web.documents import (
     Changes,
     LogMatches,
@@ -20,13 +26,57 @@ from howdah.coordinator.web.documents import (
     StacksAnswer,
     StopAnswer,
     StopRequest,
+    brief,
+    without_values,
 )
+from howdah.coordinator.web.security import PROOF, Gate, Proof, Refusal
+from howdah.coordinator.web.stream import StatusChanges
+from howdah.core.messages import Task
 from howdah.core.plan import Plan
 from howdah.spec.model import Job
 from howdah.wire.messages import Sample
 from howdah.wire.status import JobView, TaskView
 
 ROOT = "/api/v1"
+
+STREAMS_MAX = 100
+"""Event streams at once; more readers are asked to poll."""
+
+SERIES_TASKS_MAX = 64
+STEP_MIN_S = 0.1
+
+
+class Api(msgspec.Struct, frozen=True, kw_only=True):
+    """What the handlers work on."""
+
+    source: LiveJob
+    changes: StatusChanges
+    watchers: streams.Watchers
+    gate: Gate
+
+    def task(self, request: Request) -> Task:
+        """The task the path names.
+
+        Raises:
+            Refusal: the job has no such task.
+        """
+        return self.named(request.path_params["task"])
+
+    def named(self, name: str) -> Task:
+        """The task of that name.
+
+        Raises:
+            Refusal: the job has no such task.
+        """
+        role, _, index = name.rpartition(":")
+        if role and index.isdecimal() and len(index) < 10:
+            found = Task(role, int(index))
+            try:
+                self.source.log_attempts(found)
+            except UnknownTask as problem:
+                raise Refusal(404, str(problem)) from problem
+            return found
+        raise Refusal(404, f"{name[:100]!r} is no task; write a role and an index: worker:0")
 
 
 class In(enum.Enum):
@@ -54,7 +104,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """Below `ROOT`."""
     name: str
     summary: str
-    handler: Callable[[handlers.Api, Request], Awaitable[Response]]
+    handler: Callable[[Api, Request], Awaitable[Response]]
     answers: tuple[Any, ...] = ()
     """Types of the JSON documents it answers; none where it is no JSON."""
     media: str = "application/json"
@@ -64,7 +114,21 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     errors: Mapping[int, str] = {}
 
 
-# -- the table -----------------------------------------------------------------------------------
+Handler = Callable[[Api, Request], Awaitable[Response]]
+
+OPERATIONS: list[Operation] = []
+"""All, in the order of the description."""
+
+
+def operation(method: str, path: str, name: str, **rest: Any) -> Callable[[Handler], Handler]:
+    """Make an operation of the handler below it."""
+
+    def add(handler: Handler) -> Handler:
+        OPERATIONS.append(Operation(method=method, path=path, name=name, handler=handler, **rest))
+        return handler
+
+    return add
+
 
 _TASK = Parameter(name="task", text="A task's name: `worker:0`.", place=In.PATH)
 _ATTEMPT = Parameter(name="attempt", text="Which attempt; the newest one.", type="integer")
@@ -88,190 +152,404 @@ _FOLLOW = (
     ),
 )
 
-OPERATIONS: tuple[Operation, ...] = (
-    Operation(
-        method="GET",
-        path="/job",
-        name="job",
-        summary="The status document, as `howdah status --json` prints it. Has an ETag.",
-        handler=handlers.job,
-        answers=(JobView,),
-    ),
-    Operation(
-        method="GET",
-        path="/tasks",
-        name="tasks",
-        summary="The tasks of the status document.",
-        handler=handlers.tasks,
-        answers=(list[TaskView],),
-        parameters=(
-            Parameter(name="role", text="Only this role's."),
-            Parameter(name="state", text="Only those in this state."),
-        ),
-    ),
-    Operation(
-        method="GET",
-        path="/tasks/{task}",
-        name="task",
-        summary="One task of the status document.",
-        handler=handlers.task,
-        answers=(TaskView,),
-        parameters=(_TASK,),
-        errors=_NO_TASK,
-    ),
-    Operation(
-        method="GET",
-        path="/records",
-        name="records",
-        summary=f"Lines of the job's story, oldest first, at most {stream.RECORDS_MAX}.",
-        handler=handlers.records,
-        answers=(list[RecordLine],),
-        parameters=(
-            Parameter(name="after", text="Only those with a greater `seq`.", type="integer"),
-            Parameter(name="limit", text="At most this many.", type="integer"),
-        ),
-    ),
-    Operation(
-        method="GET",
-        path="/logs/{task}",
-        name="log",
-        summary=(
-            "A stretch of an attempt's log. With `tail`, its last lines. With `grep`, the lines "
-            "that hold that text (`LogMatches`)."
-        ),
-        handler=handlers.log_or_search,
-        answers=(LogPage, LogMatches),
-        parameters=(
-            _TASK,
-            _ATTEMPT,
-            Parameter(
-                name="offset",
-                text="From this byte; negative counts from the end. 0 unless given.",
-                type="integer",
-            ),
-            Parameter(
-                name="limit",
-                text=f"At most this many bytes; {logtext.PAGE} unless given, "
-                f"{logtext.PAGE_MAX} at most.",
-                type="integer",
-            ),
-            Parameter(name="tail", text="The last so many lines instead.", type="integer"),
-            Parameter(
-                name="grep",
-                text="Plain text to look for, upper and lower case alike. One answer looks "
-                f"through {logtext.SCAN // 1024 // 1024} MiB; go on at `next_offset`.",
-            ),
-        ),
-        errors=_NO_LOG,
-    ),
-    Operation(
-        method="GET",
-        path="/logs/{task}/attempts",
-        name="log-attempts",
-        summary="Attempts of a task that have a log.",
-        handler=handlers.attempts,
-        answers=(list[int],),
-        parameters=(_TASK,),
-        errors=_NO_TASK,
-    ),
-    Operation(
-        method="GET",
-        path="/logs/{task}/raw",
-        name="log-file",
-        summary="A whole log, as a file.",
-        handler=handlers.raw_log,
-        media="text/plain",
-        parameters=(_TASK, _ATTEMPT),
-        errors=_NO_LOG,
-    ),
-    Operation(
-        method="GET",
-        path="/metrics/{task}",
-        name="samples",
-        summary="Measurements of a task as they were taken, and the values it reported.",
-        handler=handlers.samples,
-        answers=(list[Sample],),
-        parameters=(
-            _TASK,
-            Parameter(name="since", text="Only later ones (seconds, epoch).", type="number"),
-        ),
-        errors=_NO_TASK,
-    ),
-    Operation(
-        method="GET",
-        path="/series",
-        name="series",
-        summary="Measurements of several tasks on one grid of times, for plotting.",
-        handler=handlers.series,
-        answers=(SeriesPage,),
-        parameters=(
-            Parameter(name="task", text=f"Up to {handlers.SERIES_TASKS_MAX} times.", many=True),
-            Parameter(
-                name="since", text="From when (seconds, epoch); the submission.", type="number"
-            ),
-            Parameter(name="step", text="Seconds a point stands for; 1.", type="number"),
-        ),
-        errors=_NO_TASK,
-    ),
-    Operation(
-        method="GET",
-        path="/config",
-        name="config",
-        summary="The resolved job file.",
-        handler=handlers.config,
-        answers=(Job,),
-        parameters=(
-            Parameter(name="brief", text="1: without what is as it is by default.", type="integer"),
-        ),
-    ),
-    Operation(
-        method="GET",
-        path="/plan",
-        name="plan",
-        summary="Roles and limits as the coordinator sees them, in numbers.",
-        handler=handlers.plan,
-        answers=(Plan,),
-    ),
-    Operation(
-        method="GET",
-        path="/changes",
-        name="changes",
-        summary="What changed since you last asked: the stream, for readers that cannot stream.",
-        handler=handlers.changes,
-        answers=(Changes,),
-        parameters=_FOLLOW,
-        errors=_NO_TASK,
-    ),
-    Operation(
-        method="GET",
-        path="/stream",
-        name="stream",
-        summary=(
-            "Server-sent events: `hello`, `status` (`StatusPatch`), `record` (`RecordLine`), "
-            "`log` (`LogChange`), and `bye` when the coordinator ends."
-        ),
-        handler=handlers.stream,
-        media="text/event-stream",
-        parameters=_FOLLOW,
-        errors={**_NO_TASK, 503: "Too many streams are open; poll `changes`."},
-    ),
-    Operation(
-        method="POST",
-        path="/stop",
-        name="stop",
-        summary="Stop the job: SIGTERM, the grace, SIGKILL. Durable when answered.",
-        handler=handlers.stop,
-        answers=(StopAnswer,),
-        takes=StopRequest,
-    ),
-    Operation(
-        method="POST",
-        path="/stacks/{task}",
-        name="stacks",
-        summary="Take the stacks of a running task's programs.",
-        handler=handlers.stacks,
-        answers=(StacksAnswer,),
-        parameters=(_TASK,),
-        errors={**_NO_TASK, 409: "They could not be taken; the text says why."},
+
+# -- reading parameters --------------------------------------------------------------------------
+
+
+def _number(request: Request, name: str, default: float | None) -> float | None:
+    text = request.query_params.get(name)
+    if text is None or text == "":
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not abs(value) <= 1e15:
+        raise Refusal(400, f"{name}={text[:50]!r} is not a number; leave it out for its default")
+    return value
+
+
+def _integer(request: Request, name: str, default: int | None) -> int | None:
+    value = _number(request, name, None)
+    if value is not None and value != int(value):
+        raise Refusal(400, f"{name}={value:g} is not a whole number")
+    return default if value is None else int(value)
+
+
+def _flag(request: Request, name: str) -> bool:
+    return request.query_params.get(name, "") in ("1", "true")
+
+
+def _chosen(api: Api, request: Request) -> tuple[Task, int]:
+    """The task the path names, and the attempt the query names or else its newest."""
+    task = api.task(request)
+    attempt = _integer(request, "attempt", None)
+    return task, logs.newest(api.source, task) if attempt is None else attempt
+
+
+@contextlib.contextmanager
+def _logs_missed() -> Iterator[None]:
+    """A log that is not there is an answer in words."""
+    try:
+        yield
+    except NoLog as problem:
+        raise Refusal(404, str(problem)) from problem
+
+
+def _json(content: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(content), status, media_type="application/json")
+
+
+# -- the operations -------------------------------------------------------------------------------
+
+
+@operation(
+    "GET",
+    "/job",
+    "job",
+    summary="The status document, as `howdah status --json` prints it. Has an ETag.",
+    answers=(JobView,),
+)
+async def job(api: Api, request: Request) -> Response:
+    """The status document, or word that it has not changed."""
+    view = api.changes.view()
+    tag = f'"{api.changes.version}"'
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers={"ETag": tag})
+    response = _json(view)
+    response.headers["ETag"] = tag
+    response.headers["Cache-Control"] = "private, no-cache"
+    return response
+
+
+@operation(
+    "GET",
+    "/tasks",
+    "tasks",
+    summary="The tasks of the status document.",
+    answers=(list[TaskView],),
+    parameters=(
+        Parameter(name="role", text="Only this role's."),
+        Parameter(name="state", text="Only those in this state."),
     ),
 )
+async def tasks(api: Api, request: Request) -> Response:
+    """The status document's tasks."""
+    wanted = {name: request.query_params.get(name) for name in ("role", "state")}
+    return _json(
+        [
+            task
+            for task in api.changes.view().tasks
+            if wanted["role"] in (None, task.role) and wanted["state"] in (None, task.state)
+        ]
+    )
+
+
+@operation(
+    "GET",
+    "/tasks/{task}",
+    "task",
+    summary="One task of the status document.",
+    answers=(TaskView,),
+    parameters=(_TASK,),
+    errors=_NO_TASK,
+)
+async def task(api: Api, request: Request) -> Response:
+    """One of them."""
+    name = str(api.task(request))
+    for view in api.changes.view().tasks:
+        if view.task == name:
+            return _json(view)
+    raise Refusal(404, f"{name} is not part of the job now")
+
+
+@operation(
+    "GET",
+    "/records",
+    "records",
+    summary=f"Records of the event log, oldest first, at most {streams.RECORDS_MAX}.",
+    answers=(list[RecordLine],),
+    parameters=(
+        Parameter(name="after", text="Only those with a greater `seq`.", type="integer"),
+        Parameter(name="limit", text="At most this many.", type="integer"),
+    ),
+)
+async def records(api: Api, request: Request) -> Response:
+    """The event log."""
+    after = _integer(request, "after", 0) or 0
+    limit = min(_integer(request, "limit", None) or streams.RECORDS_MAX, streams.RECORDS_MAX)
+    return _json(streams.new_records(api.source, after)[: max(1, limit)])
+
+
+@operation(
+    "GET",
+    "/logs/{task}",
+    "log",
+    summary=(
+        "A stretch of an attempt's log. With `tail`, its last lines. With `grep`, the lines "
+        "that hold that text (`LogMatches`)."
+    ),
+    answers=(LogPage, LogMatches),
+    parameters=(
+        _TASK,
+        _ATTEMPT,
+        Parameter(
+            name="offset",
+            text="From this byte; negative counts from the end. 0 unless given.",
+            type="integer",
+        ),
+        Parameter(
+            name="limit",
+            text=f"At most this many bytes; {logs.PAGE} unless given, {logs.PAGE_MAX} at most.",
+            type="integer",
+        ),
+        Parameter(name="tail", text="The last so many lines instead.", type="integer"),
+        Parameter(
+            name="grep",
+            text="Plain text to look for, upper and lower case alike. One answer looks "
+            f"through {logs.SCAN // 1024 // 1024} MiB; go on at `next_offset`.",
+        ),
+    ),
+    errors=_NO_LOG,
+)
+async def log_or_search(api: Api, request: Request) -> Response:
+    """Either, as the query says."""
+    return await (search if "grep" in request.query_params else log)(api, request)
+
+
+async def log(api: Api, request: Request) -> Response:
+    """A stretch of a log, or its tail."""
+    offset = _integer(request, "offset", 0) or 0
+    lines = _integer(request, "tail", None)
+    limit = _integer(request, "limit", None) or logs.PAGE
+    with _logs_missed():
+        task, attempt = _chosen(api, request)
+        if lines is not None:
+            return _json(await logs.tail(api.source, task, attempt, lines))
+        return _json(await logs.page(api.source, task, attempt, offset, limit))
+
+
+async def search(api: Api, request: Request) -> Response:
+    """Lines of a log that hold a text."""
+    wanted = request.query_params.get("grep", "")
+    if not wanted:
+        raise Refusal(400, "grep is empty; give the text to look for")
+    offset = max(0, _integer(request, "offset", 0) or 0)
+    with _logs_missed():
+        task, attempt = _chosen(api, request)
+        return _json(await logs.search(api.source, task, attempt, wanted, offset))
+
+
+@operation(
+    "GET",
+    "/logs/{task}/attempts",
+    "log-attempts",
+    summary="Attempts of a task that have a log.",
+    answers=(list[int],),
+    parameters=(_TASK,),
+    errors=_NO_TASK,
+)
+async def attempts(api: Api, request: Request) -> Response:
+    """Attempts with a log."""
+    return _json(api.source.log_attempts(api.task(request)))
+
+
+@operation(
+    "GET",
+    "/logs/{task}/raw",
+    "log-file",
+    summary="A whole log, as a file.",
+    media="text/plain",
+    parameters=(_TASK, _ATTEMPT),
+    errors=_NO_LOG,
+)
+async def raw_log(api: Api, request: Request) -> Response:
+    """A whole log."""
+    with _logs_missed():
+        task, attempt = _chosen(api, request)
+        first = await api.source.read_log(task, attempt, 0, logs.PAGE_MAX)
+
+    async def parts() -> AsyncIterator[bytes]:
+        part = first
+        while part.data:
+            yield part.data
+            part = await api.source.read_log(task, attempt, part.next_offset, logs.PAGE_MAX)
+
+    name = f"{api.gate.job_id}-{task.role}-{task.index}-{attempt}.log"
+    return StreamingResponse(
+        parts(),
+        media_type="text/plain; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+@operation(
+    "GET",
+    "/metrics/{task}",
+    "samples",
+    summary="Measurements of a task as they were taken, and the values it reported.",
+    answers=(list[Sample],),
+    parameters=(
+        _TASK,
+        Parameter(name="since", text="Only later ones (seconds, epoch).", type="number"),
+    ),
+    errors=_NO_TASK,
+)
+async def samples(api: Api, request: Request) -> Response:
+    """Measurements of one task."""
+    since = _number(request, "since", 0.0) or 0.0
+    return _json(api.source.metrics(api.task(request), since))
+
+
+@operation(
+    "GET",
+    "/series",
+    "series",
+    summary="Measurements of several tasks on one grid of times, for plotting.",
+    answers=(SeriesPage,),
+    parameters=(
+        Parameter(name="task", text=f"Up to {SERIES_TASKS_MAX} times.", many=True),
+        Parameter(name="since", text="From when (seconds, epoch); the submission.", type="number"),
+        Parameter(name="step", text="Seconds a point stands for; 1.", type="number"),
+    ),
+    errors=_NO_TASK,
+)
+async def series(api: Api, request: Request) -> Response:
+    """Measurements of several tasks."""
+    names = request.query_params.getlist("task")[:SERIES_TASKS_MAX]
+    since = _number(request, "since", None)
+    step_s = _number(request, "step", 1.0) or 1.0
+    if step_s < STEP_MIN_S:
+        raise Refusal(400, f"step={step_s:g} is too fine; the least is {STEP_MIN_S} seconds")
+    now = api.gate.clock()
+    view = api.changes.view()
+    end = now if view.finished is None else view.finished
+    since = (view.submitted or end) if since is None else since
+    start, count = documents.grid(since, end, step_s)
+    samples = {name: api.source.metrics(api.named(name), start - 1e-6) for name in names}
+    return _json(documents.on_grid(samples, start, step_s, count))
+
+
+@operation(
+    "GET",
+    "/config",
+    "config",
+    summary="The resolved job file.",
+    answers=(Job,),
+    parameters=(
+        Parameter(name="brief", text="1: without what is as it is by default.", type="integer"),
+    ),
+)
+async def config(api: Api, request: Request) -> Response:
+    """The job file; to a reader without the token with no value of an environment variable."""
+    job = api.source.job()
+    if request.scope[PROOF] is Proof.READER:
+        job = without_values(job)
+    return _json(brief(job) if _flag(request, "brief") else job)
+
+
+@operation(
+    "GET",
+    "/plan",
+    "plan",
+    summary="Roles and limits as the coordinator sees them, in numbers.",
+    answers=(Plan,),
+)
+async def plan(api: Api, request: Request) -> Response:
+    """The plan."""
+    return _json(api.source.plan())
+
+
+def _cursor(api: Api, request: Request) -> streams.Cursor:
+    log = request.query_params.get("log")
+    return streams.Cursor(
+        version=request.query_params.get("since", ""),
+        after=_integer(request, "after", 0) or 0,
+        task=api.named(log) if log else None,
+        attempt=_integer(request, "attempt", None),
+        offset=_integer(request, "offset", 0) or 0,
+        pinned=_flag(request, "pinned"),
+    )
+
+
+@operation(
+    "GET",
+    "/changes",
+    "changes",
+    summary="What changed since you last asked: the stream, for readers that cannot stream.",
+    answers=(Changes,),
+    parameters=_FOLLOW,
+    errors=_NO_TASK,
+)
+async def changes(api: Api, request: Request) -> Response:
+    """What changed."""
+    return _json(await streams.poll(api.source, api.changes, _cursor(api, request)))
+
+
+@operation(
+    "GET",
+    "/stream",
+    "stream",
+    summary=(
+        "Server-sent events: `hello`, `status` (`StatusPatch`), `record` (`RecordLine`), "
+        "`log` (`LogChange`), and `bye` when the coordinator ends."
+    ),
+    media="text/event-stream",
+    parameters=_FOLLOW,
+    errors={**_NO_TASK, 503: "Too many streams are open; poll `changes`."},
+)
+async def stream(api: Api, request: Request) -> Response:
+    """The event stream."""
+    cursor = _cursor(api, request)
+    if len(api.watchers) >= STREAMS_MAX:
+        raise Refusal(503, f"{STREAMS_MAX} streams are open already; ask changes again and again")
+    return StreamingResponse(
+        streams.events(api.source, api.changes, api.watchers, cursor),
+        media_type="text/event-stream",
+        headers={"X-Accel-Buffering": "no"},
+    )
+
+
+@operation(
+    "POST",
+    "/stop",
+    "stop",
+    summary="Stop the job: SIGTERM, the grace, SIGKILL. Durable when answered.",
+    answers=(StopAnswer,),
+    takes=StopRequest,
+    errors={409: "The job has ended, or its coordinator ends; the text says how."},
+)
+async def stop(api: Api, request: Request) -> Response:
+    """Have the job stopped."""
+    body = await request.body()
+    if body and not request.headers.get("content-type", "").startswith("application/json"):
+        raise Refusal(415, "the body must be application/json")
+    try:
+        wanted = msgspec.json.decode(body, type=StopRequest) if body else StopRequest()
+    except msgspec.DecodeError as problem:
+        raise Refusal(400, f"the body is not a stop request: {problem}") from problem
+    by = "the HTTP API" if "authorization" in request.headers else "the job page"
+    try:
+        await api.source.stop(by, wanted.reason[:500], wanted.firm)
+    except JobOver as problem:
+        raise Refusal(409, str(problem)) from problem
+    return _json(StopAnswer(stopping=True, firm=wanted.firm), 202)
+
+
+@operation(
+    "POST",
+    "/stacks/{task}",
+    "stacks",
+    summary="Take the stacks of a running task's programs.",
+    answers=(StacksAnswer,),
+    parameters=(_TASK,),
+    errors={**_NO_TASK, 409: "They could not be taken; the text says why."},
+)
+async def stacks(api: Api, request: Request) -> Response:
+    """Take a task's stacks."""
+    task = api.task(request)
+    try:
+        text = await api.source.stacks(task)
+    except RuntimeError as problem:
+        raise Refusal(409, f"the stacks of {task} could not be taken: {problem}") from problem
+    return _json(StacksAnswer(task=str(task), text=text))

@@ -1,26 +1,45 @@
-"""The web app of one job: every route, behind the gate."""
+"""The web app of one job: every route, behind the gate.
+
+The job page and the small pages around it. Static files are served under their own hash.
+"""
 
 from __future__ import annotations
 
+import base64
+import functools
+import hashlib
+import mimetypes
 import re
 import time
 from collections.abc import Awaitable, Callable, Collection
+from importlib import resources
+from typing import Any
 
+import jinja2
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from howdah.backends.base import PageReaders
-from howdah.coordinator.source import JobSource
-from howdah.coordinator.web import api, handlers, pages, proxy, stream, tickets
-from howdah.coordinator.web.board import Board
-from howdah.coordinator.web.gate import LOGIN_PATH, PROOF, Gate, GateMiddleware
-from howdah.coordinator.web.security import Proof, Refusal
+from howdah.coordinator.live_job import LiveJob
+from howdah.coordinator.web import api, proxy, stream
+from howdah.coordinator.web.security import (
+    LOGIN_PATH,
+    PAGE_HEADERS,
+    PROOF,
+    Gate,
+    GateMiddleware,
+    Proof,
+    Refusal,
+)
+from howdah.coordinator.web.stream import StatusChanges
+from howdah.wire import tickets
+from howdah.wire.status import JobView
 
 _TASK_PAGE = re.compile(r"proxy/[A-Za-z0-9_.-]+:\d+/", re.ASCII)
 """What a one-time link may go on to besides the job page: nothing that leads elsewhere."""
@@ -38,7 +57,7 @@ class JobApp(Starlette):
 
 
 def create_app(
-    source: JobSource,
+    source: LiveJob,
     *,
     hosts: Collection[str] = (),
     clock: Callable[[], float] = time.time,
@@ -54,14 +73,14 @@ def create_app(
         readers: who may read without the job's token.
     """
     gate = Gate(source, hosts, clock, readers)
-    board = Board(source, clock, time.monotonic)
+    changes = StatusChanges(source, clock, time.monotonic)
     watchers = stream.Watchers(source)
-    static = pages.StaticFiles()
-    work = handlers.Api(source=source, board=board, watchers=watchers, gate=gate)
+    static = StaticFiles()
+    work = api.Api(source=source, changes=changes, watchers=watchers, gate=gate)
 
-    async def job_page(request: Request) -> Response:
+    async def page(request: Request) -> Response:
         reads_only = request.scope[PROOF] is Proof.READER
-        return pages.job_page(board.view(), static.version, reads_only=reads_only)
+        return job_page(changes.view(), static.version, reads_only=reads_only)
 
     async def static_file(request: Request) -> Response:
         return static.answer(request.path_params["version"], request.path_params["name"])
@@ -76,16 +95,16 @@ def create_app(
 
     app = JobApp(
         routes=[
-            Route("/", job_page),
+            Route("/", page),
             Route(LOGIN_PATH, login),
             Route("/static/{version}/{name:path}", static_file),
             *(_operation(operation, work) for operation in api.OPERATIONS),
             Route(f"{api.ROOT}/openapi.json", described),
-            Route("/metrics", _scrape(source, board)),
+            Route("/metrics", _scrape(source, changes)),
             Route("/proxy/{task}/{rest:path}", _Proxied(source)),
             Route("/proxy/{task}", _Proxied(source)),
         ],
-        middleware=[Middleware(GateMiddleware, gate=gate, refused=pages.refused)],
+        middleware=[Middleware(GateMiddleware, gate=gate, refused=refused)],
         exception_handlers={HTTPException: _not_found},
     )
     app.router.redirect_slashes = False
@@ -94,7 +113,7 @@ def create_app(
     return app
 
 
-def _operation(operation: api.Operation, work: handlers.Api) -> Route:
+def _operation(operation: api.Operation, work: api.Api) -> Route:
     async def endpoint(request: Request) -> Response:
         return await operation.handler(work, request)
 
@@ -123,9 +142,9 @@ def _login(gate: Gate, request: Request) -> Response:
     to = f"./{wanted}" if _TASK_PAGE.fullmatch(wanted) else "./"
     # Programs that look at links before a person does (chats) ask for the head only.
     if request.method == "HEAD":
-        return pages.notice("A one-time link", "Open it in a browser.")
-    if gate.desk.take(request.query_params.get("ticket", ""), now):
-        response = pages.notice("Opening the job page", "One moment.", to=to)
+        return notice("A one-time link", "Open it in a browser.")
+    if gate.tickets.take(request.query_params.get("ticket", ""), now):
+        response = notice("Opening the job page", "One moment.", to=to)
         response.set_cookie(
             tickets.session_cookie(gate.job_id),
             tickets.mint_session(gate.source.token, now),
@@ -137,8 +156,8 @@ def _login(gate: Gate, request: Request) -> Response:
         return response
     name = tickets.session_cookie(gate.job_id)
     if tickets.session_is_good(request.cookies.get(name, ""), gate.source.token, now):
-        return pages.notice("Opening the job page", "You are signed in already.", to=to)
-    return pages.notice(
+        return notice("Opening the job page", "You are signed in already.", to=to)
+    return notice(
         "This link is used up",
         "A link opens the page once, within ten minutes. Run “howdah status” with the job's id for "
         "a new one.",
@@ -146,7 +165,7 @@ def _login(gate: Gate, request: Request) -> Response:
     )
 
 
-def _scrape(source: JobSource, board: Board) -> Callable[[Request], Awaitable[Response]]:
+def _scrape(source: LiveJob, changes: StatusChanges) -> Callable[[Request], Awaitable[Response]]:
     registry = None
 
     async def metrics(request: Request) -> Response:
@@ -155,7 +174,7 @@ def _scrape(source: JobSource, board: Board) -> Callable[[Request], Awaitable[Re
 
         nonlocal registry
         if registry is None:
-            registry = prometheus.registry(board.view, prometheus.Reported(source.metrics))
+            registry = prometheus.registry(changes.view, prometheus.Reported(source.metrics))
         return Response(prometheus.text(registry), media_type=prometheus.CONTENT_TYPE)
 
     return metrics
@@ -164,7 +183,7 @@ def _scrape(source: JobSource, board: Board) -> Callable[[Request], Awaitable[Re
 class _Proxied:
     """Answers below ``/proxy/<task>/`` with what the task's own program answers."""
 
-    def __init__(self, source: JobSource) -> None:
+    def __init__(self, source: LiveJob) -> None:
         self._source = source
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -181,7 +200,7 @@ class _Proxied:
             )
         if not rest:
             # Relative links in the page need the slash.
-            response = pages.notice(address.name, "One moment.", to=f"./{task}/")
+            response = notice(address.name, "One moment.", to=f"./{task}/")
             await response(scope, receive, send)
             return
 
@@ -192,7 +211,112 @@ class _Proxied:
         try:
             await proxy.forward(scope, receive, marked, task=task, rest=rest, address=address)
         except proxy.Unreachable as problem:
-            response = pages.notice(
+            response = notice(
                 f"{address.name} does not answer", f"{problem}.", 502, to="", after_s=3
             )
             await response(scope, receive, send)
+
+
+_PACKAGE = "howdah.coordinator.web"
+_CSP = "Content-Security-Policy"
+
+_MEDIA = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+
+
+class StaticFiles:
+    """All static files, in memory: 200 kB in all, and a coordinator has no business on the disk."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, bytes] = {}
+        self._read(resources.files(_PACKAGE).joinpath("static"), "")
+        digest = hashlib.sha256()
+        for name, content in sorted(self._files.items()):
+            digest.update(name.encode() + b"\0" + content)
+        self.version = digest.hexdigest()[:12]
+        """Part of the files' addresses: a browser may keep them for ever."""
+
+    def answer(self, version: str, name: str) -> Response:
+        """One file.
+
+        Raises:
+            Refusal: there is none of that name.
+        """
+        content = self._files.get(name)
+        if content is None:
+            raise Refusal(404, f"there is no file {name[:100]!r}")
+        suffix = name[name.rfind(".") :]
+        media = _MEDIA.get(suffix) or mimetypes.guess_type(name)[0] or "application/octet-stream"
+        keep = "private, max-age=31536000, immutable" if version == self.version else "no-cache"
+        return Response(content, media_type=media, headers={"Cache-Control": keep})
+
+    def _read(self, folder: Any, prefix: str) -> None:
+        for entry in folder.iterdir():
+            if entry.is_dir():
+                self._read(entry, f"{prefix}{entry.name}/")
+            else:
+                self._files[prefix + entry.name] = entry.read_bytes()
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader(_PACKAGE, "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+
+
+def job_page(view: JobView, version: str, *, reads_only: bool = False) -> Response:
+    """The page itself: what is known at once; its script does the rest.
+
+    Args:
+        view: the job now.
+        version: of the static files.
+        reads_only: for a reader who may change nothing: without what they could not do.
+    """
+    page = _environment().get_template("job.html")
+    return HTMLResponse(page.render(job=view, version=version, reads_only=reads_only))
+
+
+@functools.cache
+def _notice_style() -> str:
+    return resources.files(_PACKAGE).joinpath("templates/notice.css").read_text()
+
+
+def notice(
+    title: str, text: str, status: int = 200, *, to: str | None = None, after_s: int = 0
+) -> Response:
+    """A small page of its own, without any other file: a stranger sees no more than this.
+
+    Args:
+        title: in large letters.
+        text: what happened, what to do.
+        status: of the answer.
+        to: a relative address the browser goes on to by itself.
+        after_s: when.
+    """
+    style = _notice_style()
+    page = _environment().get_template("notice.html")
+    body = page.render(title=title, text=text, style=style, to=to, after_s=after_s)
+    # The style stands in the page itself; its hash is what the policy lets through.
+    known = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = PAGE_HEADERS[_CSP].replace("style-src 'self'", f"style-src 'sha256-{known}'")
+    return HTMLResponse(body, status, headers={_CSP: policy})
+
+
+def refused(refusal: Refusal) -> Response:
+    """What a person sees instead of the page they wanted."""
+    if refusal.status == 401:
+        return notice(
+            "This page is private",
+            "Run “howdah status” with the job's id: it prints a link that opens this page in your "
+            "browser. A link works once, for ten minutes. If you have just followed a link to here "
+            "from another site and were signed in before, continue below.",
+            401,
+            to="",
+            after_s=-1,
+        )
+    titles = {403: "Not from there", 404: "Not found", 421: "Wrong name"}
+    return notice(titles.get(refusal.status, "That did not work"), refusal.message, refusal.status)

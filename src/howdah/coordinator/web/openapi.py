@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-import howdah
 from howdah.coordinator.web.api import OPERATIONS, ROOT, Operation, Parameter
 from howdah.coordinator.web.documents import (
     ErrorAnswer,
@@ -17,6 +16,7 @@ from howdah.coordinator.web.documents import (
     Span,
     StatusPatch,
 )
+from howdah.version import __version__
 
 _REF = "#/components/schemas/{name}"
 _STREAMED = (StatusPatch, RecordLine, LogChange, Span, ErrorAnswer)
@@ -38,7 +38,7 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Howdah job API",
-            "version": getattr(howdah, "__version__", "0"),
+            "version": __version__,
             "description": (
                 "One job, served by its own coordinator. Times are seconds since the epoch. "
                 "Addresses are relative to the job page."

@@ -13,8 +13,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from howdah.coordinator.web.app import JobApp
-from howdah.coordinator.web.proxy import Broken
-from howdah.coordinator.web.tunnel import Tunnels
+from howdah.coordinator.web.proxy import WebSockets
+from howdah.coordinator.web.security import Broken
 
 HEAD_S = 15.0
 """A connection must have sent its first request's head within this."""
@@ -31,20 +31,22 @@ CLOSE_S = 2.0
 class Server:
     """A running server. `close` ends it."""
 
-    def __init__(self, app: JobApp, inner: _Uvicorn, tunnels: Tunnels, sock: socket.socket) -> None:
+    def __init__(
+        self, app: JobApp, inner: _Uvicorn, websockets: WebSockets, sock: socket.socket
+    ) -> None:
         self.host: str
         self.port: int
         self.host, self.port = sock.getsockname()[:2]
         self._app = app
         self._inner = inner
-        self._tunnels = tunnels
+        self._websockets = websockets
         self._sock = sock
         self._run: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
         """Take no more connections, end the streams, let answers be finished. Harmless twice."""
         self._app.close_streams()
-        self._tunnels.close()
+        self._websockets.close()
         self._inner.end()
         if self._run is not None:
             await self._run
@@ -71,11 +73,11 @@ async def serve(app: JobApp, host: str, port: int | tuple[int, int] = 0) -> Serv
         OSError: no port could be had; the text names the host and the ports.
     """
     sock = _bound(host, port)
-    tunnels = Tunnels(app.gate)
+    websockets = WebSockets(app.gate)
     config = uvicorn.Config(
         app,
         http=_Protocol,
-        ws=tunnels.protocol,  # type: ignore[arg-type]
+        ws=websockets.protocol,  # type: ignore[arg-type]
         loop="none",
         lifespan="off",
         log_config=None,
@@ -89,7 +91,7 @@ async def serve(app: JobApp, host: str, port: int | tuple[int, int] = 0) -> Serv
         h11_max_incomplete_event_size=HEAD_MAX,
     )
     logging.getLogger("uvicorn.error").addFilter(_worth_telling)
-    server = Server(app, _Uvicorn(config), tunnels, sock)
+    server = Server(app, _Uvicorn(config), websockets, sock)
     await server.start()
     return server
 
@@ -103,7 +105,7 @@ def _bound(host: str, port: int | tuple[int, int]) -> socket.socket:
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind((host, number))
-            # Listening now, a port that somebody else listens at is found out here.
+            # Listening now, a port that is taken is found out here.
             sock.listen(256)
             sock.setblocking(False)
         except OSError as error:
@@ -155,7 +157,7 @@ class _Protocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         if getattr(self.server_state, "ending", False):
-            # Accepted just when the server ended: nobody would ever close it.
+            # Accepted just when the server ended: it would never be closed.
             self.transport.abort()
             return
         self._waiting = self.loop.call_later(HEAD_S, self._give_up)

@@ -17,15 +17,35 @@ The modules `common`, `yarn` and `hdfs` have each package's messages and enums a
 from __future__ import annotations
 
 import functools
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from google.protobuf.descriptor_pool import DescriptorPool
     from google.protobuf.message import Message
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-@functools.cache
+_building = threading.RLock()
+
+
+def _once(build: Callable[P, R]) -> Callable[P, R]:
+    """`functools.cache`, which alone does not keep two threads from building at the same time: the
+    classes of two pools do not go together."""
+    cached = functools.cache(build)
+
+    @functools.wraps(build)
+    def get(*args: P.args, **kwargs: P.kwargs) -> R:
+        with _building:
+            return cached(*args, **kwargs)
+
+    return get
+
+
+@_once
 def pool() -> DescriptorPool:
     """The pool that holds all descriptors."""
     from google.protobuf import descriptor_pb2, descriptor_pool
@@ -38,7 +58,7 @@ def pool() -> DescriptorPool:
     return own
 
 
-@functools.cache
+@_once
 def message(name: str) -> type[Message]:
     """The class of a message by its full name, such as ``hadoop.yarn.ApplicationReportProto``.
 
@@ -50,7 +70,7 @@ def message(name: str) -> type[Message]:
     return message_factory.GetMessageClass(pool().FindMessageTypeByName(name))
 
 
-@functools.cache
+@_once
 def enum(name: str) -> Any:
     """An enum by its full name, with its values as attributes and ``Name``, ``Value``.
 

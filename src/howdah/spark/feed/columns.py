@@ -31,6 +31,8 @@ import pyarrow as pa
 from pyarrow import compute
 
 from howdah.spark.errors import FeedError
+from howdah.spark.feed import special
+from howdah.spark.feed.arrays import lengths, objects
 
 Shapes = Mapping[str, Sequence[int] | None]
 """Shape of one row of a column; None: rows differ."""
@@ -116,8 +118,6 @@ def array(column: pa.Array, name: str = "", ragged: set[str] | None = None) -> A
     if pa.types.is_fixed_size_list(kind) or _is_list(kind):
         return _lists(column, name, ragged)
     if pa.types.is_struct(kind):
-        from howdah.spark.feed import special
-
         found = special.array(column, name, ragged)
         return found if found is not None else _fields(column, name, ragged)
     if pa.types.is_map(kind):
@@ -153,20 +153,6 @@ def ordered(values: Any, order: np.ndarray) -> Any:
     if isinstance(values, dict):
         return {key: ordered(value, order) for key, value in values.items()}
     return values[order]
-
-
-def lengths(column: pa.Array) -> np.ndarray:
-    """Of the rows of a list column; 0 where there is none."""
-    found = compute.call_function("list_value_length", [column]).fill_null(0)
-    return found.to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def objects(values: Sequence[Any]) -> np.ndarray:
-    """An array of the values themselves, whatever they are."""
-    result = np.empty(len(values), object)
-    for index, value in enumerate(values):
-        result[index] = value
-    return result
 
 
 def tensors(values: Any, name: str, make: Callable[[np.ndarray, str], Any]) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from howdah.spark.feed.intake import how_far
 from howdah.spark.feed.messages import (
     Abort,
     Close,
@@ -171,7 +172,7 @@ class Control:
             case Open():
                 self._state(message.options.feed).open(message)
             case HowFar():
-                self._send(self._state(message.feed).how_far(message))
+                self._send(how_far(self._state(message.feed), message))
             case EpochFed():
                 self._state(message.feed).epoch_fed(message)
             case Permit():

@@ -256,7 +256,9 @@ class Feed:
         with ``label`` pairs of (features, label)."""
         from howdah.spark.feed.tensorflow import dataset
 
-        return dataset(self, size, columns, label, shapes, drop_last, per_epoch)
+        return dataset(
+            self.name, self.sample, self.passes, size, columns, label, shapes, drop_last, per_epoch
+        )
 
     def torch_loader(
         self,
@@ -270,7 +272,7 @@ class Feed:
         """A `torch.utils.data.DataLoader`; arguments as those of `tf_dataset`."""
         from howdah.spark.feed.torch import loader
 
-        return loader(self, size, columns, label, shapes, drop_last, per_epoch)
+        return loader(self.passes, size, columns, label, shapes, drop_last, per_epoch)
 
     def passes(
         self,

@@ -9,49 +9,23 @@ taken" says everything about a partition when Spark runs its task again.
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
+from howdah.spark.feed.feeding import Connecting, Me, Task
 from howdah.spark.feed.intervals import merged, without
-from howdah.spark.feed.lines import Access, Enough, Master, NotTaken, Trainer, first_word
-from howdah.spark.feed.messages import Again, Begin, Fed, GoOn, Intervals, Purpose
+from howdah.spark.feed.lines import Enough, NotTaken, Trainer
+from howdah.spark.feed.messages import Fed, GoOn, Purpose
 
 FIRST_STRETCH_BYTES = 4 << 10
 LONGEST_STRETCH_BYTES = 128 << 20
 """Between two questions to the master."""
 RESULT = "partition int, rows long, bytes long"
 """Schema of a feeding task's one row: Spark's partition, rows and bytes sent by this attempt."""
-
-
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What all tasks of one Spark job are told."""
-
-    access: Access
-    feed: str
-    run: int
-    epoch: int = 0
-    purpose: Purpose = Purpose.TRAIN
-    skip: dict[int, Intervals] = {}
-    """By partition: rows programs have had."""
-    columns: list[str] | None = None
-    """Only these are sent; None for all."""
-    keep: bool = True
-    """Scoring: the columns that came go before the answers."""
-    answer: bytes = b""
-    """Scoring: the schema of the answers, as Arrow serialises it; empty: answer with theirs."""
-
-
-class Me(msgspec.Struct, frozen=True):
-    partition: int
-    attempt: int
-    host: str
-    folder: str
 
 
 def feed_partition(sent: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -68,86 +42,6 @@ def feed_partition(sent: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[p
         yield from Scoring(task, me).run(batches)
     else:
         yield _Feeding(task, me).run(batches)
-
-
-class Connecting:
-    """What feeding and scoring have in common: to find a trainer that takes it."""
-
-    def __init__(self, task: Task, me: Me) -> None:
-        self.task = task
-        self.me = me
-        self.master = Master.of(task.access)
-
-    def ask(self, *, unreachable: list[int] | None = None, rank: int = -1, rows: int = 0) -> GoOn:
-        """Where and with whom to go on. Waits while nobody can take rows.
-
-        Raises:
-            FeedError: it will never be taken, or the driver program is not there.
-        """
-        while True:
-            try:
-                answer = self.master.ask(
-                    Again(
-                        **self.named(),
-                        host=self.me.host,
-                        folder=self.me.folder,
-                        unreachable=unreachable or [],
-                        rank=rank,
-                        rows=rows,
-                    )
-                )
-            except OSError as error:
-                access = self.task.access
-                raise FeedError(
-                    f"the driver program at {access.host}:{access.port} does not answer: {error}. "
-                    "The feed's tasks must reach it: set spark.driver.host to an address that "
-                    "executors can connect to"
-                ) from error
-            if answer.problem:
-                raise FeedError(answer.problem)
-            if not answer.wait_s:
-                return answer
-            rows = 0
-            time.sleep(answer.wait_s)
-
-    def named(self) -> dict[str, Any]:
-        """What messages about this task have in common."""
-        task, me = self.task, self.me
-        return {
-            "feed": task.feed,
-            "run": task.run,
-            "epoch": task.epoch,
-            "partition": me.partition,
-            "attempt": me.attempt,
-        }
-
-    def open(self, answer: GoOn, begin: int, skip: Intervals) -> Trainer:
-        """A connection on which the partition has begun."""
-        tried: list[int] = []
-        problems: list[str] = []
-        while True:
-            for place in answer.places:
-                rank = place.rank
-                if rank in tried:
-                    continue
-                trainer = None
-                try:
-                    trainer = Trainer(place, self.task.access, self.me.host)
-                    first_word(trainer)
-                    trainer.send(
-                        Begin(**self.named(), purpose=self.task.purpose, start=begin, skip=skip)
-                    )
-                    return trainer
-                except OSError as error:
-                    if trainer is not None:
-                        trainer.close()
-                    tried.append(rank)
-                    problems.append(f"rank {rank}: {error}")
-            answer = self.ask(unreachable=tried)
-            if answer.whole:
-                raise Enough
-            if all(place.rank in tried for place in answer.places):
-                raise FeedError("no trainer takes rows of this task: " + "; ".join(problems))
 
 
 class _Feeding(Connecting):

@@ -1,22 +1,26 @@
-"""What data connections do to a feed: begin, add rows, wait for room, end."""
+"""What data connections do to a feed: begin, add rows, wait for room, end; and `take`, which is what
+the thread of one connection does."""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from typing import TYPE_CHECKING
 
+import msgspec
 import pyarrow as pa
 
+from howdah.spark.errors import FeedError
 from howdah.spark.feed.board import STARVED_S
 from howdah.spark.feed.cache import Entry, Shelf, spooled
+from howdah.spark.feed.connections import Connection
 from howdah.spark.feed.epochs import Chunk, EpochBook, RunBook
 from howdah.spark.feed.intervals import joined, without
-from howdah.spark.feed.messages import Align, Refused
+from howdah.spark.feed.ipc import Kind, read_body, read_head, read_schema, record_batch
+from howdah.spark.feed.messages import Align, Begin, HowFar, Kept, Purpose, Refused, Taken
 from howdah.spark.feed.picking import chosen, columns
-
-if TYPE_CHECKING:
-    from howdah.spark.feed.state import FeedState
-    from howdah.spark.feed.taking import Taking
+from howdah.spark.feed.slabs import Slabs
+from howdah.spark.feed.state import FeedState
+from howdah.spark.feed.taking import Taking
 
 OPEN_S = 10.0
 """Rows may come before the master has said that their run begins."""
@@ -184,3 +188,86 @@ def supersede(state: FeedState, takings: list[Taking]) -> None:
         state.changed.notify_all()
     for taking in takings:
         taking.connection.end()
+
+
+def how_far(state: FeedState, message: HowFar) -> Kept:
+    """Ends the partition's connection."""
+    supersede(state, same(state, message.run, message.epoch, message.partition))
+    with state.changed:
+        run = state.runs.get(message.run)
+        book = run.epochs.get(message.epoch) if run else None
+        ranges = book.taken.get(message.partition) if book else None
+        upto = ranges[-1][1] if ranges else -1
+    return Kept(
+        feed=state.name,
+        run=message.run,
+        epoch=message.epoch,
+        partition=message.partition,
+        upto=upto,
+    )
+
+
+def take(announced: Begin, connection: Connection, state: FeedState, slabs: Slabs) -> None:
+    """Receive what the feeder has announced, to the end of the connection.
+
+    Raises:
+        EOFError, OSError, msgspec.DecodeError: the connection ended early, or makes no sense.
+    """
+    taking = Taking(announced, connection)
+    refused = begin(state, taking)
+    if refused is not None:
+        connection.send(refused)
+        _drain(connection)
+        return
+    taking.start()
+    try:
+        _receive(taking, state, slabs)
+    except FeedError as error:
+        taking.refuse(str(error), again=False)
+        state.fail(str(error))
+        _drain(connection)
+    except (EOFError, OSError, msgspec.DecodeError):
+        connection.end()  # also for an answer that is being sent
+        raise
+    finally:
+        end(state, taking)
+        taking.end()
+
+
+def _receive(taking: Taking, state: FeedState, slabs: Slabs) -> None:
+    connection = taking.connection
+    read_into = connection.read_into
+    schema: pa.Schema | None = None
+    while (head := read_head(read_into)) is not None:
+        if head.kind is Kind.SCHEMA:
+            schema = read_schema(head, read_into)
+            if problem := check(state, schema):
+                taking.refuse(problem, again=False)
+        elif head.kind is Kind.DICTIONARY or schema is None:
+            raise FeedError(
+                "The feeder sent dictionary-encoded columns, which feeds do not take: decode them "
+                "before (pyarrow: column.dictionary_decode())"
+            )
+        else:
+            spill = room(state, taking, head.body)
+            message = read_body(head, read_into, slabs)
+            if not taking.discard:
+                add(state, taking, message, record_batch(message, schema), spill=spill)
+    if taking.discard:
+        return
+    taking.ended = True
+    arrived(state)
+    if taking.begin.purpose is Purpose.SCORE:
+        # Answers follow; the feeder ends the connection when it has them all.
+        connection.read_into(memoryview(bytearray(1)))
+    else:
+        connection.send(Taken(rows=taking.rows))
+        _drain(connection)
+
+
+def _drain(connection: Connection) -> None:
+    """Read to the end: a close with unread bytes would reset what was just sent."""
+    scratch = memoryview(bytearray(1 << 20))
+    with contextlib.suppress(EOFError, OSError, msgspec.DecodeError):
+        while True:
+            connection.read_into(scratch)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.feeder import Connecting, Me, Task
+from howdah.spark.feed.feeding import Connecting, Me, Task
 from howdah.spark.feed.lines import Enough, NotTaken, Trainer
 from howdah.spark.feed.messages import Fed
 

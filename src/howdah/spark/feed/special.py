@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
-from howdah.spark.feed.columns import lengths, objects
+from howdah.spark.feed.arrays import lengths, objects
 
 _VECTOR = ["type", "size", "indices", "values"]
 _MATRIX = ["type", "numRows", "numCols", "colPtrs", "rowIndices", "values", "isTransposed"]

@@ -7,11 +7,10 @@ All feeds of a trainer share the lock, for what one program waits for decides wh
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
-from howdah.spark.feed import intake
 from howdah.spark.feed.board import Board
 from howdah.spark.feed.cache import shuffled
 from howdah.spark.feed.epochs import Chunk, EpochBook, RunBook
@@ -22,16 +21,12 @@ from howdah.spark.feed.messages import (
     Enough,
     EpochFed,
     HandedOut,
-    HowFar,
-    Kept,
     Open,
     Permit,
     Position,
     Waits,
 )
-
-if TYPE_CHECKING:
-    from howdah.spark.feed.taking import Taking
+from howdah.spark.feed.taking import Taking
 
 REMEMBERED = 64
 """Ends of epochs that are told again to a master that has come back."""
@@ -106,22 +101,6 @@ class FeedState:
                 book.final = message.final
                 self._report(book)
             self.changed.notify_all()
-
-    def how_far(self, message: HowFar) -> Kept:
-        """Ends the partition's connection."""
-        intake.supersede(self, intake.same(self, message.run, message.epoch, message.partition))
-        with self.changed:
-            run = self.runs.get(message.run)
-            book = run.epochs.get(message.epoch) if run else None
-            ranges = book.taken.get(message.partition) if book else None
-            upto = ranges[-1][1] if ranges else -1
-        return Kept(
-            feed=self.name,
-            run=message.run,
-            epoch=message.epoch,
-            partition=message.partition,
-            upto=upto,
-        )
 
     def close(self, message: Close) -> None:
         with self.changed:

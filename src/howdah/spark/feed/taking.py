@@ -5,22 +5,13 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from typing import TYPE_CHECKING
 
 import msgspec
-import pyarrow as pa
 
-from howdah.spark.errors import FeedError
-from howdah.spark.feed import intake
 from howdah.spark.feed.connections import Connection
 from howdah.spark.feed.epochs import Line
 from howdah.spark.feed.intervals import Offsets
-from howdah.spark.feed.ipc import Kind, read_body, read_head, read_schema, record_batch
-from howdah.spark.feed.messages import Begin, Purpose, Refused, Scored, Stop, Taken
-from howdah.spark.feed.slabs import Slabs
-
-if TYPE_CHECKING:
-    from howdah.spark.feed.state import FeedState
+from howdah.spark.feed.messages import Begin, Purpose, Refused, Scored, Stop
 
 
 class Taking(Line):
@@ -82,69 +73,3 @@ class Taking(Line):
                 self.connection.send(*word)
             except OSError:
                 return
-
-
-def take(begin: Begin, connection: Connection, state: FeedState, slabs: Slabs) -> None:
-    """Receive what the feeder has announced, to the end of the connection.
-
-    Raises:
-        EOFError, OSError, msgspec.DecodeError: the connection ended early, or makes no sense.
-    """
-    taking = Taking(begin, connection)
-    refused = intake.begin(state, taking)
-    if refused is not None:
-        connection.send(refused)
-        _drain(connection)
-        return
-    taking.start()
-    try:
-        _receive(taking, state, slabs)
-    except FeedError as error:
-        taking.refuse(str(error), again=False)
-        state.fail(str(error))
-        _drain(connection)
-    except (EOFError, OSError, msgspec.DecodeError):
-        connection.end()  # also for an answer that is being sent
-        raise
-    finally:
-        intake.end(state, taking)
-        taking.end()
-
-
-def _receive(taking: Taking, state: FeedState, slabs: Slabs) -> None:
-    connection = taking.connection
-    read_into = connection.read_into
-    schema: pa.Schema | None = None
-    while (head := read_head(read_into)) is not None:
-        if head.kind is Kind.SCHEMA:
-            schema = read_schema(head, read_into)
-            if problem := intake.check(state, schema):
-                taking.refuse(problem, again=False)
-        elif head.kind is Kind.DICTIONARY or schema is None:
-            raise FeedError(
-                "The feeder sent dictionary-encoded columns, which feeds do not take: decode them "
-                "before (pyarrow: column.dictionary_decode())"
-            )
-        else:
-            spill = intake.room(state, taking, head.body)
-            message = read_body(head, read_into, slabs)
-            if not taking.discard:
-                intake.add(state, taking, message, record_batch(message, schema), spill=spill)
-    if taking.discard:
-        return
-    taking.ended = True
-    intake.arrived(state)
-    if taking.begin.purpose is Purpose.SCORE:
-        # Answers follow; the feeder ends the connection when it has them all.
-        connection.read_into(memoryview(bytearray(1)))
-    else:
-        connection.send(Taken(rows=taking.rows))
-        _drain(connection)
-
-
-def _drain(connection: Connection) -> None:
-    """Read to the end: a close with unread bytes would reset what was just sent."""
-    scratch = memoryview(bytearray(1 << 20))
-    with contextlib.suppress(EOFError, OSError, msgspec.DecodeError):
-        while True:
-            connection.read_into(scratch)

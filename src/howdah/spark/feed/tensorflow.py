@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,12 +12,11 @@ from howdah.spark.errors import FeedError
 from howdah.spark.feed.columns import Shapes, tensors
 from howdah.spark.feed.selection import chosen, given
 
-if TYPE_CHECKING:
-    from howdah.spark.feed.feed import Feed
-
 
 def dataset(
-    feed: Feed,
+    feed: str,
+    sample_of: Callable[..., Any],
+    passes: Callable[..., Iterator[Any]],
     size: int,
     columns: Sequence[str] | str | None,
     label: str | None,
@@ -31,10 +30,10 @@ def dataset(
         FeedError: the feed ended without any rows.
     """
     names = chosen(columns, label)
-    sample = feed.sample(names, shapes)
+    sample = sample_of(names, shapes)
     if not sample:
         raise FeedError(
-            f"The feed {feed.name!r} ended without any rows: a dataset needs some to know its types"
+            f"The feed {feed!r} ended without any rows: a dataset needs some to know its types"
         )
     rows = size if drop_last else None
     # Rows that differ in the sample are taken to differ always: the types of a dataset are fixed.
@@ -46,7 +45,7 @@ def dataset(
     }
 
     def batches() -> Iterator[Any]:
-        for batch in feed.passes(size, names, shapes, drop_last, per_epoch):
+        for batch in passes(size, names, shapes, drop_last, per_epoch):
             yield {
                 name: _parts(values) if name in ragged else _plain(values, name)
                 for name, values in batch.items()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,16 +12,13 @@ from torch.utils.data import DataLoader, IterableDataset
 from howdah.spark.feed.columns import Shapes, tensors
 from howdah.spark.feed.selection import chosen, given
 
-if TYPE_CHECKING:
-    from howdah.spark.feed.feed import Feed
-
 
 class FeedDataset(IterableDataset[Any]):
     """Ready batches of tensors: for a loader without batch size and workers."""
 
     def __init__(
         self,
-        feed: Feed,
+        passes: Callable[..., Iterator[Any]],
         size: int,
         columns: Sequence[str] | str | None,
         label: str | None,
@@ -29,21 +26,21 @@ class FeedDataset(IterableDataset[Any]):
         drop_last: bool,
         per_epoch: bool,
     ) -> None:
-        self._feed = feed
+        self._passes = passes
         self._arguments = (size, chosen(columns, label), shapes, drop_last, per_epoch)
         self._columns = columns
         self._label = label
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self._feed.passes(*self._arguments):
+        for batch in self._passes(*self._arguments):
             tensors = {name: tensor(values, name) for name, values in batch.items()}
             yield given(tensors, self._columns, self._label)
 
 
-def loader(feed: Feed, *arguments: Any) -> DataLoader[Any]:
+def loader(passes: Callable[..., Iterator[Any]], *arguments: Any) -> DataLoader[Any]:
     """See `howdah.spark.feed.feed.Feed.torch_loader`."""
     # Rows come over a connection of this process: workers would share it.
-    return DataLoader(FeedDataset(feed, *arguments), batch_size=None, num_workers=0)
+    return DataLoader(FeedDataset(passes, *arguments), batch_size=None, num_workers=0)
 
 
 def tensor(values: Any, name: str) -> Any:

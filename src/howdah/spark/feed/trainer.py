@@ -7,28 +7,26 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import Any
 
 import msgspec
 
 from howdah import task
+from howdah.spark.context import Context, Wiring
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.board import Board
 from howdah.spark.feed.connections import Connection
 from howdah.spark.feed.control import FIRST_S, LEASE_S, Control
 from howdah.spark.feed.feed import Feed
+from howdah.spark.feed.intake import take
 from howdah.spark.feed.messages import Begin, Broken, Hello, Load, Place, Refused, Returned
 from howdah.spark.feed.server import Server
 from howdah.spark.feed.slabs import Slabs
 from howdah.spark.feed.state import FeedState
-from howdah.spark.feed.taking import take
 from howdah.wire.tls import PeerRole, client_context, server_context
-
-if TYPE_CHECKING:
-    from howdah.spark.context import Context
 
 WIRING = "HOWDAH_SPARK_WIRING"
 """Environment variable: path of `Wiring` as JSON."""
@@ -38,20 +36,6 @@ FOLDER = "HOWDAH_SPARK_FOLDER"
 """Environment variable: working folder of the executor the process was started from."""
 ANSWERS_S = 1.0
 """What was given last to queries that score is given so long to be sent."""
-
-
-class Wiring(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the master of the feeds is, and what else the driver lets its functions know."""
-
-    job_id: str
-    host: str
-    port: int
-    default_fs: str = ""
-    """Hadoop's ``fs.defaultFS``; empty: local."""
-    user: str = ""
-    """Name of the user on that file system; empty: this process's."""
-    workers: int = 0
-    """How many ranks are fed."""
 
 
 class Trainer:
@@ -69,8 +53,6 @@ class Trainer:
         lease_s: float = LEASE_S,
         first_s: float = FIRST_S,
     ) -> None:
-        from howdah.spark.context import Context
-
         self._lock = threading.Lock()
         self._states: dict[str, FeedState] = {}
         self._feeds: dict[str, Feed] = {}
@@ -252,6 +234,18 @@ def connect(env: Mapping[str, str] | None = None) -> Trainer:
         raise FeedError(
             f"The feeds of this process could not be set up from {path} and {secrets}: {error}"
         ) from error
+
+
+def run(
+    train: Callable[[Any, Context], Any], args: Any = None, env: Mapping[str, str] | None = None
+) -> Any:
+    """In a training process: connect, call ``train(args, ctx)``, tell the master of its end.
+
+    Raises:
+        BaseException: what ``train`` raised, after the master was told.
+    """
+    with connect(env) as trainer:
+        return train(args, trainer.context)
 
 
 def _spool_folder(folder: str) -> Path | None:

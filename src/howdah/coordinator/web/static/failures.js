@@ -1,4 +1,4 @@
-// What failed: the one to read first, open; earlier ones folded away.
+// What could not be saved, and what failed: the one to read first, open; earlier ones folded away.
 
 import { $, h, words } from "./dom.js";
 import { moment, plural } from "./format.js";
@@ -12,7 +12,7 @@ function card(failure, level, tone) {
     `generation ${failure.generation}`,
     failure.attempt ? `attempt ${failure.attempt}` : null,
     failure.time ? moment(failure.time) : null,
-    failure.counted ? "counts against the attempts" : "does not count against the attempts",
+    failure.counted ? "counts against the restart budget" : "does not count against the restart budget",
   ].filter(Boolean);
   return h(
     "article",
@@ -50,7 +50,7 @@ function show() {
     panel.replaceChildren(fold);
     return;
   }
-  // The first of the last generation is the cause; what came after it are echoes.
+  // The first of the last generation is the cause; what came after it are secondary failures.
   const last = failures.at(-1).generation;
   const first = failures.find((failure) => failure.generation === last);
   const others = failures.filter((failure) => failure !== first).reverse();
@@ -62,4 +62,25 @@ function show() {
   }
 }
 
+let shownUnsaved = "";
+
+function showUnsaved() {
+  const lines = store.job.unsaved ?? [];
+  const key = JSON.stringify(lines);
+  if (key === shownUnsaved) return;
+  shownUnsaved = key;
+  $("unsaved").hidden = !lines.length;
+  if (!lines.length) return;
+  $("unsaved").replaceChildren(
+    h(
+      "article",
+      { class: "failure", "data-tone": "bad" },
+      h("div", { class: "failure-head" }, h("h2", { id: "unsaved-title" }, "Not saved")),
+      h("p", { class: "advice" }, ...words("Make the store writable, or name another (`checkpoint.store`, `outputs.store`), and run the job again.")),
+      h("pre", { class: "code", tabindex: 0, "aria-label": "What could not be saved" }, lines.join("\n")),
+    ),
+  );
+}
+
 store.on("job", show);
+store.on("job", showUnsaved);

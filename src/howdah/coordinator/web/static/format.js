@@ -46,7 +46,7 @@ const PHASES = {
   allocating: "Waiting for containers",
   starting: "Starting",
   running: "Running",
-  settling: "A failure is being looked at",
+  "failure-window": "A failure is being looked at",
   restarting: "Restarting",
   finishing: "Finishing",
   finished: "Finished",
@@ -60,7 +60,7 @@ export function phase(job) {
     return { word: OUTCOMES[job.outcome] ?? "Finished", tone, busy: false };
   }
   const tone =
-    { running: "live", starting: "prep", allocating: "prep", settling: "warn", restarting: "warn" }[job.phase] ?? "idle";
+    { running: "live", starting: "prep", allocating: "prep", "failure-window": "warn", restarting: "warn" }[job.phase] ?? "idle";
   return { word: PHASES[job.phase] ?? job.phase, tone, busy: true };
 }
 

@@ -1,0 +1,92 @@
+"""The job's web page: served late, so that no program of the job waits for the imports it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable
+
+from howdah.backends.base import Backend
+from howdah.coordinator.event_log import Signal
+from howdah.coordinator.live_job import LiveJob
+from howdah.core.state import JobPhase, JobState, TaskState
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 1.0
+"""The app is started after this at the latest, if the gang takes its time to come together."""
+_ON_THE_WAY = (
+    TaskState.LAUNCHING,
+    TaskState.IDLE,
+    TaskState.PREPARING,
+    TaskState.PREPARED,
+    TaskState.STARTING,
+)
+
+
+class JobPage:
+    """One job's page."""
+
+    def __init__(
+        self,
+        job: LiveJob,
+        backend: Backend,
+        state: Callable[[], JobState],
+        advanced: Signal,
+        served: Callable[[int], None],
+    ) -> None:
+        """``advanced`` is sent when the state has changed; ``served`` is told the port."""
+        self._job = job
+        self._backend = backend
+        self._state = state
+        self._advanced = advanced
+        self._served = served
+
+    async def serve(self, port: int) -> None:
+        """Serve until cancelled; at ``port`` if it is free (a predecessor's)."""
+        await self._programs_run()
+        # In a thread: importing takes longer than a peer should wait for an answer.
+        create_app, serve = await asyncio.to_thread(_modules)
+        app = create_app(
+            self._job,
+            hosts=(self._backend.host, socket.gethostname()),
+            readers=self._backend.page_readers,
+        )
+        try:
+            server = await serve(app, self._backend.bind, port)
+        except OSError:
+            server = await serve(app, self._backend.bind, 0)
+        try:
+            self._served(server.port)
+            await asyncio.Event().wait()
+        finally:
+            await server.close()
+
+    async def _programs_run(self) -> None:
+        """Until the programs run, or it takes them too long."""
+        ready = asyncio.Event()
+
+        def look() -> None:
+            if _programs_run(self._state()):
+                ready.set()
+
+        with self._advanced.calling(look), contextlib.suppress(TimeoutError):
+            look()
+            async with asyncio.timeout(PATIENCE_S):
+                await ready.wait()
+
+
+def _programs_run(state: JobState) -> bool:
+    """Nothing that is about to start would have to share the processor with the imports."""
+    return state.phase not in (JobPhase.SUBMITTED, JobPhase.ALLOCATING) and not any(
+        data.state in _ON_THE_WAY for data in state.tasks.values()
+    )
+
+
+def _modules():
+    from howdah.coordinator.web.app import create_app
+    from howdah.coordinator.web.server import serve
+
+    return create_app, serve

@@ -1,0 +1,156 @@
+"""A job directory that is elsewhere: what the coordinator brings here, and takes there.
+
+It works in a local copy. The journal has its own way there (`howdah.storage.replica`). What else
+grows is uploaded now and then; logs of ended attempts are copied there by the agents, and brought
+when they are read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import os
+import time
+from pathlib import Path
+
+from howdah.core.messages import Task
+from howdah.storage import layout, logs
+from howdah.storage.files import PRIVATE_FILE, PRIVATE_FOLDER
+from howdah.storage.logs import LogPart
+
+log = logging.getLogger(__name__)
+
+UPLOAD_S = (2.0, 5.0, 10.0, 20.0)
+"""Pauses between uploads, the last again and again. Measurements, stacks and the coordinator's log
+there are at most that old when a coordinator dies with its machine."""
+_GROWING = ("metrics-*.jsonl", f"{layout.STACKS}/*.txt", f"{layout.LOGS}/coordinator.log")
+_LOOK_AGAIN_S = 2.0
+"""A log that was not there is not looked for sooner."""
+
+
+async def keep_uploaded(url: str, local: Path) -> None:
+    """Upload what grows, until cancelled."""
+    from howdah.storage.follow import Pusher
+    from howdah.storage.places import open_place
+
+    pusher = Pusher(local, await asyncio.to_thread(open_place, url), patterns=_GROWING)
+    for pause_s in itertools.chain(UPLOAD_S, itertools.repeat(UPLOAD_S[-1])):
+        await asyncio.sleep(pause_s)
+        try:
+            await asyncio.to_thread(pusher.push)
+        except OSError as error:
+            log.warning("measurements and logs are not at %s yet: %s", url, error)
+
+
+def bring_metrics(url: str, local: Path) -> None:
+    """Bring what former coordinators measured; new samples are added behind it."""
+    from howdah.storage import mirror
+
+    try:
+        mirror.bring_metrics(url, local)
+    except OSError as error:
+        log.warning("former measurements can't be brought: %s", error)
+
+
+class RemoteLogs:
+    """Logs of attempts that ran elsewhere: of ended ones as they lie in the remote directory, of
+    running ones what their agents have pushed."""
+
+    def __init__(self, url: str, local: Path) -> None:
+        self._url = url
+        self._local = local
+        self.pushed = SpillFiles(local / layout.CONTAINERS / "spill")
+        self._bringing: dict[tuple[Task, int], asyncio.Task[bool]] = {}
+        self._absent: dict[tuple[Task, int], float] = {}
+
+    async def bring(self, task: Task, attempt: int) -> bool:
+        """Bring the log of an ended attempt into the local copy; whether it is there."""
+        key = (task, attempt)
+        if time.monotonic() < self._absent.get(key, 0.0):
+            return False
+        bringing = self._bringing.get(key)
+        if bringing is None:
+            bringing = asyncio.create_task(self._bring(task, attempt))
+            self._bringing[key] = bringing
+            bringing.add_done_callback(lambda _: self._bringing.pop(key, None))
+        return await asyncio.shield(bringing)
+
+    async def _bring(self, task: Task, attempt: int) -> bool:
+        from howdah.storage import mirror
+
+        found = False
+        try:
+            found = await asyncio.to_thread(mirror.bring_log, self._url, self._local, task, attempt)
+        except OSError as error:
+            log.warning("the log of attempt %d of %s can't be brought: %s", attempt, task, error)
+        if found:
+            self._absent.pop((task, attempt), None)
+            self.pushed.drop(task, attempt)
+        else:
+            self._absent[task, attempt] = time.monotonic() + _LOOK_AGAIN_S
+        return found
+
+
+class SpillFiles:
+    """What agents have pushed of running attempts' logs, in files of the local copy, so that readers
+    go back and forth in it as in any log.
+
+    A file begins when its log is first read and grows for as long as there are readers.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._sizes: dict[tuple[Task, int], int] = {}
+
+    def path(self, task: Task, attempt: int) -> Path:
+        return self._folder / f"{task.role}-{task.index}" / f"{attempt}.log"
+
+    def size(self, task: Task, attempt: int) -> int:
+        """Bytes of the log up to the last that is here."""
+        return self._sizes.get((task, attempt), 0)
+
+    def add(self, task: Task, attempt: int, offset: int, data: bytes) -> None:
+        """Keep what was pushed: a few dozen kilobytes at a time, so no thread is needed.
+
+        What can't be kept is missing for readers; the log itself is elsewhere.
+        """
+        size = self.size(task, attempt)
+        if offset + len(data) <= size:
+            return
+        if offset < size:
+            data, offset = data[size - offset :], size
+        path = self.path(task, attempt)
+        try:
+            path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+            if offset > size:
+                # A gap begins another segment; readers are told how much is missing.
+                _append(path, b"")
+                path = logs.segment_path(path, offset)
+            else:
+                path = logs.files(path)[-1] if size else path
+            _append(path, data)
+        except OSError as error:
+            log.warning("what %s writes can't be kept for readers: %s", task, error)
+            return
+        self._sizes[task, attempt] = offset + len(data)
+
+    def read(self, task: Task, attempt: int, offset: int, limit: int) -> LogPart | None:
+        """As `howdah.storage.logs.read`; None if nothing has come."""
+        with contextlib.suppress(FileNotFoundError):
+            return logs.read(self.path(task, attempt), offset, limit)
+        return None
+
+    def drop(self, task: Task, attempt: int) -> None:
+        """The whole log is here now."""
+        if self._sizes.pop((task, attempt), None) is not None:
+            with contextlib.suppress(OSError):
+                for path in logs.files(self.path(task, attempt)):
+                    path.unlink()
+
+
+def _append(path: Path, data: bytes) -> None:
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    with open(os.open(path, flags, PRIVATE_FILE), "wb") as file:
+        file.write(data)

@@ -1,0 +1,80 @@
+"""How a job ends: the outcome is decided once, then everything is stopped and given back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from howdah.core import containers
+from howdah.core import task as tasks
+from howdah.core.messages import FinishJob, Level
+from howdah.core.state import LIVE, Desired, JobPhase, Outcome
+from howdah.core.turn import Turn
+
+_LEVELS = {
+    Outcome.SUCCEEDED: Level.INFO,
+    Outcome.STOPPED: Level.WARNING,
+    Outcome.FAILED: Level.ERROR,
+    Outcome.TIMED_OUT: Level.ERROR,
+}
+_MOST_NAMED = 8
+
+
+def finish(turn: Turn, outcome: Outcome, reason: str, advice: str = "") -> None:
+    """Decide the outcome, once; everything is to be down then."""
+    state = turn.state
+    if state.outcome is not None:
+        return
+    state.outcome, state.reason, state.advice = outcome, reason, advice
+    turn.enter(JobPhase.FINISHING)
+    turn.record(
+        "finishing",
+        f"the job has {outcome.value.replace('-', ' ')}: {reason}",
+        level=_LEVELS[outcome],
+        outcome=outcome.value,
+    )
+    state.total_until = state.allocation_until = state.hold_until = state.elastic_until = None
+    state.hang = state.growth = None
+    state.linger.clear()
+    for unit in state.units.values():
+        unit.desired = Desired.DOWN
+        unit.reports = []
+        for field in ("window_until", "explain_until", "retry_at"):
+            turn.set_time(unit, field, None)
+    containers.cancel_requests(turn)
+    for name in sorted(turn.index.given_up):
+        tasks.give_back(turn, state.containers[name])
+    stop_all(turn)
+
+
+def stop_all(turn: Turn) -> None:
+    """Tell everything that runs to end, with as much grace as there is now."""
+    for data in turn.in_states(turn.plan.roles, *LIVE):
+        grace_s, save_s = tasks.ending_limits(turn, data)
+        tasks.stop(turn, data, "the job ends", grace_s=grace_s, save_s=save_s)
+
+
+def conclude(turn: Turn) -> None:
+    """Give containers back when all programs have ended; then the job is finished."""
+    state = turn.state
+    if state.phase is not JobPhase.FINISHING:
+        return
+    # Others may still be saving: containers go together, when the last program has ended.
+    if turn.live(turn.plan.roles):
+        return
+    if len(state.containers) > len(turn.index.given_up):
+        for data in state.tasks.values():
+            if data.container_id is not None:
+                tasks.release(turn, data, "the job ends")
+    if state.containers:
+        return
+    state.finished = turn.now
+    turn.enter(JobPhase.FINISHED)
+    assert state.outcome is not None
+    turn.record("finished", f"{state.outcome.value}: {state.reason}", outcome=state.outcome.value)
+    turn.emit(FinishJob())
+
+
+def names(tasks: Iterable[object]) -> str:
+    names = [str(task) for task in tasks]
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

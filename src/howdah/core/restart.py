@@ -1,0 +1,384 @@
+"""One policy for every unit: from failure reports to a cause, and from the cause to a restart or the end.
+
+At the first report a failure window opens. A gang's survivors are ended at once, since a broken
+collective does nothing useful; stronger reports may still come (the node was lost, the container was
+preempted), so the cause is chosen when the window is over and everything has ended. Then it is
+counted: against the unit's budget, or among the restarts in a row without progress that do not
+count; both back off. A task that restarts alone, a server of an earlier stage and a sidecar are
+judged by the same rules, each by itself. What is optional never ends the job.
+"""
+
+from __future__ import annotations
+
+from howdah.core import task as tasks
+from howdah.core.causes import RULES, FailureCause, Rule
+from howdah.core.messages import Level, Task
+from howdah.core.plan import RolePlan
+from howdah.core.state import (
+    LIVE,
+    OVER,
+    Desired,
+    Failure,
+    FailureReport,
+    JobPhase,
+    RestartUnit,
+    TaskData,
+    TaskState,
+    UnitKind,
+)
+from howdah.core.turn import Turn
+from howdah.spec.model import Restart, Tracking
+
+S = TaskState
+EXPLAIN_S = 15.0
+"""The backend's word on why an agent was lost is waited for so long."""
+STICKY_TRIES = 3
+"""Attempts to come back at the same address before the whole gang moves."""
+WORKING = (JobPhase.ALLOCATING, JobPhase.STARTING, JobPhase.RUNNING)
+BREAKING = (JobPhase.FAILURE_WINDOW, JobPhase.RESTARTING)
+ENDING = (JobPhase.FINISHING, JobPhase.FINISHED)
+
+
+class End(Exception):
+    """The job has to end: raised by what judges, caught by `reconcile`."""
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.advice = advice
+
+
+# -- reports ----------------------------------------------------------------------------------------
+
+
+def take_reports(turn: Turn) -> None:
+    """Give each report to the unit that is to restart."""
+    reports, turn.reports = turn.reports, []
+    losses, turn.losses = turn.losses, []
+    if turn.state.phase in ENDING:
+        return
+    for report in reports:
+        data = turn.task(report.task)
+        unit = _unit_of(turn, data)
+        unit.reports.append(report)
+        turn.changes += 1
+        if unit.window_until is None:
+            turn.set_time(unit, "window_until", turn.now + turn.plan.failure_window_s)
+        if unit.kind is UnitKind.GANG and turn.state.phase in WORKING:
+            break_gang(turn, report.what)
+        turn.touch(data)
+    for report in losses:
+        _lost_before_start(turn, report)
+
+
+def _unit_of(turn: Turn, data: TaskData) -> RestartUnit:
+    """Whose failure this is: the task's alone, or its gang's."""
+    if turn.alone(data):
+        return turn.own_unit(data)
+    gang = turn.gang_unit
+    if turn.state.phase in BREAKING or not _alone(turn, data):
+        return gang
+    return turn.own_unit(data)
+
+
+def _alone(turn: Turn, data: TaskData) -> bool:
+    """A member of the gang that can come back without the others."""
+    role = turn.role(data.task)
+    if role.restart is not Restart.TASK or role.stop_on_failure:
+        return False
+    return not (role.sticky_ports and data.container_id is None)
+
+
+def break_gang(turn: Turn, why: str) -> None:
+    """End every member of the gang at once; what its members have reported alone is the gang's now."""
+    state, gang = turn.state, turn.gang_unit
+    turn.enter(JobPhase.FAILURE_WINDOW)
+    gang.desired = Desired.DOWN
+    state.hang = state.growth = None
+    state.hold_until = state.elastic_until = state.allocation_until = None
+    if gang.window_until is None:
+        turn.set_time(gang, "window_until", turn.now + turn.plan.failure_window_s)
+    turn.set_time(gang, "retry_at", None)
+    for unit in list(state.units.values()):
+        if unit is not gang and turn.in_gang(state.tasks[unit.name].task):
+            gang.reports += unit.reports
+            unit.reports = []
+            turn.set_time(unit, "window_until", None)
+            turn.set_time(unit, "explain_until", None)
+            turn.set_time(unit, "retry_at", None)
+    stop_gang(turn, why)
+
+
+def stop_gang(turn: Turn, why: str) -> None:
+    """Tell every member that is not ending yet to end."""
+    for role in turn.gang():
+        grace_s = role.grace_s if turn.state.growing else role.restart_grace_s
+        for data in turn.in_states([role], S.PREPARING, S.PREPARED, S.STARTING, S.RUNNING):
+            tasks.stop(turn, data, why, grace_s=grace_s, save_s=role.save_s)
+
+
+# -- judging ----------------------------------------------------------------------------------------
+
+
+def judge_gang(turn: Turn) -> None:
+    """When the window is over and everything has ended: name the cause, restart or end.
+
+    Raises:
+        End: no restart is left.
+    """
+    state, gang = turn.state, turn.gang_unit
+    if gang.window_until is None or not turn.passed(gang.window_until):
+        return
+    if turn.live(turn.gang()):
+        return
+    if _may_be_explained(turn, gang):
+        return
+    grown, state.growing = state.growing, False
+    reports = _close_window(turn, gang)
+    if not reports:
+        why = "the gang grows" if grown else "the gang broke"
+        _restart_gang(turn, 0.0, why)
+        return
+    failure = _classify(turn, reports)
+    report = failure.report
+    optional = turn.optional(turn.task(report.task))
+    verdict = _judge(turn, gang, failure, turn.role(report.task))
+    turn.record(
+        "generation-ended",
+        f"{report.what} [{report.cause.value}]" + (f"; {verdict}" if verdict else ""),
+        level=Level.ERROR,
+        cause=report.cause.value,
+        task=str(report.task),
+        counted=failure.counted,
+        secondary=failure.secondary,
+    )
+    if verdict and not (optional and _can_shrink(turn, report.task)):
+        raise End(f"{report.what}; {verdict}", RULES[report.cause].advice)
+    if verdict:
+        retire(turn, turn.task(report.task), f"{report.what}; {verdict}")
+    _restart_gang(turn, _delay(turn, gang, failure.counted), report.what)
+
+
+def _can_shrink(turn: Turn, task: Task) -> bool:
+    role = turn.role(task)
+    return not role.stop_on_failure and role.restart is not Restart.NEVER
+
+
+def _may_be_explained(turn: Turn, unit: RestartUnit) -> bool:
+    """Whether the backend's own word on a lost container may still come, and is waited for."""
+    unexplained = any(
+        not container.ended and _concerns(turn, unit, container.former)
+        for container in map(turn.state.containers.__getitem__, turn.index.given_up)
+    )
+    if not unexplained:
+        return False
+    if unit.explain_until is None:
+        turn.set_time(unit, "explain_until", turn.now + EXPLAIN_S)
+    return not turn.passed(unit.explain_until)
+
+
+def _concerns(turn: Turn, unit: RestartUnit, former: Task | None) -> bool:
+    if former is None:
+        return False
+    return turn.in_gang(former) if unit.kind is UnitKind.GANG else unit.name == str(former)
+
+
+def _close_window(turn: Turn, unit: RestartUnit) -> list[FailureReport]:
+    turn.set_time(unit, "window_until", None)
+    turn.set_time(unit, "explain_until", None)
+    reports, unit.reports = unit.reports, []
+    return reports
+
+
+def judge_alone(turn: Turn, data: TaskData, unit: RestartUnit) -> None:
+    """The same for a task that restarts alone.
+
+    Raises:
+        End: no restart is left, and the job cannot do without it.
+    """
+    if unit.window_until is None or not turn.passed(unit.window_until) or not unit.reports:
+        return
+    if data.state in LIVE:
+        return  # it has a deadline of its own to end
+    if _may_be_explained(turn, unit):
+        return
+    if unit.kind is UnitKind.TASK and not _alone(turn, data):
+        break_gang(turn, unit.reports[0].what)  # with its container went its address
+        return
+    failure = _classify(turn, _close_window(turn, unit))
+    report = failure.report
+    verdict = _judge(turn, unit, failure, turn.role(data.task))
+    if failure.counted:
+        data.counted = unit.counted
+    if verdict:
+        if not turn.optional(data):
+            raise End(f"{report.what}; {verdict}", RULES[report.cause].advice)
+        retire(turn, data, f"{report.what}; {verdict}")
+        return
+    if report.cause is FailureCause.PORT_TAKEN and unit.uncounted >= STICKY_TRIES:
+        if unit.kind is UnitKind.TASK and turn.role(data.task).sticky_ports:
+            turn.record("address-lost", f"{report.what}; the gang moves", level=Level.WARNING)
+            break_gang(turn, report.what)
+            return
+    turn.state.restarts += 1
+    delay = _delay(turn, unit, failure.counted)
+    if unit.kind is UnitKind.SIDECAR:
+        delay = turn.plan.backoff_s * 2 ** min(unit.counted + unit.uncounted, 9)
+    turn.record(
+        "task-restarting",
+        f"{report.what} [{report.cause.value}]; it is started again"
+        + (f" in {delay:.1f}s" if delay else ""),
+        level=Level.WARNING,
+        data=data,
+        cause=report.cause.value,
+        counted=failure.counted,
+    )
+    turn.set_time(unit, "retry_at", turn.now + delay)
+
+
+def _classify(turn: Turn, reports: list[FailureReport]) -> Failure:
+    """The strongest report; of equals the earliest."""
+    report = min(reports, key=lambda r: (-RULES[r.cause].strength, r.time))
+    failure = Failure(
+        report=report,
+        counted=RULES[report.cause].counted,
+        secondary=len(reports) - 1,
+        lines=report.exit.tail if report.exit else (),
+    )
+    if turn.role(report.task).tracking is Tracking.SIDECAR and not failure.counted:
+        # It may go on for as long as the job: the newest one tells all.
+        turn.state.failures = [f for f in turn.state.failures if not _same_again(f, report)]
+    turn.state.failures.append(failure)
+    return failure
+
+
+def _same_again(failure: Failure, report: FailureReport) -> bool:
+    old = failure.report
+    return not failure.counted and (old.task, old.cause) == (report.task, report.cause)
+
+
+def _judge(turn: Turn, unit: RestartUnit, failure: Failure, role: RolePlan) -> str:
+    """Count the failure; returns why there is no restart, or nothing if there is one."""
+    rule = RULES[failure.report.cause]
+    _count(turn, unit, failure.counted)
+    if role.stop_on_failure:
+        return f"a failure of role {role.name} ends the job (stop-on-failure)"
+    if role.restart is Restart.NEVER:
+        return f'role {role.name} is not restarted (restart = "never")'
+    if not rule.again and not (
+        failure.report.cause is FailureCause.STARTUP_TIMEOUT and unit.kind is not UnitKind.GANG
+    ):
+        return "trying again would not help"
+    if failure.counted and unit.counted >= role.attempts:
+        if role.attempts == 1:
+            return "its one attempt is spent"
+        return f"all {role.attempts} attempts are spent"
+    if unit.kind is UnitKind.SIDECAR and not failure.counted:
+        return ""  # it waits longer and longer for better times
+    if not failure.counted and unit.uncounted > _limit(turn, rule):
+        return f"{unit.uncounted - 1} restarts in a row without progress"
+    return ""
+
+
+def _limit(turn: Turn, rule: Rule) -> int:
+    return turn.plan.retry_limit if rule.retries is None else rule.retries
+
+
+def _count(turn: Turn, unit: RestartUnit, counted: bool) -> None:
+    quiet = unit.last_failure is not None and turn.now - unit.last_failure >= turn.plan.progress_s
+    if quiet:
+        progressed(unit)
+    unit.last_failure = turn.now
+    if counted:
+        unit.counted += 1
+        unit.setbacks += 1
+    else:
+        unit.uncounted += 1
+
+
+def progressed(unit: RestartUnit) -> None:
+    """What does not count is no longer in a row."""
+    unit.setbacks = unit.uncounted = 0
+
+
+def _delay(turn: Turn, unit: RestartUnit, counted: bool) -> float:
+    """The first restart comes at once, repeated ones without progress later and later."""
+    repeats = unit.setbacks if counted else unit.uncounted
+    if repeats <= 1:
+        return 0.0
+    delay = min(turn.plan.backoff_s * 2 ** min(repeats - 2, 16), turn.plan.backoff_max_s)
+    return delay * (0.5 + turn.jitter())
+
+
+def _restart_gang(turn: Turn, delay_s: float, why: str) -> None:
+    turn.state.restarts += 1
+    turn.enter(JobPhase.RESTARTING)
+    turn.set_time(turn.gang_unit, "retry_at", turn.now + delay_s)
+    turn.record(
+        "restarting", "the gang restarts" + (f" in {delay_s:.1f}s" if delay_s else ""), why=why
+    )
+
+
+# -- what had not begun, and what is given up ---------------------------------------------------------
+
+
+def _lost_before_start(turn: Turn, report: FailureReport) -> None:
+    """No program ran in it yet: another container will do, unless that goes on for ever."""
+    state = turn.state
+    data, rule = turn.task(report.task), RULES[report.cause]
+    alone = turn.optional(data) or turn.alone(data) or _alone(turn, data)
+    unit = turn.own_unit(data) if alone else turn.gang_unit
+    if unit.kind is UnitKind.GANG and state.phase in BREAKING:
+        return
+    _count(turn, unit, counted=False)
+    if unit.uncounted > turn.plan.retry_limit and not turn.optional(data):
+        raise End(f"{report.what}; too many in a row", rule.advice)
+    if unit.uncounted > 2:
+        delay = turn.plan.backoff_s * 2 ** min(unit.uncounted - 3, 6)
+        delay = min(delay, turn.plan.backoff_max_s) * (0.5 + turn.jitter())
+        if unit.retry_at is None:
+            turn.set_time(unit, "retry_at", turn.now + delay)
+
+
+def retire(turn: Turn, data: TaskData, why: str) -> None:
+    """The job goes on without this optional task."""
+    data.retired = True
+    data.member = False
+    if data.awaited:
+        turn.set_awaited(data, False)
+    turn.index.unrequested[data.task.role].discard(data.task.index)
+    unit = turn.own_unit(data)
+    turn.set_time(unit, "retry_at", None)
+    turn.set_time(unit, "window_until", None)
+    if data.container_id is not None and data.state not in LIVE:
+        tasks.release(turn, data, "it is not started again")
+    sidecar = turn.role(data.task).tracking is Tracking.SIDECAR
+    turn.record(
+        "sidecar-retired" if sidecar else "task-retired",
+        f"{why}; the job goes on without it",
+        level=Level.WARNING,
+        data=data,
+    )
+
+
+def pass_to_servers(turn: Turn) -> None:
+    """A stage is done whatever failed in it: only its servers are still to be judged, each alone."""
+    gang = turn.gang_unit
+    gang.desired = Desired.RUNNING
+    turn.state.growing = False
+    for report in _close_window(turn, gang):
+        data = turn.task(report.task)
+        if turn.role(data.task).tracking is not Tracking.TRACKED:
+            unit = turn.own_unit(data)
+            unit.reports.append(report)
+            turn.set_time(unit, "window_until", turn.now + turn.plan.failure_window_s)
+
+
+def renew_gang(turn: Turn) -> None:
+    """Free the members for the next generation."""
+    _close_window(turn, turn.gang_unit)
+    for role in turn.gang():
+        for data in turn.in_states([role], *OVER):
+            if not data.retired:
+                tasks.renew(turn, data)
+    turn.gang_unit.desired = Desired.RUNNING

@@ -1,0 +1,75 @@
+"""A job that succeeds although its store fails while it runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.howdah import gone, howdah, job_file, newest, start
+
+SPOILS_ITS_STORE = """
+import os
+import pathlib
+import shutil
+
+store = pathlib.Path(os.environ["STORE"])
+shutil.rmtree(store, ignore_errors=True)
+store.symlink_to(store)  # too many levels of symbolic links: trying again would not help
+pathlib.Path("made").mkdir(exist_ok=True)
+pathlib.Path("made/model").write_text("1")
+"""
+
+
+@pytest.mark.parametrize(
+    "table",
+    [{"checkpoint": {"folder": "made"}}, {"outputs": {"folders": ["made"]}}],
+    ids=["checkpoint", "outputs"],
+)
+def test_the_command_does_not_end_as_if_all_were_well(
+    tmp_path: Path, table: dict[str, dict[str, object]]
+) -> None:
+    store = str(tmp_path / "store")
+    tables = {name: {**values, "store": store} for name, values in table.items()}
+    file = job_file(tmp_path, SPOILS_ITS_STORE, env={"STORE": store}, **tables)
+    run = howdah("run", str(file), code=5)
+    assert "succeeded after" in run.text
+    assert "but not all of it was saved" in run.text
+    assert "Not saved     worker:0: " in run.text
+    view = gone(newest())
+    assert (view.outcome, view.exit_code) == ("succeeded", 5)
+    (line,) = view.unsaved
+    assert line.startswith("worker:0: ")
+    assert store in line
+
+
+STORE_GOES_AWAY = """
+import os
+import pathlib
+import shutil
+import time
+
+store = pathlib.Path(os.environ["STORE"])
+shutil.rmtree(store, ignore_errors=True)
+store.write_text("as if it were not mounted")
+pathlib.Path("made").mkdir(exist_ok=True)
+pathlib.Path("made/model").write_text("1")
+print("begun", flush=True)
+time.sleep(600)
+"""
+
+
+def test_stop_waits_for_what_is_being_saved_and_says_so(tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    table = {"folder": "made", "store": store, "save-limit": "3s"}
+    run = start(
+        "run", str(job_file(tmp_path, STORE_GOES_AWAY, env={"STORE": store}, checkpoint=table))
+    )
+    run.until_line("is not saved")
+    stop = howdah("stop", newest().job_id)
+    assert "howdah | worker:0 is saving its checkpoint and outputs, up to " in stop.told
+    assert stop.text.endswith(" stopped")
+    assert run.end() == 130
+    (line,) = gone(newest()).unsaved
+    assert line.startswith("worker:0: made: ")
+    assert "Not saved     worker:0: made: " in run.text
