@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from howdah.agent.attempt import Attempt
 from howdah.agent.children import Children
 from howdah.agent.connection import CallbackListener, Connection, Connector, End
@@ -271,7 +273,9 @@ class Agent:
     def _start(self, start: Start) -> None:
         attempt = self._find(start)
         if attempt is not None:
-            attempt.start(substitute(start, self._launch.work_dir))
+            # Peers are thousands of addresses, and none is below the container's folder.
+            here = substitute(replace(start, peers=()), self._launch.work_dir)
+            attempt.start(replace(here, peers=start.peers))
 
     def _stop(self, stop: StopTask) -> None:
         attempt = self._find(stop)
