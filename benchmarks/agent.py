@@ -64,9 +64,9 @@ def _idle(there: Place, settings: Settings) -> list[Measure]:
         until(lambda: _started(directory) == settings.agents, "the start of all programs")
         time.sleep(settings.settle_s)
         agents = _agents(directory)
-        guards = [child.pid for pid in agents for child in _guards(pid)]
+        watchdogs = [child.pid for pid in agents for child in _watchdogs(pid)]
         address = until(directory.coordinator, "a coordinator")
-        before = {pid: processes.cpu_s(pid) for pid in [*agents, *guards, address.pid]}
+        before = {pid: processes.cpu_s(pid) for pid in [*agents, *watchdogs, address.pid]}
         begin = time.monotonic()
         time.sleep(settings.idle_s)
         used = {pid: processes.cpu_s(pid) - cpu for pid, cpu in before.items()}
@@ -82,7 +82,7 @@ def _idle(there: Place, settings: Settings) -> list[Measure]:
                 [100 * used[pid] / seconds for pid in agents],
                 goal=Goal(Of.OURS, 0.3),
             ),
-            measure("guard USS", "MB", [processes.memory(pid).uss for pid in guards]),
+            measure("watchdog USS", "MB", [processes.memory(pid).uss for pid in watchdogs]),
             measure("coordinator RSS, with page", "MB", [coordinator.rss]),
             measure("coordinator at rest, of one core", "%", [100 * used[address.pid] / seconds]),
         ]
@@ -103,9 +103,9 @@ def _agents(directory: JobDirectory) -> list[int]:
     return [process.pid for process in found if process is not None]
 
 
-def _guards(agent: int) -> list[psutil.Process]:
+def _watchdogs(agent: int) -> list[psutil.Process]:
     children = psutil.Process(agent).children()
-    return [child for child in children if child.name() == "howdah-guard"]
+    return [child for child in children if child.name() == "howdah-watchdog"]
 
 
 # -- a program that prints -----------------------------------------------------------------------

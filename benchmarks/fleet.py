@@ -22,7 +22,7 @@ import msgspec
 
 from benchmarks.standin import CONTAINER_ID
 from howdah.agent import connection
-from howdah.agent.connection import Connector, Link
+from howdah.agent.connection import Connection, Connector
 from howdah.agent.launch import AgentLaunch
 from howdah.core.messages import Held, HeldPhase, StopTask, TaskJoined, TaskPrepared, TaskStarted
 from howdah.storage.layout import COORDINATOR, SECRETS
@@ -45,7 +45,7 @@ class Agent:
         self._launch = launch
         self.connector = Connector(launch, self._hello, _nobody_calls)
         self.held: Held | None = None
-        self.link: Link | None = None
+        self.link: Connection | None = None
 
     def _hello(self, host: str) -> AgentHello:
         return AgentHello(
@@ -58,7 +58,7 @@ class Agent:
 
     async def live(self) -> None:
         """Serve coordinators until there is none any more, or one says to go."""
-        while isinstance(link := await self.connector.connect(), Link):
+        while isinstance(link := await self.connector.connect(), Connection):
             self.link = link
             self._fleet.connected(self)
             while (order := await link.channel.receive()) is not None:

@@ -21,7 +21,7 @@ from benchmarks import processes, standin
 from benchmarks.coordinator import Fleets, python, share, until_input_ends
 from benchmarks.jobs import Stuck
 from benchmarks.results import Measure, measure, progress
-from howdah.backends.yarn.shipment import FILE, Shipment
+from howdah.backends.yarn.local_resources import FILE, LocalResources
 from howdah.hadoop.credentials import AMRM_TOKEN, Credentials, Token
 from howdah.storage.jobdir import JobDirectory
 
@@ -143,7 +143,7 @@ def _prepare(folder: Path, directory: JobDirectory, port: int) -> dict[str, str]
     token = Token(b"master", b"-", AMRM_TOKEN, "")
     tokens = folder / "tokens"
     tokens.write_bytes(Credentials({"": token}, {}).to_bytes())
-    shipment = Shipment(application_id="application_1_0001", user="nobody", runtime=())
+    shipment = LocalResources(application_id="application_1_0001", user="nobody", runtime=())
     (directory.path / FILE).write_bytes(msgspec.json.encode(shipment))
     return {
         **os.environ,

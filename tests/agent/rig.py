@@ -97,15 +97,15 @@ class Agent:
         """Living processes of its container."""
         return sorted(procfs.marked(MARKER, self.marker))
 
-    def guard(self) -> int:
-        """Process id of its guard."""
+    def watchdog(self) -> int:
+        """Process id of its watchdog."""
         for pid in procfs.all_pids():
             status = procfs.stat(pid)
             if status is None or status.zombie or status.parent != self.pid:
                 continue
-            if name_of(pid) == "howdah-guard":
+            if name_of(pid) == "howdah-watchdog":
                 return pid
-        raise AssertionError("the agent has no guard")
+        raise AssertionError("the agent has no watchdog")
 
     def log(self, task: Task = TASK, attempt: int = 1) -> bytes:
         """What is in the log of an attempt."""
@@ -319,19 +319,19 @@ class Rig:
 
     async def prepare(self, attempt: int = 1, ports: int = 1, **more: Any) -> TaskPrepared:
         """Have the agent prepare an attempt."""
-        order = Prepare(task=TASK, attempt=attempt, generation=attempt, ports=ports, **more)
-        self.tell(order)
+        prepare = Prepare(task=TASK, attempt=attempt, generation=attempt, ports=ports, **more)
+        self.tell(prepare)
         return await self.hear(TaskPrepared, lambda m: m.attempt == attempt)
 
     async def start(self, *programs: ProcessSpec, attempt: int = 1, **more: Any) -> TaskStarted:
         """Have it start programs."""
-        self.tell(order(*programs, attempt=attempt, **more))
+        self.tell(start_message(*programs, attempt=attempt, **more))
         return await self.hear(TaskStarted, lambda m: m.attempt == attempt)
 
     async def run(self, *programs: ProcessSpec, attempt: int = 1, **more: Any) -> Exit:
         """Prepare, start, and wait for the end."""
         await self.prepare(attempt)
-        self.tell(order(*programs, attempt=attempt, **more))
+        self.tell(start_message(*programs, attempt=attempt, **more))
         return await self.exit(attempt)
 
     async def exit(self, attempt: int = 1, timeout_s: float = WAIT_S) -> Exit:
@@ -352,8 +352,8 @@ class Rig:
         return await self.exit(attempt)
 
 
-def order(*programs: ProcessSpec, attempt: int = 1, **more: Any) -> Start:
-    """A start order for these programs."""
+def start_message(*programs: ProcessSpec, attempt: int = 1, **more: Any) -> Start:
+    """A start of these programs."""
     return Start(task=TASK, attempt=attempt, generation=attempt, processes=programs, **more)
 
 

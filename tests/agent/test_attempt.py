@@ -22,7 +22,7 @@ from howdah.core.messages import (
     TaskStarted,
 )
 from howdah.wire.messages import Heartbeat, Prepare, ProcessSpec, Shutdown
-from tests.agent.rig import TASK, Rig, alive, kill, order, python, shell, until
+from tests.agent.rig import TASK, Rig, alive, kill, python, shell, start_message, until
 
 FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
 STUBBORN = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + FOREVER
@@ -135,10 +135,10 @@ async def test_a_program_that_cannot_start_ends_those_before_it(tmp_path: Path) 
         assert not agent.marked()
 
 
-async def test_an_order_without_programs_is_a_failed_start(tmp_path: Path) -> None:
+async def test_a_start_without_programs_is_a_failed_start(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()
-        assert (await rig.run()).failed_to_start == "the order names no program"
+        assert (await rig.run()).failed_to_start == "its start names no program"
 
 
 # -- stopping ------------------------------------------------------------------------------------
@@ -257,7 +257,7 @@ async def test_every_command_may_come_twice(tmp_path: Path) -> None:
         assert (await rig.hear(TaskPrepared, after=place)).ports == first.ports
         started = await rig.start(python(FOREVER))
         place = len(rig.heard)
-        rig.tell(order(python(FOREVER)))
+        rig.tell(start_message(python(FOREVER)))
         assert (await rig.hear(TaskStarted, after=place)).pids == started.pids
         rig.tell(Prepare(task=TASK, attempt=1, generation=1, ports=2))
         await rig.hear(TaskJoined, after=place)
@@ -267,7 +267,7 @@ async def test_every_command_may_come_twice(tmp_path: Path) -> None:
         rig.tell_stop(1, grace_s=0)
         assert (await rig.hear(TaskExited, after=place)).exit == exit
         place = len(rig.heard)
-        rig.tell(order(python(FOREVER)))
+        rig.tell(start_message(python(FOREVER)))
         assert (await rig.hear(TaskExited, after=place)).exit == exit
 
 
@@ -278,7 +278,7 @@ async def test_orders_for_an_attempt_that_is_over_change_nothing(tmp_path: Path)
         await rig.prepare(attempt=2)
         started = await rig.start(python(FOREVER), attempt=2)
         rig.tell(Prepare(task=TASK, attempt=1, generation=1, ports=1))
-        rig.tell(order(python(FOREVER), attempt=1))
+        rig.tell(start_message(python(FOREVER), attempt=1))
         place = len(rig.heard)
         rig.tell_stop(1, grace_s=0)
         await rig.hear(TaskExited, after=place)
@@ -329,7 +329,9 @@ async def test_a_program_can_bind_the_ports_reserved_for_it(tmp_path: Path) -> N
             "import socket, sys\nfor p in sys.argv[1:]: socket.create_server(('0.0.0.0', int(p)))"
         )
         spec = python(code)
-        rig.tell(order(ProcessSpec(argv=(*spec.argv, *map(str, prepared.ports)), env=spec.env)))
+        rig.tell(
+            start_message(ProcessSpec(argv=(*spec.argv, *map(str, prepared.ports)), env=spec.env))
+        )
         assert (await rig.exit()).code == 0
 
 
@@ -354,7 +356,7 @@ async def test_a_port_stolen_from_a_program_is_a_taken_port(tmp_path: Path) -> N
             f"a = socket.create_server(('127.0.0.1', {prepared.ports[0]}))\n"
             f"socket.create_server(('127.0.0.1', {prepared.ports[0]}))"
         )
-        rig.tell(order(python(code)))
+        rig.tell(start_message(python(code)))
         exit = await rig.exit()
         assert (exit.port_taken, exit.port) == (True, prepared.ports[0])
         assert "Address already in use" in exit.tail[-1]
@@ -404,7 +406,7 @@ async def test_a_port_is_held_on_only_if_the_program_shares(tmp_path: Path, shar
         prepared = await rig.prepare()
         env = {"TF_GRPC_REUSE_PORT": "true"} if shares else {}
         code = f"import socket; socket.create_server(('127.0.0.1', {prepared.ports[0]}))"
-        rig.tell(order(python(code, **env)))
+        rig.tell(start_message(python(code, **env)))
         assert ((await rig.exit()).code == 0) is not shares
 
 

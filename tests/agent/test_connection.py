@@ -9,7 +9,7 @@ from pathlib import Path
 from howdah.core.messages import HeldPhase, StopTask, TaskExited, TaskPrepared, TaskStarted
 from howdah.wire import authority
 from howdah.wire.messages import Heartbeat, Refuse, Welcome
-from tests.agent.rig import TASK, Rig, alive, kill, order, python, shell, until
+from tests.agent.rig import TASK, Rig, alive, kill, python, shell, start_message, until
 
 FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
 
@@ -81,7 +81,7 @@ async def test_a_prepared_attempt_survives_a_take_over(tmp_path: Path) -> None:
         hello = await rig.connected(2)
         assert hello.held is not None
         assert (hello.held.phase, hello.held.ports) == (HeldPhase.PREPARED, prepared.ports)
-        rig.tell(order(shell("exit 3")))
+        rig.tell(start_message(shell("exit 3")))
         assert (await rig.exit()).code == 3
 
 
@@ -107,15 +107,15 @@ async def test_an_agent_waits_for_its_first_coordinator(tmp_path: Path) -> None:
         await rig.vanish()
         (tmp_path / "coordinator.json").unlink()
         agent = rig.spawn()
-        await until(lambda: guard_is_there(agent))
+        await until(lambda: watchdog_is_there(agent))
         await rig.begin()
         await rig.connected()
         await rig.prepare()
 
 
-def guard_is_there(agent: object) -> bool:
+def watchdog_is_there(agent: object) -> bool:
     try:
-        return bool(agent.guard())  # type: ignore[attr-defined]
+        return bool(agent.watchdog())  # type: ignore[attr-defined]
     except AssertionError:
         return False
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from howdah.core.messages import DumpStacks, StacksTaken, TaskExited, TaskPrepared
 from howdah.storage import logs
 from howdah.wire.messages import AgentNote, FollowLog, Heartbeat, LogChunk, Shutdown
-from tests.agent.rig import TASK, Agent, Rig, order, python, until
+from tests.agent.rig import TASK, Agent, Rig, python, start_message, until
 
 FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
 COUNT = "for n in range(20000): print('line', n)"
@@ -180,7 +180,7 @@ async def test_an_agent_that_is_killed_while_it_copies_leaves_no_helper(tmp_path
     async with Rig(tmp_path) as rig:
         agent = await far(rig, log_store=f"file://{store(tmp_path)}")
         await rig.prepare()
-        rig.tell(order(python("print('x')"), attempt=1))
+        rig.tell(start_message(python("print('x')"), attempt=1))
         await rig.exit()
         os.kill(agent.pid, signal.SIGKILL)
         await until(lambda: not agent.marked())

@@ -100,10 +100,10 @@ async def test_killing_the_agent_ends(what: str, tmp_path: Path) -> None:
         await rig.prepare()
         await rig.start(shell(PROGRAMS[what].format(folder=tmp_path)))
         await until(lambda: agent.log() == b"up\n")
-        guard = agent.guard()
+        watchdog = agent.watchdog()
         agent.kill()
         await until(lambda: not alive(note(tmp_path, "child")) and not agent.marked(), 30)
-        await until(lambda: not alive(guard), 30)
+        await until(lambda: not alive(watchdog), 30)
 
 
 async def test_a_killed_agent_leaves_no_socket_and_no_lock(tmp_path: Path) -> None:
@@ -121,15 +121,17 @@ async def test_a_killed_agent_leaves_no_socket_and_no_lock(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-async def test_the_guard_does_its_duty_whatever_signal_it_gets(tmp_path: Path, number: int) -> None:
+async def test_the_watchdog_does_its_duty_whatever_signal_it_gets(
+    tmp_path: Path, number: int
+) -> None:
     async with Rig(tmp_path) as rig:
         agent = await rig.agent()
         await rig.prepare()
         started = await rig.start(shell("sleep 1000"))
-        guard = agent.guard()
-        os.kill(guard, number)
+        watchdog = agent.watchdog()
+        os.kill(watchdog, number)
         os.killpg(agent.pid, signal.SIGKILL)  # as a resource manager does it
-        await until(lambda: not alive(started.pids[0]) and not alive(guard), 30)
+        await until(lambda: not alive(started.pids[0]) and not alive(watchdog), 30)
 
 
 async def test_an_agent_ended_from_outside_says_so_by_its_exit_code(tmp_path: Path) -> None:
@@ -143,15 +145,15 @@ async def test_an_agent_ended_from_outside_says_so_by_its_exit_code(tmp_path: Pa
         assert not alive(started.pids[0])
 
 
-async def test_a_killed_guard_is_replaced(tmp_path: Path) -> None:
+async def test_a_killed_watchdog_is_replaced(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         agent = await rig.agent()
         await rig.prepare()
         started = await rig.start(shell("env -i sleep 1000"))
-        first = agent.guard()
+        first = agent.watchdog()
         kill(first)
         await until(lambda: not alive(first))
-        second = await until(lambda: guard_or_none(agent))
+        second = await until(lambda: watchdog_or_none(agent))
         assert second != first
         agent.kill()
         await until(lambda: not alive(started.pids[0]) and not alive(second), 30)
@@ -161,10 +163,10 @@ STUBBORN = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n
 
 
 @pytest.mark.parametrize(
-    "without_guard", [False, True], ids=["with its guard", "guard killed first"]
+    "without_watchdog", [False, True], ids=["with its watchdog", "watchdog killed first"]
 )
 async def test_nothing_outlives_a_container_ended_as_a_nodemanager_does_it(
-    tmp_path: Path, without_guard: bool
+    tmp_path: Path, without_watchdog: bool
 ) -> None:
     """SIGTERM to the session of what the NodeManager started, SIGKILL 250 ms later."""
     async with Rig(tmp_path) as rig:
@@ -173,8 +175,8 @@ async def test_nothing_outlives_a_container_ended_as_a_nodemanager_does_it(
         code = STUBBORN + DAEMON.format(folder=str(tmp_path)) + "\nwhile True: time.sleep(60)"
         started = await rig.start(python(code), python(STUBBORN + "time.sleep(1000)"))
         await until(lambda: alive(note(tmp_path, "daemon")) if agent.log() else False)
-        if without_guard:
-            kill(agent.guard())
+        if without_watchdog:
+            kill(agent.watchdog())
         os.killpg(agent.pid, signal.SIGTERM)
         await asyncio.sleep(0.25)
         assert alive(agent.pid), "the programs ignore the signal, and it waits for them"
@@ -200,21 +202,21 @@ async def test_a_program_has_the_moments_between_both_signals_to_save(tmp_path: 
         assert agent.log() == b"up\nsaved\n"
 
 
-def guard_or_none(agent: object) -> int | None:
+def watchdog_or_none(agent: object) -> int | None:
     try:
-        return agent.guard()  # type: ignore[attr-defined]
+        return agent.watchdog()  # type: ignore[attr-defined]
     except AssertionError:
         return None
 
 
-async def test_an_orderly_end_leaves_no_guard(tmp_path: Path) -> None:
+async def test_an_orderly_end_leaves_no_watchdog(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         agent = await rig.agent()
-        guard = agent.guard()
+        watchdog = agent.watchdog()
         await rig.run(shell("true"))
         rig.tell(Shutdown())
         assert await agent.code() == 0
-        assert not alive(guard)
+        assert not alive(watchdog)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -232,13 +234,13 @@ async def test_an_agent_that_is_asked_to_end_by_a_signal_does_so_orderly(
         assert not alive(started.pids[0])
 
 
-async def test_the_guard_holds_nothing_of_the_agent_s_open(tmp_path: Path) -> None:
+async def test_the_watchdog_holds_nothing_of_the_agent_s_open(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         agent = await rig.agent()
         await rig.prepare(ports=2)
-        guard = agent.guard()
-        assert name_of(guard) == "howdah-guard"
-        targets = [str(fd.readlink()) for fd in Path(f"/proc/{guard}/fd").iterdir()]
+        watchdog = agent.watchdog()
+        assert name_of(watchdog) == "howdah-watchdog"
+        targets = [str(fd.readlink()) for fd in Path(f"/proc/{watchdog}/fd").iterdir()]
         assert sorted(target.split(":")[0] for target in targets) == ["/dev/null"] * 3 + ["pipe"]
 
 

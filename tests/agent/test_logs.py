@@ -8,11 +8,11 @@ import os
 import time
 from pathlib import Path
 
-from howdah.agent.pump import Pump
+from howdah.agent.forwarder import LogForwarder
 from howdah.core.messages import DumpStacks, StacksTaken, TaskExited
 from howdah.storage import logs
 from howdah.wire.messages import FollowLog, Heartbeat, LogChunk
-from tests.agent.rig import TASK, Agent, Rig, order, python, shell, until
+from tests.agent.rig import TASK, Agent, Rig, python, shell, start_message, until
 
 MB = 1024 * 1024
 
@@ -211,7 +211,7 @@ async def test_the_end_of_a_followed_log_comes_before_the_attempt_s(tmp_path: Pa
         await rig.prepare()
         rig.tell(FollowLog(task=TASK, attempt=1))
         # More than one part, and little enough for a busy machine to take before the agent goes on.
-        rig.tell(order(python("print('x' * 100000); print('bye')")))
+        rig.tell(start_message(python("print('x' * 100000); print('bye')")))
         await rig.exit()
         before = rig.heard[: next(n for n, m in enumerate(rig.heard) if isinstance(m, TaskExited))]
         data = b"".join(m.data for m in before if isinstance(m, LogChunk))
@@ -224,7 +224,7 @@ async def test_a_flood_is_followed_without_a_gap(tmp_path: Path) -> None:
         agent = await rig.agent()
         await rig.prepare()
         rig.tell(FollowLog(task=TASK, attempt=1))
-        rig.tell(order(python(FLOOD.format(size=5 * MB))))
+        rig.tell(start_message(python(FLOOD.format(size=5 * MB))))
         await rig.exit()
         await until(lambda: len(Received(rig).data()) == logs.size(path_of(agent)))
         data = Received(rig).data()
@@ -265,7 +265,7 @@ async def test_beats_go_on_during_a_flood(tmp_path: Path) -> None:
 
 async def test_pipes_that_have_ended_unseen_are_taken_when_the_pump_closes(tmp_path: Path) -> None:
     writer = logs.LogWriter(tmp_path / "0.log")
-    pump = Pump(writer, lambda: None)
+    pump = LogForwarder(writer, lambda: None)
     (output, output_in), (error, error_in) = pump.pipe(), pump.pipe()
     source = pump.add(output, error)
     os.write(output_in, b"last words\n")

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from howdah.agent.forwarder import LogForwarder
 from howdah.agent.programs import Programs, StartProblem
-from howdah.agent.pump import Pump
 from howdah.storage.logs import LogWriter
 from tests.agent.rig import shell
 
@@ -32,7 +32,7 @@ class FullHost:
 async def test_a_start_that_fails_for_want_of_room_may_work_later(
     tmp_path: Path, number: int, transient: bool
 ) -> None:
-    pump = Pump(LogWriter(tmp_path / "0.log"), lambda: None)
+    pump = LogForwarder(LogWriter(tmp_path / "0.log"), lambda: None)
     programs = Programs(FullHost(number), pump, tmp_path)  # pyright: ignore[reportArgumentType]
     with pytest.raises(StartProblem) as caught:
         programs.start([shell("true")], lambda spec: spec.env)

@@ -8,7 +8,7 @@ from typing import Any
 
 from howdah.core.messages import CheckpointSaved, HeldPhase, TaskExited, TaskSaving
 from howdah.wire.messages import AgentNote, Heartbeat, Prepare
-from tests.agent.rig import TASK, Rig, order, python, shell, until
+from tests.agent.rig import TASK, Rig, python, shell, start_message, until
 from tests.agent.test_checkpoints import chief, outputs, settings
 
 WRITE = "open('checkpoints/step', 'w').write('500')\n"
@@ -112,7 +112,8 @@ async def test_a_program_that_is_stopped_has_the_stop_s_time_to_save(tmp_path: P
         code = WRITE + "import signal, sys\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit())\n"
         await rig.start(chief(code + "print('up')\nsignal.pause()"))
         await until(lambda: agent.log())
-        exit = await rig.stop(grace_s=20, save_s=5)
+        await rig.hear(AgentNote)  # the watcher has met the store
+        exit = await rig.stop(grace_s=20, save_s=0.5)
         assert exit.code == 0
         (line,) = exit.unsaved
         assert line.startswith(f"checkpoints: {store} can't be written: ")
@@ -229,7 +230,7 @@ async def test_an_attempt_saves_nothing_more_once_its_successor_elsewhere_has(
         await rig.start(python(code))
         await rig.agent(container_id="c2")
         rig.tell(Prepare(task=TASK, attempt=2, generation=1, ports=0, checkpoint=spec))
-        rig.tell(order(python(WRITE), attempt=2))
+        rig.tell(start_message(python(WRITE), attempt=2))
         assert (await rig.exit(2)).code == 0
         go.touch()
         note = await rig.hear(AgentNote, lambda message: message.attempt == 1)

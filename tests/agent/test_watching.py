@@ -13,7 +13,7 @@ import pytest
 from howdah.agent import procfs
 from howdah.core.messages import DumpStacks, StacksTaken, TaskJoined
 from howdah.wire.messages import Heartbeat, ProcessSpec, WebAddress
-from tests.agent.rig import TASK, Rig, alive, order, python, shell, until
+from tests.agent.rig import TASK, Rig, alive, python, shell, start_message, until
 
 SRC = str(Path(__file__).parents[2] / "src")
 FOREVER = "import time\nprint('up')\nwhile True: time.sleep(60)"
@@ -256,7 +256,7 @@ async def test_an_agent_counts_itself_where_the_limit_is_the_container_s(tmp_pat
         await rig.agent(counts_itself=True)
         await rig.prepare()
         # Less than the agent alone has: a program of any size is over it.
-        rig.tell(order(python(FOREVER), memory_mb=15))
+        rig.tell(start_message(python(FOREVER), memory_mb=15))
         exit = await rig.exit()
         assert exit.out_of_memory
         assert "MB of 15 MB" in exit.detail
@@ -388,7 +388,7 @@ async def test_stacks_taken_while_it_ends_do_not_disturb_the_end(tmp_path: Path)
         rig.tell(DumpStacks(container_id="c1", task=TASK, attempt=1))
         await rig.stop(grace_s=0)
         await rig.hear(StacksTaken, timeout_s=30)
-        rig.tell(order(shell("true"), attempt=1))
+        rig.tell(start_message(shell("true"), attempt=1))
 
 
 def memory_group() -> Path | None:

@@ -16,8 +16,8 @@ import howdah
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import RoleResources
 from howdah.backends.yarn.backend import YarnBackend
-from howdah.backends.yarn.order import Order
-from howdah.backends.yarn.shipment import FILE, HOWDAH, Shipment, Shipped
+from howdah.backends.yarn.container_launch import ContainerLaunch
+from howdah.backends.yarn.local_resources import FILE, HOWDAH, LocalResource, LocalResources
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.ids import ApplicationId
 from howdah.storage.hdfs import Hdfs
@@ -31,7 +31,7 @@ from tests.yarn import unmanaged
 
 ROOT = Path(__file__).parents[2]
 PIDS = "HOWDAH_STANDIN_PIDS"
-_SHIPPED: dict[str, Shipped] = {}
+_SHIPPED: dict[str, LocalResource] = {}
 """By cluster: our code and the stand-ins, uploaded once."""
 
 
@@ -40,9 +40,11 @@ class _Backend(YarnBackend):
 
     pids: Path
 
-    def order(self, launch: AgentLaunch) -> Order:
+    def container_launch(self, launch: AgentLaunch) -> ContainerLaunch:
         return msgspec.structs.replace(
-            super().order(launch), agent="tests.yarn.guarded:main", env={PIDS: str(self.pids)}
+            super().container_launch(launch),
+            agent="tests.yarn.guarded:main",
+            env={PIDS: str(self.pids)},
         )
 
 
@@ -94,8 +96,8 @@ class YarnHarness(Standins):
     async def break_launches(self) -> None:
         for coordinator in self.coordinators:
             assert isinstance(coordinator.backend, YarnBackend)
-            coordinator.backend.shipment = msgspec.structs.replace(
-                coordinator.backend.shipment, runtime_python="/no/such/python"
+            coordinator.backend.local_resources = msgspec.structs.replace(
+                coordinator.backend.local_resources, runtime_python="/no/such/python"
             )
 
     async def close(self) -> None:
@@ -118,13 +120,13 @@ class YarnHarness(Standins):
         configuration = Configuration.load(self._cluster.conf_dir)
         self.application, token = await unmanaged.submit(configuration, self._user, "conformance")
         unmanaged.write_credentials(token, self._folder / "tokens")
-        shipment = Shipment(
+        local_resources = LocalResources(
             application_id=str(self.application),
             user=self._user,
             runtime=(await asyncio.to_thread(self._ship),),
             runtime_python=self._python,
         )
-        (self.directory.path / FILE).write_bytes(msgspec.json.encode(shipment))
+        (self.directory.path / FILE).write_bytes(msgspec.json.encode(local_resources))
 
     def _env(self) -> dict[str, str]:
         return {
@@ -133,7 +135,7 @@ class YarnHarness(Standins):
             "NM_HOST": "127.0.0.1",
         }
 
-    def _ship(self) -> Shipped:
+    def _ship(self) -> LocalResource:
         known = _SHIPPED.get(self._cluster.default_fs)
         if known is not None:
             return known
@@ -146,7 +148,7 @@ class YarnHarness(Standins):
         hdfs = Hdfs(self._cluster.default_fs, conf_dir=str(self._cluster.conf_dir))
         place = f"/tmp/{new_job_id('conformance-code')}.tar.gz"
         stat = hdfs.put(archive, place)
-        shipped = Shipped(
+        shipped = LocalResource(
             name=HOWDAH,
             url=f"{self._cluster.default_fs}{place}",
             size=stat.size,

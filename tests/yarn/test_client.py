@@ -210,7 +210,7 @@ def test_a_master_that_cannot_start_is_shown_with_its_last_words(yarn: Yarn) -> 
 
 
 def test_what_was_shipped_and_is_gone_is_named(yarn: Yarn) -> None:
-    from howdah.backends.yarn import aftermath
+    from howdah.backends.yarn import application_end
 
     text = (
         "Application application_1_0001 failed 1 times due to AM Container for "
@@ -219,8 +219,10 @@ def test_what_was_shipped_and_is_gone_is_named(yarn: Yarn) -> None:
         "java.io.FileNotFoundException: File does not exist: hdfs://nn/cache/runtime.tar.gz\n"
         "\tat org.apache.hadoop.hdfs.DistributedFileSystem.getFileStatus(X.java:1)\n"
     )
-    ended = aftermath.Ended(application_id="application_1_0001", state="FAILED", diagnostics=text)
-    assert aftermath.death(ended) is aftermath.Death.NOT_BROUGHT
+    ended = application_end.ApplicationEnd(
+        application_id="application_1_0001", state="FAILED", diagnostics=text
+    )
+    assert application_end.death(ended) is application_end.Death.NOT_BROUGHT
 
 
 # -- from elsewhere ------------------------------------------------------------------------------

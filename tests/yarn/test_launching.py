@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from howdah.agent.launch import HERE, AgentLaunch
 from howdah.backends.base import BackendError, RoleResources
 from howdah.backends.gpus import Device, DeviceLocks
-from howdah.backends.yarn import boot, context, devices, order, secretfile
-from howdah.backends.yarn.order import Order
-from howdah.backends.yarn.shipment import Kind, Shipment, Shipped, Visibility
+from howdah.backends.yarn import boot, container_launch, devices, launch_context, secretfile
+from howdah.backends.yarn.container_launch import ContainerLaunch
+from howdah.backends.yarn.local_resources import Kind, LocalResource, LocalResources, Visibility
 from howdah.hadoop.credentials import AMRM_TOKEN, HDFS_TOKEN, Credentials, Token
 from howdah.hadoop.protos import yarn
 from howdah.spec.model import Acl
@@ -31,14 +31,14 @@ LAUNCH = AgentLaunch(
     work_dir="",
     log_dir="",
 )
-ORDER = Order(launch=LAUNCH, python="python3")
+CONTAINER_LAUNCH = ContainerLaunch(launch=LAUNCH, python="python3")
 
 
-def shipped(name: str, url: str = "hdfs://Name:8020/x.tar.gz") -> Shipped:
-    return Shipped(name=name, url=url, size=7, mtime_ms=9)
+def shipped(name: str, url: str = "hdfs://Name:8020/x.tar.gz") -> LocalResource:
+    return LocalResource(name=name, url=url, size=7, mtime_ms=9)
 
 
-SHIPMENT = Shipment(
+LOCAL_RESOURCES = LocalResources(
     application_id="application_1_0001",
     user="ann",
     runtime=(shipped("runtime"), shipped("howdah"), shipped("conf")),
@@ -56,7 +56,9 @@ def environment(proto: yarn.ContainerLaunchContextProto) -> dict[str, str]:
 
 
 def agent(resources: RoleResources = RoleResources(), role: str = "worker"):  # noqa: B008
-    return context.agent(SHIPMENT, role, resources, ORDER, b"tokens", Acl())
+    return launch_context.agent(
+        LOCAL_RESOURCES, role, resources, CONTAINER_LAUNCH, b"tokens", Acl()
+    )
 
 
 def test_an_agents_command_begins_an_isolated_interpreter_and_logs_to_files_of_yarns() -> None:
@@ -76,18 +78,18 @@ def test_containers_get_what_is_shipped_to_their_role() -> None:
 
 def test_what_launch_scripts_cannot_carry_travels_in_base64() -> None:
     env = environment(agent())
-    told = order.decode(env[order.VARIABLE])
+    told = container_launch.decode(env[container_launch.VARIABLE])
     assert told.env == {"QUOTED": 'a "b" $c'}
-    assert (told.python, told.classpath) == (SHIPMENT.python, True)
+    assert (told.python, told.classpath) == (LOCAL_RESOURCES.python, True)
     assert told.launch == LAUNCH
     assert env["HADOOP_USER_NAME"] == "ann"
 
 
 @pytest.mark.parametrize("bad", ['"', "$", "\\", "`", "\n"])
 def test_a_value_yarns_shell_script_would_break_is_refused(bad: str) -> None:
-    shipment = msgspec.structs.replace(SHIPMENT, env={"NAME": f"a{bad}b"})
+    shipment = msgspec.structs.replace(LOCAL_RESOURCES, env={"NAME": f"a{bad}b"})
     with pytest.raises(BackendError, match="NAME"):
-        context.master(shipment, "hdfs://n/jobs/j", Credentials(), Acl())
+        launch_context.master(shipment, "hdfs://n/jobs/j", Credentials(), Acl())
 
 
 @given(st.text(), st.dictionaries(st.text(min_size=1), st.text()))
@@ -95,10 +97,10 @@ def test_an_order_of_any_characters_is_safe_in_a_shell_script(
     text: str, env: dict[str, str]
 ) -> None:
     launch = msgspec.structs.replace(LAUNCH, source=text)
-    told = Order(launch=launch, python="python3", env=env)
-    encoded = order.encode(told)
+    told = ContainerLaunch(launch=launch, python="python3", env=env)
+    encoded = container_launch.encode(told)
     assert not set('"$\\`\n ') & set(encoded)
-    assert order.decode(encoded) == told
+    assert container_launch.decode(encoded) == told
 
 
 def test_agents_get_tokens_and_their_own_secrets_but_never_the_masters_token(
@@ -111,7 +113,7 @@ def test_agents_get_tokens_and_their_own_secrets_but_never_the_masters_token(
     for name in (*secretfile.AGENT, "coordinator.key", "token"):
         (tmp_path / name).write_text(name)
     secrets = secretfile.of_folder(tmp_path, secretfile.AGENT)
-    made = Credentials.read(context.for_agents(credentials, secrets))
+    made = Credentials.read(launch_context.for_agents(credentials, secrets))
     assert set(made.tokens) == {"fs"}
     assert set(made.secrets) == {f"howdah.{name}" for name in secretfile.AGENT}
 
@@ -132,11 +134,11 @@ def test_secret_keys_are_read_as_hadoop_writes_them(secrets: dict[str, bytes]) -
 
 
 def test_urls_keep_the_case_of_a_name_service() -> None:
-    told = context.url("hdfs://MyCluster/a/b")
+    told = launch_context.url("hdfs://MyCluster/a/b")
     assert (told.scheme, told.host, told.port, told.file) == ("hdfs", "MyCluster", -1, "/a/b")
-    assert context.url("hdfs://nn.example:8020/a").port == 8020
-    local = context.local_resource(
-        Shipped(
+    assert launch_context.url("hdfs://nn.example:8020/a").port == 8020
+    local = launch_context.local_resource(
+        LocalResource(
             name="x", url="hdfs://n/x", size=3, mtime_ms=5, kind=Kind.FILE,
             visibility=Visibility.PUBLIC,
         )
@@ -146,30 +148,30 @@ def test_urls_keep_the_case_of_a_name_service() -> None:
 
 def test_docker_is_asked_for_by_image_and_mounts() -> None:
     resources = RoleResources(image="ours:1", mounts=("/data:/data:ro", "/tmp:/scratch:rw"))
-    assert context.docker(resources) == {
+    assert launch_context.docker(resources) == {
         "YARN_CONTAINER_RUNTIME_TYPE": "docker",
         "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": "ours:1",
         "YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS": "/data:/data:ro,/tmp:/scratch:rw",
     }
-    assert context.docker(RoleResources()) == {}
+    assert launch_context.docker(RoleResources()) == {}
 
 
 def test_access_lists_are_users_and_no_groups() -> None:
-    assert context.access(Acl(view=("a", "b"), modify=("*",))) == {1: "a,b ", 2: "*"}
-    assert context.access(Acl()) == {}
+    assert launch_context.access(Acl(view=("a", "b"), modify=("*",))) == {1: "a,b ", 2: "*"}
+    assert launch_context.access(Acl()) == {}
 
 
 # -- in the container ------------------------------------------------------------------------------
 
 
-def container(folder: Path, told: Order = ORDER) -> dict[str, str]:
+def container(folder: Path, told: ContainerLaunch = CONTAINER_LAUNCH) -> dict[str, str]:
     """A container's folder and environment as YARN makes them."""
     secrets = {f"howdah.{name}": name.encode() for name in secretfile.AGENT}
     Credentials({}, secrets).write(folder / "container_tokens")
     (folder / "logs").mkdir()
     (folder / "source").mkdir()
     return {
-        order.VARIABLE: order.encode(told),
+        container_launch.VARIABLE: container_launch.encode(told),
         secretfile.LOCATION: str(folder / "container_tokens"),
         "LOG_DIRS": f"{folder}/logs,/other",
         "PATH": os.environ["PATH"],
@@ -202,7 +204,7 @@ def test_an_interpreter_of_another_name_is_python_for_commands(tmp_path: Path) -
     interpreter.parent.mkdir(parents=True)
     interpreter.write_text("#!/bin/sh\necho mine\n")
     interpreter.chmod(0o700)
-    told = msgspec.structs.replace(ORDER, python=f"{HERE}/environment/bin/python3.12")
+    told = msgspec.structs.replace(CONTAINER_LAUNCH, python=f"{HERE}/environment/bin/python3.12")
     boot.prepare(tmp_path, container(tmp_path, told))
     assert os.popen(str(tmp_path / "bin" / "python")).read() == "mine\n"
 
@@ -211,7 +213,7 @@ def test_without_what_a_master_gives_it_says_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     env = container(tmp_path)
-    for name in (order.VARIABLE, secretfile.LOCATION, "LOG_DIRS"):
+    for name in (container_launch.VARIABLE, secretfile.LOCATION, "LOG_DIRS"):
         less = {key: value for key, value in env.items() if key != name}
         assert boot.main(tmp_path, less) == boot.BOOT_FAILED
         assert name in capsys.readouterr().err

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.backends.yarn.readers import readers
+from howdah.backends.yarn.view_acls import readers
 from howdah.hadoop.configuration import Configuration
 from howdah.spec.model import Acl
 from tests.hadoop.plugin import MakeCluster

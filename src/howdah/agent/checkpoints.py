@@ -16,17 +16,16 @@ from typing import Any
 import msgspec
 
 from howdah.agent import workfolder
+from howdah.agent.children import Helper, HelperProblem, module
 from howdah.agent.container import Container
-from howdah.agent.helpers import Helper, HelperProblem, module
 from howdah.core.messages import CheckpointSaved
-from howdah.wire.messages import AgentNote, Prepare, Start
+from howdah.wire.messages import Prepare, Start
 
 log = logging.getLogger(__name__)
 
 UNSAVED = "checkpoints"
 """Where a job without a `[checkpoint]` table has its folder: below the container's own."""
 
-_HELPER = "howdah.storage.checkpoints"
 SHOWN_DIGITS = 12
 """Of a checksum, where it is shown to people."""
 _AGAIN_S = 1.0
@@ -102,11 +101,13 @@ class Checkpoints:
             return None
         said = _Said()
         file = self._write_spec(self._spec)
-        async with self._container.helpers.running(module(_HELPER, "restore", file)) as helper:
+        async with self._container.helpers.running(
+            module("howdah.storage.checkpoints", "restore", file)
+        ) as helper:
             while (line := await helper.line()) is not None:
                 said = _understand(line) or said
                 if said.unsaved:
-                    self._note(said.problem)
+                    self._container.note(self._prepare, said.problem)
                 elif said.seconds is not None:
                     self._heard(said)  # an earlier attempt here had kept it
             status = await helper.wait()
@@ -115,9 +116,10 @@ class Checkpoints:
             # One that was killed has met a shortage of memory, most likely.
             raise HelperProblem(why, transient=said.transient or status < 0)
         for skipped in said.skipped:
-            self._note(
+            self._container.note(
+                self._prepare,
                 f"checkpoint {skipped.get('version')} is damaged and was passed over: "
-                f"{skipped.get('reason')}"
+                f"{skipped.get('reason')}",
             )
         if said.version is None:
             return None
@@ -181,7 +183,7 @@ class Checkpoints:
         while True:
             try:
                 file = self._write_spec(spec)
-                argv = module(_HELPER, "watch", file)
+                argv = module("howdah.storage.checkpoints", "watch", file)
                 async with self._container.helpers.running(argv) as helper:
                     self._watcher = helper
                     self._tell_last()
@@ -201,8 +203,9 @@ class Checkpoints:
                 self._lost = f"the process that saves it ended: {problem}"
                 return
             log.warning("the watcher of %s ended: %s", self.folder, problem)
-            self._note(
-                f"the watcher of its checkpoint folder ended and is started again: {problem}"
+            self._container.note(
+                self._prepare,
+                f"the watcher of its checkpoint folder ended and is started again: {problem}",
             )
             await asyncio.sleep(_AGAIN_S)
 
@@ -217,7 +220,9 @@ class Checkpoints:
         elif said.problem:
             self._trouble = said.problem
             again = "; it is tried again" if said.transient else ""
-            self._note(f"its checkpoint folder is not saved: {said.problem}{again}")
+            self._container.note(
+                self._prepare, f"its checkpoint folder is not saved: {said.problem}{again}"
+            )
         elif said.version is not None:
             self._trouble = ""
             self._container.say(
@@ -238,10 +243,6 @@ class Checkpoints:
         document |= {"folder": str(self.folder), "task": prepare.task}
         document["spare"] = str(self._container.work / "unsaved-checkpoint")
         return self._container.write_private("checkpoint.json", msgspec.json.encode(document))
-
-    def _note(self, text: str) -> None:
-        prepare = self._prepare
-        self._container.say(AgentNote(task=prepare.task, attempt=prepare.attempt, text=text))
 
 
 def _understand(line: bytes) -> _Said | None:

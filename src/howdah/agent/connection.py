@@ -4,6 +4,11 @@ It is made again whenever it breaks, with growing, random pauses, so that a thou
 all knock at once at a new coordinator. Without any for the length of the lease the agent has to
 take itself for orphaned.
 
+A coordinator on another host, at another port, cannot be found by agents that see no store. So it
+dials them, at the addresses its journal has, and says where it is (`howdah.wire.messages.Moved`).
+Only a coordinator of this job gets as far as being heard: both sides show certificates of the job's
+authority, and the caller's must be a coordinator's.
+
 Coordinators are counted (`incarnation`): an agent that has heard of one never goes back to an
 earlier one, which has been replaced and only does not know it yet.
 """
@@ -12,21 +17,27 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import errno
+import fcntl
 import logging
 import random
+import socket
 import ssl
+import struct
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 
-from howdah.agent.address import AddressError, NoInterface, advertised
+from howdah.agent import ports
 from howdah.agent.launch import AgentLaunch
+from howdah.agent.watchdog import Watchdog
 from howdah.storage.layout import CoordinatorAddress
-from howdah.wire.channel import Channel, ChannelClosed, connect
+from howdah.wire.channel import Channel, ChannelClosed, connect, serve
 from howdah.wire.frames import decoder
 from howdah.wire.messages import PROTOCOL, AgentHello, Moved, Refuse, ToAgent, Welcome
-from howdah.wire.tls import client_context_from
+from howdah.wire.tls import PeerRole, client_context_from, server_context_from
 
 log = logging.getLogger(__name__)
 
@@ -34,9 +45,18 @@ _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
 _ANSWER_S = 10.0
 
-# Made here, not at the first connection: agents are forked by a parent that has imported this.
+_HANDSHAKE_S = 10.0
+_FIRST_FRAME_S = 5.0
+_CALLERS = 16
+"""Connections at once: strangers cannot make the agent large. A coordinator dials again."""
+_TRIES = 5
+
+_SIOCGIFADDR = 0x8915 if sys.platform == "linux" else 0xC0206921
+
+# Made here, not at the first use: agents are forked by a parent that has imported this.
 _read_address = msgspec.json.Decoder(CoordinatorAddress).decode
 decoder(ToAgent)
+decoder(Moved)
 
 
 class End(enum.Enum):
@@ -46,8 +66,8 @@ class End(enum.Enum):
     LEASE = "lease"
 
 
-class Link(msgspec.Struct, frozen=True):
-    """A connection that has been welcomed."""
+class Connection(msgspec.Struct, frozen=True):
+    """One that has been welcomed."""
 
     channel: Channel
     welcome: Welcome
@@ -71,7 +91,7 @@ class Connector:
         self._launch = launch
         self._hello = hello
         self._addressed = addressed
-        self._called: tuple[str, int] | None = None
+        self._moved_to: tuple[str, int] | None = None
         """Where a coordinator said it is."""
         self.incarnation = 0
         """Of the newest coordinator heard of."""
@@ -88,14 +108,14 @@ class Connector:
         """Why there is no connection, or was none the last time."""
 
     def moved(self, news: Moved, *, connected: bool) -> bool:
-        """A coordinator says where it is; whether to go there now."""
+        """A coordinator says where it is; whether to redial now."""
         if news.incarnation < self.incarnation or (
             connected and news.incarnation == self.incarnation
         ):
-            log.info("coordinator %d called, after %d", news.incarnation, self.incarnation)
+            log.info("coordinator %d dialled, after %d", news.incarnation, self.incarnation)
             return False
         self.incarnation = news.incarnation
-        self._called = news.host, news.port
+        self._moved_to = news.host, news.port
         return True
 
     def lost(self) -> None:
@@ -106,7 +126,7 @@ class Connector:
         """What was sent after this moment may not have arrived before the connection broke."""
         return self._lost_at - doubt_s
 
-    async def connect(self) -> Link | End:
+    async def connect(self) -> Connection | End:
         """A welcomed connection, or why there will be none.
 
         Raises:
@@ -120,16 +140,16 @@ class Connector:
             for host, port in self._addresses():
                 try:
                     async with asyncio.timeout(max(left, 0.1)):
-                        link = await self._try(host, port)
+                        connection = await self._try(host, port)
                 except NoInterface:
                     raise
                 except (OSError, ChannelClosed, AddressError) as error:
                     # TimeoutError is an OSError; so is a certificate that is not believed.
                     self.problem = f"coordinator at {host}:{port}: {error or type(error).__name__}"
                     continue
-                if link is not None:
+                if connection is not None:
                     self.problem = ""
-                return link or End.REFUSED
+                return connection or End.REFUSED
             log.info("no coordinator yet: %s", self.problem)
             wait = self._chance.uniform(0.3, 1.0) * pause
             await asyncio.sleep(max(min(wait, self._lease_left()), 0.0))
@@ -138,7 +158,7 @@ class Connector:
     def _lease_left(self) -> float:
         return self._lost_at + self.lease_s - self._loop.time()
 
-    async def _try(self, host: str, port: int) -> Link | None:
+    async def _try(self, host: str, port: int) -> Connection | None:
         """One attempt; None if the coordinator does not want us."""
         if not self.host:
             found = advertised(self._launch.host, self._launch.interface, (host, port))
@@ -162,9 +182,9 @@ class Connector:
                     )
                 self.incarnation = answer.incarnation
                 self.lease_s = answer.lease_s
-                link = Link(channel, answer)
+                connection = Connection(channel, answer)
                 channel = None
-                return link
+                return connection
             if isinstance(answer, Refuse):
                 self.problem = answer.reason
                 return None
@@ -176,14 +196,160 @@ class Connector:
     def _addresses(self) -> list[tuple[str, int]]:
         """Where a coordinator may be now, the newest first."""
         found = list(self._launch.coordinators)
-        if self._called is not None:
-            found.insert(0, self._called)
+        if self._moved_to is not None:
+            found.insert(0, self._moved_to)
         file = self._launch.coordinator_file
         if file is not None:
             try:
                 now = _read_address(Path(file).read_bytes())
-                # One that has called may not have written it down yet.
+                # One that has dialled may not have written it down yet.
                 found.insert(now.incarnation < self.incarnation, (now.host, now.port))
             except (OSError, msgspec.DecodeError) as error:
                 self.problem = f"its address can't be read from {file}: {error}"
         return found
+
+
+class CallbackListener:
+    """The port a new coordinator dials, from `listen` to `close`."""
+
+    def __init__(
+        self, launch: AgentLaunch, watchdog: Watchdog, moved: Callable[[Moved], None]
+    ) -> None:
+        """``moved`` is called with what a coordinator of this job says."""
+        self._launch = launch
+        self._watchdog = watchdog
+        self._moved = moved
+        self._server: asyncio.Server | None = None
+        self._reservation: ports.Reservation | None = None
+        self.address: tuple[str, int] | None = None
+        """Where to dial; None while nothing listens."""
+
+    async def listen(self, host: str) -> None:
+        """Listen at that address of this host, on a port of the job's range.
+
+        Without a port the agent works as well, until its coordinator moves.
+        """
+        if not self._launch.listen or self._server is not None:
+            return
+        for _ in range(_TRIES):
+            try:
+                self._reservation = ports.reserve(1, host, self._launch.ports)
+                (port,) = self._reservation.ports
+                self._reservation.let_go()
+                self._server = await self._serve(host, port)
+            except (ports.PortsError, OSError) as error:
+                self._give_back()
+                if getattr(error, "errno", None) == errno.EADDRINUSE:
+                    continue  # a foreign program was quicker
+                log.warning("no new coordinator can dial %s: %s", host, error)
+                return
+            except asyncio.CancelledError:
+                self._give_back()
+                raise
+            self._watchdog.add("port", port)
+            self.address = host, port
+            return
+
+    def close(self) -> None:
+        """Take no more callers."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        self.address = None
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._reservation is not None:
+            held = self._reservation.ports
+            self._reservation.release()
+            self._reservation = None
+            for port in held:
+                self._watchdog.drop("port", port)
+
+    async def _serve(self, host: str, port: int) -> asyncio.Server:
+        launch = self._launch
+        context = server_context_from(launch.ca, launch.certificate, launch.key)
+
+        async def at(address: str | None) -> asyncio.Server:
+            return await serve(
+                self._dialled,
+                address,
+                port,
+                context,
+                receives={PeerRole.COORDINATOR: Moved},
+                handshake_s=_HANDSHAKE_S,
+                first_frame_s=_FIRST_FRAME_S,
+                most=_CALLERS,
+            )
+
+        try:
+            return await at(host)
+        except OSError as error:
+            if error.errno != errno.EADDRNOTAVAIL:
+                raise
+            # The advertised address is a translated one, which this host does not have itself.
+            return await at(None)
+
+    async def _dialled(self, channel: Channel[Moved]) -> None:
+        if channel.peer.job_id != self._launch.job_id:
+            log.warning("a coordinator of %s dialled; it is not ours", channel.peer.job_id)
+            return
+        message = await channel.receive()
+        if message is not None:
+            self._moved(message)
+
+
+# -- the address ---------------------------------------------------------------------------------
+
+
+class AddressError(Exception):
+    """No address to advertise; the text says what to do."""
+
+
+class NoInterface(AddressError):
+    """The interface the job names is not there or has no address: waiting does not help."""
+
+
+def advertised(host: str | None, interface: str | None, towards: tuple[str, int]) -> str:
+    """The address peers are told: the one set, the interface's, or the one facing ``towards``.
+
+    Raises:
+        NoInterface: there is no such interface, or it has no address.
+        AddressError: there is no way to ``towards``.
+    """
+    if host is not None:
+        return host
+    if interface is not None:
+        return _of_interface(interface)
+    return _facing(*towards)
+
+
+def _of_interface(name: str) -> str:
+    if name not in (known := [known for _, known in socket.if_nameindex()]):
+        raise NoInterface(
+            f"This host has no network interface {name!r} (`[network] interface`); it has "
+            f"{', '.join(known)}"
+        )
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+        except OSError as error:
+            raise NoInterface(
+                f"The network interface {name!r} (`[network] interface`) has no IPv4 address: "
+                f"{error}; set `[network] address` instead"
+            ) from error
+    return socket.inet_ntoa(answer[20:24])
+
+
+def _facing(host: str, port: int) -> str:
+    """The source address of packets to that host; nothing is sent."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, port or 9))
+        except OSError as error:
+            raise AddressError(
+                f"This host has no way to the coordinator at {host}: {error}; set "
+                "`[network] address`"
+            ) from error
+        return str(probe.getsockname()[0])

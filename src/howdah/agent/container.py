@@ -1,4 +1,4 @@
-"""What stays the same over all attempts of one container: places, helpers, and who is told."""
+"""What stays the same over all attempts of one container: paths, helpers, and the coordinator's ear."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from howdah.agent.children import Children
-from howdah.agent.follow import Followers
-from howdah.agent.guard import Guard
-from howdah.agent.helpers import Helpers
+from howdah.agent.children import Children, Helpers
+from howdah.agent.forwarder import LogFollowers
 from howdah.agent.launch import AgentLaunch, LogNames
-from howdah.agent.logcopies import LogCopies
 from howdah.agent.processes import Stat, marker, stat
+from howdah.agent.watchdog import Watchdog
 from howdah.core.messages import Task
 from howdah.storage import layout
+from howdah.storage.files import write_private
+from howdah.wire.messages import AgentNote, Prepare, Start
 
 
 class Container:
@@ -25,39 +25,39 @@ class Container:
         self,
         launch: AgentLaunch,
         children: Children,
-        guard: Guard,
+        watchdog: Watchdog,
         sockets: Path,
         say: Callable[[Any], None],
         host: Callable[[], str],
     ) -> None:
         self.launch = launch
         self.children = children
-        self.guard = guard
+        self.watchdog = watchdog
         self.sockets = sockets
         """A private folder with a short path."""
         self.say = say
         """Tells the coordinator, if there is one."""
         self._host = host
         self.marker = marker(launch.job_id, launch.container_id)
-        self.followers = Followers()
+        self.followers = LogFollowers()
         self.helpers = Helpers(children, self.marker)
         self.work = Path(launch.work_dir)
         self.logs = Path(launch.log_dir)
         self.source = Path(launch.source) if launch.source else None
         self.checkpoint_request = self.work / "checkpoint-request"
-        self.log_copies = LogCopies(
-            launch.log_store, self.log_path, self.write_private, self.helpers, say
-        )
 
     @property
     def host(self) -> str:
         """The address peers are told."""
         return self._host()
 
-    @property
-    def job_folder(self) -> Path:
-        """The job directory, or what stands for it here: it holds the folder of logs."""
-        return self.logs.parent
+    def note(self, of: Prepare | Start, text: str) -> None:
+        """Tell readers of the job's events something about an attempt."""
+        self.note_about(of.task, of.attempt, text)
+
+    def note_about(self, task: Task, attempt: int, text: str) -> None:
+        """The same."""
+        self.say(AgentNote(task=task, attempt=attempt, text=text))
 
     def write_private(self, name: str, data: bytes) -> str:
         """Write a file of the owner's alone into the container's folder; returns its path.
@@ -65,19 +65,16 @@ class Container:
         Raises:
             OSError: it can't be written.
         """
-        file = self.work / name
-        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as out:
-            out.write(data)
-        return str(file)
+        write_private(self.work / name, data)
+        return str(self.work / name)
 
-    def aside(self) -> Collection[int]:
-        """Processes of the agent's own."""
-        return {self.guard.pid, *self.helpers.pids}
+    def own_pids(self) -> Collection[int]:
+        """Processes of the agent's own: no part of an attempt."""
+        return {self.watchdog.pid, *self.helpers.pids}
 
     def own_processes(self) -> dict[int, Stat]:
-        """The agent, its guard and its helpers, by pid."""
-        found = {pid: stat(pid) for pid in (os.getpid(), *self.aside())}
+        """The agent, its watchdog and its helpers, by pid."""
+        found = {pid: stat(pid) for pid in (os.getpid(), *self.own_pids())}
         return {pid: process for pid, process in found.items() if process is not None}
 
     def log_path(self, task: Task, attempt: int) -> Path:
@@ -86,6 +83,19 @@ class Container:
             return self.logs / f"{task.role}-{task.index}.{attempt}.log"
         return self.logs / f"{task.role}-{task.index}" / f"{attempt}.log"
 
-    def stacks_path(self, task: Task, attempt: int) -> str:
-        """Stack dumps of an attempt, relative to the job directory."""
-        return f"{layout.STACKS}/{task.role}-{task.index}-{attempt}.txt"
+    def save_stacks(self, task: Task, attempt: int, text: str) -> str:
+        """Write stacks where the job directory has them.
+
+        Returns their path relative to it; empty where it is elsewhere, and the coordinator has to
+        save them.
+
+        Raises:
+            OSError: they can't be written.
+        """
+        if self.launch.log_store is not None:
+            return ""
+        path = f"{layout.STACKS}/{task.role}-{task.index}-{attempt}.txt"
+        file = self.logs.parent / path  # the job directory holds the folder of logs
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        write_private(file, text.encode(errors="replace"))
+        return path

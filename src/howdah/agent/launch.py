@@ -1,6 +1,6 @@
 """The launch file: all an agent is told before it has a connection.
 
-Written owner-only by whoever starts the container; its path is the agent's only argument.
+Written, for its owner alone, by the backend that starts the container; its path is the agent's only argument.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class AgentLaunch(msgspec.Struct, frozen=True, kw_only=True):
     interface: str | None = None
     ports: tuple[int, int] = (20000, 29999)
     gpus: tuple[str, ...] | None = ()
-    """UUIDs of the container's devices; None where it has some and nobody can tell which: programs see
+    """UUIDs of the container's devices; None where it has some and it is not known which: programs see
     what the container shows them."""
     gpu_locks: tuple[int, ...] = ()
     """Inherited file descriptors that hold the devices' locks."""

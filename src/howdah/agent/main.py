@@ -15,12 +15,12 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.agent import here
-from howdah.agent.address import NoInterface
 from howdah.agent.agent import Agent
-from howdah.agent.guard import Guard
+from howdah.agent.connection import NoInterface
 from howdah.agent.launch import AgentLaunch
 from howdah.agent.processes import marker, name_process
+from howdah.agent.watchdog import Watchdog
+from howdah.agent.workfolder import substitute
 
 BAD_LAUNCH = 2
 
@@ -39,21 +39,22 @@ def main(launch_file: str) -> int:
     """
     _settle_in()
     try:
-        launch = here.in_launch(_read_launch(Path(launch_file).read_bytes()))
+        launch = _read_launch(Path(launch_file).read_bytes())
+        launch = substitute(launch, launch.work_dir)
     except (OSError, msgspec.DecodeError) as error:
         log.error("The launch file %s can't be used: %s", launch_file, error)
         return BAD_LAUNCH
     try:
-        # Before there is anything to guard, and before the loop: a fork is cleanest now.
-        guard = Guard(marker(launch.job_id, launch.container_id), launch.gpu_locks)
-        return asyncio.run(_run(launch, guard))
+        # Before there is anything to watch, and before the loop: a fork is cleanest now.
+        watchdog = Watchdog(marker(launch.job_id, launch.container_id), launch.gpu_locks)
+        return asyncio.run(_run(launch, watchdog))
     except (OSError, NoInterface) as error:
         log.error("The agent of %s can't work: %s", launch.container_id, error)
         return BAD_LAUNCH
 
 
-async def _run(launch: AgentLaunch, guard: Guard) -> int:
-    return await Agent(launch, guard).run()
+async def _run(launch: AgentLaunch, watchdog: Watchdog) -> int:
+    return await Agent(launch, watchdog).run()
 
 
 def _settle_in() -> None:

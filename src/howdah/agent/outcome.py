@@ -109,8 +109,8 @@ def taken_port(
     """Whether a failed program could not bind a port that was reserved for it, and the port it could
     not bind, where that is known.
 
-    A port that is named must be one of ``own``: one nobody reserved for it is the program's own
-    affair. Where none is named, a reserved one counts that another program really holds now.
+    A port that is named must be one of ``own``: one that was not reserved is the program's
+    own affair. Where none is named, a reserved one counts that another program really holds now.
     """
     failure = bind_failure(tail)
     if failure is None:

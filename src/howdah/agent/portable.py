@@ -10,7 +10,9 @@ import os
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from howdah.agent.procfs import Stat, Usage
+from howdah.agent.procfs import Stat, Usage, usage
+
+__all__ = ["Stat", "Usage", "usage"]  # the same everywhere, and the functions below
 
 try:
     import psutil as _psutil
@@ -101,12 +103,12 @@ def send_signal(process: Stat, number: int) -> bool:
 
 
 def shared_out_bytes(pids: Iterable[int]) -> int | None:
-    """Not to be had here."""
+    """Not available on this system."""
     return None
 
 
 def io_bytes(pids: Iterable[int]) -> tuple[int, int] | None:
-    """Not to be had here."""
+    """Not available on this system."""
     return None
 
 
@@ -131,7 +133,7 @@ def program(pid: int) -> str:
 
 
 def socket_inodes(pids: Iterable[int]) -> set[int]:
-    """Not to be had here: see `connections`."""
+    """Not available on this system: see `connections`."""
     return set()
 
 
@@ -141,22 +143,16 @@ def become_subreaper() -> bool:
 
 
 def end_with_parent() -> bool:
-    """Not to be had here."""
+    """Not available on this system."""
     return False
 
 
 def name_process(name: str) -> None:
-    """Not to be had here."""
+    """Not available on this system."""
 
 
 def prefer_as_oom_victim(pid: int) -> None:
-    """Not to be had here."""
-
-
-def usage(processes: Iterable[Stat]) -> Usage:
-    """What they use together."""
-    listed = list(processes)
-    return Usage(len(listed), sum(p.cpu_s for p in listed), sum(p.rss_bytes for p in listed))
+    """Not available on this system."""
 
 
 def connections(pids: Iterable[int]) -> list[tuple[int, str, int, bool]]:
@@ -178,5 +174,5 @@ def connections(pids: Iterable[int]) -> list[tuple[int, str, int, bool]]:
 
 
 def handles(pid: int, number: int) -> bool:
-    """Nobody can tell here, and a wrong guess would end the program."""
+    """Not known on this system, and a wrong guess would end the program."""
     return False

@@ -1,4 +1,4 @@
-"""Ports for one attempt: nobody else on this host gets them while the attempt lives.
+"""Ports for one attempt: no other program on this host gets them while the attempt lives.
 
 A port is locked host-wide by ``flock`` on ``/tmp/howdah-ports/<port>.lock``, for all users' agents,
 tested by binding it, and kept bound until just before the program starts, so that no foreign
@@ -56,7 +56,7 @@ class Lock:
         """Give it back; twice is harmless."""
         if self._descriptor < 0:
             return
-        # Removed while still locked: see `lock`. Only its owner can, which costs nobody anything.
+        # Removed while still locked: see `lock`. Only its owner can.
         with contextlib.suppress(OSError):
             _path(self.port).unlink()
         os.close(self._descriptor)
@@ -88,7 +88,7 @@ def lock(port: int) -> Lock | None:
 
 
 def tidy(port: int) -> None:
-    """Remove the lock file of an agent that died, unless somebody has the port by now."""
+    """Remove the lock file of an agent that died, unless another agent has the port by now."""
     if not _path(port).exists():
         return
     with contextlib.suppress(PortsError):
@@ -296,7 +296,7 @@ def _hold(port: int) -> socket.socket:
     try:
         if hasattr(socket, "SO_REUSEPORT"):
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        held.bind(("0.0.0.0", port))  # bound so that nobody else can; never listens
+        held.bind(("0.0.0.0", port))  # bound so that no other program can; never listens
     except OSError:
         held.close()
         raise

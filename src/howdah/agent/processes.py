@@ -1,3 +1,4 @@
+# ruff: noqa: F401 - the names are for other modules
 """Looking at and signalling processes, by whatever this system offers.
 
 Names are those of `howdah.agent.procfs`; where there is no /proc, of `howdah.agent.portable`.
@@ -50,28 +51,6 @@ else:
         stat,
         usage,
     )
-
-__all__ = [
-    "HAS_PROC",
-    "MARKER",
-    "Stat",
-    "Usage",
-    "become_subreaper",
-    "command_line",
-    "descendants",
-    "end_with_parent",
-    "handles",
-    "io_bytes",
-    "marked",
-    "name_process",
-    "prefer_as_oom_victim",
-    "program",
-    "send_signal",
-    "shared_out_bytes",
-    "socket_inodes",
-    "stat",
-    "usage",
-]
 
 MARKER = "HOWDAH_CONTAINER"
 """Environment variable that every process of a container carries."""

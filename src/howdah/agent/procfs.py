@@ -153,7 +153,7 @@ def _has_entry(pid: int, wanted: bytes) -> bool:
             while part := file.read(65536):
                 data += part
     except OSError:
-        return False  # gone, or somebody else's
+        return False  # gone, or another user's
     return wanted in data and wanted in data.split(b"\0")
 
 
@@ -166,7 +166,7 @@ def send_signal(process: Stat, number: int) -> bool:
     except OSError:  # a kernel or a sandbox without pidfd_open
         return _send_plainly(process, number)
     try:
-        # The handle is on whoever has the pid now: is that still the same process?
+        # The handle is on the process that has the pid now: is that still the same one?
         if not _same(process):
             return False
         signal.pidfd_send_signal(handle, number)

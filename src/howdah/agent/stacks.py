@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.agent.helpers import HelperProblem, Helpers
+from howdah.agent.children import HelperProblem, Helpers
 from howdah.agent.processes import Stat, command_line, program
 
 _DUMP_S = 15.0

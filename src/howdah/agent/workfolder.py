@@ -1,4 +1,4 @@
-"""A task's working folder: the user's source as links, with real folders where it writes.
+"""A task's working folder, and the container's folder in what a coordinator writes.
 
 Programs start in ``<work_dir>/task``. What they read is the source folder's, through one link for
 each entry; what they write with a relative path stays in the container.
@@ -10,8 +10,34 @@ import contextlib
 import os
 from collections.abc import Iterable
 from pathlib import Path, PurePath
+from typing import Any, TypeVar
+
+import msgspec
+
+from howdah.agent.launch import HERE
 
 TASK = "task"
+
+_T = TypeVar("_T")
+
+
+def substitute(document: _T, folder: str) -> _T:
+    """The same with the container's folder in place of `HERE`, in every text of it."""
+    value: Any = document
+    match value:
+        case str():
+            value = value.replace(HERE, folder)
+        case list() | tuple():
+            value = type(value)(substitute(each, folder) for each in value)
+        case dict():
+            value = {name: substitute(each, folder) for name, each in value.items()}
+        case msgspec.Struct():
+            fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
+            changes = {name: substitute(each, folder) for name, each in fields}
+            value = msgspec.structs.replace(value, **changes)
+        case _:
+            pass
+    return value
 
 
 def make(task: Path, source: Path | None, folders: Iterable[str]) -> None:
@@ -37,21 +63,9 @@ def place(task: Path, folder: str) -> Path:
     return Path(os.path.normpath(task / folder))
 
 
-def empty(folder: Path) -> None:
-    """Remove everything in the folder; the folder stays.
-
-    Raises:
-        OSError: something can't be removed.
-    """
-    import shutil  # brings half a megabyte of compression libraries with it
-
-    with contextlib.suppress(FileNotFoundError):
-        for entry in os.scandir(folder):
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path)
-            else:
-                Path(entry.path).unlink()
-    folder.mkdir(parents=True, exist_ok=True)
+def has_files(folder: str | Path) -> bool:
+    """Whether there is a file in the folder or below."""
+    return any(files for _, _, files in os.walk(folder))
 
 
 def _parts(folder: str) -> tuple[str, ...]:
@@ -65,15 +79,10 @@ def _parts(folder: str) -> tuple[str, ...]:
 def _link(target: Path, source: Path, real: list[tuple[str, ...]]) -> None:
     for entry in os.scandir(source):
         below = [parts for parts in real if parts[0] == entry.name]
-        place = target / entry.name
+        path = target / entry.name
         if not below:
             with contextlib.suppress(FileExistsError):
-                place.symlink_to(entry.path)
+                path.symlink_to(entry.path)
         elif all(len(parts) > 1 for parts in below) and entry.is_dir():
-            place.mkdir(exist_ok=True)
-            _link(place, Path(entry.path), [parts[1:] for parts in below])
-
-
-def has_files(folder: str | Path) -> bool:
-    """Whether there is a file in the folder or below."""
-    return any(files for _, _, files in os.walk(folder))
+            path.mkdir(exist_ok=True)
+            _link(path, Path(entry.path), [parts[1:] for parts in below])

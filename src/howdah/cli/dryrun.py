@@ -14,11 +14,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from howdah.agent.address import AddressError, advertised
 from howdah.agent.checkpoints import UNSAVED
-from howdah.agent.environment import Additions, complete
+from howdah.agent.connection import AddressError, advertised
 from howdah.agent.launch import AgentLaunch
 from howdah.agent.processes import marker
+from howdah.agent.programs import Additions, complete_environment
 from howdah.agent.workfolder import TASK, place
 from howdah.backends.local import inside
 from howdah.cli.paint import Paint, wants_colour
@@ -205,7 +205,7 @@ def _dry_task(specs: LaunchSpecs, job: Job, formed: Topology, data: TaskData) ->
         programs=tuple(
             DryProgram(
                 argv=spec.argv,
-                environment=complete(os.environ, spec.env, additions),
+                environment=complete_environment(os.environ, spec.env, additions),
                 rank=None if rank is None else rank + number,
             )
             for number, spec in enumerate(start.processes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import msgspec
 
 from howdah.core.machine import Machine
 from howdah.core.plan import Completion
@@ -20,6 +20,10 @@ from howdah.core.turn import GANG, Index, Turn
 from howdah.spec.model import Mode, Restart, Tracking
 
 S = TaskState
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(JobState).decode
 
 
 class InvariantBroken(AssertionError):
@@ -52,7 +56,7 @@ def settled(machine: Machine, now: float) -> None:
     if machine.state.plan is None:
         return
     machine.check_index()
-    state = copy.deepcopy(machine.state)
+    state = _decode(_encode(machine.state))
     turn = Turn(state, Index(state), now, "everything once more")
     reconcile(turn, everything=True)
     _must(not turn.commands, f"missed: {turn.commands}")

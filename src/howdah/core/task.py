@@ -72,6 +72,7 @@ def granted(turn: Turn, data: TaskData, event: ContainerGranted) -> None:
 def detach(turn: Turn, data: TaskData, container: ContainerData) -> None:
     """The task has this container no longer; it stays on the books until nothing lives in it."""
     data.container_id, data.pids = None, ()
+    data.ports = ()  # they were that container's
     container.task = None
     # An agent that never registered is refused when it does: no program of ours will run there.
     container.former = data.task if container.registered else None

@@ -220,11 +220,13 @@ class JobDirectory:
         """The secret of the job's HTTP port.
 
         Raises:
-            StorageError: there is none (no authority was made), or it is not this user's.
+            StorageError: there is none (no authority was made), it is not this user's, or this is no
+                job directory.
         """
         try:
             return (self.secrets / TOKEN).read_text().strip()
         except OSError as error:
+            self.meta()  # says so where the whole directory is gone
             raise StorageError(f"The token of job {self.job_id} can't be read: {error}") from error
 
     def coordinator(self) -> CoordinatorAddress | None:

@@ -283,11 +283,12 @@ class _Watch:
             except Exception as error:
                 changing += isinstance(error, FolderChanged)
                 again = changing < _CHANGING and (bool(changing) or is_transient(error))
+                if again and not changing:
+                    self._keep_last(spec)
                 if not again or time.monotonic() + pause_s > deadline:
                     self._report(Problem(problem=self._words(error), unsaved=True))
                     return
                 if not changing:
-                    self._keep_last(spec)
                     self._refused(error)
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LAST_BACKOFF_S[1])

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from howdah.agent import memory
-from howdah.agent.memory import OomWatch, oom_counter_file, over_limit
+from howdah.agent import metrics
+from howdah.agent.metrics import OomWatch, oom_counter_file, over_limit
 
 MB = 1024 * 1024
 
@@ -18,19 +18,19 @@ def test_under_the_limit_nothing_is_said() -> None:
 
 
 def test_over_the_limit_the_figures_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "shared_out_bytes", lambda pids: 120 * MB)
+    monkeypatch.setattr(metrics, "shared_out_bytes", lambda pids: 120 * MB)
     assert over_limit(150 * MB, 100, [1]) == "used 120 MB of 100 MB"
 
 
 def test_pages_that_are_shared_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "shared_out_bytes", lambda pids: 80 * MB)
+    monkeypatch.setattr(metrics, "shared_out_bytes", lambda pids: 80 * MB)
     assert over_limit(150 * MB, 100, [1]) == ""
 
 
 def test_where_sharing_cannot_be_read_resident_memory_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(memory, "shared_out_bytes", lambda pids: None)
+    monkeypatch.setattr(metrics, "shared_out_bytes", lambda pids: None)
     assert over_limit(150 * MB, 100, [1]) == "used 150 MB of 100 MB"
 
 

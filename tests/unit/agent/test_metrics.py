@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from howdah.agent import metrics
-from howdah.agent.gpu import measure, parse
-from howdah.agent.metrics import Sampler
+from howdah.agent.metrics import Sampler, measure_gpus, parse_gpus
 from howdah.agent.processes import Stat
 
 MB = 1024 * 1024
@@ -79,9 +78,9 @@ def test_where_looking_is_dear_it_is_done_less_often_and_reports_are_kept() -> N
 
 
 def test_a_line_of_the_gpu_helper_is_understood() -> None:
-    assert parse(b"0.250 1024.0\n") == (0.25, 1024.0)
-    assert parse(b"") is None
-    assert parse(b"a b") is None
+    assert parse_gpus(b"0.250 1024.0\n") == (0.25, 1024.0)
+    assert parse_gpus(b"") is None
+    assert parse_gpus(b"a b") is None
 
 
 def test_devices_are_averaged_and_their_memory_added() -> None:
@@ -89,4 +88,4 @@ def test_devices_are_averaged_and_their_memory_added() -> None:
         nvmlDeviceGetUtilizationRates=lambda device: SimpleNamespace(gpu=device),
         nvmlDeviceGetMemoryInfo=lambda device: SimpleNamespace(used=device * MB),
     )
-    assert measure(nvml, [100, 50]) == (0.75, 150.0)
+    assert measure_gpus(nvml, [100, 50]) == (0.75, 150.0)

@@ -1,4 +1,4 @@
-"""The working folder: the source through links, real folders where programs write."""
+"""The working folder: the source through links, real folders where programs write; and its path."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from howdah.agent.workfolder import empty, make, place
+from howdah.agent.launch import HERE, AgentLaunch
+from howdah.agent.workfolder import make, place, substitute
+from howdah.core.messages import Task
+from howdah.wire.messages import Prepare, ProcessSpec, Start
 
 
 @pytest.fixture
@@ -75,14 +78,63 @@ def test_without_a_source_there_are_the_folders_only(tmp_path: Path) -> None:
     assert [p.name for p in (tmp_path / "task").iterdir()] == ["out"]
 
 
-def test_emptying_a_folder_follows_no_links(tmp_path: Path, source: Path) -> None:
-    folder = tmp_path / "folder"
-    (folder / "deep/er").mkdir(parents=True)
-    (folder / "file").write_text("")
-    (folder / "link").symlink_to(source)
-    empty(folder)
-    assert folder.is_dir()
-    assert not list(folder.iterdir())
-    assert (source / "train.py").exists()
-    empty(tmp_path / "new")
-    assert (tmp_path / "new").is_dir()
+# -- the container's folder in what a coordinator wrote that does not know it ---------------------
+
+WORKER = Task("worker", 0)
+
+
+def test_arguments_and_environment_of_programs_are_replaced() -> None:
+    start = Start(
+        task=WORKER,
+        attempt=1,
+        generation=1,
+        processes=(
+            ProcessSpec(
+                argv=(f"{HERE}/env/bin/python", "train.py", f"--data={HERE}/data:{HERE}/more"),
+                env={"PATH": f"{HERE}/bin:/usr/bin", "HOME": "/home/someone"},
+            ),
+        ),
+    )
+    (program,) = substitute(start, "/c").processes
+    assert program.argv == ("/c/env/bin/python", "train.py", "--data=/c/data:/c/more")
+    assert program.env == {"PATH": "/c/bin:/usr/bin", "HOME": "/home/someone"}
+
+
+def test_places_of_checkpoints_and_outputs_are_replaced() -> None:
+    prepare = Prepare(
+        task=WORKER,
+        attempt=1,
+        generation=1,
+        ports=1,
+        checkpoint={"store": f"file://{HERE}/store", "keep": 3, "ignore": ["*.tmp", HERE]},
+        outputs={"folders": [f"{HERE}/out"], "store": "hdfs://nn/out"},
+    )
+    prepare = substitute(prepare, "/c")
+    assert prepare.checkpoint == {"store": "file:///c/store", "keep": 3, "ignore": ["*.tmp", "/c"]}
+    assert prepare.outputs == {"folders": ["/c/out"], "store": "hdfs://nn/out"}
+
+
+def test_a_launch_file_speaks_of_its_own_working_folder() -> None:
+    launch = AgentLaunch(
+        job_id="job",
+        container_id="c1",
+        coordinator_file=None,
+        ca="ca",
+        certificate="c",
+        key="k",
+        work_dir="/c",
+        log_dir="/logs",
+        source=f"{HERE}/source",
+        python_path=f"{HERE}/python",
+    )
+    launch = substitute(launch, launch.work_dir)
+    assert (launch.source, launch.python_path, launch.log_dir) == (
+        "/c/source",
+        "/c/python",
+        "/logs",
+    )
+
+
+def test_what_has_no_such_path_is_left_as_it_is() -> None:
+    prepare = Prepare(task=WORKER, attempt=1, generation=1, ports=1, checkpoint={"store": "/s"})
+    assert substitute(prepare, "/c") == prepare

@@ -101,8 +101,10 @@ def test_a_job_is_created_once(tmp_path: Path) -> None:
 def test_what_is_no_job_directory_is_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="has no job.json: it is no job directory"):
         JobDirectory(tmp_path).job()
-    with pytest.raises(StorageError, match="token of job .* can't be read"):
+    with pytest.raises(StorageError, match="has no meta.json: it is no job directory"):
         JobDirectory(tmp_path).token()
+    with pytest.raises(StorageError, match="token of job .* can't be read"):
+        created(tmp_path, "digits-1").token()
 
 
 def test_a_damaged_document_is_named(tmp_path: Path) -> None:

@@ -400,7 +400,7 @@ def test_a_store_that_does_not_come_back_within_the_limit_is_reported(
     reports: list[Any] = []
     with watched(away, reports) as tell:
         (folder / "model").write_text("step 500")
-        tell.write(b"finish 0.5\n")
+        tell.write(b"finish 2\n")
     assert saved(reports) == []
     first, last = problems(reports)
     assert (first.unsaved, last.unsaved) == (False, True)

@@ -83,10 +83,10 @@ def belonging(
 
 
 def is_guard(pid: int) -> bool:
-    """Whether that is an agent's guard (`howdah.agent.guard`), which ends by itself."""
+    """Whether that is an agent's watchdog (`howdah.agent.watchdog`), which ends by itself."""
     try:
         with open(f"/proc/{pid}/comm", "rb", buffering=0) as file:
-            return file.read(64).strip() == b"howdah-guard"
+            return file.read(64).strip() == b"howdah-watchdog"
     except OSError:
         return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from howdah.backends.yarn.amounts import of_master
-from howdah.backends.yarn.looking import resource
+from howdah.backends.yarn.cluster_report import resource
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
 from howdah.spec.model import Job

@@ -23,16 +23,23 @@ from howdah.backends.base import (
     Places,
     RoleResources,
 )
-from howdah.backends.yarn import aftermath, context, inside, pending, records, renewal, secretfile
-from howdah.backends.yarn.asks import Asks
-from howdah.backends.yarn.heart import Heart
-from howdah.backends.yarn.held import Container, Phase
-from howdah.backends.yarn.home import Home
-from howdah.backends.yarn.ledger import Ledger
+from howdah.backends.yarn import (
+    application_end,
+    inside,
+    launch_context,
+    pending_containers,
+    records,
+    renewal,
+    secretfile,
+)
+from howdah.backends.yarn.allocate_loop import AllocateLoop
+from howdah.backends.yarn.container_launch import ContainerLaunch
+from howdah.backends.yarn.container_table import Container, ContainerTable, Phase
+from howdah.backends.yarn.local_resources import FILE, LocalResources
 from howdah.backends.yarn.nodes import LaunchFailed, Nodes
-from howdah.backends.yarn.order import Order
-from howdah.backends.yarn.readers import readers
-from howdah.backends.yarn.shipment import FILE, Shipment
+from howdah.backends.yarn.outstanding_requests import OutstandingRequests
+from howdah.backends.yarn.remote_directory import RemoteDirectory
+from howdah.backends.yarn.view_acls import readers
 from howdah.core.messages import ContainerEndKind, ContainerRequest, Event, RequestRefused
 from howdah.core.state import Outcome
 from howdah.hadoop.configuration import Configuration
@@ -90,7 +97,9 @@ class YarnBackend:
         try:
             self._configuration = Configuration.load(env=env)
             self._credentials = Credentials.from_environment(env)
-            self.shipment = msgspec.json.decode((directory.path / FILE).read_bytes(), type=Shipment)
+            self.local_resources = msgspec.json.decode(
+                (directory.path / FILE).read_bytes(), type=LocalResources
+            )
         except (HadoopError, OSError, msgspec.DecodeError) as error:
             raise BackendError(f"This master cannot work: {error}") from error
         tokens = self._credentials.of_kind(AMRM_TOKEN)
@@ -106,23 +115,23 @@ class YarnBackend:
         self.bind = "0.0.0.0"
         self.page_readers = PageReaders()
         self._with_port = self._configuration.boolean(_WITH_PORT)
-        self._scheduler = Scheduler(self._configuration, self.shipment.user, tokens[0])
-        self._nodes = Nodes(self._configuration, self.shipment.user)
+        self._scheduler = Scheduler(self._configuration, self.local_resources.user, tokens[0])
+        self._nodes = Nodes(self._configuration, self.local_resources.user)
         self._longest_s = expiry_s / 3
         patience_s = self._configuration.duration_s(_PATIENCE, PATIENCE_S)
         self._patience_s = patience_s if patience_s >= 0 else FOREVER_S
         self._container = _own_container(env)
         self._attempt = self._container.attempt.number if self._container is not None else 1
         self._roles: Mapping[str, RoleResources] = {}
-        self._ledger: Ledger | None = None
-        self._heart: Heart | None = None
+        self._containers: ContainerTable | None = None
+        self._loop: AllocateLoop | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._address: CoordinatorAddress | None = None
         self._final: JobView | None = None
         self._queue = ""
         self._agent_tokens: bytes | None = None
         url = directory.meta().url
-        self._home = Home(url, directory.path) if url is not None else None
+        self._remote = RemoteDirectory(url, directory.path) if url is not None else None
         self._gone = ""
         self._registered = False
         self._superseded = asyncio.Event()
@@ -131,15 +140,15 @@ class YarnBackend:
 
     def places(self, job: Job, directory: JobDirectory) -> Places:
         """See `howdah.backends.base.Backend.places`."""
-        return inside.places(job, self.shipment, directory.meta().url or str(directory.path))
+        return inside.places(job, self.local_resources, directory.meta().url or str(directory.path))
 
     async def announce(self, address: CoordinatorAddress) -> None:
         """See `howdah.backends.base.Backend.announce`."""
         self._address = address
-        if self._home is not None:
-            self._home.announce(address)
-        if self._heart is not None and address.http_port:
-            self._heart.track(f"http://{address.host}:{address.http_port}/")
+        if self._remote is not None:
+            self._remote.announce(address)
+        if self._loop is not None and address.http_port:
+            self._loop.track(f"http://{address.host}:{address.http_port}/")
 
     async def start(
         self, roles: Mapping[str, RoleResources], emit: Callable[[Event], None]
@@ -153,13 +162,15 @@ class YarnBackend:
         handler = self._configuration.get(_HANDLER, "disabled")
         self.page_readers, _ = await asyncio.gather(
             asyncio.to_thread(
-                readers, self._configuration, self._acl, self.shipment.user, self.host
+                readers, self._configuration, self._acl, self.local_resources.user, self.host
             ),
             self._note_former_ends(),
         )
-        asks = Asks(roles, constraints=handler not in ("", "disabled"), racks=await self._racks())
-        self._ledger = Ledger(
-            asks,
+        requests = OutstandingRequests(
+            roles, constraints=handler not in ("", "disabled"), racks=await self._racks()
+        )
+        self._containers = ContainerTable(
+            requests,
             roles,
             self._nodes,
             emit,
@@ -167,105 +178,105 @@ class YarnBackend:
             with_port=self._with_port,
             notice_s=self._configuration.duration_s(_PREEMPTION, 15.0),
         )
-        self._ledger.take_over(answer)
-        self._heart = Heart(
+        self._containers.take_over(answer)
+        self._loop = AllocateLoop(
             self._scheduler,
-            asks,
+            requests,
             roles,
-            self._ledger,
+            self._containers,
             longest_s=self._longest_s,
             superseded=self._end_superseded,
         )
-        self._heart.start()
+        self._loop.start()
         renewing = renewal.keep(
-            self._configuration, self.shipment.user, self._credentials.of_kind(HDFS_TOKEN)
+            self._configuration, self.local_resources.user, self._credentials.of_kind(HDFS_TOKEN)
         )
         self._renewing = asyncio.create_task(renewing, name="token renewal")
-        return self._ledger.held()
+        return self._containers.held()
 
     async def request(
         self, requests: Sequence[ContainerRequest], avoid_nodes: Sequence[str]
     ) -> None:
         """See `howdah.backends.base.Backend.request`."""
-        ledger = self._begun()
-        ledger.asks.avoid(avoid_nodes)
+        table = self._begun()
+        table.requests.avoid(avoid_nodes)
         roles = {request.request_id: request.role for request in requests}
-        for request_id in ledger.asks.request(requests):
+        for request_id in table.requests.add(requests):
             reason = f"the job has no role {roles[request_id]!r}"
-            ledger.later(RequestRefused(request_id=request_id, reason=reason))
+            table.emit_soon(RequestRefused(request_id=request_id, reason=reason))
         self._wake()
 
     async def waiting(self) -> str:
         """See `howdah.backends.base.Backend.waiting`."""
-        ledger = self._ledger
-        if ledger is None:
+        table = self._containers
+        if table is None:
             return ""
-        return await pending.words(
+        return await pending_containers.words(
             self._configuration,
-            self.shipment.user,
+            self.local_resources.user,
             self._queue,
-            ledger.asks.missing(),
+            table.requests.missing(),
             self._roles,
-            ledger.headroom,
+            table.headroom,
         )
 
     async def cancel(self, request_ids: Sequence[int]) -> None:
         """See `howdah.backends.base.Backend.cancel`."""
-        self._begun().asks.cancel(request_ids)
+        self._begun().requests.cancel(request_ids)
         self._wake()
 
     async def launch(self, container_id: str, launch: AgentLaunch) -> None:
         """See `howdah.backends.base.Backend.launch`."""
-        ledger = self._begun()
-        container = ledger.get(container_id)
+        table = self._begun()
+        container = table.get(container_id)
         if container is None or container.phase is not Phase.GRANTED or container.token is None:
             return
         container.launched = True
-        ledger.turn(container, Phase.LAUNCHED)
+        table.enter(container, Phase.LAUNCHED)
         try:
             request = self._start_request(container, launch)
             await self._nodes.start(container.node, container.id, request)
         except (LaunchFailed, BackendError, OSError) as error:
             log.warning("%s could not be launched: %s", container_id, error)
-            ledger.asks.release(container_id)
+            table.requests.release(container_id)
             if isinstance(error, LaunchFailed) and error.uncertain:
-                ledger.confirm(container, ContainerEndKind.LAUNCH_FAILED, str(error))
+                table.confirm(container, ContainerEndKind.LAUNCH_FAILED, str(error))
             else:
-                ledger.ended(container, ContainerEndKind.LAUNCH_FAILED, str(error))
+                table.ended(container, ContainerEndKind.LAUNCH_FAILED, str(error))
             self._wake()
 
     async def release(self, container_id: str) -> None:
         """See `howdah.backends.base.Backend.release`."""
-        ledger = self._begun()
-        container = ledger.get(container_id)
+        table = self._begun()
+        container = table.get(container_id)
         if container is None or container.ending:
             return
         if container.phase is Phase.GRANTED:
-            ledger.give_back(container)
+            table.release(container)
             return
-        ledger.turn(container, Phase.ENDING)
+        table.enter(container, Phase.STOPPING)
         if not await self._nodes.is_there(container.node):
             # YARN gives a node up after ten minutes. With its agent this is the node's end now.
-            ledger.asks.release(container_id)
+            table.requests.release(container_id)
             words = f"the NodeManager at {container.node} does not answer"
-            ledger.ended(container, ContainerEndKind.NODE_LOST, words, proven=False)
+            table.ended(container, ContainerEndKind.NODE_LOST, words, proven=False)
         elif await self._nodes.stop(container.node, [container.id]):
-            ledger.give_back(container)
+            table.release(container)
         self._wake()
 
     async def finished(self, view: JobView) -> None:
         """See `howdah.backends.base.Backend.finished`."""
         self._final = view
-        if self._home is not None:
-            await self._home.finish()
+        if self._remote is not None:
+            await self._remote.finish()
 
     async def close(self) -> None:
         """See `howdah.backends.base.Backend.close`."""
-        if self._ledger is not None:
-            await asyncio.gather(*(self.release(each) for each in self._ledger.held()))
-            await self._ledger.all_ended(CLOSE_S)
-        if self._heart is not None:
-            await self._heart.stop()
+        if self._containers is not None:
+            await asyncio.gather(*(self.release(each) for each in self._containers.held()))
+            await self._containers.all_ended(CLOSE_S)
+        if self._loop is not None:
+            await self._loop.stop()
         if not self._gone:
             await self._unregister()
         await self.disconnect()
@@ -277,13 +288,13 @@ class YarnBackend:
 
     async def disconnect(self) -> None:
         """Let go without an end: another master takes over."""
-        if self._heart is not None:
-            await self._heart.stop()
+        if self._loop is not None:
+            await self._loop.stop()
         if self._renewing is not None:
             self._renewing.cancel()
             await asyncio.gather(self._renewing, return_exceptions=True)
-        if self._ledger is not None:
-            await self._ledger.close()
+        if self._containers is not None:
+            await self._containers.close()
         await self._nodes.close()
         await self._scheduler.close()
 
@@ -332,7 +343,9 @@ class YarnBackend:
         try:
             async with (
                 asyncio.timeout(FORMER_S),
-                ResourceManager(self._configuration, self.shipment.user, retry=policy) as manager,
+                ResourceManager(
+                    self._configuration, self.local_resources.user, retry=policy
+                ) as manager,
             ):
                 attempts = await manager.attempts(self._container.attempt.application)
         except (HadoopError, TimeoutError) as error:
@@ -344,7 +357,7 @@ class YarnBackend:
                 continue
             end = CoordinatorEnd(
                 who=who,
-                reason=aftermath.of_attempt(report.diagnostics),
+                reason=application_end.of_attempt(report.diagnostics),
                 time=report.finishTime / 1000 or time.time(),
             )
             with contextlib.suppress(OSError):
@@ -355,7 +368,7 @@ class YarnBackend:
         if not any(r.placement.near or r.placement.pack for r in self._roles.values()):
             return {}
         try:
-            async with ResourceManager(self._configuration, self.shipment.user) as manager:
+            async with ResourceManager(self._configuration, self.local_resources.user) as manager:
                 nodes = await manager.nodes()
         except HadoopError as error:
             log.warning("near and pack are not heeded: the nodes are not told: %s", error)
@@ -382,13 +395,13 @@ class YarnBackend:
         )
         if self._agent_tokens is None:
             secrets = secretfile.of_folder(self._directory.secrets, secretfile.AGENT)
-            self._agent_tokens = context.for_agents(self._credentials, secrets)
+            self._agent_tokens = launch_context.for_agents(self._credentials, secrets)
         request = yarn.StartContainerRequestProto(
-            container_launch_context=context.agent(
-                self.shipment,
+            container_launch_context=launch_context.agent(
+                self.local_resources,
                 container.role,
                 self._roles[container.role],
-                self.order(launch),
+                self.container_launch(launch),
                 self._agent_tokens,
                 self._acl,
             )
@@ -396,9 +409,9 @@ class YarnBackend:
         request.container_token.CopyFrom(common.TokenProto.FromString(container.token))
         return request
 
-    def order(self, launch: AgentLaunch) -> Order:
+    def container_launch(self, launch: AgentLaunch) -> ContainerLaunch:
         """What the container's first process is told; tests have it start something else."""
-        return Order(launch=launch, python=self.shipment.python)
+        return ContainerLaunch(launch=launch, python=self.local_resources.python)
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -424,12 +437,12 @@ class YarnBackend:
         self._superseded.set()
 
     def _wake(self) -> None:
-        if self._heart is not None:
-            self._heart.wake()
+        if self._loop is not None:
+            self._loop.wake()
 
-    def _begun(self) -> Ledger:
-        assert self._ledger is not None, "start comes first"
-        return self._ledger
+    def _begun(self) -> ContainerTable:
+        assert self._containers is not None, "start comes first"
+        return self._containers
 
 
 def _own_container(env: Mapping[str, str]) -> ContainerId | None:

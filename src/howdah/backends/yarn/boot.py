@@ -3,7 +3,7 @@
 Run as a file by an isolated interpreter (``python3 -I howdah/…/boot.py``) in the container's folder,
 where YARN has linked what was shipped::
 
-    runtime/  howdah/  conf/            Howdah's own (`howdah.backends.yarn.shipment`)
+    runtime/  howdah/  conf/            Howdah's own (`howdah.backends.yarn.local_resources`)
     source/  environment/  <files>      the job's
     python/howdah/task.py               the programs' PYTHONPATH: `howdah.task` alone
     bin/python                          where the programs' interpreter has another name
@@ -11,7 +11,7 @@ where YARN has linked what was shipped::
     task/                               the programs' working folder
     launch.json                         what the agent is told
 
-Exit code `howdah.backends.yarn.ends.BOOT_FAILED` means that no agent was begun; the reason is the
+Exit code `howdah.backends.yarn.container_exit_status.BOOT_FAILED` means that no agent was begun; the reason is the
 last thing on standard error, which the NodeManager puts into the container's diagnostics.
 """
 
@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from howdah.agent.launch import AgentLaunch
-    from howdah.backends.yarn.order import Order
+    from howdah.backends.yarn.container_launch import ContainerLaunch
 
 BOOT_FAILED = 90
-"""As in `howdah.backends.yarn.ends`, which is not imported here."""
+"""As in `howdah.backends.yarn.container_exit_status`, which is not imported here."""
 LAUNCH = "launch.json"
 SECRETS = "secrets"
 PYTHON_PATH = "python"
@@ -62,46 +62,46 @@ def prepare(here: Path, env: Mapping[str, str]):
     import msgspec
 
     from howdah.agent.processes import MARKER, marker
-    from howdah.backends.yarn import order as orders
+    from howdah.backends.yarn import container_launch as launches
     from howdah.backends.yarn import secretfile
 
     try:
-        order = orders.decode(env[orders.VARIABLE])
+        launch_order = launches.decode(env[launches.VARIABLE])
     except KeyError:
-        raise CannotBegin(f"{orders.VARIABLE} is not set: this is started by a master") from None
+        raise CannotBegin(f"{launches.VARIABLE} is not set: this is started by a master") from None
     tokens = env.get(secretfile.LOCATION)
     if tokens is None:
         raise CannotBegin(f"{secretfile.LOCATION} is not set: YARN gave no credential file")
     secretfile.write(secretfile.read(Path(tokens)), here / SECRETS)
     python_path(here)
-    name_python(here, order.python)
-    put_beside(here, order.files)
-    launch = complete(order, here, env)
-    changes = {**order.env, MARKER: marker(launch.job_id, launch.container_id)}
-    changes |= hadoop(order, here, env)
-    if order.gpus:
+    name_python(here, launch_order.python)
+    put_beside(here, launch_order.files)
+    launch = complete(launch_order, here, env)
+    changes = {**launch_order.env, MARKER: marker(launch.job_id, launch.container_id)}
+    changes |= hadoop(launch_order, here, env)
+    if launch_order.gpus:
         from howdah.backends.yarn import devices
 
-        uuids, locks = devices.take(order.gpus, env)
+        uuids, locks = devices.take(launch_order.gpus, env)
         launch = msgspec.structs.replace(launch, gpus=uuids or None, gpu_locks=locks)
     file = here / LAUNCH
     write_private(file, msgspec.json.encode(launch))
-    return entry(order.agent), file, changes
+    return entry(launch_order.agent), file, changes
 
 
-def complete(order: Order, here: Path, env: Mapping[str, str]) -> AgentLaunch:
+def complete(launch_order: ContainerLaunch, here: Path, env: Mapping[str, str]) -> AgentLaunch:
     """The launch with this container's folders."""
     import msgspec
 
-    from howdah.backends.yarn.shipment import SOURCE
+    from howdah.backends.yarn.local_resources import SOURCE
 
     secrets = here / SECRETS
     logs = env.get("LOG_DIRS", "").split(",")[0]
     if not logs:
         raise CannotBegin("LOG_DIRS is not set: YARN gave no folder for logs")
-    source = order.launch.source
+    source = launch_order.launch.source
     return msgspec.structs.replace(
-        order.launch,
+        launch_order.launch,
         ca=str(secrets / "ca.pem"),
         certificate=str(secrets / "agent.pem"),
         key=str(secrets / "agent.key"),
@@ -143,14 +143,14 @@ def name_python(here: Path, python: str) -> None:
         name(here / BIN, found)
 
 
-def hadoop(order: Order, here: Path, env: Mapping[str, str]) -> dict[str, str]:
+def hadoop(launch_order: ContainerLaunch, here: Path, env: Mapping[str, str]) -> dict[str, str]:
     """What programs need to find HDFS: the node's own configuration, else the shipped one."""
-    from howdah.backends.yarn.shipment import CONF
+    from howdah.backends.yarn.local_resources import CONF
 
     changes: dict[str, str] = {}
     if not Path(env.get("HADOOP_CONF_DIR", ""), "core-site.xml").is_file():
         changes["HADOOP_CONF_DIR"] = str(here / CONF)
-    if order.classpath:
+    if launch_order.classpath:
         from howdah.backends.yarn import classpath
 
         changes |= classpath.variables({**env, **changes})

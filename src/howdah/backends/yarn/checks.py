@@ -2,7 +2,7 @@
 
 YARN itself refuses some of them late (when the master asks), and waits for ever on others: a
 container larger than any node, a label that no node has, a gang larger than its queue may get. What
-is only busy now is no problem: see `howdah.backends.yarn.waiting`.
+is only busy now is no problem: see `howdah.backends.yarn.pending_reason`.
 """
 
 from __future__ import annotations

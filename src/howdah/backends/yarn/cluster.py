@@ -1,6 +1,6 @@
 """What a cluster is like, as far as a client is told: pure data for checks, waiting and doctor.
 
-`howdah.backends.yarn.looking` fills it.
+`howdah.backends.yarn.cluster_report` fills it.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from howdah.backends.base import BackendError
 from howdah.backends.findings import Finding, fine, problem, warning
-from howdah.backends.yarn import looking, staging
+from howdah.backends.yarn import cluster_report, staging
 from howdah.backends.yarn.access import Access, load
 from howdah.backends.yarn.amounts import GPU, quantity
 from howdah.backends.yarn.checks import DEFAULT_QUEUE
@@ -110,7 +110,7 @@ def _manager(access: Access) -> Iterator[Finding]:
     if len(deaf) == len(addresses):
         return None
     try:
-        cluster = access.call(looking.look(access.manager, access.user))
+        cluster = access.call(cluster_report.look(access.manager, access.user))
     except (HadoopError, BackendError) as error:
         yield problem("ResourceManager", str(error))
         return None

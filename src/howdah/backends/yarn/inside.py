@@ -5,7 +5,7 @@ from __future__ import annotations
 from howdah.agent.launch import HERE
 from howdah.backends.base import Places
 from howdah.backends.where import tensorboard_folder
-from howdah.backends.yarn.shipment import HOWDAH, SOURCE, Shipment
+from howdah.backends.yarn.local_resources import HOWDAH, SOURCE, LocalResources
 from howdah.spec.model import Job
 from howdah.storage import layout
 from howdah.storage.hdfs_names import is_hdfs
@@ -13,17 +13,17 @@ from howdah.storage.hdfs_names import is_hdfs
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def places(job: Job, shipment: Shipment, home: str) -> Places:
+def places(job: Job, local_resources: LocalResources, home: str) -> Places:
     """See `howdah.backends.base.Backend.places`; ``home`` is the job directory's URL."""
     # Few programs can write to HDFS, and TensorBoard can't read there without TensorFlow.
     events = tensorboard_folder(job, home)
     return Places(
-        python=shipment.python,
+        python=local_resources.python,
         bin=f"{HERE}/bin",
         path=PATH,
         python_path=f"{HERE}/python",
         helpers=f"{HERE}/{HOWDAH}/howdah/frameworks/helpers",
-        source=f"{HERE}/{SOURCE}" if shipment.source is not None else None,
+        source=f"{HERE}/{SOURCE}" if local_resources.source is not None else None,
         shared_dir=f"{home}/{layout.SHARED}",
         home=home,
         tensorboard_dir=f"{HERE}/{layout.TENSORBOARD}" if is_hdfs(events) else events,

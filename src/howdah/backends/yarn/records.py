@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from howdah.backends.base import RoleResources
 from howdah.backends.yarn import amounts
-from howdah.backends.yarn.asks import ANY, Ask, Given
+from howdah.backends.yarn.outstanding_requests import ANY, Allocated, RoleRequest
 from howdah.hadoop.ids import ContainerId, Resource
 from howdah.hadoop.protos import yarn
 
@@ -21,38 +21,40 @@ def resource(resources: RoleResources) -> Resource:
     return Resource(amount.memory_mb, amount.cores, amount.more)
 
 
-def resource_request(ask: Ask, resources: RoleResources) -> yarn.ResourceRequestProto:
-    """An ordinary ask. Only the one for any place may name a node label
+def resource_request(wanted: RoleRequest, resources: RoleResources) -> yarn.ResourceRequestProto:
+    """An ordinary wanted. Only the one for any place may name a node label
     (``SchedulerUtils.validateResourceRequest``)."""
     request = yarn.ResourceRequestProto(
-        resource_name=ask.place,
+        resource_name=wanted.place,
         capability=resource(resources).to_proto(),
-        num_containers=ask.count,
+        num_containers=wanted.count,
         relax_locality=True,
-        allocation_request_id=ask.key,
+        allocation_request_id=wanted.key,
     )
-    request.priority.priority = ask.key
-    if resources.label and ask.place == ANY:
+    request.priority.priority = wanted.key
+    if resources.label and wanted.place == ANY:
         request.node_label_expression = resources.label
     return request
 
 
-def scheduling_request(ask: Ask, resources: RoleResources) -> yarn.SchedulingRequestProto:
-    """An ask with a condition: on no node that has a container of these roles."""
+def scheduling_request(
+    wanted: RoleRequest, resources: RoleResources
+) -> yarn.SchedulingRequestProto:
+    """A request with a condition: on no node that has a container of these roles."""
     request = yarn.SchedulingRequestProto(
-        allocationRequestId=ask.key, allocationTags=[tag(ask.role)]
+        allocationRequestId=wanted.key, allocationTags=[tag(wanted.role)]
     )
-    request.priority.priority = ask.key
+    request.priority.priority = wanted.key
     request.executionType.execution_type = GUARANTEED
     request.executionType.enforce_execution_type = True
-    request.resourceSizing.numAllocations = ask.count
+    request.resourceSizing.numAllocations = wanted.count
     request.resourceSizing.resources.CopyFrom(resource(resources).to_proto())
     constraint = request.placementConstraint.simpleConstraint
     constraint.scope = NODE_SCOPE
     constraint.minCardinality = 0
     constraint.maxCardinality = 0
     constraint.targetExpressions.add(
-        targetType=ALLOCATION_TAG, targetValues=[tag(role) for role in ask.apart_from or ()]
+        targetType=ALLOCATION_TAG, targetValues=[tag(role) for role in wanted.apart_from or ()]
     )
     return request
 
@@ -63,24 +65,24 @@ def tag(role: str) -> str:
 
 
 def requests(
-    asks: Iterable[Ask], roles: Mapping[str, RoleResources]
+    requests: Iterable[RoleRequest], roles: Mapping[str, RoleResources]
 ) -> tuple[list[yarn.ResourceRequestProto], list[yarn.SchedulingRequestProto]]:
-    """Both kinds of asks."""
+    """Both kinds of requests."""
     plain: list[yarn.ResourceRequestProto] = []
     conditional: list[yarn.SchedulingRequestProto] = []
-    for ask in asks:
-        if ask.apart_from is None:
-            plain.append(resource_request(ask, roles[ask.role]))
+    for wanted in requests:
+        if wanted.apart_from is None:
+            plain.append(resource_request(wanted, roles[wanted.role]))
         else:
-            conditional.append(scheduling_request(ask, roles[ask.role]))
+            conditional.append(scheduling_request(wanted, roles[wanted.role]))
     return plain, conditional
 
 
-def given(container: yarn.ContainerProto, *, with_port: bool) -> Given:
+def allocated(container: yarn.ContainerProto, *, with_port: bool) -> Allocated:
     """An allocated container. ``with_port``: nodes are named ``host:port``
     (``yarn.scheduler.include-port-in-node-name``)."""
     key = container.allocation_request_id
-    return Given(
+    return Allocated(
         container_id=str(ContainerId.from_proto(container.id)),
         key=key if key >= 0 else container.priority.priority,
         node=node_name(container.nodeId, with_port=with_port),

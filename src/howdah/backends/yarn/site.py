@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from howdah.backends import submitting
 from howdah.backends.base import BackendError, Running
-from howdah.backends.yarn import aftermath, looking, waiting
+from howdah.backends.yarn import application_end, cluster_report, pending_reason
 from howdah.backends.yarn.access import Access, shared
 from howdah.backends.yarn.amounts import of_master
 from howdah.backends.yarn.cluster import Cluster, Queue
@@ -88,7 +88,7 @@ class YarnSite:
         if report is None or _state(report) not in OVER:
             return None
         final = self._brought()  # it was written a moment before the application was over
-        return final or self._write_aftermath(report)
+        return final or self._write_end(report)
 
     def running(self) -> Running:
         report = self._look()
@@ -113,7 +113,7 @@ class YarnSite:
             self.end(late)
             return late
         label = report.amNodeLabelExpression
-        application = waiting.Application(
+        application = pending_reason.Application(
             state=_state(report),
             queue=report.queue.rpartition(".")[2],
             user=report.user,
@@ -121,15 +121,15 @@ class YarnSite:
             label="" if label.startswith("<") else label,
             master=of_master(self._directory.job().master),
         )
-        if waiting.is_moment(application):
-            return waiting.for_master(application)
+        if pending_reason.is_moment(application):
+            return pending_reason.for_master(application)
         queue: Queue | None = None
         cluster: Cluster | None = None
         with contextlib.suppress(HadoopError, BackendError):
             access = self._access
-            cluster = access.call(looking.look(access.manager, access.user))
+            cluster = access.call(cluster_report.look(access.manager, access.user))
             queue = cluster.queue(report.queue) or cluster.queue(application.queue)
-        return waiting.for_master(application, queue, cluster)
+        return pending_reason.for_master(application, queue, cluster)
 
     def _late(self, report: yarn.ApplicationReportProto) -> str:
         """Why the application is to be ended before its master has begun, if it is."""
@@ -139,7 +139,7 @@ class YarnSite:
         if limit_s is None or not first or _state(report) not in _NOT_BEGUN:
             return ""
         waited_s = time.time() - self._directory.meta().submitted
-        return aftermath.too_late(limit) if waited_s > limit_s else ""
+        return application_end.too_late(limit) if waited_s > limit_s else ""
 
     def bring_story(self) -> None:
         self._bring(self._bring_journal, mirror.bring_stacks)
@@ -230,18 +230,18 @@ class YarnSite:
             self._asked_at = time.monotonic()
             return self._report
 
-    def _write_aftermath(self, report: yarn.ApplicationReportProto) -> JobView:
+    def _write_end(self, report: yarn.ApplicationReportProto) -> JobView:
         """Write the end down for everybody, here and on HDFS."""
         self.bring_story()
         job, meta = self._directory.job(), self._directory.meta()
-        ended = aftermath.Ended(
+        ended = application_end.ApplicationEnd(
             application_id=str(self._application),
             state=_state(report),
             diagnostics=report.diagnostics,
             finished=report.finishTime / 1000 or None,
         )
-        tail = self._aggregated().tail_of_master(aftermath.TAIL_LINES)
-        final = aftermath.view(meta, job.name, job.framework, self._url, ended, tail)
+        tail = self._aggregated().tail_of_master(application_end.TAIL_LINES)
+        final = application_end.view(meta, job.name, job.framework, self._url, ended, tail)
         self._directory.write_final(final)
         with contextlib.suppress(OSError):
             mirror.push(self._url, self._path, [layout.FINAL], hdfs=self._hdfs)

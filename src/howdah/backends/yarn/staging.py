@@ -12,8 +12,8 @@ import msgspec
 
 from howdah.agent.launch import HERE
 from howdah.backends.base import BackendError
-from howdah.backends.yarn import shipment as names
-from howdah.backends.yarn.shipment import Kind, Shipment, Shipped
+from howdah.backends.yarn import local_resources as names
+from howdah.backends.yarn.local_resources import Kind, LocalResource, LocalResources
 from howdah.hadoop.configuration import FILES as CONFIGURATION_FILES
 from howdah.hadoop.configuration import Configuration
 from howdah.packing import runtime
@@ -124,7 +124,7 @@ class Packing:
         result: Callable[[Future[Any]], Any],
         application_id: str,
         user: str,
-    ) -> Shipment:
+    ) -> LocalResources:
         """Wait for all by ``result``, bring each there by ``upload``; what a master needs to know.
 
         ``inside`` tells the files of a folder on HDFS, and None of a file.
@@ -134,9 +134,9 @@ class Packing:
             OSError: something cannot be uploaded.
         """
 
-        def shipped(name: str, archive: Archive, kind: Kind = Kind.ARCHIVE) -> Shipped:
+        def shipped(name: str, archive: Archive, kind: Kind = Kind.ARCHIVE) -> LocalResource:
             there = upload(archive)
-            return Shipped(
+            return LocalResource(
                 name=name, url=there.url, size=there.size, mtime_ms=there.mtime_ms, kind=kind
             )
 
@@ -153,7 +153,7 @@ class Packing:
             )
             for role, made in self._files.items()
         }
-        return Shipment(
+        return LocalResources(
             application_id=application_id,
             user=user,
             runtime=tuple(parts),
@@ -220,7 +220,7 @@ def _spread(extra: Extra, inside: Callable[[str], list[str] | None]) -> list[Ext
     ]
 
 
-def _extra(shipped: Callable[[str, Archive, Kind], Shipped], extra: Extra) -> Shipped:
+def _extra(shipped: Callable[[str, Archive, Kind], LocalResource], extra: Extra) -> LocalResource:
     if extra.name in _LINKS:
         raise BackendError(
             f"files: {extra.name!r} is a name that Howdah uses in containers itself; call it "
@@ -265,6 +265,6 @@ def _as_xml(properties: Mapping[str, str]) -> bytes:
     return "\n".join(["<configuration>", *lines, "</configuration>", ""]).encode()
 
 
-def as_json(shipment: Shipment) -> bytes:
+def as_json(local_resources: LocalResources) -> bytes:
     """``yarn.json``"""
-    return msgspec.json.format(msgspec.json.encode(shipment), indent=2) + b"\n"
+    return msgspec.json.format(msgspec.json.encode(local_resources), indent=2) + b"\n"

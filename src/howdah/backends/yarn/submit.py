@@ -19,10 +19,17 @@ import msgspec
 
 from howdah.backends.base import BackendError, Step, SubmissionCancelled
 from howdah.backends.resources import role_resources
-from howdah.backends.yarn import application, checks, context, looking, secretfile, staging
+from howdah.backends.yarn import (
+    application,
+    checks,
+    cluster_report,
+    launch_context,
+    secretfile,
+    staging,
+)
 from howdah.backends.yarn.access import Access, shared
 from howdah.backends.yarn.cluster import Cluster
-from howdah.backends.yarn.shipment import FILE, Shipment
+from howdah.backends.yarn.local_resources import FILE, LocalResources
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import Credentials, Token
 from howdah.hadoop.errors import HadoopError
@@ -112,15 +119,15 @@ class YarnSubmission:
             minting = self._pool.submit(self._tokens, access, url, job, tokens)
             shipping = self._pool.submit(self._ship, access, url, reached.application)
             beside += [making, minting, shipping]
-            shipment = self._result(shipping)
+            local_resources = self._result(shipping)
             self._result(making)
-            document = staging.as_json(shipment)
+            document = staging.as_json(local_resources)
             write_atomically(directory.path / FILE, document)
             hdfs.write_new(f"{url}/{FILE}", document)
             credentials = Credentials(
                 dict(self._result(minting)), secretfile.of_folder(directory.secrets)
             )
-            master = context.master(shipment, url, credentials, job.acl)
+            master = launch_context.master(local_resources, url, credentials, job.acl)
             submission = application.submission(
                 job, directory.job_id, url, reached.application, master
             )
@@ -155,7 +162,7 @@ class YarnSubmission:
 
         async def look() -> tuple[ApplicationId, Cluster]:
             new = await access.manager.new_application()
-            return new.id, await looking.cluster(access.manager, access.user, new.maximum)
+            return new.id, await cluster_report.cluster(access.manager, access.user, new.maximum)
 
         try:
             found = access.call(look())
@@ -191,7 +198,7 @@ class YarnSubmission:
 
     # -- what is shipped -----------------------------------------------------------------------
 
-    def _ship(self, access: Access, url: str, application_id: ApplicationId) -> Shipment:
+    def _ship(self, access: Access, url: str, application_id: ApplicationId) -> LocalResources:
         assert self._packing is not None
         home = staging.home_url(access.configuration, access.user)
         if not url.startswith(f"{access.configuration.default_fs}/"):

@@ -1,17 +1,19 @@
-"""The books of a master: the containers it holds, and what the ResourceManager says of them."""
+"""The container table: what a master holds, and what the ResourceManager says of it."""
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
 from howdah.backends.base import RoleResources
-from howdah.backends.yarn import ends, looking, records
+from howdah.backends.yarn import cluster_report, container_exit_status, records
 from howdah.backends.yarn.amounts import Amount
-from howdah.backends.yarn.asks import Asks
-from howdah.backends.yarn.held import Container, Phase
 from howdah.backends.yarn.nodes import Nodes
+from howdah.backends.yarn.outstanding_requests import OutstandingRequests
 from howdah.core.messages import (
     ContainerEnded,
     ContainerEndKind,
@@ -25,22 +27,64 @@ from howdah.hadoop.protos import yarn
 
 log = logging.getLogger(__name__)
 
-ENDING_S = 10.0
+STOPPING_S = 10.0
 """For a node to end a container, then the ResourceManager is given it."""
-RETURNED_S = 30.0
+RELEASED_S = 30.0
 """For the ResourceManager to confirm that: after its restart it may not know the container."""
 _DECOMMISSIONING = 7  # NodeStateProto
 
 
-class Ledger:
+class Phase(enum.Enum):
+    """How far a container is."""
+
+    GRANTED = "granted"
+    LAUNCHED = "launched"
+    """Handed to its node; it may still be localising."""
+    STOPPING = "stopping"
+    """Its node was told to end it."""
+    RELEASED = "released"
+    """Given back to the ResourceManager."""
+    UNCONFIRMED = "unconfirmed"
+    """The ResourceManager has given it up; its node is asked whether its processes have ended."""
+
+
+class Container(msgspec.Struct, kw_only=True, eq=False):
+    """One container this master holds."""
+
+    id: ContainerId
+    node: NodeId
+    node_name: str
+    role: str
+    token: bytes | None = None
+    """Its container token, serialised; None for one of an earlier attempt, which runs."""
+    phase: Phase = Phase.GRANTED
+    since: float = 0.0
+    """When the phase began, on the loop's clock."""
+    launched: bool = False
+    """Its node was told to start it: something may run in it."""
+    noticed: bool = False
+    """Its preemption was announced."""
+
+    @property
+    def releasing(self) -> bool:
+        """We gave it back."""
+        return self.phase in (Phase.STOPPING, Phase.RELEASED)
+
+    @property
+    def ending(self) -> bool:
+        """It will be gone soon; nothing more is to be done about it."""
+        return self.releasing or self.phase is Phase.UNCONFIRMED
+
+
+class ContainerTable:
     """Every container from its grant to its end, which is told exactly once.
 
-    Implements `howdah.backends.yarn.heart.Listener`.
+    Implements `howdah.backends.yarn.allocate_loop.Listener`.
     """
 
     def __init__(
         self,
-        asks: Asks,
+        requests: OutstandingRequests,
         roles: Mapping[str, RoleResources],
         nodes: Nodes,
         emit: Callable[[Event], None],
@@ -51,7 +95,7 @@ class Ledger:
     ) -> None:
         """``wake`` is called when there is something to say to the ResourceManager; ``notice_s`` is
         how long it leaves containers it will preempt."""
-        self.asks = asks
+        self.requests = requests
         self._roles = roles
         self._nodes = nodes
         self._emit = emit
@@ -72,68 +116,68 @@ class Ledger:
         """Ids of all containers that are held."""
         return sorted(self._containers)
 
-    # -- what the ResourceManager says (howdah.backends.yarn.heart.Listener) ----------------------
+    # -- what the ResourceManager says (howdah.backends.yarn.allocate_loop.Listener) ----------------------
 
     @property
     def busy(self) -> bool:
         return any(container.releasing for container in self._containers.values())
 
-    def beaten(self, answer: yarn.AllocateResponseProto) -> None:
+    def answered(self, answer: yarn.AllocateResponseProto) -> None:
         if answer.HasField("limit"):
-            self.headroom = looking.amount(Resource.from_proto(answer.limit))
+            self.headroom = cluster_report.amount(Resource.from_proto(answer.limit))
         for token in answer.nm_tokens:
             self._nodes.use_token(token)
         for proto in answer.containers_from_previous_attempts:
-            self._come_late(proto)
+            self._recovered_late(proto)
         self._granted(list(answer.allocated_containers))
         for status in answer.completed_container_statuses:
             self._completed(status)
         self._notice(answer)
-        self._look_after()
+        self._give_up_waiting()
 
     def registered_again(self, answer: yarn.RegisterApplicationMasterResponseProto) -> None:
         for token in answer.nm_tokens_from_previous_attempts:
             self._nodes.use_token(token)
         for container in self._containers.values():
-            if container.phase is Phase.RETURNED:
-                self.asks.release(str(container.id))
+            if container.phase is Phase.RELEASED:
+                self.requests.release(str(container.id))
 
     def refused(self, role: str, reason: str) -> None:
         wanted = records.resource(self._roles[role])
-        for request_id in self.asks.refuse(role):
+        for request_id in self.requests.refuse(role):
             text = f"YARN refuses containers of role {role} ({wanted}): {reason}"
             self._emit(RequestRefused(request_id=request_id, reason=text))
 
     def take_over(self, answer: yarn.RegisterApplicationMasterResponseProto) -> None:
         """Containers of earlier attempts are held."""
         for proto in answer.containers_from_previous_attempts:
-            given = records.given(proto, with_port=self._with_port)
-            self.asks.found(given)
-            container = self._container(proto, self.asks.role_of(given.key) or "")
+            given = records.allocated(proto, with_port=self._with_port)
+            self.requests.recovered(given)
+            container = self._container(proto, self.requests.role_of(given.key) or "")
             container.launched = True
-            self.turn(container, Phase.LAUNCHED)
+            self.enter(container, Phase.LAUNCHED)
         if self._containers:
             log.info("%d containers of earlier attempts are held", len(self._containers))
 
-    def _come_late(self, proto: yarn.ContainerProto) -> None:
+    def _recovered_late(self, proto: yarn.ContainerProto) -> None:
         """A container of an earlier attempt whose node was not back when this one registered:
         the job has given it up by now."""
         container_id = str(ContainerId.from_proto(proto.id))
         if container_id not in self._containers:
             log.warning("%s of an earlier attempt came too late and is given back", container_id)
-            self.asks.release(container_id)
+            self.requests.release(container_id)
 
     # -- containers ------------------------------------------------------------------------------
 
     def _granted(self, protos: Sequence[yarn.ContainerProto]) -> None:
         by_id = {str(ContainerId.from_proto(proto.id)): proto for proto in protos}
-        given = [records.given(proto, with_port=self._with_port) for proto in protos]
-        matched, excess = self.asks.given(given)
+        given = [records.allocated(proto, with_port=self._with_port) for proto in protos]
+        matched, excess = self.requests.allocated(given)
         if excess:
             log.info("%d containers came that nobody wants any more", len(excess))
             self._wake()
         for request_id, one in matched:
-            role = self.asks.role_of(one.key) or ""
+            role = self.requests.role_of(one.key) or ""
             container = self._container(by_id[one.container_id], role)
             container.token = by_id[one.container_id].container_token.SerializeToString()
             self._emit(
@@ -157,10 +201,12 @@ class Ledger:
         container = self._containers.get(container_id)
         if container is None or container.phase is Phase.UNCONFIRMED:
             return  # excess, or its end is known already
-        kind = ends.kind(status.exit_status, status.diagnostics, releasing=container.releasing)
-        detail = ends.detail(status.exit_status, status.diagnostics)
+        kind = container_exit_status.kind(
+            status.exit_status, status.diagnostics, releasing=container.releasing
+        )
+        detail = container_exit_status.detail(status.exit_status, status.diagnostics)
         log.info("%s ended (%d): %s", container_id, status.exit_status, detail)
-        if container.launched and not ends.is_proof(status.exit_status):
+        if container.launched and not container_exit_status.is_proof(status.exit_status):
             self.confirm(container, kind, detail)
         else:
             self.ended(container, kind, detail)
@@ -170,7 +216,7 @@ class Ledger:
         end is told."""
         # One that we released was told to end by its coordinator first.
         forgotten = container.releasing
-        self.turn(container, Phase.UNCONFIRMED)
+        self.enter(container, Phase.UNCONFIRMED)
 
         async def work() -> None:
             proven = await self._nodes.end(container.node, container.id, forgotten=forgotten)
@@ -188,9 +234,9 @@ class Ledger:
             return
         if not proven:
             log.warning("whether the processes of %s have ended is not known", container_id)
-        self.asks.gone(container_id)
+        self.requests.completed(container_id)
         self._changed.set()
-        self.later(
+        self.emit_soon(
             ContainerEnded(container_id=container_id, kind=kind, detail=detail, proven=proven)
         )
 
@@ -214,26 +260,26 @@ class Ledger:
                 container.noticed = True
                 self._emit(PreemptionNoticed(container_id=container_id, deadline_s=deadline_s))
 
-    def _look_after(self) -> None:
+    def _give_up_waiting(self) -> None:
         """Ends that do not come: a node that is silent, a container nobody knows any more."""
         now = asyncio.get_running_loop().time()
         for container in list(self._containers.values()):
-            if container.phase is Phase.ENDING and now - container.since > ENDING_S:
+            if container.phase is Phase.STOPPING and now - container.since > STOPPING_S:
                 log.warning("%s does not end; it is given back", container.id)
-                self.give_back(container)
-            elif container.phase is Phase.RETURNED and now - container.since > RETURNED_S:
+                self.release(container)
+            elif container.phase is Phase.RELEASED and now - container.since > RELEASED_S:
                 words = "YARN does not know it any more"
                 if container.launched:
                     self.confirm(container, ContainerEndKind.RELEASED, words)
                 else:
                     self.ended(container, ContainerEndKind.RELEASED, words)
 
-    def give_back(self, container: Container) -> None:
-        self.turn(container, Phase.RETURNED)
-        self.asks.release(str(container.id))
+    def release(self, container: Container) -> None:
+        self.enter(container, Phase.RELEASED)
+        self.requests.release(str(container.id))
         self._wake()
 
-    def turn(self, container: Container, phase: Phase) -> None:
+    def enter(self, container: Container, phase: Phase) -> None:
         container.phase = phase
         container.since = asyncio.get_running_loop().time()
 
@@ -253,6 +299,6 @@ class Ledger:
             task.cancel()
         await asyncio.gather(*confirming, return_exceptions=True)
 
-    def later(self, event: Event) -> None:
+    def emit_soon(self, event: Event) -> None:
         """Not from within a call: who calls has not written down yet that it has called."""
         asyncio.get_running_loop().call_soon(lambda: self._emit(event))

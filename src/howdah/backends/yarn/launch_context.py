@@ -2,7 +2,7 @@
 
 A NodeManager writes ``exec /bin/bash -c "<command>"`` and ``export NAME="<value>"`` into a shell
 script without escaping (``ContainerLaunch``), so neither may hold ``" $ \\`` or a back-tick: what
-needs them travels in `howdah.backends.yarn.order`. ``<LOG_DIR>`` in a command becomes the
+needs them travels in `howdah.backends.yarn.container_launch`. ``<LOG_DIR>`` in a command becomes the
 container's folder of logs.
 """
 
@@ -16,9 +16,16 @@ import msgspec
 
 from howdah.agent.launch import HERE
 from howdah.backends.base import BackendError, RoleResources
-from howdah.backends.yarn import order as orders
-from howdah.backends.yarn.order import Order
-from howdah.backends.yarn.shipment import CONF, HOWDAH, Kind, Shipment, Shipped, Visibility
+from howdah.backends.yarn import container_launch as launches
+from howdah.backends.yarn.container_launch import ContainerLaunch
+from howdah.backends.yarn.local_resources import (
+    CONF,
+    HOWDAH,
+    Kind,
+    LocalResource,
+    LocalResources,
+    Visibility,
+)
 from howdah.hadoop.credentials import AMRM_TOKEN, Credentials
 from howdah.hadoop.protos import yarn
 from howdah.spec.model import Acl
@@ -36,7 +43,7 @@ _VIEW, _MODIFY = 1, 2  # ApplicationAccessTypeProto
 
 
 def master(
-    shipment: Shipment, job_url: str, credentials: Credentials, acl: Acl
+    local_resources: LocalResources, job_url: str, credentials: Credentials, acl: Acl
 ) -> yarn.ContainerLaunchContextProto:
     """The first container's: the job's coordinator.
 
@@ -45,26 +52,26 @@ def master(
     Raises:
         BackendError: something in it cannot be written into a launch script.
     """
-    python = _inside(shipment.runtime_python)
+    python = _inside(local_resources.runtime_python)
     command = (
         f"exec {python} -m howdah.coordinator --job {job_url}"
         f" 1><LOG_DIR>/{MASTER_LOG} 2><LOG_DIR>/{STANDARD_ERROR}"
     )
     env = {
-        **shipment.env,
-        "HADOOP_USER_NAME": shipment.user,
+        **local_resources.env,
+        "HADOOP_USER_NAME": local_resources.user,
         "HADOOP_CONF_DIR": CONF,
         "PYTHONPATH": HOWDAH,
         "PYTHONUNBUFFERED": "1",
     }
-    return _context(command, env, shipment.runtime, credentials.to_bytes(), acl)
+    return _context(command, env, local_resources.runtime, credentials.to_bytes(), acl)
 
 
 def agent(
-    shipment: Shipment,
+    local_resources: LocalResources,
     role: str,
     resources: RoleResources,
-    order: Order,
+    launch: ContainerLaunch,
     credentials: bytes,
     acl: Acl,
 ) -> yarn.ContainerLaunchContextProto:
@@ -75,26 +82,30 @@ def agent(
     Raises:
         BackendError: something in it cannot be written into a launch script.
     """
-    python = _inside(shipment.runtime_python)
+    python = _inside(local_resources.runtime_python)
     # As a file and isolated: nothing of the node's or the user's Python gets into the agent.
     command = (
         f"exec {python} -I ./{HOWDAH}/howdah/backends/yarn/boot.py"
         f" 1><LOG_DIR>/{AGENT_LOG} 2><LOG_DIR>/{STANDARD_ERROR}"
     )
-    files = [*shipment.files.get("", ()), *shipment.files.get(role, ())]
-    order = msgspec.structs.replace(
-        order,
-        python=shipment.python,
+    files = [*local_resources.files.get("", ()), *local_resources.files.get(role, ())]
+    launch = msgspec.structs.replace(
+        launch,
+        python=local_resources.python,
         files=tuple(each.name for each in files),
         gpus=resources.gpus,
-        classpath=shipment.classpath,
-        env=shipment.env | order.env,
+        classpath=local_resources.classpath,
+        env=local_resources.env | launch.env,
     )
-    env = {"HADOOP_USER_NAME": shipment.user, orders.VARIABLE: orders.encode(order)}
+    env = {"HADOOP_USER_NAME": local_resources.user, launches.VARIABLE: launches.encode(launch)}
     env |= docker(resources)
     shipped = [
-        *shipment.runtime,
-        *(each for each in (shipment.source, shipment.environment) if each is not None),
+        *local_resources.runtime,
+        *(
+            each
+            for each in (local_resources.source, local_resources.environment)
+            if each is not None
+        ),
         *files,
     ]
     return _context(command, env, shipped, credentials, acl)
@@ -137,7 +148,7 @@ def url(text: str) -> yarn.URLProto:
     return proto
 
 
-def local_resource(shipped: Shipped) -> yarn.LocalResourceProto:
+def local_resource(shipped: LocalResource) -> yarn.LocalResourceProto:
     """How a NodeManager is told to bring a file."""
     return yarn.LocalResourceProto(
         resource=url(shipped.url),
@@ -159,7 +170,7 @@ def access(acl: Acl) -> dict[int, str]:
 
 
 def _context(
-    command: str, env: Mapping[str, str], shipped: Iterable[Shipped], tokens: bytes, acl: Acl
+    command: str, env: Mapping[str, str], shipped: Iterable[LocalResource], tokens: bytes, acl: Acl
 ) -> yarn.ContainerLaunchContextProto:
     _check_safe("the command of a container", command)
     context = yarn.ContainerLaunchContextProto(command=[command], tokens=tokens)

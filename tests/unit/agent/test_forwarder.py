@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from howdah.agent.tail import LINE_LENGTH, LINES, Tail, last_lines
+from howdah.agent.forwarder import LINE_LENGTH, LINES, Tail, last_lines
 
 
 def test_the_last_lines_are_kept() -> None:

@@ -21,7 +21,7 @@ PATIENCE_S = 300.0
 _DOCUMENTS = ("metrics-*", f"{layout.STACKS}/*", f"{layout.LOGS}/coordinator.log")
 
 
-class Home:
+class RemoteDirectory:
     """The directory at ``url``, whose local copy is in ``local``."""
 
     def __init__(self, url: str, local: Path) -> None:

@@ -1,4 +1,4 @@
-"""The master's heartbeat: everything that is said to the ResourceManager, and what it answers.
+"""The allocate loop: everything that is said to the ResourceManager, and what it answers.
 
 One loop calls ``allocate``: ten times a second while something is outstanding, else once a second
 (never so seldom that the ResourceManager would give the master up), and at once when there is
@@ -18,7 +18,7 @@ import msgspec
 
 from howdah.backends.base import RoleResources
 from howdah.backends.yarn import records
-from howdah.backends.yarn.asks import Asks, Changes
+from howdah.backends.yarn.outstanding_requests import Changes, OutstandingRequests
 from howdah.hadoop.errors import (
     ApplicationAttemptNotFound,
     ApplicationMasterNotRegistered,
@@ -38,27 +38,27 @@ from howdah.hadoop.scheduler import AnswerLost, Scheduler
 log = logging.getLogger(__name__)
 
 BUSY_S = 0.1
-"""Between beats while containers are on their way: YARN's nodes beat once a second or more often."""
+"""Between calls while containers are on their way: YARN's nodes send heartbeats once a second or more often."""
 QUIET_S = 1.0
 RETRY_S = 1.0
-"""After a beat that failed."""
+"""After a call that failed."""
 _RESYNC, _SHUTDOWN = 1, 2  # AMCommandProto
 
 
 class Superseded(Exception):
-    """This master's attempt is over for YARN: another one has the job, or nobody."""
+    """This master's attempt is over for YARN: another one has the job, or none."""
 
 
 class Listener(Protocol):
-    """Who wants to know what the ResourceManager says. Called on the event loop."""
+    """What is told what the ResourceManager says. Called on the event loop."""
 
     @property
     def busy(self) -> bool:
         """Containers are about to end: their ends are waited for."""
         ...
 
-    def beaten(self, answer: yarn.AllocateResponseProto) -> None:
-        """What happened since the last beat."""
+    def answered(self, answer: yarn.AllocateResponseProto) -> None:
+        """What happened since the last call."""
         ...
 
     def registered_again(self, answer: yarn.RegisterApplicationMasterResponseProto) -> None: ...
@@ -68,23 +68,23 @@ class Listener(Protocol):
         ...
 
 
-class Heart:
+class AllocateLoop:
     """The loop, from `start` to `stop`."""
 
     def __init__(
         self,
         scheduler: Scheduler,
-        asks: Asks,
+        requests: OutstandingRequests,
         roles: Mapping[str, RoleResources],
         listener: Listener,
         *,
         longest_s: float,
         superseded: Callable[[str], None],
     ) -> None:
-        """``longest_s`` is the longest time between beats; ``superseded`` is called with the reason
+        """``longest_s`` is the longest time between calls; ``superseded`` is called with the reason
         when this master must go."""
         self._scheduler = scheduler
-        self._asks = asks
+        self._requests = requests
         self._roles = roles
         self._listener = listener
         self._quiet_s = min(QUIET_S, longest_s)
@@ -94,15 +94,15 @@ class Heart:
         self._page: str | None = None
         self._tracking_url: str | None = None
         """The page's address as long as it is not said."""
-        self._unsaid = Changes()
-        """Of a beat that failed."""
+        self._unsent = Changes()
+        """Of a call that failed."""
 
     def start(self) -> None:
-        """Begin to beat; the master is registered."""
-        self._running = asyncio.create_task(self._run(), name="yarn heartbeat")
+        """Begin; the master is registered."""
+        self._running = asyncio.create_task(self._run(), name="allocate loop")
 
     async def stop(self) -> None:
-        """Beat no more."""
+        """End."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
@@ -120,9 +120,9 @@ class Heart:
 
     async def _run(self) -> None:
         while True:
-            pause_s = BUSY_S if self._asks.outstanding or self._listener.busy else self._quiet_s
+            pause_s = BUSY_S if self._requests.outstanding or self._listener.busy else self._quiet_s
             try:
-                await self._beat()
+                await self._allocate()
             except Superseded as error:
                 log.error("%s", error)
                 self._superseded(str(error))
@@ -132,22 +132,22 @@ class Heart:
                 pause_s = min(RETRY_S, self._quiet_s)
             except Exception:
                 # A defect must not make the ResourceManager give the master up.
-                log.exception("a heartbeat failed")
+                log.exception("an allocate call failed")
                 pause_s = min(RETRY_S, self._quiet_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await self._woken.wait()
 
-    async def _beat(self) -> None:
+    async def _allocate(self) -> None:
         self._woken.clear()
-        changes = self._merged(self._asks.take())
+        changes = self._merged(self._requests.take_changes())
         try:
-            await self._say(changes)
+            await self._send(changes)
         except InvalidResourceRequest as error:
             await self._find_refused(changes, error)
         except (InvalidContainerRelease, InvalidBlacklist) as error:
             log.warning("the ResourceManager does not take what was said: %s", error)
-            await self._say(msgspec.structs.replace(changes, release=(), blacklist=()))
+            await self._send(msgspec.structs.replace(changes, release=(), blacklist=()))
         except (ApplicationMasterNotRegistered, ApplicationAttemptNotFound) as error:
             await self._register_again(changes, error)
         except (InvalidToken, AuthenticationError) as error:
@@ -155,38 +155,43 @@ class Heart:
                 f"the ResourceManager no longer accepts this master's token: {error}"
             ) from error
         except TransportError:
-            # `Scheduler` says it again itself before anything new: its asks are on their way.
+            # `Scheduler` says it again itself before anything new: its requests are on their way.
             raise
         except RemoteError:
-            self._unsaid = changes
+            self._unsent = changes
             raise
 
     def _merged(self, changes: Changes) -> Changes:
-        former, self._unsaid = self._unsaid, Changes()
+        former, self._unsent = self._unsent, Changes()
         if not former:
             return changes
-        newest = {(ask.key, ask.place): ask for ask in (*former.asks, *changes.asks)}
+        newest = {
+            (request.key, request.place): request
+            for request in (*former.requests, *changes.requests)
+        }
         gone = set(changes.unblacklist)
         return Changes(
-            asks=tuple(newest.values()),
+            requests=tuple(newest.values()),
             release=(*former.release, *changes.release),
             blacklist=(*(n for n in former.blacklist if n not in gone), *changes.blacklist),
             unblacklist=(*former.unblacklist, *changes.unblacklist),
         )
 
-    async def _say(self, changes: Changes) -> None:
-        """Ordinary and conditional asks in beats of their own: a capacity scheduler that is told
+    async def _send(self, changes: Changes) -> None:
+        """Ordinary and conditional requests in calls of their own: a capacity scheduler that is told
         of both at once takes only the former (``updateResourceRequests(…) ||
         updateSchedulingRequests(…)`` in ``CapacityScheduler.allocate``)."""
-        conditional = tuple(ask for ask in changes.asks if ask.apart_from is not None)
-        if conditional and len(conditional) < len(changes.asks):
-            plain = tuple(ask for ask in changes.asks if ask.apart_from is None)
-            await self._say_at_once(msgspec.structs.replace(changes, asks=plain))
-            changes = Changes(asks=conditional)
-        await self._say_at_once(changes)
+        conditional = tuple(
+            request for request in changes.requests if request.apart_from is not None
+        )
+        if conditional and len(conditional) < len(changes.requests):
+            plain = tuple(request for request in changes.requests if request.apart_from is None)
+            await self._call(msgspec.structs.replace(changes, requests=plain))
+            changes = Changes(requests=conditional)
+        await self._call(changes)
 
-    async def _say_at_once(self, changes: Changes) -> None:
-        ask, conditional = records.requests(changes.asks, self._roles)
+    async def _call(self, changes: Changes) -> None:
+        ask, conditional = records.requests(changes.requests, self._roles)
         url = self._tracking_url
         answer = await self._scheduler.allocate(
             ask=ask,
@@ -206,24 +211,24 @@ class Heart:
             return
         for rejected in answer.rejected_scheduling_requests:
             log.warning("the ResourceManager rejected a request; it is made again")
-            self._asks.rejected(rejected.request.allocationRequestId)
-        self._listener.beaten(answer)
+            self._requests.rejected(rejected.request.allocationRequestId)
+        self._listener.answered(answer)
 
     async def _find_refused(self, changes: Changes, error: InvalidResourceRequest) -> None:
         """Something asked for can never be given, and nothing was taken: say it role by role."""
-        roles = list(dict.fromkeys(ask.role for ask in changes.asks))
-        rest = msgspec.structs.replace(changes, asks=())
+        roles = list(dict.fromkeys(request.role for request in changes.requests))
+        rest = msgspec.structs.replace(changes, requests=())
         for role in roles:
-            asks = tuple(ask for ask in changes.asks if ask.role == role)
+            requests = tuple(request for request in changes.requests if request.role == role)
             try:
                 if len(roles) == 1:
                     raise error
-                await self._say(msgspec.structs.replace(rest, asks=asks))
+                await self._send(msgspec.structs.replace(rest, requests=requests))
                 rest = Changes()
             except InvalidResourceRequest as problem:
                 self._listener.refused(role, problem.message)
         if rest:
-            await self._say(rest)
+            await self._send(rest)
 
     async def _register_again(self, changes: Changes, error: RemoteError | None) -> None:
         """The ResourceManager has forgotten this master: after its restart or fail-over."""
@@ -236,8 +241,8 @@ class Heart:
         except (ApplicationAttemptNotFound, InvalidToken, AuthenticationError) as problem:
             raise Superseded(f"this attempt of the application is over: {problem}") from problem
         for container_id in changes.release:
-            self._asks.release(container_id)
-        self._asks.resync()
+            self._requests.release(container_id)
+        self._requests.resync()
         self._tracking_url = self._page
         self._listener.registered_again(answer)
         self.wake()

@@ -29,7 +29,7 @@ ANY = "*"
 """``ResourceRequest.ANY``"""
 
 
-class Ask(msgspec.Struct, frozen=True, kw_only=True):
+class RoleRequest(msgspec.Struct, frozen=True, kw_only=True):
     """So many containers of a role at a place; the number is all that are wanted, not some more."""
 
     role: str
@@ -46,16 +46,16 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True):
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
     """What the next ``allocate`` has to say."""
 
-    asks: tuple[Ask, ...] = ()
+    requests: tuple[RoleRequest, ...] = ()
     release: tuple[str, ...] = ()
     blacklist: tuple[str, ...] = ()
     unblacklist: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.asks or self.release or self.blacklist or self.unblacklist)
+        return bool(self.requests or self.release or self.blacklist or self.unblacklist)
 
 
-class Given(msgspec.Struct, frozen=True, kw_only=True):
+class Allocated(msgspec.Struct, frozen=True, kw_only=True):
     """A container the ResourceManager has allocated."""
 
     container_id: str
@@ -69,7 +69,7 @@ class _Held(msgspec.Struct, frozen=True):
     node: str
 
 
-class Asks:
+class OutstandingRequests:
     """What is wanted, what the ResourceManager was told, and what is held."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Asks:
         """Request ids by role, oldest first."""
         self._known: set[int] = set()
         """Requests that were asked for once; none is granted twice."""
-        self._told: dict[tuple[int, str], int] = {}
+        self._acknowledged: dict[tuple[int, str], int] = {}
         """Counts as the ResourceManager has them, as far as we know."""
         self._held: dict[str, _Held] = {}
         self._release: list[str] = []
@@ -100,7 +100,7 @@ class Asks:
 
     # -- what the coordinator wants --------------------------------------------------------------
 
-    def request(self, requests: Iterable[ContainerRequest]) -> list[int]:
+    def add(self, requests: Iterable[ContainerRequest]) -> list[int]:
         """Want these too; one that is known changes nothing. Returns those of unknown roles."""
         unknown: list[int] = []
         for request in requests:
@@ -129,7 +129,7 @@ class Asks:
         self._avoid = frozenset(nodes)
 
     def release(self, container_id: str) -> None:
-        """Give a container back with the next `take`."""
+        """Give a container back with the next `take_changes`."""
         self._release.append(container_id)
 
     @property
@@ -151,14 +151,16 @@ class Asks:
         """The role of a scheduler key."""
         return self._role_of.get(key)
 
-    def given(self, given: Sequence[Given]) -> tuple[list[tuple[int, Given]], list[str]]:
+    def allocated(
+        self, allocated: Sequence[Allocated]
+    ) -> tuple[list[tuple[int, Allocated]], list[str]]:
         """Match allocated containers to the oldest requests of their roles.
 
         Returns the matches, and the containers nobody wants: these are given back.
         """
-        matched: list[tuple[int, Given]] = []
+        matched: list[tuple[int, Allocated]] = []
         excess: list[str] = []
-        for one in given:
+        for one in allocated:
             self._lower(one)
             role = self._role_of.get(one.key)
             if role is None or not self._wanted[role] or self._conflicts(role, one.node):
@@ -169,42 +171,50 @@ class Asks:
             matched.append((self._wanted[role].pop(0), one))
         return matched, excess
 
-    def found(self, given: Given) -> None:
+    def recovered(self, container: Allocated) -> None:
         """A container of an earlier attempt is held."""
-        self._held[given.container_id] = _Held(self._role_of.get(given.key, ""), given.node)
+        self._held[container.container_id] = _Held(
+            self._role_of.get(container.key, ""), container.node
+        )
 
-    def gone(self, container_id: str) -> None:
+    def completed(self, container_id: str) -> None:
         """It is held no more."""
         self._held.pop(container_id, None)
 
     def rejected(self, key: int) -> None:
         """The ResourceManager has dropped the requests of this key: they are told anew."""
-        for told in [each for each in self._told if each[0] == key]:
-            del self._told[told]
+        for acknowledged in [each for each in self._acknowledged if each[0] == key]:
+            del self._acknowledged[acknowledged]
 
     def resync(self) -> None:
-        """The ResourceManager has forgotten everything: `take` tells all again."""
-        self._told.clear()
+        """The ResourceManager has forgotten everything: `take_changes` tells all again."""
+        self._acknowledged.clear()
         self._blacklisted = frozenset()
 
     # -- what is to be said ----------------------------------------------------------------------
 
-    def take(self) -> Changes:
+    def take_changes(self) -> Changes:
         """What has changed since the last call; taken as said."""
-        wanted: dict[tuple[int, str], Ask] = {}
-        for role in self._asked_now():
-            for ask in self._table(role):
-                wanted[ask.key, ask.place] = ask
-        asks = [ask for name, ask in wanted.items() if self._told.get(name, 0) != ask.count]
-        for key, place in self._told:
-            if (key, place) not in wanted and self._told[key, place] > 0:
-                asks.append(self._ask(self._role_of[key], 0, place))
-        for ask in asks:
-            self._told[ask.key, ask.place] = ask.count
-        self._told = {name: count for name, count in self._told.items() if count > 0}
+        wanted: dict[tuple[int, str], RoleRequest] = {}
+        for role in self._requested_now():
+            for request in self._table(role):
+                wanted[request.key, request.place] = request
+        requests = [
+            request
+            for name, request in wanted.items()
+            if self._acknowledged.get(name, 0) != request.count
+        ]
+        for key, place in self._acknowledged:
+            if (key, place) not in wanted and self._acknowledged[key, place] > 0:
+                requests.append(self._request(self._role_of[key], 0, place))
+        for request in requests:
+            self._acknowledged[request.key, request.place] = request.count
+        self._acknowledged = {
+            name: count for name, count in self._acknowledged.items() if count > 0
+        }
         blacklist = self._avoid | self._forbidden_now()
         changes = Changes(
-            asks=tuple(asks),
+            requests=tuple(requests),
             release=tuple(self._release),
             blacklist=tuple(sorted(blacklist - self._blacklisted)),
             unblacklist=tuple(sorted(self._blacklisted - blacklist)),
@@ -213,15 +223,17 @@ class Asks:
         self._blacklisted = blacklist
         return changes
 
-    def _table(self, role: str) -> list[Ask]:
-        """All asks of a role: anywhere, and the preferred places with it."""
+    def _table(self, role: str) -> list[RoleRequest]:
+        """All requests of a role: anywhere, and the preferred places with it."""
         count = len(self._wanted[role])
-        asks = [self._ask(role, count, place) for place in self._preferred(role)]
-        return [*asks, self._ask(role, count, ANY)]
+        requests = [self._request(role, count, place) for place in self._preferred(role)]
+        return [*requests, self._request(role, count, ANY)]
 
-    def _ask(self, role: str, count: int, place: str) -> Ask:
+    def _request(self, role: str, count: int, place: str) -> RoleRequest:
         apart_from = self._apart_from(role) if self._constrained(role) else None
-        return Ask(role=role, key=self._keys[role], count=count, place=place, apart_from=apart_from)
+        return RoleRequest(
+            role=role, key=self._keys[role], count=count, place=place, apart_from=apart_from
+        )
 
     def _preferred(self, role: str) -> list[str]:
         placement = self._roles[role].placement
@@ -260,7 +272,7 @@ class Asks:
         others = self._apart_from(role)
         return frozenset(held.node for held in self._held.values() if held.role in others)
 
-    def _asked_now(self) -> list[str]:
+    def _requested_now(self) -> list[str]:
         """Roles that are asked for at present; others wait for them.
 
         A blacklist holds for all roles, so roles with forbidden nodes come alone, and last. Who
@@ -278,15 +290,15 @@ class Asks:
 
     def _forbidden_now(self) -> frozenset[str]:
         nodes: frozenset[str] = frozenset()
-        for role in self._asked_now():
+        for role in self._requested_now():
             if self._conditional(role):
                 nodes |= self._forbidden(role)
         return nodes
 
-    def _lower(self, given: Given) -> None:
+    def _lower(self, container: Allocated) -> None:
         """The ResourceManager has counted a container it gave: at its node and rack, if it was
         asked for there, and anywhere."""
-        for place in (given.node, self._racks.get(given.node, ""), ANY):
-            name = (given.key, place)
-            if self._told.get(name, 0) > 0:
-                self._told[name] -= 1
+        for place in (container.node, self._racks.get(container.node, ""), ANY):
+            name = (container.key, place)
+            if self._acknowledged.get(name, 0) > 0:
+                self._acknowledged[name] -= 1

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from howdah.backends.base import RoleResources
-from howdah.backends.yarn import looking, waiting
+from howdah.backends.yarn import cluster_report, pending_reason
 from howdah.backends.yarn.amounts import Amount, of_role
 from howdah.backends.yarn.cluster import Cluster, Queue
 from howdah.hadoop.configuration import Configuration
@@ -36,7 +36,7 @@ async def words(
         for role, resources in roles.items()
     }
     each = {role: of_role(resources) for role, resources in roles.items()}
-    return waiting.for_containers(
+    return pending_reason.for_containers(
         missing, each, labels, queue=found, cluster=cluster, headroom=headroom
     )
 
@@ -48,11 +48,11 @@ async def _look(
     try:
         async with asyncio.timeout(ANSWER_S):
             async with ResourceManager(configuration, user, retry=policy) as manager:
-                nodes = await manager.nodes(looking.NODE_STATES)
-                found = await looking.queue(manager, queue) if queue else None
+                nodes = await manager.nodes(cluster_report.NODE_STATES)
+                found = await cluster_report.queue(manager, queue) if queue else None
     except (HadoopError, TimeoutError):
         return None, None
     cluster = Cluster(
-        user=user, largest=Amount(), nodes=tuple(looking.node(each) for each in nodes)
+        user=user, largest=Amount(), nodes=tuple(cluster_report.node(each) for each in nodes)
     )
     return cluster, found

@@ -1,4 +1,4 @@
-"""The running part of an attempt: from its start order to the end of its last process."""
+"""One run of an attempt's programs: from the start to the end of its last process."""
 
 from __future__ import annotations
 
@@ -13,27 +13,23 @@ from typing import Any
 
 import msgspec
 
-from howdah.agent import environment, gpu, outcome
+from howdah.agent import outcome, programs
 from howdah.agent.checkpoints import Restored
+from howdah.agent.children import HelperProblem, module
 from howdah.agent.container import Container
-from howdah.agent.ending import Ending, Tree
-from howdah.agent.helpers import HelperProblem, module
-from howdah.agent.memory import OomWatch, over_limit
-from howdah.agent.metrics import Sampler
+from howdah.agent.forwarder import LogForwarder, NewestLine
+from howdah.agent.metrics import OomWatch, Progress, Sampler, over_limit, parse_gpus
 from howdah.agent.ports import Reservation, is_free
 from howdah.agent.probes import Address, joined, listens, packed
 from howdah.agent.processes import handles, send_signal, usage
-from howdah.agent.programs import Programs, StartProblem
-from howdah.agent.progress import Progress
-from howdah.agent.pump import Pump
+from howdah.agent.programs import Ending, ProcessTree, Programs, StartProblem
 from howdah.agent.reports import Report, Reported, Web
 from howdah.agent.stacks import group
-from howdah.agent.tail import NewestLine
 from howdah.agent.workfolder import TASK
 from howdah.core.messages import Exit, TaskJoined, TaskStarted
 from howdah.core.plan import Join
 from howdah.storage.logs import LogWriter, lines
-from howdah.wire.messages import AgentNote, Heartbeat, ProcessSpec, Sample, Start, WebAddress
+from howdah.wire.messages import Heartbeat, ProcessSpec, Sample, Start, WebAddress
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +39,7 @@ _LEFTOVER_GRACE_S = 2.0
 """For what a program that has succeeded left running."""
 _TIME_OUT_GRACE_S = 2.0
 _DRAIN_S = 2.0
-"""For a pipe that somebody outside the attempt holds open."""
+"""For a pipe that a process outside the attempt holds open."""
 _FIRST_LOOK_S = 0.05
 _LONGEST_LOOK_S = 0.5
 _MEMORY_LOOK_S = (1.0, 0.2)
@@ -69,21 +65,21 @@ class Run:
     def __init__(
         self,
         container: Container,
-        order: Start,
+        start: Start,
         ready: Ready,
         newest_line: NewestLine | None = None,
     ) -> None:
         self._container = container
-        self._order = order
+        self._start = start
         self._ready = ready
         self._loop = asyncio.get_running_loop()
         launch = container.launch
-        self._path = container.log_path(order.task, order.attempt)
+        self._path = container.log_path(start.task, start.attempt)
         self._log = LogWriter(self._path, launch.log_max_bytes, launch.log_segments)
         self._newest_line = newest_line
-        self._pump = Pump(self._log, self._log_has_grown, newest_line)
-        self._programs = Programs(container.children, self._pump, container.work / TASK)
-        self._tree = Tree(container.children, container.marker, container.aside)
+        self._forwarder = LogForwarder(self._log, self._log_has_grown, newest_line)
+        self._programs = Programs(container.children, self._forwarder, container.work / TASK)
+        self._tree = ProcessTree(container.children, container.marker, container.own_pids)
         self._ending = Ending(self._tree, container.children, self._programs.still_running)
         self._progress = Progress(self._loop.time, ready.checkpoint_dir)
         self._reported = Reported()
@@ -118,32 +114,25 @@ class Run:
         """All living processes by program."""
         return group(self._tree.look(), self.pids)
 
-    def beat(self) -> Heartbeat:
+    def heartbeat(self) -> Heartbeat:
         """How it is doing."""
         sample = self._sampler.read(self._gpu, self._reported.take)
-        return Heartbeat(
-            attempt=self._order.attempt,
-            sample=sample,
-            progress_s=round(self._progress.idle_s(), 2),
-            log_size=self._log.offset,
-            step=self._reported.step,
-            last_line=self._news(),
-        )
+        return self._heartbeat(sample, round(self._progress.idle_s(), 2))
 
-    def last_beat(self) -> Heartbeat:
-        """What was reported since the last beat; there are no processes any more."""
+    def last_heartbeat(self) -> Heartbeat:
+        """What was reported since the one before; there are no processes any more."""
         values = self._reported.take()
+        return self._heartbeat(Sample(time=time.time(), values=values) if values else None, None)
+
+    def _heartbeat(self, sample: Sample | None, progress_s: float | None) -> Heartbeat:
         return Heartbeat(
-            attempt=self._order.attempt,
-            sample=Sample(time=time.time(), values=values) if values else None,
+            attempt=self._start.attempt,
+            sample=sample,
+            progress_s=progress_s,
             log_size=self._log.offset,
             step=self._reported.step,
-            last_line=self._news(),
+            last_line=self._newest_line.news() if self._newest_line is not None else None,
         )
-
-    def _news(self) -> str | None:
-        """The log's newest line, where it is told and was not yet."""
-        return self._newest_line.news() if self._newest_line is not None else None
 
     def stop(self, grace_s: float) -> None:
         """End it: SIGTERM, and SIGKILL after the grace. Again: the earlier SIGKILL counts."""
@@ -157,7 +146,7 @@ class Run:
         self._programs.changed.set()
 
     def notify(self, number: signal.Signals) -> None:
-        """Send a signal that ends nobody: to the processes that handle it."""
+        """Send a signal to the processes that handle it; the others would die of it."""
         if self._ending.begun:
             return
         for process in self._tree.look().values():
@@ -165,7 +154,7 @@ class Run:
                 send_signal(process, number)
 
     def reported(self, report: Report) -> None:
-        """The program told something."""
+        """A program has reported something."""
         self._progress.shown()
         self._reported.add(report)
         if report.step is not None:
@@ -173,13 +162,13 @@ class Run:
         if report.web is not None:
             self._announce(report.web)
 
-    # -- its course ------------------------------------------------------------------------------
+    # -- from start to end -----------------------------------------------------------------------
 
     async def run(self) -> Exit:
         """Start the programs, wait for their end and for everything they started."""
         oom = OomWatch()
         try:
-            problem = self._start()
+            problem = self._begin()
             if problem is not None:
                 self._end(0.0)
             await self._until_over()
@@ -198,9 +187,10 @@ class Run:
                 stopped=False,
             )
         if self._ending.stubborn:
-            self._note(
+            self._container.note(
+                self._start,
                 f"processes {', '.join(map(str, self._ending.stubborn))} could not be killed: "
-                "they wait inside the kernel, most likely for a file system or a device"
+                "they wait inside the kernel, most likely for a file system or a device",
             )
         ends = self._programs.ends()
         if not ends:
@@ -212,10 +202,10 @@ class Run:
             over_memory=self._over_memory,
             kernel_kills=oom.kills(),
             timed_out=self._timed_out,
-            run_s=self._order.run_s,
+            run_s=self._start.run_s,
             told=self._told,
         )
-        if self._order.answer_mark and found.code == 0:
+        if self._start.answer_mark and found.code == 0:
             found = msgspec.structs.replace(found, answer=await self._answer())
         return found
 
@@ -226,7 +216,7 @@ class Run:
 
     async def _answer(self) -> str | None:
         """What stands behind the mark in the first line of the log that has it."""
-        mark = self._order.answer_mark.encode()
+        mark = self._start.answer_mark.encode()
         for number, (_, line) in enumerate(lines(self._path)):
             _, found, answer = line.partition(mark)
             if found and len(answer) <= _LONGEST_ANSWER:
@@ -235,30 +225,30 @@ class Run:
                 await asyncio.sleep(0)
         return None
 
-    def _start(self) -> StartProblem | None:
-        order = self._order
-        if not order.processes:
-            return StartProblem(0, "the order names no program")
-        if not _shares_ports(order):
+    def _begin(self) -> StartProblem | None:
+        start = self._start
+        if not start.processes:
+            return StartProblem(0, "its start names no program")
+        if not _shares_ports(start):
             self._ready.ports.let_go()
         try:
-            self._programs.start(order.processes, self._environment)
+            self._programs.start(start.processes, self._environment)
         except StartProblem as problem:
             return problem
         finally:
             for pid in self.pids:
-                self._container.guard.end_session(pid)
-        self._say(TaskStarted(task=order.task, attempt=order.attempt, pids=self.pids))
-        if order.probe == Join.NOW.value:
+                self._container.watchdog.add("session", pid)
+        self._say(TaskStarted(task=start.task, attempt=start.attempt, pids=self.pids))
+        if start.probe == Join.NOW.value:
             self._has_joined()
         else:
             self._watch(self._look_for_peers())
-        if order.web is not None:
-            self._watch(self._announce_when_served(order.web))
-        if order.memory_mb is not None:
-            self._watch(self._limit_memory(order.memory_mb))
-        if order.run_s is not None:
-            self._watch(self._limit_time(order.run_s))
+        if start.web is not None:
+            self._watch(self._announce_when_served(start.web))
+        if start.memory_mb is not None:
+            self._watch(self._limit_memory(start.memory_mb))
+        if start.run_s is not None:
+            self._watch(self._limit_time(start.run_s))
         if self._container.launch.gpus:
             self._watch(self._measure_gpus(self._container.launch.gpus))
         return None
@@ -286,17 +276,18 @@ class Run:
             await asyncio.wait(self._watches)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN_S):
-                await self._pump.drained()
-        self._pump.close()
+                await self._forwarder.drained()
+        self._forwarder.close()
         if self._log.lost:
-            self._note(f"{self._log.lost} bytes of its log are lost: {self._log.problem}")
+            text = f"{self._log.lost} bytes of its log are lost: {self._log.problem}"
+            self._container.note(self._start, text)
         self._log.close()
         for pid in self.pids:
-            self._container.guard.forget_session(pid)
+            self._container.watchdog.drop("session", pid)
 
     def _environment(self, spec: ProcessSpec) -> dict[str, str]:
         container, ready = self._container, self._ready
-        additions = environment.Additions(
+        additions = programs.Additions(
             marker=container.marker,
             checkpoint_dir=ready.checkpoint_dir,
             output_dir=ready.output_dir,
@@ -308,7 +299,7 @@ class Run:
             python_path=container.launch.python_path,
             gpus=container.launch.gpus,
         )
-        return environment.complete(os.environ, spec.env, additions)
+        return programs.complete_environment(os.environ, spec.env, additions)
 
     # -- watches ---------------------------------------------------------------------------------
 
@@ -318,8 +309,7 @@ class Run:
         task.add_done_callback(_log_failure)
 
     async def _look_for_peers(self) -> None:
-        order = self._order
-        peers = await self._numeric(order.peers)
+        peers = await self._numeric(self._start.peers)
         pause = _FIRST_LOOK_S
         while not self.joined:
             start = time.thread_time()
@@ -372,27 +362,27 @@ class Run:
         arguments = [str(_GPU_LOOK_S), *uuids]
         try:
             async with self._container.helpers.running(
-                module("howdah.agent.gpu", *arguments)
+                module("howdah.agent.metrics", *arguments)
             ) as helper:
                 while (line := await helper.line()) is not None:
-                    self._gpu = gpu.parse(line)
+                    self._gpu = parse_gpus(line)
                 if helper.problem:
                     log.warning("GPU use is not measured: %s", helper.problem)
         except HelperProblem as problem:
             log.warning("GPU use is not measured: %s", problem)
 
-    # -- what it tells ---------------------------------------------------------------------------
+    # -- what it says ----------------------------------------------------------------------------
 
     def _has_joined(self) -> None:
         if not self.joined:
             self.joined = True
             self._progress.shown()
-            self._say(TaskJoined(task=self._order.task, attempt=self._order.attempt))
+            self._say(TaskJoined(task=self._start.task, attempt=self._start.attempt))
 
     def _announce(self, page: Web) -> None:
         address = WebAddress(
-            task=self._order.task,
-            attempt=self._order.attempt,
+            task=self._start.task,
+            attempt=self._start.attempt,
             name=page.name,
             host=page.host or self._container.host,
             port=page.port,
@@ -404,19 +394,16 @@ class Run:
 
     def _log_has_grown(self) -> None:
         self._progress.shown()
-        self._container.followers.grown(self._order.task, self._order.attempt)
-
-    def _note(self, text: str) -> None:
-        self._say(AgentNote(task=self._order.task, attempt=self._order.attempt, text=text))
+        self._container.followers.grown(self._start.task, self._start.attempt)
 
     def _say(self, message: Any) -> None:
         self._container.say(message)
 
 
-def _shares_ports(order: Start) -> bool:
+def _shares_ports(start: Start) -> bool:
     """Whether the program binds its ports with SO_REUSEPORT, so that we may go on holding them."""
     return all(
-        spec.env.get("TF_GRPC_REUSE_PORT", "").lower() in ("1", "true") for spec in order.processes
+        spec.env.get("TF_GRPC_REUSE_PORT", "").lower() in ("1", "true") for spec in start.processes
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from howdah.backends.yarn import aftermath, ends
+from howdah.backends.yarn import application_end, container_exit_status
 from howdah.core.messages import ContainerEndKind as Kind
 from howdah.storage.layout import JobMeta
 
@@ -37,21 +37,21 @@ Last 4096 bytes of stderr :
         (-106, "", Kind.PREEMPTED),
         (-1000, "File does not exist: hdfs://n/x", Kind.LAUNCH_FAILED),
         (127, FAILED, Kind.LAUNCH_FAILED),
-        (ends.BOOT_FAILED, "", Kind.LAUNCH_FAILED),
+        (container_exit_status.BOOT_FAILED, "", Kind.LAUNCH_FAILED),
     ],
 )
 def test_exit_statuses_have_their_meaning(status: int, diagnostics: str, kind: Kind) -> None:
-    assert ends.kind(status, diagnostics, releasing=False) is kind
+    assert container_exit_status.kind(status, diagnostics, releasing=False) is kind
 
 
 def test_whatever_ends_a_container_we_gave_back_it_was_released() -> None:
     for status in (0, 1, 137, 143, -100, -105):
-        assert ends.kind(status, "", releasing=True) is Kind.RELEASED
-    assert ends.kind(-104, "", releasing=True) is Kind.OUT_OF_MEMORY
+        assert container_exit_status.kind(status, "", releasing=True) is Kind.RELEASED
+    assert container_exit_status.kind(-104, "", releasing=True) is Kind.OUT_OF_MEMORY
 
 
 def test_diagnostics_are_shown_without_time_stamps_and_headings() -> None:
-    assert ends.detail(127, FAILED) == (
+    assert container_exit_status.detail(127, FAILED) == (
         "its command was not found: Exit code: 127\n"
         "/bin/bash: line 1: no-such-python: command not found"
     )
@@ -59,17 +59,17 @@ def test_diagnostics_are_shown_without_time_stamps_and_headings() -> None:
 
 def test_stack_traces_are_left_out_and_the_end_is_kept() -> None:
     trace = "java.io.IOException: Filesystem closed\n\tat org.apache.Foo.bar(Foo.java:12)\n"
-    assert ends.tidy(trace) == "java.io.IOException: Filesystem closed"
-    assert ends.tidy("x" * 10_000 + "END").endswith("END")
-    assert len(ends.tidy("x" * 10_000)) == ends.DETAIL_CHARS
+    assert container_exit_status.tidy(trace) == "java.io.IOException: Filesystem closed"
+    assert container_exit_status.tidy("x" * 10_000 + "END").endswith("END")
+    assert len(container_exit_status.tidy("x" * 10_000)) == container_exit_status.DETAIL_CHARS
 
 
 def test_an_unknown_status_is_named() -> None:
-    assert ends.detail(42, "") == "exit status 42"
+    assert container_exit_status.detail(42, "") == "exit status 42"
 
 
 def test_a_master_whose_token_is_worthless_is_told_so_in_words() -> None:
-    ended = aftermath.Ended(
+    ended = application_end.ApplicationEnd(
         application_id="application_1795200000000_0001",
         state="FAILED",
         diagnostics="Application application_1795200000000_0001 failed 2 times due to AM Container "
@@ -79,7 +79,7 @@ def test_a_master_whose_token_is_worthless_is_told_so_in_words() -> None:
         "http://rm:8088/. Failing the application.",
     )
     meta = JobMeta(job_id="j", user="ada", submitted=1.0, backend="yarn")
-    told = aftermath.view(meta, "j", "command", "hdfs://nn/j", ended, ())
+    told = application_end.view(meta, "j", "command", "hdfs://nn/j", ended, ())
     assert told.reason == (
         "no new master could be started: HDFS does not accept the job's delegation token any more: "
         "Token for real user: , can't be found in cache"

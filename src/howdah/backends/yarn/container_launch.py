@@ -15,7 +15,7 @@ from howdah.agent.launch import AgentLaunch
 VARIABLE = "HOWDAH_LAUNCH"
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True):
+class ContainerLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """An agent's launch, and what to prepare before it begins."""
 
     launch: AgentLaunch
@@ -33,15 +33,15 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     """``module:function`` that is given the launch file; another one only in tests."""
 
 
-def encode(order: Order) -> str:
+def encode(launch: ContainerLaunch) -> str:
     """Letters, digits, ``+/=``."""
-    return base64.b64encode(msgspec.json.encode(order)).decode()
+    return base64.b64encode(msgspec.json.encode(launch)).decode()
 
 
-def decode(text: str) -> Order:
+def decode(text: str) -> ContainerLaunch:
     """The reverse of `encode`.
 
     Raises:
         ValueError: it is something else (`msgspec.DecodeError` and `binascii.Error` are such).
     """
-    return msgspec.json.decode(base64.b64decode(text, validate=True), type=Order)
+    return msgspec.json.decode(base64.b64decode(text, validate=True), type=ContainerLaunch)

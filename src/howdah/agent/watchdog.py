@@ -1,12 +1,12 @@
-"""The guard: a small process that ends everything the agent started, should the agent die.
+"""The watchdog: a small process that ends everything the agent started, should the agent die.
 
 It holds the reading end of a pipe whose writing end only the agent has. End of file without a
-farewell means that the agent is gone, however it went; then the guard kills every process that
+word before means that the agent is gone, however it went; then the watchdog kills every process that
 carries the container's marker or belongs to a session the agent named, and removes the files it
-was told of. After a farewell it just ends. It ignores the signals that end an agent.
+was told of. Told to stop, it just ends. It ignores the signals that end an agent.
 
 What it cannot see: a program that was started with an emptied environment *and* left its session,
-after the agent died. While the agent lives it finds those too (`howdah.agent.ending`).
+after the agent died. While the agent lives it finds those too (`howdah.agent.programs`).
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _IGNORED = (
 )
 
 
-class Guard:
+class Watchdog:
     """The agent's end of it. What it was told is told again to its successor, should it die."""
 
     def __init__(self, marker: str, keep: Collection[int] = ()) -> None:
-        """Fork a guard for the processes with that marker.
+        """Fork a watchdog for the processes with that marker.
 
         ``keep`` are descriptors it holds open until the end: locks on devices must not be free
         before the programs that use the devices are gone.
@@ -72,57 +72,36 @@ class Guard:
             self.pid = os.fork()
             if self.pid == 0:
                 try:
-                    _become_guard(reading, self._keep, blocked)
+                    _become_watchdog(reading, self._keep, blocked)
                     _watch(reading, self._marker)
                 finally:
                     os._exit(0)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             os.close(reading)
-        for word, what in self._told:
-            self._write(word, what)
+        for kind, what in self._told:
+            self._write(f"+{kind} {what}")
 
-    def remove_file(self, path: str) -> None:
-        """If the agent dies, remove that file."""
-        self._tell("file", path)
+    def add(self, kind: str, what: str | int) -> None:
+        """What to do if the agent dies: remove a ``file``, tidy up a ``port``'s lock, kill the
+        ``session`` of a program."""
+        self._told.add((kind, str(what)))
+        self._write(f"+{kind} {what}")
 
-    def keep_file(self, path: str) -> None:
-        """It is gone already."""
-        self._untell("file", path)
+    def drop(self, kind: str, what: str | int) -> None:
+        """That is done already."""
+        self._told.discard((kind, str(what)))
+        self._write(f"-{kind} {what}")
 
-    def free_port(self, port: int) -> None:
-        """If the agent dies, tidy up that port's lock."""
-        self._tell("port", str(port))
-
-    def forget_port(self, port: int) -> None:
-        """The lock was given back."""
-        self._untell("port", str(port))
-
-    def end_session(self, pid: int) -> None:
-        """If the agent dies, kill that program's session too."""
-        self._tell("session", str(pid))
-
-    def forget_session(self, pid: int) -> None:
-        """All of it has ended."""
-        self._untell("session", str(pid))
-
-    def dismiss(self) -> None:
-        """The agent ends orderly and leaves nothing: the guard ends at once."""
-        self._write("farewell", "")
+    def stop(self) -> None:
+        """The agent ends orderly and leaves nothing: the watchdog ends at once."""
+        self._write("stop")
         self._close()
 
-    def _tell(self, word: str, what: str) -> None:
-        self._told.add((word, what))
-        self._write(word, what)
-
-    def _untell(self, word: str, what: str) -> None:
-        self._told.discard((word, what))
-        self._write(f"un{word}", what)
-
-    def _write(self, word: str, what: str) -> None:
-        # The pipe never fills: the guard does nothing but read it.
+    def _write(self, line: str) -> None:
+        # The pipe never fills: the watchdog does nothing but read it.
         with contextlib.suppress(OSError):
-            os.write(self._pipe, f"{word} {what}\n".encode(errors="surrogateescape"))
+            os.write(self._pipe, f"{line}\n".encode(errors="surrogateescape"))
 
     def _close(self) -> None:
         if self._pipe >= 0:
@@ -130,17 +109,17 @@ class Guard:
             self._pipe = -1
 
 
-def _become_guard(reading: int, keep: Collection[int], mask: Collection[int]) -> None:
+def _become_watchdog(reading: int, keep: Collection[int], mask: Collection[int]) -> None:
     gc.disable()  # nothing of the agent's may be finalised here
     signal.set_wakeup_fd(-1)
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    # A session of its own: who kills the agent's group or session shall not kill the guard.
+    # A session of its own: what kills the agent's group or session shall not kill the watchdog.
     with contextlib.suppress(OSError):
         os.setsid()
-    name_process("howdah-guard")
+    name_process("howdah-watchdog")
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)
@@ -174,21 +153,21 @@ def _watch(reading: int, marker: str) -> None:
         for line in lines:
             word, _, what = line.decode(errors="surrogateescape").partition(" ")
             match word:
-                case "file":
+                case "+file":
                     files.add(what)
-                case "unfile":
+                case "-file":
                     files.discard(what)
-                case "port":
+                case "+port":
                     locked.add(int(what))
-                case "unport":
+                case "-port":
                     locked.discard(int(what))
-                case "session":
+                case "+session":
                     sessions[int(what)] = stat(int(what))
-                case "unsession":
+                case "-session":
                     sessions.pop(int(what), None)
-                case _:  # farewell
+                case _:  # stop
                     return
-    kill_all(marker, sessions)
+    _kill_all(marker, sessions)
     for path in files:
         with contextlib.suppress(OSError):
             Path(path).unlink()
@@ -196,13 +175,9 @@ def _watch(reading: int, marker: str) -> None:
         ports.tidy(port)
 
 
-def kill_all(marker: str, sessions: dict[int, Stat | None] | None = None) -> int:
-    """Kill what carries the marker or is in one of the sessions, until nothing is left.
-
-    Returns how many processes were signalled. Blocks; the caller is no part of an event loop.
-    """
+def _kill_all(marker: str, sessions: dict[int, Stat | None]) -> None:
+    """Kill what carries the marker or is in one of the sessions, until nothing is left."""
     me = {os.getpid()}
-    killed: set[tuple[int, int]] = set()
     deadline = time.monotonic() + _LIMIT_S
     calm = 0
     # Two looks without a find: what forked during the first is seen in the second.
@@ -213,10 +188,8 @@ def kill_all(marker: str, sessions: dict[int, Stat | None] | None = None) -> int
         calm = 0 if found else calm + 1
         for process in found.values():
             send_signal(process, signal.SIGKILL)
-            killed.add((process.pid, process.start))
         if calm < 2:
             time.sleep(_PAUSE_S)
-    return len(killed)
 
 
 def _in_sessions(sessions: dict[int, Stat | None], skip: Collection[int]) -> dict[int, Stat]:

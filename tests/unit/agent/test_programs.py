@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from howdah.agent.environment import Additions, complete
+from howdah.agent.programs import Additions, complete_environment
 
 
 def made(
@@ -19,7 +19,7 @@ def made(
         "checkpoint_request": "/w/request",
         **more,
     }
-    return complete(base or {}, told or {}, Additions(**settings))
+    return complete_environment(base or {}, told or {}, Additions(**settings))
 
 
 def test_the_host_s_variables_are_there_and_the_job_s_win() -> None:

@@ -1,11 +1,13 @@
-"""What programs print, from their pipes into the log.
+"""The log forwarder: what programs print, from their pipes into the log and to the coordinator.
 
 Standard output and standard error of all of a task's programs go into one log in the order they
 arrive. A line is never torn by another stream's: its beginning is held back until it is whole, or
-for `_HOLD_S`. Each stream's last lines are kept for the story of a failure.
+for `_HOLD_S`. Each stream's last lines are kept for the report of a failure.
 
 The programs must not wait for us: pipes are as large as the system allows, reads are large, and a
-log that cannot be written loses bytes instead of time (see `howdah.storage.logs`).
+log that cannot be written loses bytes instead of time (see `howdah.storage.logs`). What a
+`LogFollower` sends to the coordinator is read back from the file, so that a slow connection costs no
+memory here: the follower just falls behind. Offsets are the log's own.
 """
 
 from __future__ import annotations
@@ -14,13 +16,19 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import re
 import select
 import sys
 import termios
+from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
-from howdah.agent.tail import NewestLine, Tail
+from howdah.core.messages import Task
+from howdah.storage import logs
 from howdah.storage.logs import LogWriter
+from howdah.wire.channel import Channel, ChannelClosed
+from howdah.wire.messages import LogChunk
 
 PIPE_BYTES = 1024 * 1024
 _BUFFER_BYTES = 256 * 1024
@@ -34,6 +42,18 @@ _PAUSE_S = 0.005
 """A program that prints small pieces faster than one in `_BUSY_S` is read every `_PAUSE_S`: each
 wake-up then brings many lines. Its pipe holds what comes meanwhile."""
 _SMALL_BYTES = 16 * 1024
+
+LINES = 40
+LINE_LENGTH = 400
+_KEPT_BYTES = 64 * 1024
+_NEWEST_BYTES = 4 * 1024
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+_PART_BYTES = 64 * 1024
+_GATHER_S = 0.02
+"""After a push, what comes is gathered for this long into the next one."""
 
 
 class Stream:
@@ -56,8 +76,8 @@ class Stream:
 class Source:
     """One program's two pipes."""
 
-    def __init__(self, pump: Pump, output: Stream, error: Stream) -> None:
-        self._pump = pump
+    def __init__(self, forwarder: LogForwarder, output: Stream, error: Stream) -> None:
+        self._forwarder = forwarder
         self.output = output
         self.error = error
         self.last_read = 0.0
@@ -73,7 +93,7 @@ class Source:
         return self.error.tail.lines() or self.output.tail.lines()
 
 
-class Pump:
+class LogForwarder:
     """Moves bytes for one attempt."""
 
     def __init__(
@@ -103,7 +123,7 @@ class Pump:
         return reading, writing
 
     def add(self, output: int, error: int, label: str = "") -> Source:
-        """Pump a program's pipes from now on; ``label`` goes before each of its lines."""
+        """Forward a program's pipes from now on; ``label`` goes before each of its lines."""
         prefix = f"{label} | ".encode() if label else b""
         source = Source(self, Stream(output, prefix), Stream(error, prefix))
         self._sources.append(source)
@@ -254,3 +274,195 @@ def _waiting(stream: Stream) -> int | None:
     count = bytearray(4)
     fcntl.ioctl(stream.fd, termios.FIONREAD, count)
     return int.from_bytes(count, sys.byteorder)
+
+
+# -- last lines ----------------------------------------------------------------------------------
+
+
+class Tail:
+    """Keeps the end of what is put in; cheap for many small and for large pieces."""
+
+    __slots__ = ("_pieces", "_size")
+
+    def __init__(self) -> None:
+        self._pieces: deque[bytes] = deque()
+        self._size = 0
+
+    def __bool__(self) -> bool:
+        return self._size > 0
+
+    def put(self, data: bytes | memoryview) -> None:
+        """More of the stream."""
+        piece = bytes(data[-_KEPT_BYTES:])
+        self._pieces.append(piece)
+        self._size += len(piece)
+        while self._size - len(self._pieces[0]) >= _KEPT_BYTES:
+            self._size -= len(self._pieces.popleft())
+        if len(self._pieces) > 4096:  # many tiny pieces: their objects outweigh them
+            self._pieces = deque([b"".join(self._pieces)])
+
+    def lines(self) -> tuple[str, ...]:
+        """The last lines, oldest first, without empty ones at the end."""
+        return last_lines(b"".join(self._pieces))
+
+
+class NewestLine:
+    """The newest line of a log, for a coordinator that can't read the log; each is told once."""
+
+    __slots__ = ("_lines", "_told")
+
+    def __init__(self) -> None:
+        self._lines = b""
+        self._told = ""
+
+    def put(self, lines: bytes | memoryview, before: bytes = b"") -> None:
+        """More whole lines; ``before`` is the beginning of the first."""
+        kept = bytes(lines[-_NEWEST_BYTES:])
+        if before and len(kept) < _NEWEST_BYTES:
+            kept = before[len(kept) - _NEWEST_BYTES :] + kept
+        self._lines = kept
+
+    def news(self) -> str | None:
+        """The newest line, unless it was told before or is empty."""
+        found = last_lines(self._lines, 1)
+        if not found or found[0] == self._told:
+            return None
+        self._told = found[0]
+        return self._told
+
+    def forget(self) -> None:
+        """Another coordinator is there: it is to be told too."""
+        self._told = ""
+
+
+def last_lines(data: bytes, count: int = LINES, length: int = LINE_LENGTH) -> tuple[str, ...]:
+    """At most ``count`` lines of at most ``length`` characters from the end of ``data``.
+
+    Bytes that are no UTF-8 are replaced, escape sequences and control characters left out, and of
+    a line that was overwritten in place (a progress bar) the last state counts.
+    """
+    found = [_clean(line, length) for line in data.rstrip(b"\r\n").split(b"\n")[-count:]]
+    while found and not found[-1]:
+        found.pop()
+    return tuple(found)
+
+
+def _clean(line: bytes, length: int) -> str:
+    states = [state for state in line.split(b"\r") if state.strip()]
+    text = (states[-1] if states else b"").decode(errors="replace")
+    text = _CONTROLS.sub("", _ESCAPES.sub("", text)).rstrip()
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+# -- to the coordinator --------------------------------------------------------------------------
+
+
+class LogFollower:
+    """Pushes one attempt's log over one connection, from an offset on."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        task: Task,
+        attempt: int,
+        path: Path,
+        offset: int,
+        end: Callable[[], int | None],
+    ) -> None:
+        """``end`` tells how long the log is as far as it is written; None: see the file."""
+        self._channel = channel
+        self._task = task
+        self._attempt = attempt
+        self._path = path
+        self._offset = offset
+        self._end = end
+        self._grown = asyncio.Event()
+        self._caught_up = asyncio.Event()
+        self._pushing = asyncio.get_running_loop().create_task(self._push())
+
+    def grown(self) -> None:
+        """The log has more."""
+        self._caught_up.clear()
+        self._grown.set()
+
+    async def caught_up(self) -> None:
+        """Wait until all that was there is sent, or can't be."""
+        waiting = asyncio.ensure_future(self._caught_up.wait())
+        try:
+            await asyncio.wait({waiting, self._pushing}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+
+    def stop(self) -> None:
+        """Push no more."""
+        self._pushing.cancel()
+
+    async def _push(self) -> None:
+        try:
+            while True:
+                self._grown.clear()
+                while (part := self._next()) is not None:
+                    message = LogChunk(
+                        task=self._task, attempt=self._attempt, offset=part.offset, data=part.data
+                    )
+                    self._channel.send(message)
+                    self._offset = part.next_offset
+                    await self._channel.drain()
+                    await asyncio.sleep(_GATHER_S if len(part.data) < _PART_BYTES else 0)
+                self._caught_up.set()
+                await self._grown.wait()
+        except ChannelClosed:
+            return
+
+    def _next(self) -> logs.LogPart | None:
+        end = self._end()
+        if end is not None and self._offset >= end:
+            return None
+        try:
+            part = logs.read(self._path, self._offset, _PART_BYTES)
+        except OSError:
+            return None
+        return part if part.data else None
+
+
+class LogFollowers:
+    """Those of all logs of one container, over its present connection."""
+
+    def __init__(self) -> None:
+        self._all: dict[tuple[Task, int], LogFollower] = {}
+
+    def follow(
+        self,
+        channel: Channel,
+        task: Task,
+        attempt: int,
+        path: Path,
+        offset: int,
+        end: Callable[[], int | None],
+    ) -> None:
+        """Push that log from ``offset`` on, instead of what was pushed of it before."""
+        self.leave(task, attempt)
+        self._all[task, attempt] = LogFollower(channel, task, attempt, path, offset, end)
+
+    def leave(self, task: Task, attempt: int) -> None:
+        """Push that log no more."""
+        if (follower := self._all.pop((task, attempt), None)) is not None:
+            follower.stop()
+
+    def leave_all(self) -> None:
+        """The connection is gone: a new one asks anew."""
+        for key in list(self._all):
+            self.leave(*key)
+
+    def grown(self, task: Task, attempt: int) -> None:
+        """That log has more."""
+        if (follower := self._all.get((task, attempt))) is not None:
+            follower.grown()
+
+    async def caught_up(self, task: Task, attempt: int, within_s: float) -> None:
+        """Wait until all of that log is sent, at most so long."""
+        if (follower := self._all.get((task, attempt))) is not None:
+            follower.grown()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await follower.caught_up()

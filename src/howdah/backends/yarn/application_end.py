@@ -12,7 +12,7 @@ import re
 
 import msgspec
 
-from howdah.backends.yarn import ends
+from howdah.backends.yarn import container_exit_status
 from howdah.core.state import JobPhase, Outcome
 from howdah.storage.layout import JobMeta
 from howdah.wire.status import EXIT_CODES, FailureView, JobView
@@ -56,7 +56,7 @@ class Death(enum.Enum):
     LEFT = "left"
 
 
-class Ended(msgspec.Struct, frozen=True, kw_only=True):
+class ApplicationEnd(msgspec.Struct, frozen=True, kw_only=True):
     """What the ResourceManager reports of an application that is over."""
 
     application_id: str
@@ -74,7 +74,7 @@ def too_late(limit: str) -> str:
     return f"the master did not begin within {limit} {TOO_LATE}"
 
 
-def death(ended: Ended) -> Death:
+def death(ended: ApplicationEnd) -> Death:
     """Which of them it was."""
     text = ended.diagnostics
     if "exceeded the lifetime period" in text or ("lifetime" in text and ended.state == "KILLED"):
@@ -90,19 +90,24 @@ def death(ended: Ended) -> Death:
     if _TOKEN.search(text):
         return Death.TOKEN
     code = _EXIT.search(text)
-    if (code is None or int(code[1]) == ends.INVALID) and _BROUGHT.search(text):
+    if (code is None or int(code[1]) == container_exit_status.INVALID) and _BROUGHT.search(text):
         return Death.NOT_BROUGHT
     return Death.FAILED
 
 
 def of_attempt(diagnostics: str) -> str:
     """How one master ended, in words, from the diagnostics of its application attempt."""
-    ended = Ended(application_id="", state="FAILED", diagnostics=diagnostics)
+    ended = ApplicationEnd(application_id="", state="FAILED", diagnostics=diagnostics)
     return _reason(death(ended), ended)
 
 
 def view(
-    meta: JobMeta, name: str, framework: str, directory: str, ended: Ended, tail: tuple[str, ...]
+    meta: JobMeta,
+    name: str,
+    framework: str,
+    directory: str,
+    ended: ApplicationEnd,
+    tail: tuple[str, ...],
 ) -> JobView:
     """The job's final document. ``tail`` are the last lines of the master's own output, if they
     could be had; else the diagnostics have the end of its standard error."""
@@ -146,7 +151,7 @@ def view(
     )
 
 
-def _reason(how: Death, ended: Ended) -> str:
+def _reason(how: Death, ended: ApplicationEnd) -> str:
     text = ended.diagnostics
     match how:
         case Death.KILLED:
@@ -171,7 +176,11 @@ def _reason(how: Death, ended: Ended) -> str:
             )
         case Death.FAILED:
             code = _exit_code(text)
-            words = ends.detail(code, "") if code is not None else "it could not be started"
+            words = (
+                container_exit_status.detail(code, "")
+                if code is not None
+                else "it could not be started"
+            )
             if code is not None and code > 0:
                 words = f"it exited with code {code}"
             return f"the master failed{_times(text)}: {words}{_first_line(text)}"
@@ -205,7 +214,7 @@ def _exit_code(text: str) -> int | None:
 
 def _own_words(text: str) -> str:
     """Diagnostics without what YARN writes around every failure."""
-    return ends.tidy(_HEADINGS.sub("\n", text)).strip(" .\n")
+    return container_exit_status.tidy(_HEADINGS.sub("\n", text)).strip(" .\n")
 
 
 def _first_line(text: str) -> str:
@@ -213,7 +222,11 @@ def _first_line(text: str) -> str:
     words = [line.strip() for line in _own_words(text).splitlines() if line.strip(" .")]
     if not words:
         return ""
-    line = words[-1] if _EXIT.search(text) and _exit_code(text) != ends.INVALID else words[0]
+    line = (
+        words[-1]
+        if _EXIT.search(text) and _exit_code(text) != container_exit_status.INVALID
+        else words[0]
+    )
     return f": {line[:300]}"
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from howdah.backends.yarn import waiting
+from howdah.backends.yarn import pending_reason
 from howdah.backends.yarn.amounts import GPU, Amount
 from howdah.backends.yarn.cluster import Cluster, Node, Queue, Share
-from howdah.backends.yarn.waiting import Application
+from howdah.backends.yarn.pending_reason import Application
 
 MASTER = Amount(memory_mb=512, cores=1)
 AM_LIMIT = (
@@ -45,7 +45,7 @@ def cluster(*nodes: Node) -> Cluster:
 
 
 def test_too_many_masters_in_the_queue() -> None:
-    assert waiting.for_master(accepted(AM_LIMIT)) == (
+    assert pending_reason.for_master(accepted(AM_LIMIT)) == (
         "the queue 'research' starts no more jobs now: too many masters run in it already "
         "(1 GiB of memory, 2 cores of 1 GiB of memory, 1 core used by masters)"
     )
@@ -53,13 +53,13 @@ def test_too_many_masters_in_the_queue() -> None:
 
 def test_as_many_masters_as_one_user_may_have() -> None:
     text = AM_LIMIT.replace("Queue's AM", "User's AM")
-    assert waiting.for_master(accepted(text)).startswith(
+    assert pending_reason.for_master(accepted(text)).startswith(
         "ada has as many masters in the queue 'research' as one user may"
     )
 
 
 def test_a_full_queue_with_its_figures_and_who_waits_before() -> None:
-    assert waiting.for_master(accepted(FULL)) == (
+    assert pending_reason.for_master(accepted(FULL)) == (
         "the queue 'research' is full: 50.0 % of the cluster used, 50.0 % allowed"
     )
     queue = Queue(
@@ -68,7 +68,7 @@ def test_a_full_queue_with_its_figures_and_who_waits_before() -> None:
         shares={"": Share(maximum=Amount(memory_mb=2048, cores=8))},
         pending_applications=3,
     )
-    assert waiting.for_master(accepted(FULL), queue) == (
+    assert pending_reason.for_master(accepted(FULL), queue) == (
         "the queue 'research' is full: 2 GiB of memory of 2 GiB of memory in use; "
         "2 other jobs wait in it"
     )
@@ -76,36 +76,36 @@ def test_a_full_queue_with_its_figures_and_who_waits_before() -> None:
 
 def test_nodes_that_are_full_or_away() -> None:
     busy = cluster(node("n1:1", used_mb=3700), node("n2:1", used_mb=3900))
-    assert waiting.for_master(accepted(FREE), cluster=busy) == (
+    assert pending_reason.for_master(accepted(FREE), cluster=busy) == (
         "no node has 512 MiB of memory, 1 core free; the nearest, n1:1, has 396 MiB of memory"
     )
     away = cluster(node("n1:1", usable=False, state="LOST"))
-    assert waiting.for_master(accepted(FREE), cluster=away) == (
+    assert pending_reason.for_master(accepted(FREE), cluster=away) == (
         "no node takes containers now: n1:1 is lost"
     )
-    assert "none has registered" in waiting.for_master(accepted(FREE), cluster=cluster())
+    assert "none has registered" in pending_reason.for_master(accepted(FREE), cluster=cluster())
 
 
 def test_a_label_without_a_free_node() -> None:
     there = cluster(node("n1:1"), node("n2:1", label="gpu", used_mb=4096))
     text = ACTIVATED.format(label="gpu", used="0.0")
-    assert waiting.for_master(accepted(text), cluster=there) == (
+    assert pending_reason.for_master(accepted(text), cluster=there) == (
         "no node labelled 'gpu' has 512 MiB of memory, 1 core free; "
         "the nearest, n2:1, has no memory"
     )
 
 
 def test_what_only_takes_a_moment() -> None:
-    assert "taking the job in" in waiting.for_master(Application(state="SUBMITTED"))
+    assert "taking the job in" in pending_reason.for_master(Application(state="SUBMITTED"))
     launched = "AM container is launched, waiting for AM container to Register with RM"
-    assert waiting.for_master(accepted(launched)) == "the master's container starts"
-    assert waiting.for_master(Application(state="RUNNING")) == ""
+    assert pending_reason.for_master(accepted(launched)) == "the master's container starts"
+    assert pending_reason.for_master(Application(state="RUNNING")) == ""
 
 
 def test_what_nobody_has_foreseen_is_passed_on() -> None:
     text = "[Sat Nov 21 16:00:00 +0000 2026] The moon is too low.  Details : it is blue;"
-    assert waiting.for_master(accepted(text)) == "The moon is too low"
-    assert waiting.for_master(accepted()).startswith(
+    assert pending_reason.for_master(accepted(text)) == "The moon is too low"
+    assert pending_reason.for_master(accepted()).startswith(
         "its master waits for 512 MiB of memory, 1 core in the queue 'research'"
     )
 
@@ -113,19 +113,19 @@ def test_what_nobody_has_foreseen_is_passed_on() -> None:
 def test_why_containers_do_not_come() -> None:
     each = {"worker": Amount(memory_mb=1024, cores=1), "ps": Amount(memory_mb=1024, cores=1)}
     busy = cluster(node("n1:1", used_mb=3700))
-    assert waiting.for_containers({"worker": 2, "ps": 1}, each, {}, cluster=busy) == (
+    assert pending_reason.for_containers({"worker": 2, "ps": 1}, each, {}, cluster=busy) == (
         "worker, ps: no node has 1 GiB of memory, 1 core free; "
         "the nearest, n1:1, has 396 MiB of memory"
     )
-    assert waiting.for_containers({"worker": 0}, each, {}, cluster=busy) == ""
+    assert pending_reason.for_containers({"worker": 0}, each, {}, cluster=busy) == ""
     gpu = {"worker": Amount(memory_mb=64, cores=1, more={GPU: 1})}
     used = cluster(node("n2:1", label="gpu", gpus=2))
-    assert waiting.for_containers({"worker": 1}, gpu, {"worker": "gpu"}, cluster=used) == (
+    assert pending_reason.for_containers({"worker": 1}, gpu, {"worker": "gpu"}, cluster=used) == (
         "worker: no node labelled 'gpu' has 64 MiB of memory, 1 core, 1 GPU free; "
         "the nearest, n2:1, has no GPU"
     )
     short = Amount(memory_mb=512, cores=4)
-    assert waiting.for_containers({"worker": 1}, each, {}, headroom=short) == (
+    assert pending_reason.for_containers({"worker": 1}, each, {}, headroom=short) == (
         "worker: the queue or the user has no more memory to give: 512 MiB of memory left, "
         "1 GiB of memory needed for one"
     )

@@ -33,7 +33,7 @@ class Visibility(enum.Enum):
     APPLICATION = "application"
 
 
-class Shipped(msgspec.Struct, frozen=True, kw_only=True):
+class LocalResource(msgspec.Struct, frozen=True, kw_only=True):
     """One file on the cluster that YARN brings into containers."""
 
     name: str
@@ -46,21 +46,21 @@ class Shipped(msgspec.Struct, frozen=True, kw_only=True):
     visibility: Visibility = Visibility.PRIVATE
 
 
-class Shipment(msgspec.Struct, frozen=True, kw_only=True):
+class LocalResources(msgspec.Struct, frozen=True, kw_only=True):
     """All a master needs to know to start containers of this job."""
 
     application_id: str
     user: str
     """The submitter, whose HDFS identity all containers have."""
-    runtime: tuple[Shipped, ...]
+    runtime: tuple[LocalResource, ...]
     """Our interpreter (`RUNTIME`), our code (`HOWDAH`), the cluster's configuration (`CONF`)."""
     runtime_python: str = f"{HERE}/{RUNTIME}/bin/python3"
     """The interpreter of Howdah's own processes."""
-    source: Shipped | None = None
-    environment: Shipped | None = None
+    source: LocalResource | None = None
+    environment: LocalResource | None = None
     python: str = "python3"
     """The programs' interpreter: inside `ENVIRONMENT`, a path on the nodes, or a name there."""
-    files: dict[str, tuple[Shipped, ...]] = {}
+    files: dict[str, tuple[LocalResource, ...]] = {}
     """What else containers get, by role; ``""`` for all."""
     env: dict[str, str] = {}
     """Environment of every container, Howdah's and the programs' alike."""

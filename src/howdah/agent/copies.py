@@ -1,0 +1,284 @@
+"""What a container holds and others want, copied by helper processes: outputs, event files, logs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path, PurePath
+
+import msgspec
+
+from howdah.agent import workfolder
+from howdah.agent.children import Helper, HelperProblem, module
+from howdah.agent.container import Container
+from howdah.core.messages import Task
+from howdah.storage import layout
+from howdah.wire.messages import Mirror, Prepare, Start
+
+log = logging.getLogger(__name__)
+
+UNSAVED = "outputs"
+"""Where a job without an `[outputs]` table has its folder: below the container's own."""
+
+_LOOK_S = 2.0
+_AGAIN_S = 5.0
+_LOG_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)
+"""Between tries: a NameNode that restarts is back in a minute or two."""
+_LAST_LOG_PAUSES_S = (0.5, 1.0)
+"""The same once the agent is to go. The helper itself waits a while for a NameNode."""
+_LOG_TRY_S = 300.0
+
+
+class _Said(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of a helper: of `howdah.storage.outputs` or `howdah.storage.follow`."""
+
+    problem: str = ""
+    transient: bool = False
+    problems: tuple[str, ...] | None = None
+
+
+class Outputs:
+    """Folders of one attempt that are copied to the job's store at its end.
+
+    A helper process does it (`howdah.storage.outputs`).
+    """
+
+    def __init__(self, container: Container, prepare: Prepare) -> None:
+        self._container = container
+        self._prepare = prepare
+        wanted = prepare.outputs or {}
+        self._store = str(wanted.get("store", ""))
+        self.folders: tuple[str, ...] = tuple(map(str, wanted.get("folders", ())))
+        """What is copied: paths inside the working folder."""
+        self._lost: tuple[str, ...] | None = None
+        """What could not be copied, once the helper is done."""
+        self._trouble = ""
+
+    @property
+    def folder(self) -> Path:
+        """The folder programs are told to write to: the first of those, if it is one."""
+        folders = (self._path(folder) for folder in self.folders if _is_folder(folder))
+        return next(folders, self._container.work / UNSAVED)
+
+    def make(self) -> None:
+        """Make the folders, so that programs need not.
+
+        Raises:
+            OSError: one can't be made.
+        """
+        for folder in self.folders:
+            path = self._path(folder)
+            (path if _is_folder(folder) else path.parent).mkdir(parents=True, exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is something to copy."""
+        return any(self._has_files(folder) for folder in self.folders)
+
+    async def save(self, limit_s: float) -> None:
+        """Copy what is there, for so long; to be cancelled when there is less time."""
+        document = {
+            "base": str(self._container.work / workfolder.TASK),
+            "folders": self.folders,
+            "store": self._store,
+            "attempt": self._prepare.attempt,
+            "limit_s": limit_s,
+        }
+        problem = ""
+        try:
+            file = self._container.write_private("outputs.json", msgspec.json.encode(document))
+            argv = module("howdah.storage.outputs", file)
+            async with self._container.helpers.running(argv) as helper:
+                while (line := await helper.line()) is not None:
+                    said = msgspec.json.decode(line, type=_Said)
+                    self._lost = said.problems
+                    if said.problem:
+                        self._trouble = said.problem
+                        again = "; it is tried again" if said.transient else ""
+                        text = f"its outputs are not copied: {said.problem}{again}"
+                        self._container.note(self._prepare, text)
+                if await helper.wait() == 0:
+                    self._lost = self._lost or ()
+                else:
+                    problem = self._trouble or helper.problem or "its process ended early"
+        except (HelperProblem, OSError, msgspec.DecodeError) as error:
+            problem = str(error)
+        if problem:
+            self._lost = tuple(f"{folder}: {problem}" for folder in self.folders)
+
+    def unsaved(self, limit_s: float) -> tuple[str, ...]:
+        """What could not be saved in ``limit_s`` seconds, and why; a line for each folder."""
+        if self._lost is not None:
+            return self._lost
+        why = self._trouble or f"not copied to {self._store}"
+        return tuple(
+            f"{folder}: {why}; no more time than {limit_s:g} s was left"
+            for folder in self.folders
+            if self._has_files(folder)
+        )
+
+    def _has_files(self, folder: str) -> bool:
+        path = self._path(folder)
+        return path.is_file() or workfolder.has_files(path)
+
+    def _path(self, folder: str) -> Path:
+        return workfolder.place(self._container.work / workfolder.TASK, folder)
+
+
+def _is_folder(name: str) -> bool:
+    """Whether a path that may not exist yet is meant to be a folder: files have a suffix."""
+    return not PurePath(name).suffix
+
+
+class FolderMirror:
+    """A folder of the container kept like one elsewhere while one attempt runs: TensorBoard's.
+
+    Programs write event files into a local folder; a helper process (`howdah.storage.follow`) pushes
+    them to the job directory, and beside TensorBoard another pulls those of all tasks. The pushing one
+    is started only once there is something to push.
+    """
+
+    def __init__(self, container: Container, start: Start) -> None:
+        self._container = container
+        self._start = start
+        self._over = asyncio.Event()
+        self._helper: Helper | None = None
+        self._work: asyncio.Task[None] | None = None
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep the folders alike in the block."""
+        mirror = self._start.mirror
+        if mirror is None:
+            yield
+            return
+        folder = Path(mirror.folder)
+        with contextlib.suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._work = asyncio.get_running_loop().create_task(self._keep(mirror, folder))
+        try:
+            yield
+        finally:
+            self._work.cancel()
+            await asyncio.wait({self._work})
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there may be something to push at the end."""
+        mirror = self._start.mirror
+        return mirror is not None and mirror.way == "push" and workfolder.has_files(mirror.folder)
+
+    async def save(self) -> None:
+        """Push what came last; to be cancelled when there is no more time."""
+        assert self._work is not None
+        self._over.set()
+        if self._helper is not None:
+            self._helper.finish()
+        await asyncio.wait({self._work})
+
+    async def _keep(self, mirror: Mirror, folder: Path) -> None:
+        pushes = mirror.way == "push"
+        while pushes and not workfolder.has_files(folder) and not self._over.is_set():
+            await self._sleep(_LOOK_S)
+        spec = {"folder": mirror.folder, "place": mirror.place}
+        spec |= {"attempt": self._start.attempt if pushes else 0}
+        while True:
+            try:
+                file = self._container.write_private("mirror.json", msgspec.json.encode(spec))
+                argv = module("howdah.storage.follow", mirror.way, file)
+                async with self._container.helpers.running(argv) as helper:
+                    self._helper = helper
+                    if self._over.is_set():
+                        helper.finish()
+                    while (line := await helper.line()) is not None:
+                        self._heard(line)
+                    status = await helper.wait()
+                    problem = helper.problem or f"it ended with status {status}"
+                    if status == 0:
+                        return  # at its end, or because a later attempt writes there
+            except (HelperProblem, OSError) as error:
+                problem = str(error)
+            finally:
+                self._helper = None
+            if self._over.is_set():
+                return
+            log.warning("the helper for %s ended: %s", folder, problem)
+            await self._sleep(_AGAIN_S)
+
+    async def _sleep(self, pause_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._over.wait()
+
+    def _heard(self, line: bytes) -> None:
+        with contextlib.suppress(msgspec.DecodeError):
+            if problem := msgspec.json.decode(line, type=_Said).problem:
+                text = f"its TensorBoard folder is not up to date elsewhere: {problem}"
+                self._container.note(self._start, text)
+
+
+class LogCopies:
+    """Logs of ended attempts of one container, on their way to a job directory that is elsewhere.
+
+    A helper process does it (`howdah.storage.logcopy`) while the container already does something
+    else; the agent only has to live until it is done.
+    """
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+        self._store = container.launch.log_store
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._leaving = asyncio.Event()
+
+    def begin(self, task: Task, attempt: int) -> None:
+        """Copy the log of an attempt that has ended, if logs are to be copied and it has one."""
+        path = self._container.log_path(task, attempt)
+        if self._store is None or not path.exists():
+            return
+        url = f"{self._store}/{layout.task_log(task.role, task.index, attempt)}"
+        copying = asyncio.get_running_loop().create_task(self._copy(task, attempt, path, url))
+        self._under_way.add(copying)
+        copying.add_done_callback(self._under_way.discard)
+
+    async def done(self, within_s: float) -> None:
+        """Wait until all is copied, or until so much time has passed."""
+        self._leaving.set()
+        if not self._under_way:
+            return
+        _, unfinished = await asyncio.wait(self._under_way, timeout=within_s)
+        for copying in unfinished:
+            copying.cancel()
+        if unfinished:
+            await asyncio.wait(unfinished)
+
+    async def _copy(self, task: Task, attempt: int, path: Path, url: str) -> None:
+        problem = "the agent was ended before it was done"
+        pauses, last_pauses = iter(_LOG_PAUSES_S), iter(_LAST_LOG_PAUSES_S)
+        try:
+            while problem := await self._try(path, url):
+                leaving = self._leaving.is_set()
+                pause = next(last_pauses if leaving else pauses, None)
+                if pause is None:
+                    break
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        # A pause is cut short when the agent begins to leave.
+                        await (asyncio.sleep(pause) if leaving else self._leaving.wait())
+        finally:
+            if problem:
+                text = f"its log could not be copied to {url}: {problem}; it is in {path}"
+                self._container.note_about(task, attempt, text)
+
+    async def _try(self, path: Path, url: str) -> str:
+        """Copy it once; returns what went wrong."""
+        spec = msgspec.json.encode({"log": str(path), "url": url})
+        try:
+            file = self._container.write_private(f"copy-{path.stem}.json", spec)
+            argv = module("howdah.storage.logcopy", file)
+            await self._container.helpers.output(argv, _LOG_TRY_S)
+        except (HelperProblem, OSError) as error:
+            return str(error)
+        return ""
