@@ -61,10 +61,12 @@ time.sleep(600)
 
 def test_stop_waits_for_what_is_being_saved_and_says_so(tmp_path: Path) -> None:
     store = str(tmp_path / "store")
-    table = {"folder": "made", "store": store, "save-limit": "3s"}
+    # A file that was written a moment before a kill is taken for incomplete, and not saved.
+    table = {"folder": "made", "store": store, "save-limit": "3s", "settle": "1ms"}
     run = start(
         "run", str(job_file(tmp_path, STORE_GOES_AWAY, env={"STORE": store}, checkpoint=table))
     )
+    run.until_line("begun")
     run.until_line("is not saved")
     stop = howdah("stop", newest().job_id)
     assert "howdah | worker:0 is saving its checkpoint and outputs, up to " in stop.told
