@@ -288,6 +288,7 @@ class FakeBackend:
 
     name = "fake"
     lease_s = 30.0
+    lists_all = True
     host = bind = "127.0.0.1"
     page_readers = PageReaders()
     why = ""

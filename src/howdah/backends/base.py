@@ -111,6 +111,9 @@ class Backend(Protocol):
     name: str
     lease_s: float
     """How long an agent may be without a coordinator."""
+    lists_all: bool
+    """Whether `start` returns every container in which a program may still run; False where those of
+    nodes that do not answer are left out."""
     host: str
     """Address at which agents, clients and browsers reach this coordinator."""
     bind: str

@@ -227,7 +227,13 @@ class Coordinator:
         first: list[AnyEvent | Record] = [*self._past.missing, *ends]
         if self.machine.state.plan is None:
             first.append(JobSubmitted(plan=self.plan, seed=random.randrange(2**31)))
-        first.append(CoordinatorStarted(incarnation=self.incarnation, containers=held))
+        first.append(
+            CoordinatorStarted(
+                incarnation=self.incarnation,
+                containers=held,
+                others_ended=self.backend.lists_all,
+            )
+        )
         self.driver.first(first)
         log.info(
             "coordinator %d of %s listens on port %d",

@@ -84,6 +84,7 @@ class LocalBackend:
 
     name = "local"
     lease_s = LEASE_S
+    lists_all = True
     host = bind = "127.0.0.1"
     page_readers = PageReaders()
 

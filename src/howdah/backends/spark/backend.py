@@ -69,6 +69,7 @@ class SparkBackend:
 
     name = "spark"
     lease_s = LEASE_S
+    lists_all = True
     page_readers = PageReaders()
 
     def __init__(self, directory: JobDirectory, *, env: Mapping[str, str] = os.environ) -> None:

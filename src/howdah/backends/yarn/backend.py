@@ -85,6 +85,7 @@ class YarnBackend:
     """Implements `howdah.backends.base.Backend` for one job, in its application's master."""
 
     name = "yarn"
+    lists_all = False
 
     def __init__(self, directory: JobDirectory, *, env: Mapping[str, str] = os.environ) -> None:
         """Everything comes from the container's environment and the job directory.
@@ -175,6 +176,7 @@ class YarnBackend:
             self._nodes,
             emit,
             self._wake,
+            attempt=self._attempt,
             with_port=self._with_port,
             notice_s=self._configuration.duration_s(_PREEMPTION, 15.0),
         )

@@ -90,16 +90,19 @@ class ContainerTable:
         emit: Callable[[Event], None],
         wake: Callable[[], None],
         *,
+        attempt: int,
         with_port: bool,
         notice_s: float,
     ) -> None:
-        """``wake`` is called when there is something to say to the ResourceManager; ``notice_s`` is
-        how long it leaves containers it will preempt."""
+        """``wake`` is called when there is something to say to the ResourceManager; ``attempt`` is
+        the application's that this master is, ``notice_s`` how long the ResourceManager leaves
+        containers it will preempt."""
         self.requests = requests
         self._roles = roles
         self._nodes = nodes
         self._emit = emit
         self._wake = wake
+        self._attempt = attempt
         self._with_port = with_port
         self._notice_s = notice_s
         self._containers: dict[str, Container] = {}
@@ -161,11 +164,13 @@ class ContainerTable:
 
     def _recovered_late(self, proto: yarn.ContainerProto) -> None:
         """A container of an earlier attempt whose node was not back when this one registered:
-        the job has given it up by now."""
+        the job has given it up by now, and waits for its end."""
         container_id = str(ContainerId.from_proto(proto.id))
         if container_id not in self._containers:
             log.warning("%s of an earlier attempt came too late and is given back", container_id)
-            self.requests.release(container_id)
+            container = self._container(proto, "")
+            container.launched = True
+            self.release(container)
 
     # -- containers ------------------------------------------------------------------------------
 
@@ -197,16 +202,25 @@ class ContainerTable:
         return container
 
     def _completed(self, status: yarn.ContainerStatusProto) -> None:
-        container_id = str(ContainerId.from_proto(status.container_id))
+        identity = ContainerId.from_proto(status.container_id)
+        container_id = str(identity)
         container = self._containers.get(container_id)
+        detail = container_exit_status.detail(status.exit_status, status.diagnostics)
+        proof = container_exit_status.is_proof(status.exit_status)
+        if container is None and proof and identity.attempt.number < self._attempt:
+            # It ended while there was no master: what may start only after it need not wait.
+            kind = container_exit_status.kind(
+                status.exit_status, status.diagnostics, releasing=False
+            )
+            log.info("%s had ended (%d): %s", container_id, status.exit_status, detail)
+            self._emit(ContainerEnded(container_id=container_id, kind=kind, detail=detail))
         if container is None or container.phase is Phase.UNCONFIRMED:
             return  # excess, or its end is known already
         kind = container_exit_status.kind(
             status.exit_status, status.diagnostics, releasing=container.releasing
         )
-        detail = container_exit_status.detail(status.exit_status, status.diagnostics)
         log.info("%s ended (%d): %s", container_id, status.exit_status, detail)
-        if container.launched and not container_exit_status.is_proof(status.exit_status):
+        if container.launched and not proof:
             self.confirm(container, kind, detail)
         else:
             self.ended(container, kind, detail)
