@@ -24,8 +24,6 @@ from tests.hadoop.shared import Use
 from tests.processes import runs
 
 MARKER = "HOWDAH_DRILL"
-WATCHDOGS = ("howdah-guard", "howdah-watchdo")
-"""Names of the process beside each agent, as the kernel cuts them."""
 GONE_S = 40.0
 """For the last processes of a job that is over."""
 REST_S = 8.0
@@ -232,7 +230,7 @@ def kind_of(process: psutil.Process) -> str:
         return ""
     if name == "howdah-agent":
         return "agent"
-    if name in WATCHDOGS:
+    if name == "howdah-watchdog":
         return "watchdog"
     if "program.py" in words:
         return "program"
