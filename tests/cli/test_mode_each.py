@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.cli.howdah import howdah, job_file
 
 TELLS = """
@@ -46,7 +44,6 @@ def test_the_dry_run_of_mode_each_promises_what_the_programs_get(tmp_path: Path)
         assert [bool(place) for place in places] == [index == place for place in range(4)]
 
 
-@pytest.mark.xfail(strict=True, reason="the core names no address but the task's own in mode each")
 def test_a_task_of_mode_each_finds_the_server_it_was_started_after(tmp_path: Path) -> None:
     serves = (
         "import os, socket, time; s = socket.create_server(('', int(os.environ['HOWDAH_PORT'])))"

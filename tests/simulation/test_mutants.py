@@ -328,9 +328,16 @@ MUTANTS = [
     Mutant(
         "a failure is known only when all is saved",
         "task.py",
-        "    if data.state is not S.STOPPING and _failed(event.exit) and not event.exit.stopped:\n",
-        "    if False:\n",
+        "    elif _failed(event.exit) and not event.exit.stopped:\n",
+        "    elif False:\n",
         "an_attempt_that_saves_for_minutes_after_its_crash_is_waited_for()",
+    ),
+    Mutant(
+        "what was said as saving began is a failure again at the end",
+        "task.py",
+        "    return exit.out_of_memory and not (data.exit is not None and data.exit.out_of_memory)\n",
+        "    return exit.out_of_memory\n",
+        "a_program_that_ran_out_of_memory_and_then_saves_has_failed_once()",
     ),
     Mutant(
         "an attempt that cannot be ended is waited for",

@@ -322,13 +322,15 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     """Who is where, for one generation. The same value for every member of a gang.
 
     In mode each a task starts when it is ready, whoever else is: ``members`` are all planned tasks
-    then, without hosts and ports, the same tuple at every start, and ``own`` is the task that starts.
+    then, without hosts and ports, the same tuple at every start; ``own`` is the task that starts, and
+    ``after`` are those it was started after.
     """
 
     generation: int
     world_size: int
     members: tuple[Member, ...]
     own: Member | None = None
+    after: tuple[Member, ...] = ()
 
     def member(self, task: Task) -> Member:
         """That task's place.

@@ -33,8 +33,24 @@ def planned(
     return _ranked(plan, generation, [*members, *(_member(data) for data in servers)])
 
 
-def with_own(plan: Plan, topology: Topology, gang: Sequence[RolePlan], data: TaskData) -> Topology:
-    """A `planned` topology for one task that starts, whose address is known now."""
+def with_own(
+    plan: Plan,
+    topology: Topology,
+    gang: Sequence[RolePlan],
+    data: TaskData,
+    after: Iterable[TaskData],
+) -> Topology:
+    """A `planned` topology for one task that starts: its address is known now, as are those of the
+    tasks ``after``, which it was started after."""
+    return msgspec.structs.replace(
+        topology,
+        own=_placed(plan, gang, data),
+        after=tuple(_placed(plan, gang, server) for server in after),
+    )
+
+
+def _placed(plan: Plan, gang: Sequence[RolePlan], data: TaskData) -> Member:
+    """Where the task is, with its rank among all that are planned."""
     own = plan.role(data.task.role)
     rank: int | None = None
     if own.ranked:
@@ -42,8 +58,7 @@ def with_own(plan: Plan, topology: Topology, gang: Sequence[RolePlan], data: Tas
         before = before[: before.index(own)]
         rank = sum(role.maximum * role.processes for role in before)
         rank += data.task.index * own.processes
-    member = msgspec.structs.replace(_member(data), rank=rank, processes=own.processes)
-    return msgspec.structs.replace(topology, own=member)
+    return msgspec.structs.replace(_member(data), rank=rank, processes=own.processes)
 
 
 def _in_order(plan: Plan, roles: Sequence[RolePlan]) -> list[RolePlan]:

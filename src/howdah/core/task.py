@@ -349,7 +349,10 @@ def _on_joined(turn: Turn, data: TaskData, event: TaskJoined) -> None:
 
 def _on_saving(turn: Turn, data: TaskData, event: TaskSaving) -> None:
     """Its programs have ended. A failure is known now, not only when all is saved."""
-    if data.state is not S.STOPPING and _failed(event.exit) and not event.exit.stopped:
+    if data.state is S.STOPPING:
+        if _out_of_memory(data, event.exit):
+            _fail(turn, data, event.exit)
+    elif _failed(event.exit) and not event.exit.stopped:
         _fail(turn, data, event.exit)
         turn.move(data, S.STOPPING, "it failed; what it left is being saved")
     # Without an exit of its own the attempt counts as running still: see `overdue`.
@@ -395,14 +398,14 @@ def _on_stopped(turn: Turn, data: TaskData, event: TaskExited) -> None:
     The cause of a gang's end may be heard after what followed from it: a peer's error is sent first,
     and when the killed program's own end is heard, it has been told to stop.
     """
-    done = event.exit
+    done, out_of_memory = event.exit, _out_of_memory(data, event.exit)
     data.exit, data.pids = done, ()
     by_itself = done.stopped is False
     if by_itself and not _failed(done) and data.started is not None:
         _succeed(turn, data, done)
         return
     judged = turn.state.phase is JobPhase.FAILURE_WINDOW and turn.in_gang(data.task)
-    proven = done.out_of_memory or (by_itself and judged and not data.reported)
+    proven = out_of_memory or (by_itself and judged and not data.reported)
     if _failed(done) and proven:
         _fail(turn, data, done)
     elif not data.reported:
@@ -520,7 +523,9 @@ def _place(turn: Turn, data: TaskData) -> Topology:
         if state.topology is None:
             servers = [d for d in turn.tasks(turn.servers()) if d.member]
             state.topology = planned(turn.plan, state.generation, turn.gang(), servers)
-        return with_own(turn.plan, state.topology, turn.gang(), data)
+        after = [turn.plan.role(name) for name in turn.role(data.task).after]
+        started = [server for server in turn.tasks(after) if server.ports]
+        return with_own(turn.plan, state.topology, turn.gang(), data, started)
     members = (d for d in turn.tasks([*turn.gang(), *turn.servers()]) if d.member)
     if not turn.in_gang(data.task):
         return topology(turn.plan, state.generation, [*members, data])
@@ -549,6 +554,11 @@ def _report(
         container_id=container.container_id if container else None,
         exit=exit,
     )
+
+
+def _out_of_memory(data: TaskData, exit: Exit) -> bool:
+    """Whether that is what ended it, and not known yet."""
+    return exit.out_of_memory and not (data.exit is not None and data.exit.out_of_memory)
 
 
 def _failed(exit: Exit) -> bool:

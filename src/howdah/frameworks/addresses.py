@@ -73,19 +73,20 @@ def reachable(topology: Topology, role: str) -> list[Member]:
     """A role's tasks, by index, that have their ports.
 
     A sidecar starts when it is ready, maybe before the others are prepared and have any; in mode
-    each every task does.
+    each every task does, and knows those that it was started after.
     """
-    return [member for member in of_role(topology, role) if member.ports]
+    started = [member for member in topology.after if member.task.role == role]
+    return started or [member for member in of_role(topology, role) if member.ports]
 
 
 def addresses(topology: Topology, role: str) -> tuple[str, ...]:
     """First addresses of a role's tasks, by index."""
-    roster = _roster(topology)
-    found = roster.addresses.get(role)
-    if found is None:
-        found = tuple(address(member) for member in reachable(topology, role))
-        roster.addresses[role] = found
-    return found
+    if topology.after:
+        return tuple(address(member) for member in reachable(topology, role))
+    known = _roster(topology).addresses
+    if role not in known:
+        known[role] = tuple(address(member) for member in reachable(topology, role))
+    return known[role]
 
 
 def ranked(topology: Topology) -> list[Member]:
