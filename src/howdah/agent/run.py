@@ -205,6 +205,7 @@ class Run:
             run_s=self._start.run_s,
             told=self._told,
         )
+        found = msgspec.structs.replace(found, step=self._reported.step)
         if self._start.answer_mark and found.code == 0:
             found = msgspec.structs.replace(found, answer=await self._answer())
         return found

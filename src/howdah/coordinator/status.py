@@ -145,7 +145,9 @@ def _measured(task: TaskView, state: JobState, live: LiveState, now: float) -> T
     last_line = data.exit.tail[-1] if data.exit and data.exit.tail else None
     measured = live.of(Task(task.role, task.index), task.attempt)
     if measured is None:
-        return task if last_line is None else msgspec.structs.replace(task, last_line=last_line)
+        # It had ended before this coordinator began.
+        step = data.exit.step if data.exit else None
+        return msgspec.structs.replace(task, last_line=last_line, step=step)
     if task.state in _LIVE:
         last_line = measured.last_line or last_line
     if task.state not in _UP:

@@ -137,7 +137,7 @@ def _form(turn: Turn) -> None:
     turn.record(
         "generation-formed",
         f"generation {state.generation}: {len(chosen)} task{'s' * (len(chosen) != 1)}"
-        + (f", from checkpoint {state.checkpoint}" if state.checkpoint else ""),
+        + (f", from checkpoint {state.checkpoint} or newer" if state.checkpoint else ""),
     )
     for data in chosen:
         tasks.prepare(turn, data, returns=False)

@@ -135,6 +135,8 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     False tells an end of its own from one of ours where both were on their way at once."""
     process: int = 0
     """Which of the task's processes (local rank)."""
+    step: float | None = None
+    """The last step it told."""
     detail: str = ""
     """One line more, such as memory used against its limit."""
     tail: tuple[str, ...] = ()
