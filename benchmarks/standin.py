@@ -59,6 +59,7 @@ class StandIn:
 
     name = NAME
     lease_s = 600.0
+    lists_all = True
     host = bind = "127.0.0.1"
     page_readers = PageReaders()
 
