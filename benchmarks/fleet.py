@@ -22,7 +22,7 @@ import msgspec
 
 from benchmarks.standin import CONTAINER_ID
 from howdah.agent import connection
-from howdah.agent.connection import Connection, Connector
+from howdah.agent.connection import Connection, Connector, End
 from howdah.agent.launch import AgentLaunch
 from howdah.core.messages import Held, HeldPhase, StopTask, TaskJoined, TaskPrepared, TaskStarted
 from howdah.storage.layout import COORDINATOR, SECRETS
@@ -31,6 +31,10 @@ from howdah.wire.messages import AgentHello, Heartbeat, Prepare, Sample, Shutdow
 
 TICKS = 50
 """A second: agents whose beats fall into the same tick beat together."""
+
+CONNECTING = 200
+"""At once. Thousands of handshakes in one loop take longer than the heartbeats of the others may be
+late; real agents have processes of their own."""
 
 
 async def _nobody_calls(address: str) -> None:
@@ -58,7 +62,7 @@ class Agent:
 
     async def live(self) -> None:
         """Serve coordinators until there is none any more, or one says to go."""
-        while isinstance(link := await self.connector.connect(), Connection):
+        while isinstance(link := await self._connect(), Connection):
             self.link = link
             self._fleet.connected(self)
             while (order := await link.channel.receive()) is not None:
@@ -69,9 +73,16 @@ class Agent:
             link.channel.close()
             self.connector.lost()
 
+    async def _connect(self) -> Connection | End:
+        async with self._fleet.connecting:
+            return await self.connector.connect()
+
     def beat(self, number: int) -> None:
         """With the measurements a real one has."""
-        if self.link is None or self.held is None:
+        if self.link is None:
+            return
+        if self.held is None:
+            self.link.channel.send(Heartbeat())
             return
         sample = Sample(
             time=time.time(),
@@ -107,7 +118,7 @@ class Agent:
             self.held = msgspec.structs.replace(self.held, **running)
             say(TaskStarted(task=order.task, attempt=order.attempt, pids=pids))
             say(TaskJoined(task=order.task, attempt=order.attempt))
-            self._fleet.started()
+            self._fleet.started(self)
 
 
 class Fleet:
@@ -117,8 +128,11 @@ class Fleet:
         # One context for all: a thousand of them are megabytes of certificates each.
         connection.client_context_from = functools.cache(tls.client_context_from)
         secrets = job_dir / SECRETS
-        self._connected: dict[int, int] = {}
-        self._running = 0
+        self.connecting = asyncio.Semaphore(CONNECTING)
+        self._incarnation = 0
+        # Sets: an agent may lose its connection and come back, and an order may be repeated.
+        self._connected: set[Agent] = set()
+        self._running: set[Agent] = set()
         self.agents = [
             Agent(
                 self,
@@ -140,19 +154,23 @@ class Fleet:
     def connected(self, agent: Agent) -> None:
         """It has been welcomed."""
         assert agent.link is not None
-        incarnation = agent.link.welcome.incarnation
-        self._connected[incarnation] = self._connected.get(incarnation, 0) + 1
-        self._tell(incarnation)
+        if agent.link.welcome.incarnation > self._incarnation:
+            self._incarnation = agent.link.welcome.incarnation
+            self._connected.clear()
+        if agent.link.welcome.incarnation == self._incarnation and agent not in self._connected:
+            self._connected.add(agent)
+            self._tell()
 
-    def started(self) -> None:
-        """One more was given a program."""
-        self._running += 1
-        self._tell(max(self._connected))
+    def started(self, agent: Agent) -> None:
+        """It was given a program."""
+        if agent not in self._running:
+            self._running.add(agent)
+            self._tell()
 
-    def _tell(self, incarnation: int) -> None:
-        if self._connected[incarnation] == len(self.agents):
-            if self._running in (0, len(self.agents)):
-                said = {"incarnation": incarnation, "running": self._running}
+    def _tell(self) -> None:
+        if len(self._connected) == len(self.agents):
+            if len(self._running) in (0, len(self.agents)):
+                said = {"incarnation": self._incarnation, "running": len(self._running)}
                 print(json.dumps(said), flush=True)
 
     async def run(self) -> None:

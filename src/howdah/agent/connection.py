@@ -43,7 +43,10 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
-_ANSWER_S = 10.0
+_ANSWER_S = (10.0, 160.0)
+"""For a handshake, and for the answer to the first message: the first time, and at most. It doubles each
+time it was too short: a coordinator to which thousands come back at once serves all of them only if none
+hangs up while it is being served."""
 
 _HANDSHAKE_S = 10.0
 _FIRST_FRAME_S = 5.0
@@ -132,7 +135,7 @@ class Connector:
         Raises:
             NoInterface: the job names a network interface this host does not have.
         """
-        pause = _FIRST_PAUSE_S
+        pause, patience_s = _FIRST_PAUSE_S, _ANSWER_S[0]
         while True:
             left = self._lease_left()
             if left <= 0:
@@ -140,11 +143,15 @@ class Connector:
             for host, port in self._addresses():
                 try:
                     async with asyncio.timeout(max(left, 0.1)):
-                        connection = await self._try(host, port)
+                        connection = await self._try(host, port, patience_s)
                 except NoInterface:
                     raise
+                except TimeoutError:
+                    self.problem = f"coordinator at {host}:{port}: no answer in {patience_s:g} s"
+                    patience_s = min(2 * patience_s, _ANSWER_S[1])
+                    continue
                 except (OSError, ChannelClosed, AddressError) as error:
-                    # TimeoutError is an OSError; so is a certificate that is not believed.
+                    # A certificate that is not believed is an OSError too.
                     self.problem = f"coordinator at {host}:{port}: {error or type(error).__name__}"
                     continue
                 if connection is not None:
@@ -158,18 +165,23 @@ class Connector:
     def _lease_left(self) -> float:
         return self._lost_at + self.lease_s - self._loop.time()
 
-    async def _try(self, host: str, port: int) -> Connection | None:
+    async def _try(self, host: str, port: int, patience_s: float) -> Connection | None:
         """One attempt; None if the coordinator does not want us."""
         if not self.host:
             found = advertised(self._launch.host, self._launch.interface, (host, port))
             await self._addressed(found)
             self.host = found
         channel = await connect(
-            host, port, self._context, job_id=self._launch.job_id, receives=ToAgent
+            host,
+            port,
+            self._context,
+            job_id=self._launch.job_id,
+            receives=ToAgent,
+            timeout_s=patience_s,
         )
         try:
             channel.send(self._hello(self.host))
-            answer = await channel.receive(timeout_s=_ANSWER_S)
+            answer = await channel.receive(timeout_s=patience_s)
             if isinstance(answer, Welcome):
                 if answer.protocol[0] != PROTOCOL[0]:
                     self.problem = (

@@ -36,9 +36,12 @@ from howdah.wire.tls import IdentityError, PeerRole, certificate_name, peer_iden
 
 T = TypeVar("T")
 
-HANDSHAKE_S = 20.0
-"""5,000 agents that all come back at once after a take-over need 8 s, longer on a busy machine."""
-FIRST_FRAME_S = 10.0
+CONNECT_S = 20.0
+HANDSHAKE_S = 180.0
+"""Longer than a peer is ready to wait. 5,000 agents that all come back at once after a take-over need
+8 s, on a busy machine a minute: a server that hangs up on those it has not come to makes them come
+again, and gets through to none."""
+FIRST_FRAME_S = 180.0
 
 WRITE_BYTES = {PeerRole.AGENT: 4 * 1024}
 WRITE_BYTES_TO_OTHERS = 64 * 1024
@@ -333,7 +336,7 @@ async def connect(
     job_id: str,
     receives: Any,
     role: PeerRole = PeerRole.COORDINATOR,
-    timeout_s: float = HANDSHAKE_S,
+    timeout_s: float = CONNECT_S,
     backlog_bytes: int = BACKLOG_BYTES,
 ) -> Channel[Any]:
     """A channel to the ``role`` of job ``job_id`` at that address.
@@ -353,7 +356,7 @@ async def connect(
             port,
             ssl=ssl_context,
             server_hostname=certificate_name(role, job_id),
-            ssl_handshake_timeout=timeout_s,
+            ssl_handshake_timeout=timeout_s + 1,  # which is not a `TimeoutError`
             ssl_shutdown_timeout=SHUTDOWN_S,
         )
     if channel.closed:
