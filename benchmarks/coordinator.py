@@ -105,6 +105,7 @@ def _run(settings: Settings, agents: int) -> Seen:
             watched_cpu = share(coordinator.pid, settings.window_s)
         killed = time.monotonic()
         coordinator.kill()
+        coordinator.wait()  # its lock on the journal goes with it, which takes a moment
         successor = stack.enter_context(_coordinator(directory))
         fleets.until(incarnation=2, running=True)
         taken_over_s = time.monotonic() - killed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,18 @@ pathlib.Path("made/model").write_text("1")
 print("begun", flush=True)
 time.sleep(600)
 """
+
+
+def test_the_save_limit_counts_when_the_program_ends_by_itself(tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    table = {"folder": "made", "store": store, "save-limit": "2s"}
+    script = STORE_GOES_AWAY.replace("time.sleep(600)", "")
+    run = howdah(
+        "run", str(job_file(tmp_path, script, env={"STORE": store}, checkpoint=table)), code=5
+    )
+    assert re.search("worker:0 is saving its checkpoint and outputs, up to [12] s", run.told)
+    (line,) = gone(newest()).unsaved
+    assert line.startswith("worker:0: made: ")
 
 
 def test_stop_waits_for_what_is_being_saved_and_says_so(tmp_path: Path) -> None:

@@ -304,6 +304,18 @@ def test_a_checkpoint_that_an_older_attempt_saved_late_is_not_the_newest() -> No
     assert world.prepared[-1].restore == "000002"
 
 
+def test_a_checkpoint_that_is_told_again_after_a_take_over_is_not_a_new_one() -> None:
+    world = running(LONE)
+    world.save("worker:0")
+    world.save("worker:0")
+    world.until(lambda: world.state.checkpoint == "000002")
+    task = world.state.tasks["worker:0"].task
+    world.tell(CheckpointSaved(task=task, attempt=1, name="000001"))
+    assert world.state.checkpoint == "000002"
+    assert world.kinds().count("checkpoint-saved") == 2
+    succeeds(world, "worker:0")
+
+
 # -- (B) transient or final ---------------------------------------------------------------------------
 
 

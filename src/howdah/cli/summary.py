@@ -88,11 +88,10 @@ def _exit(task: TaskView, paint: Paint) -> str:
 
 
 def first_failure(view: JobView) -> FailureView | None:
-    """The failure to read: the first of the last generation that failed."""
-    if not view.failures:
-        return None
-    last = view.failures[-1].generation
-    return next(failure for failure in view.failures if failure.generation == last)
+    """The failure that ended the job: the one its reason begins with. Failures of other tasks, which
+    the job got over, may be as new."""
+    named = (each for each in reversed(view.failures) if view.reason.startswith(each.what))
+    return next(named, None)
 
 
 def summary(view: JobView, paint: Paint, *, width: int | None) -> list[str]:

@@ -86,6 +86,7 @@ class LaunchSpecs:
                 self._job, self._plan, self._directory, self._inside.home, command
             ),
             outputs=outputs(self._job, self._directory.job_id, self._inside.home, command.task),
+            save_s=self._plan.role(command.task.role).save_s,
         )
 
     def start(self, command: StartTask) -> Start:

@@ -245,6 +245,9 @@ def _on_checkpoint(turn: Turn, event: CheckpointSaved) -> None:
     data = state.tasks.get(str(event.task))
     if data is None or event.attempt != data.attempt:
         return  # of an attempt that is over: its successor does not restore it
+    if data.saved is not None and (len(event.name), event.name) <= (len(data.saved), data.saved):
+        return  # told again, to a new coordinator that might not have heard of it
+    data.saved = event.name
     restart.progressed(turn.gang_unit)
     if (own := state.units.get(str(event.task))) is not None:
         restart.progressed(own)

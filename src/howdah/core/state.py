@@ -180,6 +180,8 @@ class TaskData(msgspec.Struct, kw_only=True):
     retired: bool = False
     """Will not be started again: an optional task that cannot be had."""
     restored: str | None = None
+    saved: str | None = None
+    """Its newest checkpoint, of any attempt."""
     moves: list[Move] = []
     """The newest moves, for the day something impossible happens."""
 

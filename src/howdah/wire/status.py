@@ -105,7 +105,7 @@ class JobView(_View, frozen=True, kw_only=True):
     finished: float | None = None
     tasks: tuple[TaskView, ...] = ()
     failures: tuple[FailureView, ...] = ()
-    """Oldest first; the first of the last generation is what to read."""
+    """Oldest first; the one that ended the job is the one its reason begins with."""
     checkpoint: str | None = None
     """The newest complete one."""
     unsaved: tuple[str, ...] = ()

@@ -50,9 +50,9 @@ function show() {
     panel.replaceChildren(fold);
     return;
   }
-  // The first of the last generation is the cause; what came after it are secondary failures.
-  const last = failures.at(-1).generation;
-  const first = failures.find((failure) => failure.generation === last);
+  // Other tasks may have failed as late, and the job got over it.
+  const reason = store.job.reason ?? "";
+  const first = failures.findLast((failure) => reason.startsWith(failure.what)) ?? failures.at(-1);
   const others = failures.filter((failure) => failure !== first).reverse();
   panel.replaceChildren(card(first, "h2", lost ? "bad" : "warn"));
   if (others.length) {
