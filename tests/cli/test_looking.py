@@ -225,6 +225,42 @@ def test_a_job_is_resumed_from_its_last_checkpoint(tmp_path: Path) -> None:
         assert "worker:0 | begins at 0 restored None" in howdah("rerun", before).out
 
 
+def test_a_damaged_checkpoint_is_named_where_a_job_is_resumed(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    table = {"folder": "saved", "store": str(store)}
+    howdah("run", str(job_file(tmp_path, COUNTS, checkpoint=table)))
+    howdah("rerun", newest().job_id, "--resume")
+    before = newest()
+    place = Path(before.checkpoint_store(before.job().checkpoint))
+    oldest, latest = sorted(each for each in place.iterdir() if each.name.isdigit())[-2:]
+
+    def damage(version: Path) -> None:
+        for file in version.glob("step-*"):
+            file.write_text("w8ights")
+
+    damage(latest)
+    run = howdah("rerun", before.job_id, "--resume")
+    assert f"howdah | checkpoint {latest.name} of {before.job_id} is damaged: " in run.told
+    assert f"howdah | from checkpoint {oldest.name} of " in run.told
+    damage(oldest)
+    refused = howdah("rerun", before.job_id, "--resume", code=2)
+    assert "is damaged" in refused.told
+    assert "without --resume" in refused.told
+
+
+def test_a_store_that_cannot_be_read_refuses_a_resume_in_words(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    table = {"folder": "saved", "store": str(store)}
+    howdah("run", str(job_file(tmp_path, COUNTS, checkpoint=table)))
+    store.rename(tmp_path / "away")
+    refused = howdah("rerun", newest().job_id, "--resume", code=2)
+    assert str(store) in refused.told
+    assert "bring the store back" in refused.told
+    store.write_text("as if it were not mounted")
+    refused = howdah("rerun", newest().job_id, "--resume", code=2)
+    assert "bring their store back" in refused.told
+
+
 KILLED = """
 import os, signal, sys
 from howdah.backends.local.submission import LocalSubmission

@@ -88,3 +88,22 @@ def test_stop_waits_for_what_is_being_saved_and_says_so(tmp_path: Path) -> None:
     (line,) = gone(newest()).unsaved
     assert line.startswith("worker:0: made: ")
     assert "Not saved     worker:0: made: " in run.text
+
+
+def test_a_job_that_is_still_saving_is_not_shown_as_over(tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    table = {"folder": "made", "store": store, "settle": "1ms"}
+    run = start(
+        "run", str(job_file(tmp_path, STORE_GOES_AWAY, env={"STORE": store}, checkpoint=table))
+    )
+    run.until_line("begun")
+    job = newest().job_id
+    assert "is being stopped" in howdah("stop", job, "--no-wait").text
+    run.until_line("is saving its checkpoint")
+    status = howdah("status", job).text
+    assert f"{job} finishing for " in status
+    assert f"howdah stop --now {job}" in status
+    assert "howdah rerun" not in status
+    assert job in howdah("list", "--state", "running").text
+    assert howdah("stop", "--now", job).text == f"{job} stopped"
+    assert run.end() == 130

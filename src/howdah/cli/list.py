@@ -74,7 +74,7 @@ def command(
 
 def state(view: JobView) -> str:
     """The job's state in one word of `STATES`."""
-    if view.outcome is not None:
+    if view.outcome is not None and not view.ending:
         return view.outcome
     if view.lost:
         return "lost"

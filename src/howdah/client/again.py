@@ -40,10 +40,19 @@ def load(before: JobDirectory, overrides: Sequence[str] = (), *, resume: bool) -
             )
         from howdah.storage.checkpoints import latest_complete
 
-        if not any(latest_complete(place) for place in _places(before).values()):
+        places = _places(before).values()
+        try:
+            found = any(latest_complete(place) for place in places)
+        except OSError as error:
             raise BadInput(
-                f"{before.job_id} has no complete checkpoint to resume from; run it again without "
-                "--resume"
+                f"the checkpoints of {before.job_id} can't be read: {error}; bring their store back, "
+                "or run the job again without --resume to begin anew"
+            ) from error
+        if not found:
+            where = next(iter(places), "").removesuffix(f"/{_task_folders(loaded.job)[0]}")
+            raise BadInput(
+                f"{before.job_id} has no complete checkpoint in {where} to resume from; bring the "
+                "store back if it is away, or run the job again without --resume to begin anew"
             )
     return loaded
 
@@ -61,13 +70,14 @@ def submit_again(
 
     Raises:
         BackendError: the backend does not take the job.
+        BadInput: every checkpoint is damaged.
         OSError: the checkpoint cannot be read or copied.
     """
 
     def populate(directory: JobDirectory) -> None:
         carry_over(before, directory)
         if resume:
-            note(from_checkpoints(adopt(before, directory)))
+            note(from_checkpoints(adopt(before, directory, note)))
 
     return submit(
         loaded,
@@ -95,24 +105,36 @@ def go_on(directory: JobDirectory) -> None:
             site.revive()
 
 
-def adopt(before: JobDirectory, directory: JobDirectory) -> dict[str, str]:
-    """Give a job that has not begun the newest checkpoint of an earlier one, if that has one.
+def adopt(
+    before: JobDirectory, directory: JobDirectory, note: Callable[[str], None] = unsaid
+) -> dict[str, str]:
+    """Give a job that has not begun the newest sound checkpoint of an earlier one, if that has one.
 
     Returns:
         What was taken, such as ``000007 of digits-20261121-143502-k3f9``; by task where each has
         checkpoints of its own, else under "".
 
     Raises:
+        BadInput: it has checkpoints, and every one is damaged.
         OSError: it cannot be read or copied.
     """
-    from howdah.storage.checkpoints import adopt
+    from howdah.storage.checkpoints import NoVersion, Skipped, adopt
+
+    def skipped(version: Skipped) -> None:
+        note(f"checkpoint {version.version} of {before.job_id} is damaged: {version.reason}")
 
     places = _places(directory)
     taken: dict[str, str] = {}
     for whose, old in _places(before).items():
         new = places.get(whose)
         if new is not None and new != old:
-            origin = adopt(old, new, before.job_id)
+            try:
+                origin = adopt(old, new, before.job_id, skipped)
+            except NoVersion as error:
+                raise BadInput(
+                    f"{before.job_id} can't be resumed: {error}; run it again without --resume to "
+                    "begin anew"
+                ) from error
             if origin is not None:
                 taken[whose] = origin
     return taken

@@ -5,19 +5,21 @@ from __future__ import annotations
 import logging
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from howdah.storage.errors import Outdated
 from howdah.storage.folders import FolderChanged, Signature, Tree, scan
-from howdah.storage.restoring import restore
+from howdah.storage.restoring import NoVersion, restore
 from howdah.storage.stores import HDFS_PATIENCE_S, MANIFEST, Draft, LocalStore, open_store
 from howdah.storage.versions import (
     CheckpointSpec,
     Manifest,
     Saved,
     SavedFile,
+    Skipped,
     Versions,
     checksum,
     latest_complete,
@@ -197,18 +199,26 @@ def publish(spec: CheckpointSpec) -> Saved | None:
     return Publisher(spec).publish()
 
 
-def adopt(old: str, new: str, job_id: str) -> str | None:
+def adopt(
+    old: str, new: str, job_id: str, skipped: Callable[[Skipped], None] = lambda version: None
+) -> str | None:
     """Copy the newest sound version at the place ``old``, of that job, to the place ``new``.
 
     For a job that begins where another ended. Returns what was copied, as `Manifest.origin` has it;
-    None if there is none.
+    None if there is none. Damaged versions are told to ``skipped``.
 
     Raises:
+        NoVersion: there are versions, and all are damaged.
         OSError: a place can't be read or written.
     """
     with tempfile.TemporaryDirectory(prefix="howdah-", dir=_scratch_parent(new)) as scratch:
         folder = f"{scratch}/adopted"
         restored = restore(CheckpointSpec(folder=folder, store=old))
+        if restored.version is None and restored.skipped:
+            damage = "; ".join(f"{each.version}: {each.reason}" for each in restored.skipped)
+            raise NoVersion(f"every checkpoint in {old} is damaged ({damage})")
+        for version in restored.skipped:
+            skipped(version)
         if restored.version is None:
             return None
         origin = restored.origin or f"{restored.version} of {job_id}"

@@ -116,6 +116,11 @@ class JobView(_View, frozen=True, kw_only=True):
     lost: bool = False
     """It has not ended, and has no coordinator any more. Only a client can find that."""
 
+    @property
+    def ending(self) -> bool:
+        """Its outcome is decided, and its programs are still being ended or saved."""
+        return self.outcome is not None and self.phase == JobPhase.FINISHING.value and not self.lost
+
 
 class JobIdentity(_View, frozen=True, kw_only=True):
     """What the state does not know: who and where."""
