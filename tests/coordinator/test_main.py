@@ -121,6 +121,27 @@ sys.exit(main.main_remote(sys.argv[1], Path(sys.argv[2])))
 """
 
 
+FULL_DISK = """
+import errno
+import os
+import sys
+from howdah.coordinator import main
+from howdah.storage.journal import Journal
+
+def full(*arguments, **options):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+Journal.open = full
+sys.exit(main.main(sys.argv[1]))
+"""
+
+
+def test_a_full_disk_is_told_from_a_coordinator_that_fails(tmp_path: Path) -> None:
+    directory = make_job(tmp_path, backend="local")
+    line = [sys.executable, "-c", FULL_DISK, str(directory.path)]
+    assert subprocess.run(line, check=False, timeout=60).returncode == coordinator_ends.NO_ROOM
+
+
 def test_without_a_job_directory_it_says_how_to_be_called() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "howdah.coordinator"],

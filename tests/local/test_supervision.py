@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from howdah.backends.local.supervision import (
     CANNOT_START,
+    MAX_NO_ROOM,
     MAX_RAPID,
     RAPID_S,
     Supervision,
     Verdict,
     describe,
 )
+from howdah.storage.coordinator_ends import NO_ROOM
 
 KILLED = int(signal.SIGKILL)
 
@@ -51,6 +53,21 @@ def test_a_coordinator_that_lives_a_while_each_time_is_never_given_up(lives: lis
 def test_one_that_cannot_be_imported_is_given_up_at_once() -> None:
     decision, _ = Supervision().ended(CANNOT_START << 8, 0.1)
     assert decision.verdict is Verdict.GIVE_UP
+
+
+def test_where_there_is_no_room_for_one_the_job_waits_for_it_an_hour_long() -> None:
+    supervision = Supervision()
+    waited_s = 0.0
+    for _ in range(MAX_NO_ROOM):
+        decision, supervision = supervision.ended(NO_ROOM << 8, 0.1)
+        assert decision.verdict is Verdict.RESTART
+        waited_s += decision.delay_s
+    assert waited_s > 3000
+    decision, _ = supervision.ended(NO_ROOM << 8, 0.1)
+    assert decision.verdict is Verdict.GIVE_UP
+    assert "no room for a coordinator" in decision.reason
+    decision, supervision = supervision.ended(KILLED, 3600.0)
+    assert supervision.no_room == 0
 
 
 def test_wait_statuses_read_as_words() -> None:

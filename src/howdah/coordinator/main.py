@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -43,6 +44,7 @@ RESTART_ME = 1
 NOTE_S = 10.0
 """For a dying coordinator to write into a remote job directory why."""
 TERMINATED = 128 + signal.SIGTERM
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 
 
 def main(job_dir: str) -> int:
@@ -99,7 +101,8 @@ def _coordinate(directory: JobDirectory, leave: Callable[[Exception, float], Non
             leave(error, time.monotonic() - began)
         except OSError as problem:
             log.warning("the next coordinator is not told why: %s", problem)
-        return RESTART_ME
+        full = isinstance(error, OSError) and error.errno in _FULL
+        return coordinator_ends.NO_ROOM if full else RESTART_ME
 
 
 def _note_end(directory: JobDirectory, who: str, error: Exception, lived_s: float) -> str:

@@ -16,6 +16,8 @@ from howdah.core.messages import Level, Record
 from howdah.storage.files import write_atomically
 
 RECORD = "coordinator-died"
+NO_ROOM = 75
+"""Exit code of a coordinator for which there is no room just now: disk, open files or memory."""
 FORGET_S = 600.0
 """A death so long ago has nothing to do with one of now."""
 FIRST_PAUSE_S = 10.0

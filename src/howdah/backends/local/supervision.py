@@ -12,12 +12,19 @@ import signal
 
 import msgspec
 
+from howdah.storage.coordinator_ends import NO_ROOM
+
 RAPID_S = 10.0
 """A coordinator that lived at least so long was healthy: deaths are counted anew."""
 MAX_RAPID = 6
 """Deaths in a row, each soon after its start, before the job is given up."""
 FIRST_DELAY_S = 0.1
 """Before the second restart in a row (the first comes at once); doubled each time."""
+
+NO_ROOM_DELAY_S = (1.0, 30.0)
+"""Before the next start where the machine has no room for a coordinator: first and longest."""
+MAX_NO_ROOM = 120
+"""Such ends in a row, about an hour of them, before the job is given up."""
 
 CANNOT_START = 125
 """Exit code of a forked child that could not even begin: trying again would not help."""
@@ -42,6 +49,8 @@ class Supervision(msgspec.Struct, frozen=True):
     """What is remembered of earlier deaths."""
 
     rapid: int = 0
+    no_room: int = 0
+    """Ends in a row for want of room."""
 
     def ended(self, status: int | None, lived_s: float) -> tuple[Decision, Supervision]:
         """The coordinator has ended with that wait status (None: unknown) after ``lived_s``."""
@@ -50,6 +59,15 @@ class Supervision(msgspec.Struct, frozen=True):
         how = describe(status)
         if status is not None and status >> 8 == CANNOT_START:
             return Decision(Verdict.GIVE_UP, reason="the coordinator could not be started"), self
+        if status is not None and status >> 8 == NO_ROOM:
+            if self.no_room == MAX_NO_ROOM:
+                reason = (
+                    "for an hour there was no room for a coordinator (disk, open files or memory)"
+                )
+                return Decision(Verdict.GIVE_UP, reason=reason), self
+            first_s, longest_s = NO_ROOM_DELAY_S
+            delay_s = min(first_s * 2 ** min(self.no_room, 10), longest_s)
+            return Decision(Verdict.RESTART, delay_s), Supervision(self.rapid, self.no_room + 1)
         rapid = self.rapid + 1 if lived_s < RAPID_S else 1
         if rapid > MAX_RAPID:
             reason = f"the coordinator died {rapid} times in a row, at last it {how}"
