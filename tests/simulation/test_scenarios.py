@@ -313,7 +313,7 @@ def test_a_checkpoint_that_is_told_again_after_a_take_over_is_not_a_new_one() ->
     world.tell(CheckpointSaved(task=task, attempt=1, name="000001"))
     assert world.state.checkpoint == "000002"
     assert world.kinds().count("checkpoint-saved") == 2
-    succeeds(world, "worker:0")
+    succeeds(world, "worker:0", "worker:1")
 
 
 # -- (B) transient or final ---------------------------------------------------------------------------
