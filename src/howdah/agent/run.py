@@ -205,10 +205,9 @@ class Run:
             run_s=self._start.run_s,
             told=self._told,
         )
-        found = msgspec.structs.replace(found, step=self._reported.step)
-        if self._start.answer_mark and found.code == 0:
-            found = msgspec.structs.replace(found, answer=await self._answer())
-        return found
+        asked = self._start.answer_mark and found.code == 0
+        answer = await self._answer() if asked else found.answer
+        return msgspec.structs.replace(found, step=self._reported.step, answer=answer)
 
     def _is_held(self, port: int) -> bool:
         """Whether another program has that port of ours; all of ours have ended."""

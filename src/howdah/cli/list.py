@@ -74,8 +74,8 @@ def command(
 
 def state(view: JobView) -> str:
     """The job's state in one word of `STATES`."""
-    if view.outcome is not None and not view.ending:
-        return view.outcome
+    if view.over:
+        return str(view.outcome)
     if view.lost:
         return "lost"
     if view.phase == UNREADABLE:

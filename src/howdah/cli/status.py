@@ -36,7 +36,7 @@ def command(job_id: str | None, store: str | None, as_json: bool) -> None:
 
     width = window_width() if sys.stdout.isatty() else None
     pages: dict[str, str] = {}
-    if view.ending or (view.outcome is None and not view.lost):
+    if view.live:
         wanted = {"Page": "", **{link.name: link.href for link in view.links}}
         pages = {name: page for name, to in wanted.items() if (page := handle.page(to)) is not None}
     paint = Paint(wants_colour(sys.stdout))

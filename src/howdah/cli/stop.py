@@ -96,7 +96,7 @@ def command(
         return 0
     if had_ended:
         click.echo(f"{view.job_id} had ended already: {view.outcome}")
-    elif view.outcome is None or view.ending:
+    elif not view.over:
         click.echo(f"{view.job_id} is being stopped")
     else:
         click.echo(f"{view.job_id} {view.outcome}")

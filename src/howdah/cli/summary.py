@@ -118,16 +118,15 @@ def report(
     view: JobView, paint: Paint, *, width: int | None, pages: Mapping[str, str], now: float
 ) -> list[str]:
     """The job as it is: what ``howdah status`` prints. ``pages`` are addresses by name."""
-    if view.outcome is not None and not view.ending:
+    if view.over:
         return summary(view, paint, width=width)[1:]
     lines = [_headline(view, paint, now)]
     if view.lost and view.tasks:
         lines += _labelled(
             "Why", "it has no coordinator any more (did the machine restart?)", paint, width
         )
-    reason = "Waits for" if not (view.lost or view.ending) else "Why"
-    if view.lost and view.tasks:
-        reason = "Before"
+    unfinished = "Why" if view.lost or view.ending else "Waits for"
+    reason = "Before" if view.lost and view.tasks else unfinished
     lines += _labelled(reason, view.reason, paint, width)
     if view.checkpoint:
         lines += _labelled("Checkpoint", view.checkpoint, paint, width)
@@ -145,11 +144,11 @@ def report(
 
 
 def _headline(view: JobView, paint: Paint, now: float = 0.0) -> str:
-    state = "lost" if view.lost else view.phase if view.ending else view.outcome or view.phase
+    state = "lost" if view.lost else view.phase if view.live else str(view.outcome)
     text = f"{paint(view.job_id, bold=True)} {paint.state(state, bold=True)}"
     if view.submitted is not None and not view.lost:
         took = human.duration((view.finished or now) - view.submitted)
-        text += f" {'after' if view.outcome and not view.ending else 'for'} {took}"
+        text += f" {'after' if view.over else 'for'} {took}"
     if view.ending:
         text += f": {view.outcome}; what its tasks left is being saved or ended"
     if view.outcome == "succeeded" and view.unsaved:
@@ -210,7 +209,7 @@ def _next(view: JobView, paint: Paint, failure: FailureView | None) -> Iterator[
     task = f" --task {failure.task}" if failure is not None and failure.task else ""
     resume = " --resume" if view.checkpoint else ""
     yield from _labelled("Logs", f"howdah logs {view.job_id}{task}", paint, None)
-    if view.ending or (view.outcome is None and not view.lost):
+    if view.live:
         yield from _labelled("Follow", f"howdah attach {view.job_id}", paint, None)
         firm = " --now" if view.ending else ""
         yield from _labelled("Stop", f"howdah stop{firm} {view.job_id}", paint, None)

@@ -40,16 +40,16 @@ def load(before: JobDirectory, overrides: Sequence[str] = (), *, resume: bool) -
             )
         from howdah.storage.checkpoints import latest_complete
 
-        places = _places(before).values()
         try:
-            found = any(latest_complete(place) for place in places)
+            found = any(latest_complete(place) for place in _places(before).values())
         except OSError as error:
             raise BadInput(
                 f"the checkpoints of {before.job_id} can't be read: {error}; bring their store back, "
                 "or run the job again without --resume to begin anew"
             ) from error
         if not found:
-            where = next(iter(places), "").removesuffix(f"/{_task_folders(loaded.job)[0]}")
+            table = before.job().checkpoint or loaded.job.checkpoint
+            where = before.checkpoint_store(table)
             raise BadInput(
                 f"{before.job_id} has no complete checkpoint in {where} to resume from; bring the "
                 "store back if it is away, or run the job again without --resume to begin anew"

@@ -22,6 +22,7 @@ from howdah.storage.versions import (
     Skipped,
     Versions,
     checksum,
+    damage,
     latest_complete,
     supersedes,
 )
@@ -214,13 +215,14 @@ def adopt(
     with tempfile.TemporaryDirectory(prefix="howdah-", dir=_scratch_parent(new)) as scratch:
         folder = f"{scratch}/adopted"
         restored = restore(CheckpointSpec(folder=folder, store=old))
-        if restored.version is None and restored.skipped:
-            damage = "; ".join(f"{each.version}: {each.reason}" for each in restored.skipped)
-            raise NoVersion(f"every checkpoint in {old} is damaged ({damage})")
+        if restored.version is None:
+            if restored.skipped:
+                raise NoVersion(
+                    f"every checkpoint in {old} is damaged ({damage(restored.skipped)})"
+                )
+            return None
         for version in restored.skipped:
             skipped(version)
-        if restored.version is None:
-            return None
         origin = restored.origin or f"{restored.version} of {job_id}"
         copy = CheckpointSpec(folder=folder, store=new, ignore=(), origin=origin)
         if publish(copy) is None and latest_complete(new) is None:

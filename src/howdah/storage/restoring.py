@@ -17,6 +17,7 @@ from howdah.storage.versions import (
     Restored,
     Skipped,
     Versions,
+    damage,
 )
 
 
@@ -47,9 +48,9 @@ def restore(spec: CheckpointSpec) -> Restored:
         try:
             manifest = versions.manifest(version)
             _bring(store, version, manifest, fresh)
-        except Damaged as damage:
+        except Damaged as error:
             shutil.rmtree(fresh, ignore_errors=True)
-            skipped.append(Skipped(version=version, reason=str(damage)))
+            skipped.append(Skipped(version=version, reason=str(error)))
             continue
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
@@ -64,10 +65,9 @@ def restore(spec: CheckpointSpec) -> Restored:
             skipped=tuple(skipped),
         )
     if spec.version is not None:
-        damage = "; ".join(f"{each.version}: {each.reason}" for each in skipped)
         raise NoVersion(
             f"checkpoint {spec.version}, which the job has saved, is not in {spec.place}"
-            f" ({damage or 'nor is any other'}). Bring it back, or begin anew with a new job"
+            f" ({damage(skipped) or 'nor is any other'}). Bring it back, or begin anew with a new job"
         )
     fresh = _beside(folder)
     fresh.mkdir(mode=0o700)

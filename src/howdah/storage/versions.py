@@ -107,6 +107,11 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
 
 
+def damage(skipped: Iterable[Skipped]) -> str:
+    """Which versions are damaged, and how."""
+    return "; ".join(f"{each.version}: {each.reason}" for each in skipped)
+
+
 class Restored(msgspec.Struct, frozen=True, kw_only=True):
     """The folder holds this version now and nothing else; without one it is empty."""
 

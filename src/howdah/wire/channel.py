@@ -37,6 +37,7 @@ from howdah.wire.tls import IdentityError, PeerRole, certificate_name, peer_iden
 T = TypeVar("T")
 
 CONNECT_S = 20.0
+"""For a connection of ours, handshake included, where the caller has no limit of its own."""
 HANDSHAKE_S = 180.0
 """Longer than a peer is ready to wait. 5,000 agents that all come back at once after a take-over need
 8 s, on a busy machine a minute: a server that hangs up on those it has not come to makes them come

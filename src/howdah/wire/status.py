@@ -121,6 +121,16 @@ class JobView(_View, frozen=True, kw_only=True):
         """Its outcome is decided, and its programs are still being ended or saved."""
         return self.outcome is not None and self.phase == JobPhase.FINISHING.value and not self.lost
 
+    @property
+    def over(self) -> bool:
+        """It has its outcome, and nothing of it runs any more."""
+        return self.outcome is not None and not self.ending
+
+    @property
+    def live(self) -> bool:
+        """It has a coordinator that can be asked."""
+        return not self.over and not self.lost
+
 
 class JobIdentity(_View, frozen=True, kw_only=True):
     """What the state does not know: who and where."""

@@ -57,16 +57,17 @@ class Supervision(msgspec.Struct, frozen=True):
         if status == 0:
             return Decision(Verdict.FINISHED), self
         how = describe(status)
-        if status is not None and status >> 8 == CANNOT_START:
+        code = None if status is None else status >> 8
+        if code == CANNOT_START:
             return Decision(Verdict.GIVE_UP, reason="the coordinator could not be started"), self
-        if status is not None and status >> 8 == NO_ROOM:
+        if code == NO_ROOM:
             if self.no_room == MAX_NO_ROOM:
                 reason = (
                     "for an hour there was no room for a coordinator (disk, open files or memory)"
                 )
                 return Decision(Verdict.GIVE_UP, reason=reason), self
             first_s, longest_s = NO_ROOM_DELAY_S
-            delay_s = min(first_s * 2 ** min(self.no_room, 10), longest_s)
+            delay_s = min(first_s * 2**self.no_room, longest_s)
             return Decision(Verdict.RESTART, delay_s), Supervision(self.rapid, self.no_room + 1)
         rapid = self.rapid + 1 if lived_s < RAPID_S else 1
         if rapid > MAX_RAPID:

@@ -207,18 +207,17 @@ class ContainerTable:
         container = self._containers.get(container_id)
         detail = container_exit_status.detail(status.exit_status, status.diagnostics)
         proof = container_exit_status.is_proof(status.exit_status)
+        kind = container_exit_status.kind(
+            status.exit_status,
+            status.diagnostics,
+            releasing=container is not None and container.releasing,
+        )
         if container is None and proof and identity.attempt.number < self._attempt:
             # It ended while there was no master: what may start only after it need not wait.
-            kind = container_exit_status.kind(
-                status.exit_status, status.diagnostics, releasing=False
-            )
             log.info("%s had ended (%d): %s", container_id, status.exit_status, detail)
             self._emit(ContainerEnded(container_id=container_id, kind=kind, detail=detail))
         if container is None or container.phase is Phase.UNCONFIRMED:
             return  # excess, or its end is known already
-        kind = container_exit_status.kind(
-            status.exit_status, status.diagnostics, releasing=container.releasing
-        )
         log.info("%s ended (%d): %s", container_id, status.exit_status, detail)
         if container.launched and not proof:
             self.confirm(container, kind, detail)
