@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.howdah import gone, howdah, job_file, newest, start
+from tests.cli.howdah import gone, howdah, job_file, newest, start, until
 
 SPOILS_ITS_STORE = """
 import os
@@ -105,5 +105,19 @@ def test_a_job_that_is_still_saving_is_not_shown_as_over(tmp_path: Path) -> None
     assert f"howdah stop --now {job}" in status
     assert "howdah rerun" not in status
     assert job in howdah("list", "--state", "running").text
+    assert howdah("stop", "--now", job).text == f"{job} stopped"
+    assert run.end() == 130
+
+
+def test_a_restart_that_waits_for_a_store_says_for_which(tmp_path: Path) -> None:
+    store = str(tmp_path / "store")
+    table = {"folder": "made", "store": store, "settle": "1ms"}
+    script = STORE_GOES_AWAY.replace("time.sleep(600)", "time.sleep(0.1)\nraise SystemExit(1)")
+    run = start("run", str(job_file(tmp_path, script, env={"STORE": store}, checkpoint=table)))
+    run.until_line("is not saved")
+    run.until_line("is saving its checkpoint")
+    job = newest().job_id
+    waiting = re.compile(f"starts again once what .* is saved: worker:0: .*{re.escape(store)}")
+    until(lambda: waiting.search(howdah("status", job).text), "the status names the store")
     assert howdah("stop", "--now", job).text == f"{job} stopped"
     assert run.end() == 130

@@ -87,8 +87,8 @@ class Attempt:
         self._ready: Ready | None = None
         self._reports: ReportSocket | None = None
         self._reservation: ports.Reservation | None = None
-        self._checkpoints = Checkpoints(container, prepare)
-        self._outputs = Outputs(container, prepare)
+        self._checkpoints = Checkpoints(container, prepare, self._say_saving)
+        self._outputs = Outputs(container, prepare, self._say_saving)
         self._start: asyncio.Future[Start] = self._loop.create_future()
         self._stop: asyncio.Future[None] = self._loop.create_future()
         self._save_s: float | None = None
@@ -399,7 +399,12 @@ class Attempt:
     def _say_saving(self) -> None:
         if self._ended is not None and self._saving is not None:
             names = {"task": self.task, "attempt": self.attempt}
-            saving = TaskSaving(**names, exit=self._ended, limit_s=self._save_left())
+            saving = TaskSaving(
+                **names,
+                exit=self._ended,
+                limit_s=self._save_left(),
+                trouble=self._checkpoints.trouble or self._outputs.trouble,
+            )
             self._container.say(saving)
 
     @property

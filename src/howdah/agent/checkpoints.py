@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -66,16 +66,20 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
 class Checkpoints:
     """One attempt's."""
 
-    def __init__(self, container: Container, prepare: Prepare) -> None:
+    def __init__(
+        self, container: Container, prepare: Prepare, troubled: Callable[[], object]
+    ) -> None:
+        """``troubled`` is called when there is a new `trouble`."""
         self._container = container
         self._prepare = prepare
+        self._troubled = troubled
         self._spec = prepare.checkpoint
         self._watcher: Helper | None = None
         self._watching: asyncio.Task[None] | None = None
         self._last = ""
         """What the watcher was told at the end, once it was."""
-        self._trouble = ""
-        """Why the store did not take the newest state, as far as is known."""
+        self.trouble = ""
+        """Why the store has not taken the newest state; empty where nothing kept it from that."""
         self._lost = ""
         """Why no more is tried."""
 
@@ -165,7 +169,7 @@ class Checkpoints:
             return ()
         why = self._lost
         if not why and not self._watching.done():
-            why = self._trouble
+            why = self.trouble
             if self._last:
                 what = why or f"{self._spec['store']} has not taken it"
                 why = f"{what}; no more time than {limit_s:g} s was left"
@@ -218,13 +222,14 @@ class Checkpoints:
         if said.unsaved:
             self._lost = said.problem
         elif said.problem:
-            self._trouble = said.problem
+            self.trouble = said.problem
             again = "; it is tried again" if said.transient else ""
             self._container.note(
                 self._prepare, f"its checkpoint folder is not saved: {said.problem}{again}"
             )
+            self._troubled()
         elif said.version is not None:
-            self._trouble = ""
+            self.trouble = ""
             self._container.say(
                 CheckpointSaved(
                     task=self._prepare.task,

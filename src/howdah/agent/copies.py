@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path, PurePath
 
 import msgspec
@@ -45,16 +45,21 @@ class Outputs:
     A helper process does it (`howdah.storage.outputs`).
     """
 
-    def __init__(self, container: Container, prepare: Prepare) -> None:
+    def __init__(
+        self, container: Container, prepare: Prepare, troubled: Callable[[], object]
+    ) -> None:
+        """``troubled`` is called when there is a new `trouble`."""
         self._container = container
         self._prepare = prepare
+        self._troubled = troubled
         wanted = prepare.outputs or {}
         self._store = str(wanted.get("store", ""))
         self.folders: tuple[str, ...] = tuple(map(str, wanted.get("folders", ())))
         """What is copied: paths inside the working folder."""
         self._lost: tuple[str, ...] | None = None
         """What could not be copied, once the helper is done."""
-        self._trouble = ""
+        self.trouble = ""
+        """Why the store has not taken them; empty where nothing kept it from that."""
 
     @property
     def folder(self) -> Path:
@@ -96,14 +101,15 @@ class Outputs:
                     said = msgspec.json.decode(line, type=_Said)
                     self._lost = said.problems
                     if said.problem:
-                        self._trouble = said.problem
+                        self.trouble = said.problem
                         again = "; it is tried again" if said.transient else ""
                         text = f"its outputs are not copied: {said.problem}{again}"
                         self._container.note(self._prepare, text)
+                        self._troubled()
                 if await helper.wait() == 0:
                     self._lost = self._lost or ()
                 else:
-                    problem = self._trouble or helper.problem or "its process ended early"
+                    problem = self.trouble or helper.problem or "its process ended early"
         except (HelperProblem, OSError, msgspec.DecodeError) as error:
             problem = str(error)
         if problem:
@@ -113,7 +119,7 @@ class Outputs:
         """What could not be saved in ``limit_s`` seconds, and why; a line for each folder."""
         if self._lost is not None:
             return self._lost
-        why = self._trouble or f"not copied to {self._store}"
+        why = self.trouble or f"not copied to {self._store}"
         return tuple(
             f"{folder}: {why}; no more time than {limit_s:g} s was left"
             for folder in self.folders

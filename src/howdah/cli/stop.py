@@ -50,7 +50,7 @@ class Saving:
 
 @click.command("stop")
 @job_id_argument
-@click.option("--now", is_flag=True, help="Kill the tasks at once, without their grace.")
+@click.option("--now", is_flag=True, help="Kill the tasks at once and save nothing more.")
 @click.option("--reason", default="", metavar="TEXT", help="Kept in the job's event log.")
 @click.option(
     "--no-wait", is_flag=True, help="Return when the stop is certain, not when the job has ended."

@@ -234,8 +234,18 @@ class Remote:
             raise Unreachable(
                 f"the coordinator of {self.directory.job_id} did not answer within {within_s:g}s; "
                 "try again, and look into "
-                f"{self.directory.logs / 'coordinator.log'} if it stays silent"
+                f"{self.directory.logs / 'coordinator.log'} if it stays silent{self._replaceable()}"
             ) from None
+
+    def _replaceable(self) -> str:
+        """How a coordinator that hangs or is stopped is got rid of."""
+        address = self.directory.coordinator()
+        if address is None:
+            return ""
+        return (
+            f". If its process hangs ({address.pid} on {address.host}), kill it: another one takes "
+            "the job over, and its programs run on"
+        )
 
     async def open(self) -> Channel[ToClient] | None:
         """A greeted connection for the caller alone to use and close; None once the job has ended.

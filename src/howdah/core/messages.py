@@ -224,6 +224,8 @@ class TaskSaving(Event, frozen=True, kw_only=True):
     attempt: int
     exit: Exit
     limit_s: float
+    trouble: str = ""
+    """What keeps it from saving; said again when that is known."""
 
 
 class TaskExited(Event, frozen=True, kw_only=True):

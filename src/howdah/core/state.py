@@ -175,6 +175,8 @@ class TaskData(msgspec.Struct, kw_only=True):
     """Its present attempt's failure has been reported: it was known before the attempt was over."""
     exit: Exit | None = None
     """Of the newest attempt that ended."""
+    trouble: str = ""
+    """Why what its newest attempt left is not saved yet."""
     counted: int = 0
     """Failures that counted against a budget of its own, for roles that restart task by task."""
     retired: bool = False

@@ -152,6 +152,7 @@ def prepare(turn: Turn, data: TaskData, *, returns: bool) -> None:
     data.attempt += 1
     data.generation = turn.state.generation
     data.pids, data.exit, data.restored, data.reported = (), None, None, False
+    data.trouble = ""
     data.started = None
     turn.set_joined(data, False)
     turn.move(data, S.PREPARING, "a new attempt begins")
@@ -356,8 +357,11 @@ def _on_saving(turn: Turn, data: TaskData, event: TaskSaving) -> None:
         _fail(turn, data, event.exit)
         turn.move(data, S.STOPPING, "it failed; what it left is being saved")
     # Without an exit of its own the attempt counts as running still: see `overdue`.
-    data.exit, data.pids = event.exit, ()
+    known = data.exit is not None and data.trouble != event.trouble
+    data.exit, data.pids, data.trouble = event.exit, (), event.trouble
     turn.set_time(data, "deadline", turn.now + event.limit_s + ENDING_MARGIN_S)
+    if known:
+        return  # its agent notes what keeps it from saving
     turn.record(
         "task-saving",
         f"{data.task} is saving its checkpoint and outputs, up to {_duration(event.limit_s)}",

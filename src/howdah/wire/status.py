@@ -194,6 +194,8 @@ def view(state: JobState, identity: JobIdentity) -> JobView:
 
 def _waiting_for(state: JobState) -> str:
     """Why nothing runs yet, in one line."""
+    if state.phase in (JobPhase.FAILURE_WINDOW, JobPhase.RESTARTING):
+        return _waiting_for_saving(state)
     if state.phase is not JobPhase.ALLOCATING:
         return ""
     without = [str(d.task) for d in state.tasks.values() if d.request_id is not None]
@@ -206,6 +208,19 @@ def _waiting_for(state: JobState) -> str:
     if launching:
         parts.append(f"agents starting: {_some(launching)}")
     return "; ".join(parts)
+
+
+def _waiting_for_saving(state: JobState) -> str:
+    saving = [
+        data
+        for data in state.tasks.values()
+        if data.state is TaskState.STOPPING and data.exit is not None
+    ]
+    if not saving:
+        return ""
+    names = _some([str(data.task) for data in saving])
+    trouble = next((f": {data.trouble}" for data in saving if data.trouble), "")
+    return f"starts again once what was made is saved: {names}{trouble}"
 
 
 def _some(names: list[str]) -> str:
