@@ -117,7 +117,7 @@ def test_a_restart_that_waits_for_a_store_says_for_which(tmp_path: Path) -> None
     run.until_line("is not saved")
     run.until_line("is saving its checkpoint")
     job = newest().job_id
-    waiting = re.compile(f"starts again once what .* is saved: worker:0: .*{re.escape(store)}")
+    waiting = re.compile(f"waiting until what was made is saved: worker:0: .*{re.escape(store)}")
     until(lambda: waiting.search(howdah("status", job).text), "the status names the store")
     assert howdah("stop", "--now", job).text == f"{job} stopped"
     assert run.end() == 130

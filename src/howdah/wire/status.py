@@ -220,7 +220,7 @@ def _waiting_for_saving(state: JobState) -> str:
         return ""
     names = _some([str(data.task) for data in saving])
     trouble = next((f": {data.trouble}" for data in saving if data.trouble), "")
-    return f"starts again once what was made is saved: {names}{trouble}"
+    return f"waiting until what was made is saved: {names}{trouble}"
 
 
 def _some(names: list[str]) -> str:
