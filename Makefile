@@ -7,6 +7,8 @@
 
 SHELL := /bin/bash
 RUN := .venv/bin/python
+# Environments are built with uv: the one that tools/setup has brought serves too.
+export PATH := $(PATH):$(CURDIR)/.venv-tools/bin:$(CURDIR)/.venv-tools/lib/bin
 TESTS ?= tests
 ARGS ?=
 # Most tests wait for processes they started: three at a time keep two cores busy.

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import msgspec.inspect as kinds
 
+from howdah.backends.support import UNSUPPORTED
 from howdah.spec import describe, hints, model
 from howdah.spec.schema import json_schema
 from howdah.spec.units import MAX_TASKS
@@ -127,7 +128,27 @@ def page() -> str:
     """The whole reference page."""
     parts = [INTRODUCTION]
     parts += [_section(table, kind) for table, kind in tables()]
+    parts.append(_unsupported())
     return "\n".join(parts)
+
+
+def _unsupported() -> str:
+    rows = [
+        "## What a backend does not honour\n",
+        "A key in this table is refused, with its line, where the job's programs would not run as "
+        "the file says, and noted where they run all the same. `howdah check --backend NAME`, "
+        "`howdah run` and `howdah submit` say so before anything starts. What a site file says of "
+        "`queue` and the like is not noted. Every other key is honoured, on yarn all of them.\n",
+        "| Key | Backend | | Why |",
+        "|---|---|---|---|",
+    ]
+    for backend, rules in UNSUPPORTED.items():
+        for rule in rules:
+            key = rule.key.replace("*", "NAME")
+            verdict = "refused" if rule.refused else "noted"
+            why = f"{rule.why}; {rule.hint}" if rule.hint else rule.why
+            rows.append(f"| `{key}` | {backend} | {verdict} | {why} |")
+    return "\n".join(rows) + "\n"
 
 
 def schema() -> str:

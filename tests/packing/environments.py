@@ -7,10 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-import pytest
-
 from howdah.packing import uv
-from howdah.packing.archives import PackingError
 
 
 def wheel(folder: Path, *, name: str = "tiny", version: str = "1.0", text: str = "") -> Path:
@@ -52,8 +49,5 @@ def venv(folder: Path, *packages: Path) -> Path:
 
 
 def program() -> str:
-    """uv, or the test is skipped."""
-    try:
-        return uv.find()
-    except PackingError as error:
-        pytest.skip(str(error))
+    """uv: `make test` has one on PATH."""
+    return uv.find()

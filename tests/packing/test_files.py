@@ -17,7 +17,7 @@ from tests.packing.unpacking import names, unpack
 
 
 def pack(folder: Path, *lines: str) -> list[Extra]:
-    return files(Job(files=lines), "", folder, folder / "cache")
+    return files(lines, folder, folder / "cache")
 
 
 def refused(folder: Path, *lines: str) -> str:
@@ -110,10 +110,10 @@ def test_roles_have_their_own(tmp_path: Path) -> None:
     (tmp_path / "b").touch()
     job = Job(files=("a",), roles={"worker": Role(files=("b",)), "ps": Role()})
     packed = {
-        role: [extra.name for extra in files(job, role, tmp_path, tmp_path / "cache")]
-        for role in ("", "worker", "ps")
+        role: [extra.name for extra in files(lines, tmp_path, tmp_path / "cache")]
+        for role, lines in job.files_by_role.items()
     }
-    assert packed == {"": ["a"], "worker": ["b"], "ps": []}
+    assert packed == {"": ["a"], "worker": ["b"]}
 
 
 def test_fsspec_is_not_imported_for_local_files(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_fsspec_is_not_imported_for_local_files(tmp_path: Path) -> None:
         "import sys; from pathlib import Path\n"
         "from howdah.packing.files import files; from howdah.spec.model import Job\n"
         f"here = Path({str(tmp_path)!r})\n"
-        "files(Job(files=('a',)), '', here, here / 'cache')\n"
+        "files(('a',), here, here / 'cache')\n"
         "assert 'fsspec' not in sys.modules and 'hdfs_native' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

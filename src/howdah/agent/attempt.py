@@ -282,7 +282,9 @@ class Attempt:
             container.checkpoint_request.unlink()
         with _step("its working folder can't be made"):
             folders = [*self._checkpoints.folders, *self._outputs.folders]
-            workfolder.make(container.work / workfolder.TASK, container.source, folders)
+            workfolder.make(
+                container.work / workfolder.TASK, container.source, folders, container.launch.files
+            )
             self._checkpoints.folder.mkdir(parents=True, exist_ok=True)
             self._outputs.make()
         with _step("its checkpoint can't be restored"):

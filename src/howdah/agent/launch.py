@@ -45,6 +45,8 @@ class AgentLaunch(msgspec.Struct, frozen=True, kw_only=True):
     """Logs are spooled here; see `LogNames`."""
     source: str | None = None
     """The user's code; its top-level entries are linked into the working folder."""
+    files: dict[str, str] = {}
+    """What else is linked there, by name: before the source, so that of two of one name this counts."""
     shared_dir: str | None = None
     """A folder all tasks share, where the backend has one."""
     python_path: str = ""

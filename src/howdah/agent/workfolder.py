@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
 
@@ -40,10 +40,12 @@ def substitute(document: _T, folder: str) -> _T:
     return value
 
 
-def make(task: Path, source: Path | None, folders: Iterable[str]) -> None:
+def make(
+    task: Path, source: Path | None, folders: Iterable[str], files: Mapping[str, str] = {}
+) -> None:
     """Make or complete the folder; what programs have put there stays.
 
-    ``folders`` are paths inside it that must be the task's own, whatever the source has of that
+    ``files`` are paths by name that are linked too, and before the source. ``folders`` are paths inside it that must be the task's own, whatever the source has of that
     name: they are never links, and an entry on the way to one of them becomes a real folder with
     links of its own.
 
@@ -52,6 +54,9 @@ def make(task: Path, source: Path | None, folders: Iterable[str]) -> None:
     """
     task.mkdir(mode=0o700, parents=True, exist_ok=True)
     inside = [parts for parts in map(_parts, folders) if parts]
+    for name, path in files.items():
+        with contextlib.suppress(FileExistsError):
+            (task / name).symlink_to(path)
     if source is not None:
         _link(task, source, inside)
     for parts in inside:

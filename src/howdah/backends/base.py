@@ -87,8 +87,8 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     tensorboard_dir: str
     tensorboard_url: str | None = None
     """Where event files of all tasks are kept, if `tensorboard_dir` is each container's own."""
-    files: Mapping[str, str] = {}
-    """What is put beside the source: name to place, for all roles."""
+    files: Mapping[str, Mapping[str, str]] = {}
+    """What agents put beside the source: paths by role (``""`` for all) and name."""
 
 
 class PageReaders(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from howdah.cli.jobs import DEFAULT_FILE, json_option
+from howdah.cli.jobs import DEFAULT_FILE, backend_option, json_option
 
 
 @click.command("check")
@@ -18,21 +18,23 @@ from howdah.cli.jobs import DEFAULT_FILE, json_option
     metavar="KEY=VALUE",
     help="Put a value over the file's before it is checked; repeatable.",
 )
+@backend_option
 @json_option
-def command(job: Path, overrides: tuple[str, ...], as_json: bool) -> int:
+def command(job: Path, overrides: tuple[str, ...], backend: str, as_json: bool) -> int:
     """Report every problem of a job file.
 
     JOB is job.toml unless given. Each problem has its file, line, key and value, what is wrong
     and what is allowed. Exits with 0 if there is none, else with 2.
 
-    The stores of checkpoints and outputs are tried: a small file is written there and removed.
-    Where only the cluster can reach one, that is said.
+    What the backend does not honour is a problem where the programs would not run as the file
+    says, and a note elsewhere. Files that the job names must be there. The stores of checkpoints
+    and outputs are tried: a small file is written there and removed. Where only the cluster can
+    reach one, that is said.
 
     With --json: {"ok": true or false, "problems": [{"file", "line", "key", "value", "message",
     "hint"}, …], "notes": […]}.
     """
-    from howdah.client import stores
-    from howdah.client.early import default_backend
+    from howdah.client import checks
     from howdah.client.exits import ExitCode
     from howdah.client.loading import load_file
     from howdah.spec.load import substitute_job_id
@@ -42,7 +44,7 @@ def command(job: Path, overrides: tuple[str, ...], as_json: bool) -> int:
     try:
         loaded = load_file(job, overrides)
         example = substitute_job_id(loaded.job, new_job_id(loaded.job.name))
-        notes = stores.check(loaded, example, default_backend())
+        notes = checks.check(loaded, example, backend)
     except JobFileError as error:
         if not as_json:
             raise

@@ -22,7 +22,7 @@ from howdah.agent.programs import Additions, complete_environment
 from howdah.agent.workfolder import TASK, place
 from howdah.backends.local import inside
 from howdah.cli.paint import Paint, wants_colour
-from howdah.client import stores
+from howdah.client import checks
 from howdah.client.errors import BadInput
 from howdah.client.exits import ExitCode
 from howdah.coordinator.launch_specs import LaunchSpecs
@@ -92,7 +92,7 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     roles: tuple[DryRole, ...]
     tasks: tuple[DryTask, ...]
     notes: tuple[str, ...] = ()
-    """What could not be tried from this machine."""
+    """What is not honoured where it would run, and what could not be tried from this machine."""
 
 
 def show(loaded: LoadedJob, backend: str, *, as_json: bool) -> int:
@@ -111,11 +111,11 @@ def dry_run(loaded: LoadedJob, backend: str) -> DryRun:
 
     Raises:
         BadInput: this host has no address such as the job wants.
-        JobFileError: a store of the job can't be written.
+        JobFileError: as `howdah.client.submit.submit`.
     """
     job_id = new_job_id(loaded.job.name)
     job = substitute_job_id(planning.expand(loaded.job), job_id)
-    notes = stores.check(loaded, job, backend)
+    notes = checks.check(loaded, job, backend)
     plan = planning.plan(job, job_id)
     directory = JobDirectory(base_folder(job.store) / job_id)
     meta = JobMeta(

@@ -42,6 +42,16 @@ def _backend(_ctx: click.Context, _param: click.Parameter, name: str | None) -> 
     return name or default_backend()
 
 
+backend_option = click.option(
+    "--backend",
+    metavar="NAME",
+    callback=_backend,
+    help="Where to run it: 'local' is this machine, 'yarn' a Hadoop cluster, 'spark' the Spark "
+    "application of spark-submit or a new one. Default: $HOWDAH_BACKEND, else the site file's, "
+    "else local.",
+)
+
+
 def job_source(command: F) -> F:
     """The arguments and options that say what to run; `load_job` takes them."""
     command = tony.tony_options(command)
@@ -84,14 +94,7 @@ _SOURCE_OPTIONS = (
     click.option(
         "--tensorboard", is_flag=True, help="Run TensorBoard as a sidecar, on the job's page."
     ),
-    click.option(
-        "--backend",
-        metavar="NAME",
-        callback=_backend,
-        help="Where to run it: 'local' is this machine, 'yarn' a Hadoop cluster, 'spark' the Spark "
-        "application of spark-submit or a new one. Default: $HOWDAH_BACKEND, else the site file's, "
-        "else local.",
-    ),
+    backend_option,
 )
 
 

@@ -97,7 +97,7 @@ def _pack(loaded: LoadedJob | None, fresh: bool, *, quiet: bool) -> Packs:
     try:
         if loaded is None:
             return Packs(runtime=runtime(cache, show), environment=None, source=None, files={})
-        folder = loaded.path.parent if loaded.path else Path.cwd()
+        folder = loaded.folder
         return pack(loaded.job, folder, loaded.source, cache, show, fresh=fresh)
     finally:
         show.done()

@@ -14,7 +14,7 @@ import msgspec
 from howdah.backends import registry
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
-from howdah.spec.problems import JobFileError, Problem, shown
+from howdah.spec.problems import Problem, shown
 
 TRIAL_S = 15.0
 """A store that has not answered within this is not waited for."""
@@ -30,7 +30,7 @@ class _Store(NamedTuple):
         return "://" not in place and "::" not in place
 
 
-def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
+def look(loaded: LoadedJob, job: Job, backend: str) -> tuple[list[Problem], list[str]]:
     """Write a small file to each store of the job, and remove it.
 
     Args:
@@ -39,10 +39,7 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
         backend: where it is to run.
 
     Returns:
-        What could not be tried from this machine, a line each.
-
-    Raises:
-        JobFileError: a store can't be written.
+        The stores that can't be written, and a note on each that could not be tried from here.
     """
     here = registry.runs_here(backend)
     problems: list[Problem] = []
@@ -66,9 +63,7 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
             notes.append(
                 f"{store.key}: {shown(store.place)} could not be tried from this machine: {why}"
             )
-    if problems:
-        raise JobFileError(problems)
-    return tuple(notes)
+    return problems, notes
 
 
 _REFUSALS = (PermissionError, NotADirectoryError, FileExistsError)

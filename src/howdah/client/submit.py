@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from howdah.backends import submitting
 from howdah.backends.base import BackendError, Step
-from howdah.client import stores
+from howdah.client import checks
 from howdah.client.early import begin, default_backend
 from howdah.client.errors import Refused
 from howdah.core.state import JobPhase, Outcome
@@ -63,7 +63,8 @@ def submit(
 
     Raises:
         BadInput: there is no such backend.
-        JobFileError: a store of the job can't be written.
+        JobFileError: the backend does not honour a key of the job, a file of it is missing, or a store
+            can't be written.
         BackendError: the backend does not take the job.
         Refused: the job directory cannot be made.
         SubmissionCancelled: `Submission.cancel` was called in time.
@@ -99,9 +100,9 @@ def _submit(
         howdah=__version__,
         submitter=submitting.submitter(),
     )
-    submission.check(job, loaded)
-    for text in stores.check(loaded, job, backend):
+    for text in checks.check(loaded, job, backend):
         note(text)
+    submission.check(job, loaded)
     try:
         _create(directory, job, meta)
         populate(directory)

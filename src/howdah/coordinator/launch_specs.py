@@ -52,7 +52,7 @@ class LaunchSpecs:
 
     def launch(self, command: LaunchAgent) -> AgentLaunch:
         """The launch file of a container's agent; the backend adds what it alone knows."""
-        job, directory = self._job, self._directory
+        job, directory, files = self._job, self._directory, self._inside.files
         return AgentLaunch(
             job_id=self._plan.job_id,
             container_id=command.container_id,
@@ -63,6 +63,7 @@ class LaunchSpecs:
             work_dir=str(directory.container_path(command.container_id)),
             log_dir=str(directory.logs),
             source=self._inside.source,
+            files={**files.get("", {}), **files.get(command.task.role, {})},
             shared_dir=self._inside.shared_dir,
             python_path=self._inside.python_path,
             host=job.network.address,

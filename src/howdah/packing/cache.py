@@ -1,7 +1,7 @@
 """The local cache of packed archives.
 
 ``index/<kind>-<key>.json`` says which archive a set of inputs makes, ``archives/<name>`` are the
-archives. The key is a digest of what the inputs look like from outside (names, sizes, times of
+archives; ``folders/<key>`` are what jobs of this machine use as folders. The key is a digest of what the inputs look like from outside (names, sizes, times of
 change, versions), so that packing the same again costs a look at the inputs and nothing more. An
 archive that is not, to the time of its last change, what was written is made anew.
 
@@ -54,6 +54,7 @@ class Cache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.archives = folder / "archives"
+        self._folders = folder / "folders"
         self._index = folder / "index"
         self._locks = folder / "locks"
 
@@ -82,11 +83,36 @@ class Cache:
                 found = None if fresh else self._find(key)  # another process may have made it
                 return found or self._make(key, make)
         except OSError as error:
-            where = error.filename or self.folder
-            raise PackingError(
-                f"packing failed at {where}: {error.strerror or error}; archives are kept in "
-                f"{self.folder}: XDG_CACHE_HOME names another place"
-            ) from error
+            raise self._in_words(error) from error
+
+    def folder_of(self, inputs: object, make: Callable[[Path], None]) -> Path:
+        """The folder of these inputs, made by ``make(folder that is not there yet)`` if it is not
+        in the cache. Nothing may be changed in it.
+
+        Raises:
+            PackingError: it cannot be made, or the cache folder cannot be written.
+        """
+        text = msgspec.json.encode((_FORMAT, inputs), order="deterministic")
+        key = hashlib.sha256(text).hexdigest()[:40]
+        final = self._folders / key
+        try:
+            with self._lock(f"folder-{key[-2:]}"):
+                if not final.is_dir():
+                    self._folders.mkdir(mode=0o700, exist_ok=True)
+                    with self.scratch() as scratch:
+                        make(scratch / "folder")
+                        (scratch / "folder").rename(final)
+                os.utime(final)  # its last use
+        except OSError as error:
+            raise self._in_words(error) from error
+        return final
+
+    def _in_words(self, error: OSError) -> PackingError:
+        where = error.filename or self.folder
+        return PackingError(
+            f"packing failed at {where}: {error.strerror or error}; archives are kept in "
+            f"{self.folder}: XDG_CACHE_HOME names another place"
+        )
 
     @contextlib.contextmanager
     def _lock(self, name: str) -> Iterator[None]:
@@ -114,6 +140,9 @@ class Cache:
         now = time.time()
         for path, status in _entries(self.folder / "scratch"):
             if status.st_mtime < now - _LEFT_BEHIND_S:
+                _remove(path)
+        for path, status in _entries(self._folders):
+            if status.st_mtime < now - unused_s:
                 _remove(path)
         kept: set[str] = set()
         total = 0

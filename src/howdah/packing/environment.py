@@ -8,14 +8,13 @@ archives are taken as they are.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from howdah.packing import files, ready, uv
 from howdah.packing.archives import Archive, Kind, PackingError, Progress, quiet
 from howdah.packing.cache import Cache, tar_of
-from howdah.spec.model import Environment, Job
+from howdah.spec.model import Job
 
 
 def environment(
@@ -36,31 +35,26 @@ def environment(
     return None
 
 
-def is_shipped(wanted: Environment) -> bool:
-    """Whether a job with that environment ships one to a cluster."""
-    return any(getattr(wanted, key) is not None for key in _KINDS)
-
-
 def _requirements(
     place: str, folder: Path, cache: Path, progress: Progress, fresh: bool
 ) -> Archive:
-    path = _local(place, folder)
+    path = files.path_of(place, folder)
     if not path.is_file():
         raise PackingError(f"[environment] requirements: there is no file {path}")
-    return uv.from_requirements(path, cache, progress, fresh=fresh)
+    return uv.packed(uv.of_requirements(path), cache, progress, fresh=fresh)
 
 
 def _project(place: str, folder: Path, cache: Path, progress: Progress, fresh: bool) -> Archive:
-    path = _local(place, folder)
+    path = files.path_of(place, folder)
     if not (path / "pyproject.toml").is_file():
         raise PackingError(f"[environment] project: there is no pyproject.toml in {path}")
-    return uv.from_project(path, cache, progress, fresh=fresh)
+    return uv.packed(uv.of_project(path), cache, progress, fresh=fresh)
 
 
 def _venv(place: str, folder: Path, cache: Path, progress: Progress, _fresh: bool) -> Archive:
     from howdah.packing import conda, venv
 
-    path = _local(place, folder)
+    path = files.path_of(place, folder)
     if not path.is_dir():
         raise PackingError(f"[environment] venv: there is no folder {path}")
     if (path / "conda-meta").is_dir():
@@ -86,15 +80,11 @@ def _archive(place: str, folder: Path, cache: Path, progress: Progress, _fresh: 
     if files.is_url(place) and not place.startswith("file://"):
         archive = files.fetched(place, Kind.ENVIRONMENT, cache, progress)
     else:
-        path = _local(place.removeprefix("file://"), folder)
+        path = files.path_of(place, folder)
         if not path.is_file():
             raise PackingError(f"[environment] archive: there is no file {path}")
         archive = files.ready(path, Kind.ENVIRONMENT, cache)
     return ready.looked_into(archive, place, cache, progress)
-
-
-def _local(place: str, folder: Path) -> Path:
-    return Path(os.path.normpath(folder / Path(place).expanduser()))
 
 
 _KINDS: dict[str, Callable[[str, Path, Path, Progress, bool], Archive]] = {

@@ -53,11 +53,13 @@ def pack(
     Raises:
         PackingError: what is wrong, and what to do.
     """
-    roles = ("", *job.roles)
-    extras = {role: tuple(files(job, role, folder, cache, progress)) for role in roles}
+    extras = {
+        role: tuple(files(lines, folder, cache, progress))
+        for role, lines in job.files_by_role.items()
+    }
     return Packs(
         source=source(source_folder, cache, progress) if source_folder is not None else None,
-        files={role: found for role, found in extras.items() if found},
+        files=extras,
         environment=environment(job, folder, cache, progress, fresh=fresh),
         runtime=runtime(cache, progress),
     )

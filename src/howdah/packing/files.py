@@ -14,7 +14,6 @@ from howdah.packing.archives import Archive, Kind, PackingError, Progress, quiet
 from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.folders import look
 from howdah.packing.ignoring import only_caches
-from howdah.spec.model import Job
 
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".jar")
 """Endings by which YARN knows what it can unpack (``FSDownload.unpack``)."""
@@ -41,16 +40,13 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def files(
-    job: Job, role: str, folder: Path, cache: Path, progress: Progress = quiet
+    lines: Sequence[str], folder: Path, cache: Path, progress: Progress = quiet
 ) -> list[Extra]:
-    """The files of a role (``""``: those of the job, which all roles get), packed.
-
-    Paths are relative to ``folder``, the job file's.
+    """What lines of ``files`` name, packed. Paths are relative to ``folder``, the job file's.
 
     Raises:
         PackingError: something is not there, or cannot be what is said.
     """
-    lines = job.roles[role].files if role else job.files
     return [_extra(wanted, folder, cache, progress) for wanted in understand(lines)]
 
 
@@ -77,6 +73,11 @@ def is_url(place: str) -> bool:
     return "://" in place or "::" in place
 
 
+def path_of(place: str, folder: Path) -> Path:
+    """A path of the job file, which is relative to ``folder``."""
+    return Path(os.path.normpath(folder / Path(place.removeprefix("file://")).expanduser()))
+
+
 def _understand(line: str) -> Wanted:
     place, arrow, name = line.partition("->")
     place, name = place.strip(), name.strip()
@@ -92,26 +93,24 @@ def _understand(line: str) -> Wanted:
             "not into folders there"
         )
     if unpack and is_url(place) and not place.endswith(ARCHIVES):
-        raise _not_an_archive(place)
+        raise not_an_archive(place)
     return Wanted(place, name, unpack)
 
 
 def _extra(wanted: Wanted, folder: Path, cache: Path, progress: Progress) -> Extra:
-    place = wanted.place
-    if place.startswith("file://"):
-        place = place.removeprefix("file://")
+    place = wanted.place.removeprefix("file://")
     if place.startswith(READY):
         return Extra(wanted.name, elsewhere(place, Kind.FILES), wanted.unpack)
     if is_url(place):
         archive = fetched(place, Kind.FILES, cache, progress)
         return Extra(wanted.name, archive, wanted.unpack)
-    path = Path(os.path.normpath(folder / Path(place).expanduser()))
+    path = path_of(place, folder)
     if path.is_dir():
         return Extra(wanted.name, _packed(path, cache, progress), True)
     if not path.is_file():
         raise PackingError(f"files: there is no file or folder {path}")
     if wanted.unpack and not path.name.endswith(ARCHIVES):
-        raise _not_an_archive(str(path))
+        raise not_an_archive(str(path))
     return Extra(wanted.name, ready(path, Kind.FILES, cache), wanted.unpack)
 
 
@@ -208,7 +207,8 @@ def _stamp(path: Path) -> tuple[int, ...]:
     return (status.st_size, status.st_ino, status.st_ctime_ns)
 
 
-def _not_an_archive(place: str) -> PackingError:
+def not_an_archive(place: str) -> PackingError:
+    """That something which is to be unpacked cannot be."""
     return PackingError(
         f"files: {place} cannot be unpacked; it is one of {', '.join(ARCHIVES)} that can. Without "
         "the / at the end of its name it is put there as a file"

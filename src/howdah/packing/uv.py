@@ -30,30 +30,38 @@ _LOCAL = re.compile(r"^\s*(?:-e\s+|--editable[\s=]+)?((?:\.{0,2}/|file://)[^\s;#
 _TOLD_LINES = 12
 
 
-def from_requirements(
-    path: Path, cache: Path, progress: Progress, *, fresh: bool = False
-) -> Archive:
+class Recipe(msgspec.Struct, frozen=True):
+    """How an environment is built, and from what."""
+
+    inputs: object
+    """What it is built from, as far as that can be told without building it."""
+    build: Callable[[Path, Progress], None]
+    """Build it in a folder that is not there yet."""
+    note: str
+
+
+def of_requirements(path: Path) -> Recipe:
     """An environment with what the requirements file names, for the Python that Howdah runs in.
 
     Raises:
-        PackingError: there is no uv, or it cannot build that; with what it said.
+        PackingError: there is no uv, or a file cannot be read.
     """
     uv = find()
     python = base_executable()
     inputs = ("requirements", _python_stamp(python), _read(path, set()))
 
-    def build(target: Path) -> None:
+    def build(target: Path, progress: Progress) -> None:
         _make_venv(uv, python, target, progress)
         _install(uv, target, ("-r", str(path)), path.parent, progress)
 
-    return _built(inputs, build, f"built from {path}", cache, progress, fresh=fresh)
+    return Recipe(inputs, build, f"built from {path}")
 
 
-def from_project(folder: Path, cache: Path, progress: Progress, *, fresh: bool = False) -> Archive:
+def of_project(folder: Path) -> Recipe:
     """An environment with a project and its dependencies, as its lock file has them if there is one.
 
     Raises:
-        PackingError: there is no uv, or it cannot build that; with what it said.
+        PackingError: there is no uv, no Python that suits the project, or its file cannot be read.
     """
     uv = find()
     text = (folder / "pyproject.toml").read_bytes()
@@ -69,7 +77,7 @@ def from_project(folder: Path, cache: Path, progress: Progress, *, fresh: bool =
     python = _project_python(uv, folder)
     inputs = ("project", str(folder), _python_stamp(python), text, lock, stamps)
 
-    def build(target: Path) -> None:
+    def build(target: Path, progress: Progress) -> None:
         _make_venv(uv, python, target, progress)
         if locked:
             options = ("--locked", "--no-dev", "--no-editable", "--project", str(folder))
@@ -80,8 +88,27 @@ def from_project(folder: Path, cache: Path, progress: Progress, *, fresh: bool =
             _install(uv, target, what, folder, progress)
 
     how = "its lock file" if locked else "its pyproject.toml; it has no uv.lock"
-    notes = f"built from {folder}, by {how}"
-    return _built(inputs, build, notes, cache, progress, fresh=fresh)
+    return Recipe(inputs, build, f"built from {folder}, by {how}")
+
+
+def packed(recipe: Recipe, cache: Path, progress: Progress, *, fresh: bool = False) -> Archive:
+    """The environment as an archive that runs wherever it is unpacked.
+
+    Raises:
+        PackingError: it cannot be built, with what uv said, or not for a cluster.
+    """
+    _refuse_other_systems()
+
+    def make(scratch: Path) -> Archive:
+        target = scratch / "environment"
+        recipe.build(target, progress)
+        day = time.strftime("%Y-%m-%d")
+        content = venv.look(target, progress).content(scratch, progress)
+        notes = (f"{recipe.note}, on {day}", *content.notes)
+        content = msgspec.structs.replace(content, notes=notes)
+        return tar_of(Kind.ENVIRONMENT, content, scratch, progress)
+
+    return Cache(cache).get(Kind.ENVIRONMENT, recipe.inputs, make, fresh=fresh)
 
 
 def find() -> str:
@@ -98,29 +125,6 @@ def find() -> str:
             "uv), or give a virtual environment (venv) or an archive"
         )
     return found
-
-
-def _built(
-    inputs: object,
-    build: Callable[[Path], None],
-    note: str,
-    cache: Path,
-    progress: Progress,
-    *,
-    fresh: bool,
-) -> Archive:
-    _refuse_other_systems()
-
-    def make(scratch: Path) -> Archive:
-        target = scratch / "environment"
-        build(target)
-        day = time.strftime("%Y-%m-%d")
-        content = venv.look(target, progress).content(scratch, progress)
-        notes = (f"{note}, on {day}", *content.notes)
-        content = msgspec.structs.replace(content, notes=notes)
-        return tar_of(Kind.ENVIRONMENT, content, scratch, progress)
-
-    return Cache(cache).get(Kind.ENVIRONMENT, inputs, make, fresh=fresh)
 
 
 def _make_venv(uv: str, python: Path, target: Path, progress: Progress) -> None:

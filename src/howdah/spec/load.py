@@ -35,6 +35,11 @@ class LoadedJob(msgspec.Struct, frozen=True, kw_only=True):
     origins: Origins = msgspec.field(default_factory=Origins)
     """Where each value was written."""
 
+    @property
+    def folder(self) -> Path:
+        """What the job's paths are relative to: the job file's folder, or the present one."""
+        return self.path.parent if self.path is not None else Path.cwd()
+
     def problem(self, key: str, message: str, hint: str | None = None) -> Problem:
         """A problem that was found later (by a backend, say), with its file and line."""
         origin = self.origins.at(parse_key(key) or ())

@@ -246,14 +246,19 @@ class Environment(_Table, frozen=True, kw_only=True):
     """An interpreter: a path (a relative one is in the source folder), or a name looked up on PATH.
     ``python`` and ``python3`` in commands are this one. Default: the one Howdah runs in."""
     requirements: str | None = None
-    """A requirements file to build an environment from (clusters)."""
+    """A requirements file to build an environment from."""
     project: str | None = None
     """A folder with ``pyproject.toml``, and a lock file if there is one, to build an environment
-    from (clusters)."""
+    from."""
     venv: str | None = None
-    """A virtual or conda environment on this machine that is shipped as it is (clusters)."""
+    """A virtual or conda environment on this machine: used where it is, or shipped as it is."""
     archive: str | None = None
-    """A ready environment archive, a path or URL; ``bin/python`` is in it (clusters)."""
+    """A ready environment archive, a path or URL; ``bin/python`` is in it."""
+
+    @property
+    def is_made(self) -> bool:
+        """Whether it is more than an interpreter that is there."""
+        return any((self.requirements, self.project, self.venv, self.archive))
 
 
 class Checkpoint(_Table, frozen=True, kw_only=True):
@@ -417,3 +422,9 @@ class Job(_Table, frozen=True, kw_only=True):
     """Who else may see or change the job."""
     limits: Limits = Limits()
     """What the site allows one job. Only a site file may set it."""
+
+    @property
+    def files_by_role(self) -> dict[str, tuple[str, ...]]:
+        """``files`` of the job (``""``) and of the roles that have any."""
+        found = {"": self.files, **{name: role.files for name, role in self.roles.items()}}
+        return {name: lines for name, lines in found.items() if lines}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
@@ -86,13 +85,6 @@ def impossible(
             )
         if role.gpus > machine.gpus:
             problems.append(f"{where}.gpus: {_no_gpus(role.gpus, machine)}")
-        for resource in role.resources:
-            problems.append(f"{where}.resources: {_unknown_resource(resource)}")
-        if role.label is not None:
-            problems.append(
-                f"{where}.label: this machine has no node labels, so there is no node with "
-                f"{role.label!r}; leave label out for the local backend"
-            )
     if problems or plan is None:
         return problems
     gpus = _most_together(plan, lambda role: roles[role.name].gpus if role.name in roles else 0)
@@ -132,31 +124,3 @@ def _have(machine: Machine) -> str:
     if machine.gpus < machine.all_gpus:
         return f"CUDA_VISIBLE_DEVICES leaves {machine.gpus} of this machine's {machine.all_gpus}"
     return f"this machine has {machine.gpus}"
-
-
-_ELSEWHERE = {
-    "gpu": "gpus",
-    "gpus": "gpus",
-    "yarn.io/gpu": "gpus",
-    "nvidia.com/gpu": "gpus",
-    "cuda": "gpus",
-    "memory": "memory",
-    "memory-mb": "memory",
-    "mem": "memory",
-    "ram": "memory",
-    "vcores": "cores",
-    "cpu": "cores",
-    "cpus": "cores",
-    "cores": "cores",
-}
-"""What clusters call what a role has a key of its own for."""
-
-
-def _unknown_resource(name: str) -> str:
-    near = difflib.get_close_matches(name.lower(), _ELSEWHERE, n=1, cutoff=0.75)
-    hint = (
-        f"did you mean the role's own key {_ELSEWHERE[near[0]]!r}?"
-        if near
-        else "leave it out for the local backend, or run on a cluster that has it"
-    )
-    return f"this machine offers no resource {name!r}; {hint}"

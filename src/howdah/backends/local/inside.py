@@ -5,24 +5,73 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from howdah.backends.base import Places
+import msgspec
+
+from howdah.backends.base import BackendError, Places, Step
 from howdah.backends.interpreter import answers_to_its_names, interpreter, name
 from howdah.backends.where import tensorboard_folder
+from howdah.packing.archives import PackingError, cache_folder
 from howdah.spec.model import Job
+from howdah.storage.files import write_atomically
 from howdah.storage.jobdir import JobDirectory
 from howdah.version import PACKAGE
+
+PREPARED = "local.json"
+
+
+class Prepared(msgspec.Struct, frozen=True, kw_only=True):
+    """What the client has made ready for a job: ``local.json`` in the job directory."""
+
+    python: str | None = None
+    """The interpreter of the job's environment, if it has one."""
+    files: dict[str, dict[str, str]] = {}
+    """See `howdah.backends.base.Places.files`."""
+
+
+def prepare(
+    job: Job, directory: JobDirectory, folder: Path, progress: Callable[[Step], None]
+) -> None:
+    """Make the job's environment and files ready, if it has any; paths are relative to ``folder``.
+
+    Raises:
+        BackendError: they can't be had, and why.
+    """
+    if not job.environment.is_made and not job.files_by_role:
+        return
+    from howdah.packing import in_place
+
+    def tell(what: str, done: int, total: int | None) -> None:
+        progress(Step(what=what, done=done, total=total))
+
+    cache = cache_folder()
+    try:
+        prepared = Prepared(
+            python=in_place.python(job, folder, cache, tell),
+            files=in_place.files(job, folder, cache, tell),
+        )
+        write_atomically(directory.path / PREPARED, msgspec.json.encode(prepared))
+    except (PackingError, OSError) as error:
+        raise BackendError(f"The job was not started: {error}") from error
 
 
 def places(job: Job, directory: JobDirectory) -> Places:
     """See `howdah.backends.base.Backend.places`."""
-    return places_with(job, directory, directory.meta().source)
+    try:
+        prepared = msgspec.json.decode((directory.path / PREPARED).read_bytes(), type=Prepared)
+    except FileNotFoundError:
+        prepared = Prepared()
+    return places_with(job, directory, directory.meta().source, prepared)
 
 
-def places_with(job: Job, directory: JobDirectory, source: str | None) -> Places:
+def places_with(
+    job: Job, directory: JobDirectory, source: str | None, prepared: Prepared | None = None
+) -> Places:
     """The same for a job directory that need not be there; ``source`` is the source folder."""
-    python = interpreter(job, source, default=sys.executable)
+    prepared = prepared or Prepared()
+    python = prepared.python or interpreter(job, source, default=sys.executable)
     home = str(directory.path)
     return Places(
         python=python,
@@ -30,6 +79,7 @@ def places_with(job: Job, directory: JobDirectory, source: str | None) -> Places
         path=os.environ.get("PATH") or os.defpath,
         python_path=str(directory.containers / "python"),
         source=source,
+        files=prepared.files,
         shared_dir=str(directory.shared),
         home=home,
         tensorboard_dir=tensorboard_folder(job, home),

@@ -21,21 +21,33 @@ class LocalSubmission:
     def __init__(self, starter: NodeStarter, *, checks: bool = True) -> None:
         self._starter = starter
         self._checks = checks
+        self._folder = Path()
+        self._cancelled = False
 
     def base(self, job: Job) -> Path:
         return base_folder(job.store)
 
     def check(self, job: Job, loaded: LoadedJob) -> None:
+        self._folder = loaded.folder
         if self._checks:
             from howdah.backends.local.machine import check
 
             check(job, source=str(loaded.source) if loaded.source else None)
 
     def go(self, directory: JobDirectory, progress: Callable[[Step], None]) -> None:
+        from howdah.backends.base import SubmissionCancelled
+        from howdah.backends.local.inside import prepare
+
+        if self._checks:
+            try:
+                prepare(directory.job(), directory, self._folder, progress)
+            finally:
+                if self._cancelled:
+                    raise SubmissionCancelled("nothing was submitted")
         self._starter.go(directory.path)
 
     def cancel(self) -> None:
-        """Nothing: `go` takes no time."""
+        self._cancelled = True
 
     def close(self) -> None:
         self._starter.close()

@@ -136,8 +136,6 @@ def refusals(
             "and the first one ended. Start the application with spark.speculation = false"
         )
     problems += _gpus(facts, job, on_driver)
-    problems += _meaningless(job, on_driver)
-    problems += _environment(job)
     return problems
 
 
@@ -195,33 +193,6 @@ def _gpus(facts: Facts, job: Job, on_driver: frozenset[str]) -> list[str]:
                 f"{role.gpus} and spark.executor.resource.gpu.amount >= {role.gpus}"
             )
     return problems
-
-
-def _meaningless(job: Job, on_driver: frozenset[str]) -> list[str]:
-    """What only a cluster's own scheduler could heed."""
-    problems: list[str] = []
-    for name, role in job.roles.items():
-        if role.label is not None and name not in on_driver:
-            problems.append(
-                f"roles.{name}.label = {role.label!r}: a Spark application knows no labels; leave "
-                "it out, or set spark.yarn.executor.nodeLabelExpression for all executors"
-            )
-        for resource in role.resources:
-            problems.append(
-                f"roles.{name}.resources: {resource!r} is given to executors by Spark's own "
-                f"settings (spark.executor.resource.{resource}.amount); leave it out"
-            )
-    return problems
-
-
-def _environment(job: Job) -> list[str]:
-    environment = job.environment
-    return [
-        f"environment.{name}: a job in a Spark application runs in its executors' environment, "
-        "which travels with the application (--archives, or spark.pyspark.python); leave it out"
-        for name in ("requirements", "project", "venv", "archive")
-        if getattr(environment, name) is not None
-    ]
 
 
 def _true(value: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +23,7 @@ from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.store import Uploaded
 from howdah.packing.tarball import Entry
 from howdah.spec.load import LoadedJob
-from howdah.spec.model import Environment, Job
+from howdah.spec.model import Job
 
 if TYPE_CHECKING:
     from howdah.packing.files import Extra
@@ -97,7 +97,7 @@ class Packing:
     ) -> None:
         """Begin. ``without`` are paths that are left out of the source folder."""
         cache = cache or cache_folder()
-        folder = loaded.path.parent if loaded.path else Path.cwd()
+        folder = loaded.folder
         self._job = job
         place = Path(loaded.source) if loaded.source else None
         self._conf = pool.submit(conf_archive, configuration, cache)
@@ -108,13 +108,12 @@ class Packing:
         self._source = pool.submit(_source, place, cache, progress, without) if place else None
         self._environment = (
             pool.submit(_environment, job, folder, cache, progress)
-            if _has_environment(job)
+            if job.environment.is_made
             else None
         )
         self._files = {
-            role: pool.submit(_files, job, role, folder, cache, progress)
-            for role in ("", *job.roles)
-            if (job.roles[role].files if role else job.files)
+            role: pool.submit(_files, lines, folder, cache, progress)
+            for role, lines in job.files_by_role.items()
         }
 
     def ship(
@@ -181,15 +180,10 @@ def _environment(job: Job, folder: Path, cache: Path, progress: Progress) -> Arc
     return environment(job, folder, cache, progress)
 
 
-def _files(job: Job, role: str, folder: Path, cache: Path, progress: Progress) -> list[Extra]:
+def _files(lines: Sequence[str], folder: Path, cache: Path, progress: Progress) -> list[Extra]:
     from howdah.packing.files import files
 
-    return files(job, role, folder, cache, progress)
-
-
-def _has_environment(job: Job) -> bool:
-    """Whether one is shipped: it names more than an interpreter that is there."""
-    return msgspec.structs.replace(job.environment, python=None) != Environment()
+    return files(lines, folder, cache, progress)
 
 
 def interpreter(job: Job, environment: Archive | None) -> str:

@@ -1,0 +1,169 @@
+"""Which keys of a job file a backend does not honour, and what is said of each.
+
+One table, for ``howdah check``, every submission, the dry run and the reference page. A key is
+*refused* where the job's programs would not run as the job file says; it is *noted* where they run
+all the same: somewhere else, seen by fewer, in another order. What is not in the table is honoured.
+Other packages' backends look after themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from howdah.backends.registry import LOCAL
+from howdah.spec.load import LoadedJob
+from howdah.spec.problems import Problem, dotted
+
+
+class Unsupported(msgspec.Struct, frozen=True):
+    """A key that a backend does not honour."""
+
+    key: str
+    """``*`` stands for any name in a table of names."""
+    why: str
+    refused: bool = True
+    hint: str = ""
+    """What to do instead."""
+
+
+_NOT_IN_A_QUEUE = "jobs wait for this machine in no queue"
+_OF_THE_APPLICATION = "it travels with the Spark application"
+
+UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
+    LOCAL: (
+        Unsupported(
+            "roles.*.image",
+            "programs run on this machine as it is, in no Docker image",
+            hint="leave it out, or run on a cluster",
+        ),
+        Unsupported("roles.*.mounts", "they are of a Docker image, which is not used here"),
+        Unsupported(
+            "roles.*.resources.*",
+            "this machine offers no such resource",
+            hint="leave it out, or run on a cluster that has it",
+        ),
+        Unsupported("roles.*.label", "this machine has no node labels", refused=False),
+        Unsupported("roles.*.placement", "all tasks are on this machine", refused=False),
+        Unsupported("queue", _NOT_IN_A_QUEUE, refused=False),
+        Unsupported("priority", _NOT_IN_A_QUEUE, refused=False),
+        Unsupported(
+            "master", "the coordinator is a process of this machine, without limits", refused=False
+        ),
+        Unsupported("acl", "only its owner sees a job of this machine", refused=False),
+        Unsupported(
+            "hadoop.classpath",
+            "programs get the CLASSPATH of your shell, if it has one",
+            refused=False,
+        ),
+    ),
+    "spark": (
+        *(
+            Unsupported(
+                f"environment.{key}",
+                _OF_THE_APPLICATION,
+                hint="give it to Spark (--archives, or spark.pyspark.python)",
+            )
+            for key in ("requirements", "project", "venv", "archive")
+        ),
+        Unsupported("files", _OF_THE_APPLICATION, hint="give them to Spark (--files, --archives)"),
+        Unsupported(
+            "roles.*.files", _OF_THE_APPLICATION, hint="give them to Spark (--files, --archives)"
+        ),
+        Unsupported(
+            "roles.*.image",
+            "Spark chooses the image of its executors",
+            hint="name it in Spark's settings (spark.kubernetes.container.image)",
+        ),
+        Unsupported("roles.*.mounts", "Spark chooses the volumes of its executors"),
+        Unsupported(
+            "roles.*.resources.*",
+            "Spark gives resources to its executors",
+            hint="ask for it in Spark's settings (spark.executor.resource.…)",
+        ),
+        Unsupported(
+            "roles.*.label",
+            "a Spark application knows no labels",
+            hint="set spark.yarn.executor.nodeLabelExpression for all executors",
+        ),
+        Unsupported("roles.*.placement", "Spark chooses where executors are", refused=False),
+        Unsupported(
+            "roles.*.cores",
+            "a task has the cores of a Spark task (spark.task.cpus)",
+            refused=False,
+        ),
+        Unsupported("queue", "the application is in its queue already", refused=False),
+        Unsupported("priority", "the application has its priority already", refused=False),
+        Unsupported("master", "the coordinator is a process beside the driver", refused=False),
+        Unsupported("acl", "who may see the job is the application's affair", refused=False),
+        Unsupported(
+            "hadoop.classpath",
+            "programs get the CLASSPATH of their executors, if these have one",
+            refused=False,
+        ),
+    ),
+}
+"""By backend."""
+
+_OWN_KEYS = {
+    "gpu": "gpus",
+    "gpus": "gpus",
+    "yarn.io/gpu": "gpus",
+    "nvidia.com/gpu": "gpus",
+    "cuda": "gpus",
+    "memory": "memory",
+    "memory-mb": "memory",
+    "mem": "memory",
+    "ram": "memory",
+    "vcores": "cores",
+    "cpu": "cores",
+    "cpus": "cores",
+    "cores": "cores",
+}
+"""What clusters call what a role has a key of its own for."""
+
+
+def look(loaded: LoadedJob, backend: str, site_file: str | None) -> tuple[list[Problem], list[str]]:
+    """The keys of a job that the backend does not honour: those that are refused, and notes.
+
+    What is written in ``site_file`` is for other backends too, and not noted.
+    """
+    problems: list[Problem] = []
+    notes: list[str] = []
+    for rule in UNSUPPORTED.get(backend, ()):
+        for place in _set(loaded.job, rule.key.split(".")):
+            key = dotted(place)
+            text = f"the {backend} backend does not honour it: {rule.why}"
+            problem = loaded.problem(key, text, _hint(rule, place[-1]))
+            if rule.refused:
+                problems.append(problem)
+            elif site_file is None or problem.file != site_file:
+                notes.append(f"{key}: {text}")
+    return problems, notes
+
+
+def _set(
+    value: Any, pattern: Sequence[str], place: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
+    """The places of that pattern at which there is another value than the default."""
+    if not pattern:
+        yield place
+        return
+    name, *rest = pattern
+    if isinstance(value, dict):
+        for each, one in value.items():
+            yield from _set(one, rest, (*place, each))
+    elif (below := getattr(value, name)) != getattr(type(value)(), name):
+        yield from _set(below, rest, (*place, name))
+
+
+def _hint(rule: Unsupported, name: str) -> str | None:
+    if rule.key == "roles.*.resources.*":
+        import difflib
+
+        near = difflib.get_close_matches(name.lower(), _OWN_KEYS, n=1, cutoff=0.75)
+        if near:
+            return f"did you mean the role's own key {_OWN_KEYS[near[0]]!r}?"
+    return rule.hint or None

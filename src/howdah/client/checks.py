@@ -1,0 +1,76 @@
+"""What can be known of a job before anything of it is started, beyond its file's own rules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from howdah.backends import support
+from howdah.client import stores
+from howdah.spec import site
+from howdah.spec.load import LoadedJob
+from howdah.spec.model import Job
+from howdah.spec.problems import JobFileError, Problem, dotted
+
+
+def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
+    """Refuse a job that the backend would not run as its file says, or whose parts are missing.
+
+    Args:
+        loaded: where the job comes from.
+        job: the same with its id put in.
+        backend: where it is to run.
+
+    Returns:
+        What a user should know all the same, a line each.
+
+    Raises:
+        JobFileError: with all problems.
+    """
+    site_file = site.find(os.environ)
+    found, notes = support.look(loaded, backend, str(site_file) if site_file else None)
+    unwritable, more = stores.look(loaded, job, backend)
+    problems = [*found, *_missing(loaded), *unwritable]
+    if problems:
+        raise JobFileError(problems)
+    return (*notes, *more)
+
+
+def _missing(loaded: LoadedJob) -> Iterator[Problem]:
+    """Files and folders that the job names and this machine does not have."""
+    job, environment = loaded.job, loaded.job.environment
+    if not environment.is_made and not job.files_by_role:
+        return  # most jobs: nothing to import
+    from howdah.packing.archives import PackingError
+    from howdah.packing.files import is_url, path_of, understand
+
+    def local(place: str) -> Path | None:
+        url = is_url(place.removeprefix("file://"))
+        return None if url else path_of(place, loaded.folder)
+
+    for name, (is_there, what) in _PARTS.items():
+        place = getattr(environment, name)
+        path = local(place) if place is not None else None
+        if path is not None and not is_there(path):
+            yield loaded.problem(f"environment.{name}", f"there is no {what} {path}")
+    for role, lines in job.files_by_role.items():
+        key = dotted(("roles", role, "files") if role else ("files",))
+        try:
+            wanted = understand(lines)
+        except PackingError as error:
+            yield loaded.problem(key, str(error).removeprefix("files: "))
+            continue
+        for one in wanted:
+            path = local(one.place)
+            if path is not None and not path.exists():
+                yield loaded.problem(key, f"there is no file or folder {path}")
+
+
+_PARTS = {
+    "requirements": (Path.is_file, "file"),
+    "project": (lambda path: (path / "pyproject.toml").is_file(), "pyproject.toml in"),
+    "venv": (Path.is_dir, "folder"),
+    "archive": (Path.is_file, "file"),
+}
+"""Of ``[environment]``: what must be there."""

@@ -1,0 +1,144 @@
+"""A job's environment and files for programs of this machine: where they are, or in the cache."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import zipfile
+from pathlib import Path
+
+from howdah.packing import files as lines
+from howdah.packing import ready, uv
+from howdah.packing.archives import Archive, Kind, PackingError, Progress, quiet
+from howdah.packing.cache import Cache
+from howdah.packing.files import Wanted, fetched, is_url, path_of, understand
+from howdah.spec.model import Job
+
+_PYTHON = "bin/python"
+
+
+def python(job: Job, folder: Path, cache: Path, progress: Progress = quiet) -> str | None:
+    """The interpreter of the job's environment, which is built or unpacked unless it is there;
+    None if the job has none but an interpreter.
+
+    Paths are relative to ``folder``, the job file's.
+
+    Raises:
+        PackingError: what is wrong, and what to do.
+    """
+    wanted = job.environment
+    if wanted.venv is not None:
+        found = path_of(wanted.venv, folder) / _PYTHON
+    elif wanted.archive is not None:
+        found = _unpacked_environment(wanted.archive, folder, cache, progress)
+    elif wanted.requirements is not None:
+        found = _built(uv.of_requirements(path_of(wanted.requirements, folder)), cache, progress)
+    elif wanted.project is not None:
+        found = _built(uv.of_project(path_of(wanted.project, folder)), cache, progress)
+    else:
+        return None
+    if not os.access(found, os.X_OK):
+        raise PackingError(f"[environment]: there is no interpreter {found}")
+    return str(found)
+
+
+def files(
+    job: Job, folder: Path, cache: Path, progress: Progress = quiet
+) -> dict[str, dict[str, str]]:
+    """What is put beside the source, by role (``""`` for all) and name: paths of this machine.
+
+    Raises:
+        PackingError: something is not there, or cannot be what is said.
+    """
+    return {
+        role: dict(
+            pair for one in understand(of_role) for pair in _placed(one, folder, cache, progress)
+        )
+        for role, of_role in job.files_by_role.items()
+    }
+
+
+def _placed(wanted: Wanted, folder: Path, cache: Path, progress: Progress) -> list[tuple[str, str]]:
+    """Names and paths of one line; several of a folder on HDFS, which are the files in it."""
+    place = wanted.place.removeprefix("file://")
+    if is_url(place):
+        inside = _inside(place) if place.startswith(lines.READY) and not wanted.unpack else None
+        if inside is not None:
+            pairs: list[tuple[str, str]] = []
+            for url in inside:
+                pairs += _placed(
+                    Wanted(url, url.rpartition("/")[2], False), folder, cache, progress
+                )
+            return pairs
+        archive = fetched(place, Kind.FILES, cache, progress)
+    else:
+        path = path_of(place, folder)
+        if path.is_dir() or (path.is_file() and not wanted.unpack):
+            return [(wanted.name, str(path))]
+        if not path.is_file():
+            raise PackingError(f"files: there is no file or folder {path}")
+        if not path.name.endswith(lines.ARCHIVES):
+            raise lines.not_an_archive(str(path))
+        archive = lines.ready(path, Kind.FILES, cache)
+    if wanted.unpack:
+        return [(wanted.name, str(_unpacked(archive, cache, progress)))]
+    return [(wanted.name, str(archive.path))]
+
+
+def _built(recipe: uv.Recipe, cache: Path, progress: Progress) -> Path:
+    inputs = ("environment", recipe.inputs)
+    return Cache(cache).folder_of(inputs, lambda target: recipe.build(target, progress)) / _PYTHON
+
+
+def _unpacked_environment(place: str, folder: Path, cache: Path, progress: Progress) -> Path:
+    if is_url(place) and not place.startswith("file://"):
+        archive = fetched(place, Kind.ENVIRONMENT, cache, progress)
+    else:
+        path = path_of(place, folder)
+        if not path.is_file():
+            raise PackingError(f"[environment] archive: there is no file {path}")
+        archive = lines.ready(path, Kind.ENVIRONMENT, cache)
+    archive = ready.looked_into(archive, place, cache, progress)
+    return _unpacked(archive, cache, progress) / (archive.python or _PYTHON)
+
+
+def _unpacked(archive: Archive, cache: Path, progress: Progress) -> Path:
+    path = archive.path
+    assert path is not None
+
+    def make(target: Path) -> None:
+        progress(f"unpacking {path.name}", 0, None)
+        target.mkdir(mode=0o700)
+        try:
+            if archive.suffix in (".zip", ".jar"):
+                _unzip(path, target)
+            else:
+                with tarfile.open(path, "r:*") as tar:
+                    # Nothing lands outside of the folder, whatever names and links say.
+                    tar.extractall(target, filter="tar")
+        except (tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
+            raise PackingError(f"{path} cannot be unpacked: {error}") from error
+
+    return Cache(cache).folder_of(("unpacked", archive.digest, archive.suffix), make)
+
+
+def _unzip(path: Path, target: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        for info in archive.infolist():
+            made = Path(archive.extract(info, target))
+            if mode := info.external_attr >> 16 & 0o777:
+                made.chmod(mode | 0o600)
+
+
+def _inside(url: str) -> list[str] | None:
+    """URLs of the files in a folder; None if it is none."""
+    from fsspec.core import url_to_fs
+
+    try:
+        fs, root = url_to_fs(url)
+        if not fs.isdir(root):
+            return None
+        found = [entry["name"] for entry in fs.ls(root, detail=True) if entry["type"] == "file"]
+    except Exception as error:  # whatever an fsspec implementation raises
+        raise PackingError(f"{url} cannot be read: {error or type(error).__name__}") from error
+    return [f"{url.rstrip('/')}/{str(name).rpartition('/')[2]}" for name in sorted(found)]

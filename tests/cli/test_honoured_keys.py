@@ -1,0 +1,186 @@
+"""Every key of a job file is honoured, refused or noted by the backend the job runs on."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from howdah.backends.support import UNSUPPORTED, Unsupported
+from tests.cli.howdah import gone, howdah, job_file, newest
+from tests.packing import environments
+
+VALUES: dict[str, Any] = {
+    "roles.*.image": "repo/image:1",
+    "roles.*.mounts": ["/data:/data:ro"],
+    "roles.*.resources.*": 1,
+    "roles.*.label": "a100",
+    "roles.*.placement": {"spread": True},
+    "roles.*.files": ["train.py -> again.py"],
+    "roles.*.cores": 2,
+    "queue": "research",
+    "priority": 3,
+    "master": {"memory": "1g"},
+    "acl": {"view": ["bob"]},
+    "hadoop.classpath": True,
+    "environment.requirements": "train.py",
+    "environment.project": ".",
+    "environment.venv": ".",
+    "environment.archive": "train.py",
+    "files": ["train.py -> again.py"],
+}
+"""Something to write for each key of the table."""
+
+
+def described(rule: Unsupported) -> tuple[str, dict[str, Any]]:
+    """The key as it is written in a job file, and a job with it."""
+    key = rule.key.replace("roles.*", "roles.worker").replace("*", "fpga")
+    document: dict[str, Any] = {"roles": {"worker": {"instances": 2}}}
+    *tables, last = key.split(".")
+    table = document
+    for name in tables:
+        table = table.setdefault(name, {})
+    table[last] = VALUES[rule.key]
+    if rule.key == "roles.*.mounts":
+        document["roles"]["worker"]["image"] = VALUES["roles.*.image"]
+    return key, document
+
+
+@pytest.mark.parametrize(
+    ("backend", "rule"),
+    [
+        pytest.param(backend, rule, id=f"{backend}-{rule.key}")
+        for backend, rules in UNSUPPORTED.items()
+        for rule in rules
+    ],
+)
+def test_check_says_what_the_backend_does_not_honour(
+    tmp_path: Path, backend: str, rule: Unsupported
+) -> None:
+    key, document = described(rule)
+    file = job_file(tmp_path, "", **document)
+    (file.parent / "pyproject.toml").write_text("[project]")
+    code = 2 if rule.refused else 0
+    checked = howdah("check", str(file), "--backend", backend, "--json", code=code).documents()[0]
+    if rule.refused:
+        assert [p["key"] for p in checked["problems"] if rule.why in p["message"]] == [key]
+    else:
+        assert [note for note in checked["notes"] if rule.why in note and note.startswith(key)]
+
+
+def test_a_refused_key_is_named_with_its_line_by_every_command(tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text('command = "true"\n[roles.worker]\nimage = "repo/image:1"\n')
+    for command in ("check", "run", "submit"):
+        told = howdah(command, str(file), "--backend", "local", code=2).told
+        assert "job.toml:3: roles.worker.image: the local backend does not honour it" in told
+    assert "job.toml:3" in howdah("run", str(file), "--dry-run", code=2).told
+
+
+def test_a_resource_that_is_a_key_of_its_own_elsewhere_is_recognised(tmp_path: Path) -> None:
+    roles = {"worker": {"resources": {"yarn.io/gpus": 1}}}
+    told = howdah("check", str(job_file(tmp_path, "", roles=roles)), code=2).told
+    assert "did you mean the role's own key 'gpus'?" in told
+
+
+def test_a_job_runs_where_a_key_is_only_noted(tmp_path: Path) -> None:
+    file = job_file(tmp_path, "", queue="research", roles={"worker": {"label": "a100"}})
+    told = howdah("run", str(file)).told
+    assert "queue: the local backend does not honour it" in told
+    assert "roles.worker.label: the local backend does not honour it" in told
+
+
+def test_what_a_site_writes_for_its_clusters_is_not_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site.toml"
+    site.write_text('queue = "research"\n')
+    monkeypatch.setenv("HOWDAH_SITE", str(site))
+    assert "queue" not in howdah("check", str(job_file(tmp_path, ""))).text
+
+
+# -- what is honoured on this machine --------------------------------------------------------------
+
+
+READS = """
+import os, pathlib
+print(sorted(os.listdir()))
+print(pathlib.Path("words").read_text(), pathlib.Path("settings/a.ini").read_text())
+print(pathlib.Path("base/weights").read_text(), pathlib.Path("own.txt").read_text())
+"""
+
+
+def test_files_are_beside_the_source_on_this_machine(tmp_path: Path) -> None:
+    (tmp_path / "words.txt").write_text("some words")
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs/a.ini").write_text("an ini")
+    (tmp_path / "weights").write_text("the weights")
+    (tmp_path / "own.txt").write_text("mine alone")
+    with tarfile.open(tmp_path / "base.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "weights", "weights")
+    file = job_file(
+        tmp_path,
+        READS,
+        files=["../words.txt -> words", "../configs -> settings", "../base.tar.gz -> base/"],
+        roles={"worker": {"files": ["../own.txt"]}},
+    )
+    out = howdah("run", str(file)).text
+    for text in ("some words an ini", "the weights mine alone"):
+        assert text in out
+
+
+def test_a_missing_file_is_refused_with_its_key_before_anything_starts(tmp_path: Path) -> None:
+    roles = {"worker": {"files": ["gone.json"]}}
+    file = job_file(tmp_path, "", files=["../gone.txt"], roles=roles)
+    told = howdah("run", str(file), code=2).told
+    assert f"files: there is no file or folder {tmp_path / 'gone.txt'}" in told
+    assert f"roles.worker.files: there is no file or folder {file.parent / 'gone.json'}" in told
+
+
+IMPORTS = "import sys, tiny; tiny.main(); print(sys.executable)"
+
+
+@pytest.mark.parametrize("kind", ["requirements", "project", "venv", "archive"])
+def test_an_environment_is_the_programs_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    wheel = environments.wheel(tmp_path)
+    (tmp_path / "requirements.txt").write_text(f"./{wheel.name}\n")
+    (tmp_path / "pyproject.toml").write_text(
+        f'[project]\nname = "p"\nversion = "1"\ndependencies = ["tiny @ {wheel.as_uri()}"]\n'
+    )
+    places = {
+        "requirements": "../requirements.txt",
+        "project": "..",
+        "venv": "../env",
+        "archive": "../env.tar.gz",
+    }
+    if kind in ("venv", "archive"):
+        environments.venv(tmp_path / "env", wheel)
+        with tarfile.open(tmp_path / "env.tar.gz", "w:gz") as archive:
+            archive.add(tmp_path / "env", ".")
+    fields = {"environment": {kind: places[kind]}, "command": "python train.py"}
+    file = job_file(tmp_path, IMPORTS, **fields)
+    out = howdah("run", str(file)).text
+    assert "tiny 1.0" in out
+    assert sys.executable not in out
+    again = howdah("run", str(file))  # nothing is built a second time
+    assert "tiny 1.0" in again.text and "installing packages" not in again.told
+
+
+def test_an_environment_that_cannot_be_built_is_refused_with_what_uv_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_OFFLINE", "1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    file = job_file(tmp_path, "", environment={"requirements": "r.txt"}, command="python train.py")
+    (file.parent / "r.txt").write_text("no-such-package-of-howdahs==1.0\n")
+    told = howdah("run", str(file), code=3).told
+    assert "no-such-package-of-howdahs" in told
+    assert json.loads(howdah("status", gone(newest()).job_id, "--json").text)["outcome"] == "failed"
