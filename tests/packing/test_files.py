@@ -120,7 +120,7 @@ def test_fsspec_is_not_imported_for_local_files(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     program = (
         "import sys; from pathlib import Path\n"
-        "from howdah.packing.files import files; from howdah.spec.model import Job\n"
+        "from howdah.packing.files import files\n"
         f"here = Path({str(tmp_path)!r})\n"
         "files(('a',), here, here / 'cache')\n"
         "assert 'fsspec' not in sys.modules and 'hdfs_native' not in sys.modules\n"

@@ -25,7 +25,7 @@ from howdah.cli.rerun import command as rerun
 from howdah.client.functions import FunctionJob
 from howdah.frameworks import planning
 from howdah.packing.archives import PackingError
-from howdah.spec.model import Checkpoint, Environment, Job, Role
+from howdah.spec.model import Checkpoint, Job, Role
 from howdah.storage.jobdir import JobDirectory, new_job_id
 from howdah.storage.layout import JobMeta
 from tests.spark.backend_jobs import holder_folders
@@ -114,11 +114,6 @@ def test_gpus_that_a_task_does_not_get_are_refused() -> None:
     text = problems(changed(task_gpus=1.0), job)
     assert "roles.worker.gpus = 2" in text and "spark.task.resource.gpu.amount = 2" in text
     assert problems(changed(task_gpus=2.0), job) == ""
-
-
-def test_an_environment_that_would_not_travel_is_refused() -> None:
-    job = Job(command="true", environment=Environment(requirements="requirements.txt"))
-    assert "environment.requirements" in problems(GOOD, job)
 
 
 def test_checkpoints_need_a_place_that_all_hosts_see() -> None:
