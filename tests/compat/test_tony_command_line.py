@@ -102,6 +102,37 @@ def test_a_job_of_tonys_runs_with_its_own_command_line(folder: Path) -> None:
     assert newest().meta().job_file == str(folder / "tony.xml")
 
 
+VALUES = {
+    "executes": ("train.py", "train.py"),
+    "task_params": ("--steps 5 -v", "--steps 5 -v"),
+    "python_binary_path": ("bin/python3.12", "bin/python3.12"),
+    "src_dir": ("src", "src"),
+    "shell_env": ("A=-1", 'A = "-1"'),
+    "container_env": ("B=--x", 'B = "--x"'),
+    "conf": ("tony.worker.command=-x --y", "-x --y"),
+}
+"""Options of TonY's that a job file shows: what is written, and what the job then has."""
+
+
+@pytest.mark.parametrize("form", ["-{name} {value}", "--{name} {value}", "--{name}={value}"])
+@pytest.mark.parametrize("name", VALUES)
+def test_an_option_of_tonys_takes_its_value_in_every_form(name: str, form: str) -> None:
+    value, shown = VALUES[name]
+    option = form.format(name=name, value="VALUE").split(" ")
+    rest = [] if name == "executes" else ["-executes", "train.py"]
+    rest += [] if name == "python_binary_path" else ["-python_binary_path", "python"]
+    result = invoked(
+        "init",
+        "-",
+        "--from-tony",
+        "tony.xml",
+        *rest,
+        *(word.replace("VALUE", value) for word in option),
+    )
+    assert result.exception is None, result.exception
+    assert shown in result.output.replace("\\", ""), result.output
+
+
 def test_tonys_options_are_enough_without_a_file(folder: Path) -> None:
     (folder / "tony.xml").unlink()
     loaded = tony.load(None, options(conf=("tony.worker.instances=3",)))

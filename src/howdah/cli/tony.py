@@ -35,13 +35,16 @@ NAMES = (*_TEXTS, *_REPEATED, *_SWITCHES)
 def tony_options(command: F) -> F:
     """TonY's command line, not shown in the help: the guide for its users lists it."""
     for name in reversed(NAMES):
+        # Only switches may say is_flag: with False, click takes the value for optional, and one that
+        # begins with a dash for another option.
+        switch = {"is_flag": True} if name in _SWITCHES else {}
         command = click.option(
             f"--{name}",
             f"-{name}",
             f"tony_{name}",
             hidden=True,
             multiple=name in _REPEATED,
-            is_flag=name in _SWITCHES,
+            **switch,
         )(command)
     return command
 
