@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.cli.howdah import howdah, job_file
+import pytest
+
+from tests.cli.howdah import gone, howdah, job_file, newest
 
 FIRST_ONCE_SECOND_ALWAYS = """
 import sys
@@ -32,3 +34,59 @@ def test_a_sidecar_is_not_what_failed_first(tmp_path: Path) -> None:
     script = "import sys, time; time.sleep(2); sys.exit(9)"
     run = howdah("run", str(job_file(tmp_path, script, attempts=1, roles=roles)), code=1)
     assert "Failed first  worker:0 exited with code 9" in run.text, run.text
+
+
+@pytest.mark.parametrize(
+    ("script", "command", "fact"),
+    [
+        ("import no_such_module", None, "No module named 'no_such_module' (train.py, line 1)"),
+        ("x = (1,\n", None, "SyntaxError: '(' was never closed (train.py, line 1)"),
+        ("", [sys.executable, "gone.py"], "can't open file"),
+        ("", [sys.executable, "-m", "no_such_module"], "No module named no_such_module"),
+    ],
+    ids=["module", "syntax", "script", "main"],
+)
+def test_a_program_that_cannot_run_is_tried_once(
+    tmp_path: Path, script: str, command: list[str] | None, fact: str
+) -> None:
+    fields = {"command": command} if command else {}
+    run = howdah("run", str(job_file(tmp_path, script, **fields)), code=1)
+    view = gone(newest())
+    (failure,) = view.failures
+    assert (failure.cause, view.restarts) == ("start-failed", 0)
+    assert fact in failure.what
+    assert "trying again would not help" in run.text
+    assert (
+        run.told.count("Traceback") + run.text.count("Traceback") <= 2
+    )  # the log, and the summary
+
+
+def test_the_same_defect_twice_ends_the_job_and_is_shown_at_the_users_own_path(
+    tmp_path: Path,
+) -> None:
+    file = job_file(tmp_path, "import os\nos.no_such_name\n", attempts=5)
+    run = howdah("run", str(file), code=1)
+    view = gone(newest())
+    assert [failure.cause for failure in view.failures] == ["user-code"] * 2
+    assert "it failed in the same way twice, so trying again would not help" in view.reason
+    assert f'File "{file.parent / "train.py"}", line 2' in run.text
+
+
+def test_a_defect_that_comes_after_progress_is_tried_again(tmp_path: Path) -> None:
+    script = """
+import os, pathlib, time
+import howdah.task
+made = pathlib.Path("made")
+made.mkdir(exist_ok=True)
+attempt = int(os.environ["HOWDAH_ATTEMPT"])
+(made / f"{attempt}").write_text("")
+howdah.task.report(step=attempt)
+while not list(pathlib.Path(os.environ["STORE"]).rglob(f"{attempt:06}*")):
+    time.sleep(0.01)
+os.no_such_name
+"""
+    store = tmp_path / "store"
+    table = {"folder": "made", "store": str(store), "settle": "1ms"}
+    file = job_file(tmp_path, script, attempts=3, checkpoint=table, env={"STORE": str(store)})
+    howdah("run", str(file), code=1)
+    assert len(gone(newest()).failures) == 3

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from howdah.agent.defects import defect
 from howdah.core.messages import Exit
 
 _SHELL_KILLED = 128 + signal.SIGKILL
@@ -132,6 +133,8 @@ def exit_of(
     timed_out: bool = False,
     run_s: float | None = None,
     told: bool = False,
+    folder: str = "",
+    python: str = "",
 ) -> Exit:
     """The attempt's exit.
 
@@ -143,6 +146,8 @@ def exit_of(
         kernel_kills: by how much the kernel's count of out-of-memory kills grew meanwhile.
         timed_out: the agent ended it at its run time-out ``run_s``.
         told: the agent ended it because the coordinator wanted it, not for reasons of its own.
+        folder: its working folder.
+        python: the job's interpreter.
     """
     program = deciding(ended)
     code = program.status if program.status >= 0 else None
@@ -159,6 +164,7 @@ def exit_of(
     taken, port = False, None
     if failed and not program.asked:
         taken, port = taken_port(program.tail, ports, is_held)
+    found = defect(program.tail, folder, python) if program.status > 0 and failed else None
     return Exit(
         code=code,
         signal=-program.status if program.status < 0 else None,
@@ -168,6 +174,8 @@ def exit_of(
         timed_out=timed_out,
         stopped=told and program.asked,
         process=program.process,
+        defect=found.text if found else "",
+        defect_certain=found is not None and found.certain,
         detail="; ".join(details),
         tail=program.tail if failed else (),
     )

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import signal
 import time
 from collections.abc import Coroutine, Sequence
@@ -204,10 +205,26 @@ class Run:
             timed_out=self._timed_out,
             run_s=self._start.run_s,
             told=self._told,
+            folder=str(self._container.work / TASK),
+            python=self._start.processes[0].env.get("HOWDAH_PYTHON", ""),
         )
+        found = msgspec.structs.replace(found, tail=tuple(map(self._own_path, found.tail)))
         asked = self._start.answer_mark and found.code == 0
         answer = await self._answer() if asked else found.answer
         return msgspec.structs.replace(found, step=self._reported.step, answer=answer)
+
+    def _own_path(self, line: str) -> str:
+        """The line with the user's path of a file in place of the working folder's: that one goes."""
+        folder, source = f"{self._container.work / TASK}/", self._container.source
+        if folder not in line or source is None:
+            return line
+        shipped = source.is_relative_to(self._container.work)
+
+        def own(found: re.Match[str]) -> str:
+            there = source / found[1]
+            return found[0] if not there.exists() else found[1] if shipped else str(there)
+
+        return re.sub(f'{re.escape(folder)}([^"\\s:,]+)', own, line)
 
     def _is_held(self, port: int) -> bool:
         """Whether another program has that port of ours; all of ours have ended."""

@@ -37,7 +37,7 @@ def tony_options(command: F) -> F:
     for name in reversed(NAMES):
         # Only switches may say is_flag: with False, click takes the value for optional, and one that
         # begins with a dash for another option.
-        switch = {"is_flag": True} if name in _SWITCHES else {}
+        switch: dict[str, Any] = {"is_flag": True} if name in _SWITCHES else {}
         command = click.option(
             f"--{name}",
             f"-{name}",

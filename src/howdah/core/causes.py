@@ -133,8 +133,8 @@ RULES: dict[FailureCause, Rule] = {
         strength=30,
         counted=True,
         again=False,
-        advice="The program could not be started. Check the command, the interpreter and the "
-        "source folder with `howdah run --dry-run`.",
+        advice="The program cannot run as it is, so it is not tried again. Check the command, the "
+        "interpreter and its packages, and the source folder with `howdah run --dry-run`.",
     ),
     FailureCause.USER_CODE: Rule(
         strength=30,
@@ -169,7 +169,7 @@ def of_exit(exit: Exit) -> FailureCause:
         return FailureCause.PORT_TAKEN
     if exit.failed_to_start and exit.transient:
         return FailureCause.NOT_READY
-    if exit.failed_to_start or exit.code in _NOT_STARTED:
+    if exit.failed_to_start or exit.code in _NOT_STARTED or exit.defect_certain:
         return FailureCause.START_FAILED
     if exit.timed_out:
         return FailureCause.RUN_TIMEOUT
@@ -212,7 +212,8 @@ def describe_exit(exit: Exit, run_s: float | None = None) -> str:
         if exit.code is not None:
             how += f": its shell exited with code {exit.code}"
         return how
-    return f"exited with code {exit.code}" + _port_taken(exit)
+    defect = f": {exit.defect}" if exit.defect else ""
+    return f"exited with code {exit.code}{defect}" + _port_taken(exit)
 
 
 def _port_taken(exit: Exit) -> str:

@@ -123,6 +123,10 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     choice, and its failure to bind one an error of the program."""
     port: int | None = None
     """The port it could not bind, where its last lines name one."""
+    defect: str = ""
+    """What its last lines say of a defect of its own, such as a module that is missing."""
+    defect_certain: bool = False
+    """Trying again would not help. Else it would not if the program has failed so twice."""
     failed_to_start: str = ""
     """Why the program could not be started, or its checkpoint not be restored."""
     transient: bool = False

@@ -269,6 +269,8 @@ def _judge(turn: Turn, unit: RestartUnit, failure: Failure, role: RolePlan) -> s
         failure.report.cause is FailureCause.STARTUP_TIMEOUT and unit.kind is not UnitKind.GANG
     ):
         return "trying again would not help"
+    if _same_defect(turn, unit, failure):
+        return "it failed in the same way twice, so trying again would not help"
     if failure.counted and unit.counted >= role.attempts:
         if role.attempts == 1:
             return "its one attempt is spent"
@@ -278,6 +280,21 @@ def _judge(turn: Turn, unit: RestartUnit, failure: Failure, role: RolePlan) -> s
     if not failure.counted and unit.uncounted > _limit(turn, rule):
         return f"{unit.uncounted - 1} restarts in a row without progress"
     return ""
+
+
+def _same_defect(turn: Turn, unit: RestartUnit, failure: Failure) -> bool:
+    """Whether the failure before was the same defect of the program, with no progress since."""
+    before = turn.state.failures[-2:-1]
+    return (
+        unit.setbacks > 1
+        and bool(_defect(failure))
+        and any(_defect(old) == _defect(failure) for old in before)
+    )
+
+
+def _defect(failure: Failure) -> str:
+    exit = failure.report.exit
+    return exit.defect if exit is not None else ""
 
 
 def _limit(turn: Turn, rule: Rule) -> int:
