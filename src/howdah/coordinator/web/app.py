@@ -27,6 +27,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from howdah.backends.base import PageReaders
 from howdah.coordinator.live_job import LiveJob
+from howdah.coordinator.task_pages import Unreachable
 from howdah.coordinator.web import api, proxy, stream
 from howdah.coordinator.web.security import (
     LOGIN_PATH,
@@ -198,6 +199,8 @@ class _Proxied:
             raise Refusal(
                 404, f"{task[:100]!r} has not announced a web page; those that have: {there}"
             )
+        if scope[PROOF] is Proof.READER and not address.viewable:
+            raise Refusal(403, f"only the job's owner may open {address.name} of {task}")
         if not rest:
             # Relative links in the page need the slash.
             response = notice(address.name, "One moment.", to=f"./{task}/")
@@ -210,7 +213,7 @@ class _Proxied:
 
         try:
             await proxy.forward(scope, receive, marked, task=task, rest=rest, address=address)
-        except proxy.Unreachable as problem:
+        except Unreachable as problem:
             response = notice(
                 f"{address.name} does not answer", f"{problem}.", 502, to="", after_s=3
             )

@@ -26,11 +26,11 @@ import h11
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from howdah.coordinator.task_pages import Unreachable, connect, prefix_of
 from howdah.coordinator.web import security
 from howdah.coordinator.web.security import Gate
 from howdah.wire.messages import WebAddress
 
-CONNECT_S = 5.0
 HEAD_S = 300.0
 """A program may compute this long before its answer begins."""
 HEAD_MAX = 128 * 1024
@@ -65,15 +65,6 @@ class Place(msgspec.Struct, frozen=True):
     """Its whole path from the coordinator's root, as sent."""
 
 
-class Unreachable(Exception):
-    """The announced program does not answer; the text says how."""
-
-
-def prefix_of(task: str) -> str:
-    """Where a task's page is, from the coordinator's root: no slash at the end."""
-    return f"/proxy/{task}"
-
-
 def target_path(raw_path: str, query: str, task: str, address: WebAddress) -> str:
     """The request target for the program.
 
@@ -90,7 +81,11 @@ def target_path(raw_path: str, query: str, task: str, address: WebAddress) -> st
 
 
 def upward_headers(
-    headers: Iterable[tuple[bytes, bytes]], *, client: str, keep: Iterable[str] = ()
+    headers: Iterable[tuple[bytes, bytes]],
+    *,
+    client: str,
+    keep: Iterable[str] = (),
+    secret: str = "",
 ) -> list[tuple[bytes, bytes]]:
     """Request headers for the program.
 
@@ -98,6 +93,7 @@ def upward_headers(
         headers: the browser's.
         client: its address.
         keep: hop-by-hop headers to pass on all the same (a websocket's ``upgrade``).
+        secret: what the program demands; empty where it demands nothing.
     """
     pairs = [(n.decode("latin-1").lower(), v.decode("latin-1")) for n, v in headers]
     dropped = (_NOT_UP | _named_by_connection(pairs)) - set(keep)
@@ -108,6 +104,8 @@ def upward_headers(
     if cookie:
         kept.append(("cookie", cookie))
     kept.append(("x-forwarded-for", client))
+    if secret:
+        kept.append(("authorization", f"Bearer {secret}"))
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept]
 
 
@@ -168,14 +166,7 @@ async def forward(
         Unreachable: before anything was answered.
     """
     exchange = _Exchange(scope, receive, send, task, rest, address)
-    try:
-        async with asyncio.timeout(CONNECT_S):
-            reader, writer = await asyncio.open_connection(address.host, address.port)
-    except (OSError, TimeoutError) as problem:
-        raise Unreachable(
-            f"{task} announced {address.name} at {address.host}:{address.port}, but nothing "
-            f"answers there ({problem or 'no answer'}); it may still be starting, or have ended"
-        ) from problem
+    reader, writer = await connect(address)
     try:
         await exchange.run(reader, writer)
     finally:
@@ -236,7 +227,9 @@ class _Exchange:
     async def _up(self, writer: asyncio.StreamWriter) -> None:
         headers = self._scope["headers"]
         client = self._scope.get("client")
-        passed = upward_headers(headers, client=client[0] if client else "unknown")
+        passed = upward_headers(
+            headers, client=client[0] if client else "unknown", secret=self._address.secret
+        )
         names = security.headers_of(headers)
         length = names.get("content-length")
         if length is not None:
@@ -386,18 +379,20 @@ class WebSockets:
             (name.strip().encode("latin-1"), value.strip().encode("latin-1"))
             for name, _, value in (line.partition(":") for line in lines if line)
         ]
-        self._gate.admit(security.headers_of(pairs), method, stream=True)
+        proof = self._gate.admit(security.headers_of(pairs), method, stream=True)
+        if proof is security.Proof.READER:
+            # What goes through it is not seen: it may change something.
+            raise security.Refusal(403, "people who may only look at the job open no websockets")
         task, rest, address = self._target(target)
         path, _, query = rest.partition("?")
         peer = writer.get_extra_info("peername")
-        passed = upward_headers(pairs, client=str(peer[0]) if peer else "", keep=_KEPT)
+        passed = upward_headers(
+            pairs, client=str(peer[0]) if peer else "", keep=_KEPT, secret=address.secret
+        )
         try:
-            async with asyncio.timeout(CONNECT_S):
-                far_reader, far_writer = await asyncio.open_connection(address.host, address.port)
-        except (OSError, TimeoutError) as problem:
-            raise security.Refusal(
-                502, f"{task} does not answer at {address.host}:{address.port}"
-            ) from problem
+            far_reader, far_writer = await connect(address)
+        except Unreachable as problem:
+            raise security.Refusal(502, str(problem)) from problem
         try:
             up = target_path(path, query, task, address)
             far_writer.write(f"{method} {up} HTTP/1.1\r\n".encode("latin-1"))
