@@ -29,6 +29,7 @@ from howdah.backends.base import PageReaders
 from howdah.coordinator.live_job import LiveJob
 from howdah.coordinator.task_pages import Unreachable
 from howdah.coordinator.web import api, proxy, stream
+from howdah.coordinator.web.masking import ReadersJob
 from howdah.coordinator.web.security import (
     LOGIN_PATH,
     PAGE_HEADERS,
@@ -78,6 +79,7 @@ def create_app(
     watchers = stream.Watchers(source)
     static = StaticFiles()
     work = api.Api(source=source, changes=changes, watchers=watchers, gate=gate)
+    looking = msgspec.structs.replace(work, source=ReadersJob(source))
 
     async def page(request: Request) -> Response:
         reads_only = request.scope[PROOF] is Proof.READER
@@ -99,7 +101,7 @@ def create_app(
             Route("/", page),
             Route(LOGIN_PATH, login),
             Route("/static/{version}/{name:path}", static_file),
-            *(_operation(operation, work) for operation in api.OPERATIONS),
+            *(_operation(operation, work, looking) for operation in api.OPERATIONS),
             Route(f"{api.ROOT}/openapi.json", described),
             Route("/metrics", _scrape(source, changes)),
             Route("/proxy/{task}/{rest:path}", _Proxied(source)),
@@ -114,9 +116,12 @@ def create_app(
     return app
 
 
-def _operation(operation: api.Operation, work: api.Api) -> Route:
+def _operation(operation: api.Operation, work: api.Api, looking: api.Api) -> Route:
+    """A route to an operation on the job; for readers on what they may know of it."""
+
     async def endpoint(request: Request) -> Response:
-        return await operation.handler(work, request)
+        reads_only = request.scope[PROOF] is Proof.READER
+        return await operation.handler(looking if reads_only else work, request)
 
     return Route(
         api.ROOT + operation.path, endpoint, methods=[operation.method], name=operation.name
