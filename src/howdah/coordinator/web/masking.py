@@ -24,10 +24,14 @@ from urllib.parse import quote
 import msgspec
 from starlette.types import Message, Send
 
-from howdah.core.messages import Task
+from howdah.coordinator.web.documents import Changes, LogMatches, LogPage, SeriesPage, Stage
+from howdah.core.messages import Level, Task
+from howdah.core.plan import Plan
+from howdah.core.state import JobPhase, Outcome, TaskState
 from howdah.spec.model import Job
 from howdah.storage.logs import LogPart
-from howdah.wire.messages import LogUpdate, WebAddress
+from howdah.wire.messages import LogUpdate, Sample, WebAddress
+from howdah.wire.status import JobView
 
 HIDDEN = "(not shown)"
 SHORTEST = 6
@@ -114,10 +118,14 @@ def _is_telling(value: str) -> bool:
 @functools.cache
 def _vocabulary() -> frozenset[str]:
     """Words of Howdah's own answers: without them the page could not be read."""
-    from howdah.coordinator.web import openapi
-
     page = importlib.resources.files(__package__).joinpath("templates/job.html").read_text()
-    words = re.findall(r"[A-Za-z_-]+", page + json.dumps(openapi.document()))
+    schemas = msgspec.json.schema_components(
+        (JobView, Changes, LogPage, LogMatches, SeriesPage, Sample, Plan, Job)
+    )
+    states = [
+        state.value for kind in (JobPhase, TaskState, Outcome, Level, Stage) for state in kind
+    ]
+    words = re.findall(r"[A-Za-z_-]+", f"{page} {json.dumps(schemas)} {' '.join(states)}")
     return frozenset(word for word in words if word.isalpha() or word.islower())
 
 

@@ -110,11 +110,19 @@ def upward_headers(
 
 
 def downward_headers(
-    headers: Iterable[tuple[bytes, bytes]], *, at: Place, task: str, address: WebAddress
+    headers: Iterable[tuple[bytes, bytes]],
+    *,
+    at: Place,
+    task: str,
+    address: WebAddress,
+    keep: Iterable[str] = (),
 ) -> list[tuple[bytes, bytes]]:
-    """Answer headers for the browser: redirects and cookies made to fit the proxy's place."""
+    """Answer headers for the browser: redirects and cookies made to fit the proxy's place.
+
+    ``keep``: as of `upward_headers`.
+    """
     pairs = [(n.decode("latin-1").lower(), v.decode("latin-1")) for n, v in headers]
-    dropped = _NOT_DOWN | _named_by_connection(pairs)
+    dropped = (_NOT_DOWN | _named_by_connection(pairs)) - set(keep)
     kept: list[tuple[str, str]] = []
     for name, value in pairs:
         if name in dropped:
@@ -313,7 +321,8 @@ def _named_by_connection(pairs: Iterable[tuple[str, str]]) -> frozenset[str]:
 def _fitted_cookie(value: str, task: str, address: WebAddress) -> str | None:
     """A cookie the program sets, kept below its own path; None if it takes a name of ours."""
     first, *attributes = [part.strip() for part in value.split(";")]
-    if first.startswith(security.COOKIE_PREFIX):
+    # A cookie without a name is sent back as its value alone, which may look like one of ours.
+    if first.lstrip("= \t").startswith(security.COOKIE_PREFIX):
         return None
     kept = [first]
     for attribute in attributes:
@@ -329,6 +338,7 @@ def _fitted_cookie(value: str, task: str, address: WebAddress) -> str | None:
 UPGRADE_S = 30.0
 """For the head of a request that asks for an upgrade."""
 _KEPT = ("connection", "upgrade")
+_BREAKS = frozenset("\r\n\0")
 
 
 class WebSockets:
@@ -375,10 +385,7 @@ class WebSockets:
     ) -> None:
         request, *lines = head.decode("latin-1").split("\r\n")
         method, target, _ = request.split(" ", 2)
-        pairs = [
-            (name.strip().encode("latin-1"), value.strip().encode("latin-1"))
-            for name, _, value in (line.partition(":") for line in lines if line)
-        ]
+        pairs = _pairs(lines)
         # Without the client's address: those who may only look get none, for what goes through it is
         # not seen and may change something.
         self._gate.admit(security.headers_of(pairs), method, stream=True)
@@ -397,6 +404,9 @@ class WebSockets:
             far_writer.write(f"{method} {up} HTTP/1.1\r\n".encode("latin-1"))
             far_writer.writelines(name + b": " + value + b"\r\n" for name, value in passed)
             far_writer.write(b"\r\n")
+            host = security.headers_of(pairs).get("host", "")
+            at = Place(host, target.partition("?")[0])
+            writer.write(await _switched(far_reader, at=at, task=task, address=address))
             await _both_ways((reader, writer), (far_reader, far_writer))
         finally:
             far_writer.close()
@@ -410,6 +420,40 @@ class WebSockets:
         if root != "proxy" or address is None:
             raise security.Refusal(404, f"there is no websocket at {path[:200]!r}")
         return task, slash + rest + mark + query, address
+
+
+def _pairs(lines: Iterable[str]) -> list[tuple[bytes, bytes]]:
+    return [
+        (name.strip().encode("latin-1"), value.strip().encode("latin-1"))
+        for name, _, value in (line.partition(":") for line in lines if line)
+    ]
+
+
+async def _switched(
+    reader: asyncio.StreamReader, *, at: Place, task: str, address: WebAddress
+) -> bytes:
+    """The head of a program's answer to an upgrade, as the browser may have it.
+
+    Raises:
+        Refusal: it does not upgrade. The connection must not go on then: what a browser sends next
+            on it would be a request to us, with our cookie, and would reach the program.
+    """
+    try:
+        async with asyncio.timeout(HEAD_S):
+            head = await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError) as problem:
+        raise security.Refusal(502, f"{task}'s {address.name} did not answer") from problem
+    status, *lines = head.decode("latin-1").split("\r\n")
+    code = [*status.split(" "), ""][1]
+    if any(set(line) & _BREAKS for line in lines):
+        # Browsers take a lone line feed for the end of a header, too.
+        raise security.Refusal(502, f"{task}'s {address.name} did not answer in HTTP")
+    if code != "101":
+        refused = int(code) if code.isdecimal() and 400 <= int(code) < 600 else 502
+        raise security.Refusal(refused, f"{task}'s {address.name} opens no websocket there")
+    kept = downward_headers(_pairs(lines), at=at, task=task, address=address, keep=_KEPT)
+    answer = [b"HTTP/1.1 101 Switching Protocols", *(b": ".join(pair) for pair in kept)]
+    return b"\r\n".join(answer) + b"\r\n\r\n"
 
 
 async def _both_ways(
