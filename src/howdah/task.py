@@ -32,6 +32,7 @@ __all__ = [
     "checkpoint_requested",
     "checkpoint_saved",
     "context",
+    "page_token",
     "report",
 ]
 
@@ -157,21 +158,42 @@ def announce_web(
     path: str = "/",
     host: Optional[str] = None,
     keeps_prefix: bool = False,
+    locked: bool = False,
+    viewable: bool = True,
 ) -> None:
     """Tell that this process serves a web page, to be linked and reached through the job's page.
 
+    It is linked once a process of this task listens on the port, and for as long as one does.
+
     ``keeps_prefix``: the server expects the whole path it is asked for through the job's page,
-    with the prefix that page puts before it.
+    with the prefix that page puts before it. ``locked``: the server answers only requests that
+    carry `page_token`, as ``Authorization: Bearer`` (the job's page adds it) or as the query's
+    ``token`` (``howdah tunnel`` prints such an address). ``viewable``: people who may only look at
+    the job may look at this page.
     """
     web: Dict[str, Any] = {
         "name": name,
         "port": int(port),
         "path": path,
         "keeps_prefix": bool(keeps_prefix),
+        "locked": bool(locked),
+        "viewable": bool(viewable),
     }
     if host is not None:
         web["host"] = host
     _told.send({"web": web})
+
+
+def page_token() -> Optional[str]:
+    """The secret that this task's pages may demand: fresh for each attempt, known to Howdah alone.
+
+    None outside Howdah.
+    """
+    path = os.environ.get("HOWDAH_PAGE_TOKEN_FILE")
+    if not path:
+        return None
+    with open(path) as file:
+        return file.read()
 
 
 # -- inside --------------------------------------------------------------------------------------

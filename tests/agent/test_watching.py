@@ -131,13 +131,16 @@ async def test_a_page_a_program_announces_is_told_again_to_a_new_coordinator(
 ) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()
-        await rig.prepare()
-        await rig.start(reporting("task.announce_web('Notebook', 8888, path='/lab')\n" + FOREVER))
+        (port,) = (await rig.prepare()).ports
+        serve = f"import socket\ns = socket.create_server(('', {port}))\n"
+        await rig.start(
+            reporting(f"{serve}task.announce_web('Notebook', {port}, path='/lab')\n" + FOREVER)
+        )
         page = await rig.hear(WebAddress)
         assert (page.name, page.host, page.port, page.path) == (
             "Notebook",
             "127.0.0.1",
-            8888,
+            port,
             "/lab",
         )
         await rig.vanish()

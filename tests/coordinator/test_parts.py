@@ -18,7 +18,7 @@ from howdah.core.plan import Plan, RolePlan
 from howdah.core.state import JobState
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.metrics import TaskSample
-from howdah.wire.messages import Heartbeat, RecordUpdate, Sample, WebAddress
+from howdah.wire.messages import Heartbeat, RecordUpdate, Sample, WebAddress, WebWithdrawn
 from howdah.wire.status import JobView, TaskView
 
 TASK = Task("worker", 0)
@@ -174,6 +174,25 @@ def test_a_page_is_announced_once() -> None:
     assert not live.announce(page(1))
     assert live.announce(page(2))
     assert not live.announce(page(1))
+
+
+def test_a_page_that_is_announced_anew_to_the_next_coordinator_is_no_news() -> None:
+    page = WebAddress(task=TASK, attempt=1, name="TensorBoard", host="h", port=1)
+    live = LiveState()
+    record = live.announce(page)
+    assert record is not None
+    successor = LiveState()
+    successor.remember([record])
+    assert not successor.pages(), "who listens there now is the agent's to say"
+    assert successor.announce(page) is None
+    assert successor.pages() == {TASK: page}
+    gone = WebWithdrawn(task=TASK, attempt=1, name="TensorBoard")
+    withdrawn = successor.withdraw(gone)
+    assert withdrawn is not None
+    assert withdrawn.text == "worker:0 no longer serves TensorBoard"
+    assert not successor.pages()
+    assert successor.withdraw(gone) is None
+    assert successor.announce(page) == record
 
 
 def test_a_status_is_made_only_when_somebody_looks() -> None:

@@ -176,7 +176,7 @@ class Attempt:
         if self._newest_line is not None:
             self._newest_line.forget()
         if self._run is not None and self.phase is HeldPhase.RUNNING:
-            for page in self._run.pages.values():
+            for page in self._run.pages.published:
                 self._container.say(page)
 
     # -- what it is ------------------------------------------------------------------------------

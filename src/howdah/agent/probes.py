@@ -10,14 +10,10 @@ from __future__ import annotations
 
 import os
 import socket
-import struct
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from howdah.agent.processes import HAS_PROC, socket_inodes
-
-_ESTABLISHED = b"01"
-_LISTEN = b"0A"
-_TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+from howdah.agent.tcp_table import ESTABLISHED, LISTEN, packed, rows, tables
 
 Address = tuple[str, int]
 
@@ -37,11 +33,6 @@ def joined(
     return HAS_PROC and any(port in own_ports for pid in pids() for port in bound_ports(pid))
 
 
-def listens(pids: Callable[[], Collection[int]], port: int) -> bool:
-    """Whether one of these processes listens on the port."""
-    return _seen(pids, (port,), ())
-
-
 def _seen(
     pids: Callable[[], Collection[int]], own_ports: Collection[int], peers: Collection[Address]
 ) -> bool:
@@ -49,7 +40,7 @@ def _seen(
     if not HAS_PROC:
         return _joined_portably(pids(), own_ports, peers)
     candidates: set[int] = set()
-    for table in _tables():
+    for table in tables():
         candidates |= listening(table, own_ports)
         candidates |= connected(table, peers)
     return bool(candidates) and not candidates.isdisjoint(socket_inodes(pids()))
@@ -89,15 +80,6 @@ def bound_ports(pid: int) -> Iterator[int]:
         os.close(handle)
 
 
-def _tables() -> Iterator[bytes]:
-    for path in _TABLES:
-        try:
-            with open(path, "rb") as file:
-                yield file.read()
-        except OSError:
-            continue
-
-
 def listening(table: bytes, ports: Collection[int]) -> set[int]:
     """Inodes of sockets that listen on one of these ports, on whatever address.
 
@@ -106,9 +88,7 @@ def listening(table: bytes, ports: Collection[int]) -> set[int]:
     found: set[int] = set()
     for port in ports:
         found |= {
-            inode
-            for local, _, state, inode in _lines_with(table, b":%04X " % port)
-            if state == _LISTEN and local[1] == port
+            row.inode for row in rows(table, port) if row.state == LISTEN and row.local[1] == port
         }
     return found
 
@@ -119,50 +99,11 @@ def connected(table: bytes, peers: Collection[Address]) -> set[int]:
     wanted = {(packed(host), port) for host, port in peers}
     for port in {port for _, port in peers}:
         found |= {
-            inode
-            for _, remote, state, inode in _lines_with(table, b":%04X " % port)
-            if state == _ESTABLISHED and remote in wanted
+            row.inode
+            for row in rows(table, port)
+            if row.state == ESTABLISHED and row.remote in wanted
         }
     return found
-
-
-_Parsed = tuple[tuple[bytes, int], tuple[bytes, int], bytes, int]
-
-
-def _lines_with(table: bytes, part: bytes) -> Iterator[_Parsed]:
-    """Parsed lines that contain ``part``: the table of a busy host has thousands of others."""
-    place = table.find(part)
-    while place >= 0:
-        start = table.rfind(b"\n", 0, place) + 1
-        end = table.find(b"\n", place)
-        if end < 0:
-            end = len(table)
-        fields = table[start:end].split()
-        if len(fields) > 9 and b":" in fields[1] and b":" in fields[2]:
-            yield _end(fields[1]), _end(fields[2]), fields[3], int(fields[9])
-        place = table.find(part, end)
-
-
-def _end(field: bytes) -> tuple[bytes, int]:
-    """``0100007F:1F90`` as packed address and port. The kernel prints words in host order."""
-    address, port = field.split(b":")
-    words = [int(address[i : i + 8], 16) for i in range(0, len(address), 8)]
-    raw = b"".join(struct.pack("=I", word) for word in words)
-    return _unmapped(raw), int(port, 16)
-
-
-def packed(host: str) -> bytes:
-    """A numeric address in network order; empty for a name."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return _unmapped(socket.inet_pton(family, host))
-    except OSError:
-        return b""
-
-
-def _unmapped(raw: bytes) -> bytes:
-    """IPv4 in IPv6 clothes (::ffff:10.0.0.1) as IPv4."""
-    return raw[12:] if raw.startswith(b"\0" * 10 + b"\xff\xff") and len(raw) == 16 else raw
 
 
 def _joined_portably(

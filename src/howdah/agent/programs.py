@@ -41,8 +41,8 @@ _OWN = frozenset(
     f"HOWDAH_{name}"
     for name in (
         "ATTEMPT CHECKPOINT_DIR CHECKPOINT_REQUEST CLUSTER GENERATION HOST INDEX IS_CHIEF "
-        "JOB_ID LOCAL_RANK LOCAL_WORLD_SIZE LOG_DIR OUTPUT_DIR PORT PORTS RANK RESTORED "
-        "ROLE SHARED_DIR TASK_SOCKET TENSORBOARD_DIR WORLD_SIZE"
+        "JOB_ID LOCAL_RANK LOCAL_WORLD_SIZE LOG_DIR OUTPUT_DIR PAGE_TOKEN_FILE PORT PORTS RANK "
+        "RESTORED ROLE SHARED_DIR TASK_SOCKET TENSORBOARD_DIR WORLD_SIZE"
     ).split()
 ) | {MARKER}
 """What only a task's program has: when Howdah itself runs inside a task of another job, that
@@ -260,6 +260,7 @@ class Additions(msgspec.Struct, frozen=True, kw_only=True):
     log_dir: str
     task_socket: str
     checkpoint_request: str
+    page_token_file: str = ""
     shared_dir: str | None = None
     restored: str | None = None
     python_path: str = ""
@@ -285,6 +286,8 @@ def complete_environment(
         "HOWDAH_TASK_SOCKET": additions.task_socket,
         "HOWDAH_CHECKPOINT_REQUEST": additions.checkpoint_request,
     }
+    if additions.page_token_file:
+        env["HOWDAH_PAGE_TOKEN_FILE"] = additions.page_token_file
     if additions.shared_dir is not None:
         env.setdefault("HOWDAH_SHARED_DIR", additions.shared_dir)
     if additions.restored is not None:

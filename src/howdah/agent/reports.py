@@ -34,6 +34,10 @@ class Web(msgspec.Struct, frozen=True, kw_only=True):
     path: str = "/"
     host: str | None = None
     keeps_prefix: bool = False
+    locked: bool = False
+    """It demands the attempt's page token."""
+    viewable: bool = True
+    """See `howdah.wire.messages.WebAddress`."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,17 +20,19 @@ from howdah.agent.children import HelperProblem, module
 from howdah.agent.container import Container
 from howdah.agent.forwarder import LogForwarder, NewestLine
 from howdah.agent.metrics import OomWatch, Progress, Sampler, over_limit, parse_gpus
+from howdah.agent.pages import Pages
 from howdah.agent.ports import Reservation, is_free
-from howdah.agent.probes import Address, joined, listens, packed
+from howdah.agent.probes import Address, joined
 from howdah.agent.processes import handles, send_signal, usage
 from howdah.agent.programs import Ending, ProcessTree, Programs, StartProblem
 from howdah.agent.reports import Report, Reported, Web
 from howdah.agent.stacks import group
+from howdah.agent.tcp_table import packed
 from howdah.agent.workfolder import TASK
 from howdah.core.messages import Exit, TaskJoined, TaskStarted
 from howdah.core.plan import Join
 from howdah.storage.logs import LogWriter, lines
-from howdah.wire.messages import Heartbeat, ProcessSpec, Sample, Start, WebAddress
+from howdah.wire.messages import Heartbeat, ProcessSpec, Sample, Start
 
 log = logging.getLogger(__name__)
 
@@ -94,8 +96,7 @@ class Run:
         self.ended_at = 0.0
         """When the last process had ended, by the loop's clock."""
         self.joined = False
-        self.pages: dict[str, WebAddress] = {}
-        """Web pages the task serves, by name."""
+        self.pages = Pages(container, start, self._tree.look, self._watch)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -161,7 +162,7 @@ class Run:
         if report.step is not None:
             self._has_joined()
         if report.web is not None:
-            self._announce(report.web)
+            self.pages.keep(report.web)
 
     # -- from start to end -----------------------------------------------------------------------
 
@@ -261,7 +262,7 @@ class Run:
         else:
             self._watch(self._look_for_peers())
         if start.web is not None:
-            self._watch(self._announce_when_served(start.web))
+            self.pages.keep(msgspec.convert(start.web, Web))
         if start.memory_mb is not None:
             self._watch(self._limit_memory(start.memory_mb))
         if start.run_s is not None:
@@ -287,6 +288,7 @@ class Run:
             programs.note_ends()
 
     async def _close(self) -> None:
+        self.pages.close()
         for watch in self._watches:
             watch.cancel()
         if self._watches:
@@ -311,6 +313,7 @@ class Run:
             log_dir=str(self._path.parent),
             task_socket=ready.task_socket,
             checkpoint_request=str(container.checkpoint_request),
+            page_token_file=self.pages.token_file,
             shared_dir=container.launch.shared_dir,
             restored=ready.restored.version if ready.restored is not None else None,
             python_path=container.launch.python_path,
@@ -320,10 +323,11 @@ class Run:
 
     # -- watches ---------------------------------------------------------------------------------
 
-    def _watch(self, watch: Coroutine[Any, Any, None]) -> None:
+    def _watch(self, watch: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(watch)
         self._watches.add(task)
         task.add_done_callback(_log_failure)
+        return task
 
     async def _look_for_peers(self) -> None:
         peers = await self._numeric(self._start.peers)
@@ -348,13 +352,6 @@ class Run:
                 for *_, address in await self._loop.getaddrinfo(host, port):
                     found.add((str(address[0]), port))
         return found
-
-    async def _announce_when_served(self, page: dict[str, Any]) -> None:
-        pause = _FIRST_LOOK_S
-        while not listens(self._tree.look, int(page["port"])):
-            await asyncio.sleep(pause)
-            pause = min(pause * 1.2, 2.0)
-        self._announce(msgspec.convert(page, Web))
 
     async def _limit_memory(self, limit_mb: int) -> None:
         while True:
@@ -395,19 +392,6 @@ class Run:
             self.joined = True
             self._progress.shown()
             self._say(TaskJoined(task=self._start.task, attempt=self._start.attempt))
-
-    def _announce(self, page: Web) -> None:
-        address = WebAddress(
-            task=self._start.task,
-            attempt=self._start.attempt,
-            name=page.name,
-            host=page.host or self._container.host,
-            port=page.port,
-            path=page.path,
-            keeps_prefix=page.keeps_prefix,
-        )
-        self.pages[page.name] = address
-        self._say(address)
 
     def _log_has_grown(self) -> None:
         self._progress.shown()

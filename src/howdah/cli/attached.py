@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 import msgspec
@@ -32,6 +34,10 @@ from howdah.wire.status import JobView
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LAST_OUTPUT_S = 10.0
 """A reader that takes nothing for this long at the very end is not waited for."""
+
+
+REDIRECT_S = 60.0
+"""For a browser to start and read where it is sent."""
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +83,8 @@ class _Session:
         self._acting: set[asyncio.Task[None]] = set()
         self._left = False
         self._pages: set[str] = set()
+        self._redirect: Path | None = None
+        """The file that sends the browser to the job page."""
 
     async def run(self, start: Callable[[], JobDirectory]) -> ExitCode:
         loop = asyncio.get_running_loop()
@@ -92,6 +100,13 @@ class _Session:
         if self._tie is Tie.JOB:
             self._say_submitted(writer, directory)
         self._following = loop.create_task(self._follow(writer))
+        try:
+            return await self._until_over(writer)
+        finally:
+            self._remove_redirect()
+
+    async def _until_over(self, writer: Writer) -> ExitCode:
+        assert self._following is not None and self._handle is not None
         try:
             view = await self._following
         except asyncio.CancelledError:
@@ -163,14 +178,27 @@ class _Session:
             self._pages.add(JOB_PAGE)
             screen.page(JOB_PAGE, page)
             if self._view.open_page:
-                import webbrowser
-
-                webbrowser.open(page)
+                self._open(handle, screen, page)
         if isinstance(update, JobView):
             for link in update.links:
                 if link.name not in self._pages and (page := handle.page(link.href)) is not None:
                     self._pages.add(link.name)
                     screen.page(link.name, page)
+
+    def _open(self, handle: AsyncJobHandle, screen: Screen, page: str) -> None:
+        from howdah.cli.browser import open_page
+
+        try:
+            self._redirect = open_page(page, handle.directory)
+        except OSError as error:
+            screen.note(f"the page cannot be opened: {error}; open its address yourself")
+            return
+        asyncio.get_running_loop().call_later(REDIRECT_S, self._remove_redirect)
+
+    def _remove_redirect(self) -> None:
+        if self._redirect is not None:
+            with contextlib.suppress(OSError):
+                self._redirect.unlink(missing_ok=True)
 
     # -- signals ---------------------------------------------------------------------------------
 

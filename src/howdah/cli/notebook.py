@@ -110,13 +110,14 @@ def command(
 
 async def _serve(directory: JobDirectory, port: int, *, as_json: bool) -> None:
     from howdah.client.errors import HowdahError
-    from howdah.client.notebook import TASK, path
+    from howdah.client.links import local_base
+    from howdah.client.notebook import TASK
     from howdah.client.tunnel import tunnel, wait_for_page
 
     try:
-        await wait_for_page(directory, TASK)
+        path = await wait_for_page(directory, TASK)
         async with tunnel(directory, TASK, port) as own:
-            address = f"http://127.0.0.1:{own}{path(directory.job())}"
+            address = local_base(directory.job_id, own) + path
             if as_json:
                 click.echo(json.dumps({"type": "notebook", "address": address}))
             else:

@@ -14,7 +14,6 @@ from howdah.cli.jobs import handle_of, job_id_argument, json_option, store_optio
 if TYPE_CHECKING:
     from howdah.client.handle import AsyncJobHandle
     from howdah.core.messages import Task
-    from howdah.storage.jobdir import JobDirectory
 
 
 @click.command("tunnel")
@@ -34,7 +33,8 @@ def command(job_id: str, task: str | None, port: int, store: str | None, as_json
 
     TASK is a task that serves a page, such as notebook:0 or tensorboard:0; without it, the job's
     own page. The way goes through the coordinator, encrypted, under the job's own certificate, so
-    it is enough to reach that one port of the cluster. Prints the address to open.
+    it is enough to reach that one port of the cluster. Prints the address to open; whoever has it
+    may open the page, so keep it to yourself.
 
     With --json: one JSON object, {"job_id": …, "task": …, "address": …}, once it listens.
     """
@@ -43,13 +43,17 @@ def command(job_id: str, task: str | None, port: int, store: str | None, as_json
 
 
 async def _serve(handle: AsyncJobHandle, task: Task | None, port: int, *, as_json: bool) -> None:
+    from howdah.client.links import local_base
     from howdah.client.tunnel import check, tunnel
     from howdah.storage.jobdir import JobDirectory
 
     directory = JobDirectory(handle.directory)
-    await check(directory, task)
+    path = await check(directory, task)
+    if task is None:
+        page = urlsplit(handle.page() or "/")
+        path = page.path + (f"?{page.query}" if page.query else "")
     async with tunnel(directory, task, port) as own:
-        address = f"http://127.0.0.1:{own}{path_of(directory, task, handle)}"
+        address = local_base(handle.job_id, own) + path
         if as_json:
             said = {"job_id": handle.job_id, "task": task and str(task), "address": address}
             click.echo(json.dumps(said))
@@ -58,15 +62,3 @@ async def _serve(handle: AsyncJobHandle, task: Task | None, port: int, *, as_jso
         what = str(task) if task else "the job page"
         click.echo(f"leads to {what} of {handle.job_id}; Ctrl-C ends it", err=True)
         await asyncio.Event().wait()
-
-
-def path_of(directory: JobDirectory, task: Task | None, handle: AsyncJobHandle) -> str:
-    """Where to begin at the tunnel's end; for the job page and a notebook with what lets one in."""
-    if task is None:
-        page = urlsplit(handle.page() or "")
-        return page.path + (f"?{page.query}" if page.query else "") or "/"
-    from howdah.client.notebook import ROLE, path
-
-    if task.role == ROLE:
-        return path(directory.job(), task)
-    return f"/proxy/{task}/" if task.role == "tensorboard" else "/"

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
-
 from howdah.core.messages import Task
 from howdah.spec.model import Environment, Job, Mode, Restart, Role, Timeouts
 
 ROLE = "notebook"
 TASK = Task(ROLE, 0)
-TOKEN = "JUPYTER_TOKEN"
-"""JupyterLab reads its token from this variable (``IdentityProvider.token``)."""
 
 
 def notebook_job(
@@ -33,7 +29,6 @@ def notebook_job(
         label=label,
         ports=1,
         restart=Restart.TASK,
-        env={TOKEN: secrets.token_urlsafe(24)},
         command='"$HOWDAH_PYTHON" "$HOWDAH_HELPERS/notebook_main.py"',
     )
     return Job(
@@ -46,9 +41,3 @@ def notebook_job(
         queue=queue,
         timeouts=Timeouts(total=total),
     )
-
-
-def path(job: Job, task: Task = TASK) -> str:
-    """Where the notebook's own server begins, with its token."""
-    token = job.roles[task.role].env.get(TOKEN, "")
-    return f"/proxy/{task}/lab" + (f"?token={token}" if token else "")

@@ -1,7 +1,8 @@
 """A port of this machine that leads to a page of a job, through the job's coordinator.
 
 For people who reach the coordinator and nothing else of the cluster. Everything goes over the
-client's mTLS connection; the port listens on this machine only.
+client's mTLS connection. The port listens on this machine only, and on Linux serves programs of its
+own user (and root) alone.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator
 
+from howdah.agent.processes import HAS_PROC
+from howdah.agent.socket_owners import far_uid
 from howdah.client.errors import HowdahError, Refused
 from howdah.client.remote import Remote
 from howdah.core.messages import Task
@@ -42,8 +46,14 @@ async def tunnel(directory: JobDirectory, task: Task | None, port: int = 0) -> A
     remote = Remote(directory)
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A program that has hung up already is nobody's, and waits for no answer.
+        uid = far_uid(writer.get_extra_info("socket"))
+        if HAS_PROC and uid not in (0, os.getuid()):
+            log.warning("a program of user %s connected to the tunnel and was refused", uid)
+            writer.transport.abort()
+            return
         try:
-            channel = await _open(remote, task)
+            channel, _ = await _open(remote, task)
             try:
                 await carry(channel, reader, writer)
             finally:
@@ -58,31 +68,33 @@ async def tunnel(directory: JobDirectory, task: Task | None, port: int = 0) -> A
         yield server.sockets[0].getsockname()[1]
 
 
-async def check(directory: JobDirectory, task: Task | None) -> None:
-    """See that a tunnel to the task's page (None: the job page) would lead somewhere.
+async def check(directory: JobDirectory, task: Task | None) -> str:
+    """Where to begin at the end of a tunnel to the task's page (None: the job page): a path, with
+    what lets its owner in.
 
     Raises:
         NoPage: there is none, or it does not answer.
         HowdahError: the job has ended, or has no coordinator.
     """
-    (await _open(Remote(directory), task)).abort()
+    channel, path = await _open(Remote(directory), task)
+    channel.abort()
+    return path
 
 
-async def wait_for_page(directory: JobDirectory, task: Task, pause_s: float = 0.3) -> None:
-    """Wait until the task's page answers.
+async def wait_for_page(directory: JobDirectory, task: Task, pause_s: float = 0.3) -> str:
+    """Wait until the task's page answers; where to begin, as `check` gives it.
 
     Raises:
         HowdahError: the job ended before, or has no coordinator.
     """
     while True:
         try:
-            await check(directory, task)
-            return
+            return await check(directory, task)
         except (NoPage, OSError):
             await asyncio.sleep(pause_s)
 
 
-async def _open(remote: Remote, task: Task | None) -> Channel:
+async def _open(remote: Remote, task: Task | None) -> tuple[Channel, str]:
     channel = await remote.open()
     if channel is None:
         raise Refused(f"{remote.directory.job_id} has ended")
@@ -96,4 +108,4 @@ async def _open(remote: Remote, task: Task | None) -> Channel:
     except BaseException:
         channel.abort()
         raise
-    return channel
+    return channel, answer.path

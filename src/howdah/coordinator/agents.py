@@ -15,7 +15,7 @@ import msgspec
 
 from howdah.coordinator.heartbeats import HeartbeatMonitor
 from howdah.coordinator.job_logs import JobLogs, save_stacks
-from howdah.coordinator.status import LiveState, UnknownTask, announcement
+from howdah.coordinator.status import LiveState, UnknownTask
 from howdah.core.messages import (
     AgentDisconnected,
     AgentRegistered,
@@ -41,6 +41,7 @@ from howdah.wire.messages import (
     Refuse,
     ToAgent,
     WebAddress,
+    WebWithdrawn,
     Welcome,
 )
 
@@ -169,6 +170,7 @@ class AgentConversations:
             StacksTaken: self._stacks_taken,
             LogChunk: logs.chunk,
             WebAddress: self._web_address,
+            WebWithdrawn: self._web_withdrawn,
             AgentNote: self._agent_note,
         }
 
@@ -215,6 +217,8 @@ class AgentConversations:
         finally:
             if self._agents.remove(session):
                 self._heartbeats.disconnected(container_id)
+                if session.task is not None:
+                    self._live.unattended(session.task)
                 self._emit(AgentDisconnected(container_id=container_id))
 
     async def _listen(self, session: Session) -> None:
@@ -244,8 +248,12 @@ class AgentConversations:
         self._emit(msgspec.structs.replace(stacks, path=path, text=""))
 
     def _web_address(self, address: WebAddress) -> None:
-        if self._live.announce(address):
-            self._note(announcement(address))
+        if (record := self._live.announce(address)) is not None:
+            self._note(record)
+
+    def _web_withdrawn(self, page: WebWithdrawn) -> None:
+        if (record := self._live.withdraw(page)) is not None:
+            self._note(record)
 
     def _agent_note(self, note: AgentNote) -> None:
         self._note(

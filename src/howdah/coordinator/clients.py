@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 
+from howdah.coordinator import task_pages
 from howdah.coordinator.driver import JobOver
 from howdah.coordinator.job_logs import LogFollower
 from howdah.coordinator.live_job import LiveJob
@@ -33,7 +34,6 @@ RECORDS = 200
 """Records sent before the connection is waited for."""
 LOGS = 16
 """Log reads sent before records and status have their turn again."""
-TUNNEL_CONNECT_S = 10.0
 
 
 class Clients:
@@ -239,19 +239,17 @@ async def tunnel(channel: Channel, wanted: OpenTunnel, job: LiveJob) -> None:
     names. One connection of a client is one TCP connection; an empty `TunnelData` is its end.
     """
     try:
-        host, port = job.page_address(wanted.task)
-    except LookupError as error:
+        if wanted.task is None:
+            reader, writer = await task_pages.connected("the job page", *job.own_address())
+            path = "/"
+        else:
+            page = job.page_of(wanted.task)
+            reader, writer = await task_pages.connect(page)
+            path = task_pages.entry(page)
+    except (LookupError, task_pages.Unreachable) as error:
         await _refuse_tunnel(channel, str(error.args[0]))
         return
-    try:
-        async with asyncio.timeout(TUNNEL_CONNECT_S):
-            reader, writer = await asyncio.open_connection(host, port)
-    except OSError as error:  # TimeoutError is one
-        what = wanted.task or "the job page"
-        words = error.strerror or str(error) or type(error).__name__
-        await _refuse_tunnel(channel, f"{what} does not answer at {host}:{port}: {words}")
-        return
-    channel.send(Answer())
+    channel.send(Answer(path=path))
     await carry(channel, reader, writer)
 
 

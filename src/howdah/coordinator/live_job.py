@@ -205,23 +205,29 @@ class LiveJob:
         serving = pages(self._state(), self._live)
         return {str(task): address for task, address in serving.items()}
 
-    def page_address(self, task: Task | None) -> tuple[str, int]:
-        """Host and port of the task's announced page, or of the job page.
+    def own_address(self) -> tuple[str, int]:
+        """Host and port of the job page.
+
+        Raises:
+            LookupError: it is not up yet, with words for the user.
+        """
+        parts = urlsplit(self.page or "")
+        if parts.hostname is None or parts.port is None:
+            raise LookupError("the job page is not up yet; try again in a moment")
+        return parts.hostname, parts.port
+
+    def page_of(self, task: Task) -> WebAddress:
+        """The task's announced page.
 
         Raises:
             LookupError: there is none (yet), with words for the user.
         """
-        if task is None:
-            parts = urlsplit(self.page or "")
-            if parts.hostname is None or parts.port is None:
-                raise LookupError("the job page is not up yet; try again in a moment")
-            return parts.hostname, parts.port
-        announced = self._live.pages()
-        address = announced.get(task)
+        announced = self.web_targets()
+        address = announced.get(str(task))
         if address is None:
-            known = ", ".join(str(each) for each in sorted(announced)) or "none so far"
+            known = ", ".join(sorted(announced)) or "none so far"
             raise LookupError(f"{task} has announced no page; tasks that have: {known}")
-        return address.host, address.port
+        return address
 
     def _check(self, task: Task) -> None:
         tasks = self._state().tasks

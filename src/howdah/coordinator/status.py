@@ -13,7 +13,7 @@ import msgspec
 from howdah.coordinator.event_log import Signal
 from howdah.core.messages import Record, Task
 from howdah.core.state import LIVE, JobPhase, JobState, TaskState
-from howdah.wire.messages import MAX_FRAME, Heartbeat, Sample, WebAddress
+from howdah.wire.messages import MAX_FRAME, Heartbeat, Sample, WebAddress, WebWithdrawn
 from howdah.wire.status import JobIdentity, JobView, TaskView, WebLink, view
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ SHARE = 0.05
 """Of one core's time at most for making documents, however large the job."""
 
 PAGE_ANNOUNCED = "page-announced"
-"""Kind of the record that lets the next coordinator know of a page."""
+PAGE_WITHDRAWN = "page-withdrawn"
 LINES = 64
 """Last lines read at a time."""
 
@@ -206,6 +206,8 @@ class LiveState:
     def __init__(self) -> None:
         self._tasks: dict[Task, TaskLive] = {}
         self._web: dict[Task, WebAddress] = {}
+        self._recorded: dict[Task, Record] = {}
+        """The newest record of each task's page."""
 
     def of(self, task: Task, attempt: int) -> TaskLive | None:
         """That attempt's measurements, if there are any."""
@@ -245,19 +247,43 @@ class LiveState:
                 live.last_line = line
             live.last_line_size = size
 
-    def announce(self, address: WebAddress) -> bool:
-        """Take in where a task serves a page; whether that is new (see `announcement`)."""
+    def announce(self, address: WebAddress) -> Record | None:
+        """Take in where a task serves a page; the record of it, if it is new."""
         known = self._web.get(address.task)
         if known == address or (known is not None and known.attempt > address.attempt):
-            return False
+            return None
         self._web[address.task] = address
-        return True
+        record = announcement(address)
+        if self._recorded.get(address.task) == record:
+            return None
+        self._recorded[address.task] = record
+        return record
+
+    def withdraw(self, page: WebWithdrawn) -> Record | None:
+        """The task no longer serves that page; the record of it, if the page was known."""
+        known = self._web.get(page.task)
+        if known is None or (known.attempt, known.name) != (page.attempt, page.name):
+            return None
+        del self._web[page.task]
+        record = Record(
+            kind=PAGE_WITHDRAWN,
+            text=f"{page.task} no longer serves {page.name}",
+            task=page.task,
+            attempt=page.attempt,
+        )
+        self._recorded[page.task] = record
+        return record
+
+    def unattended(self, task: Task) -> None:
+        """The task's agent is not connected: who listens on its ports is not known until it is."""
+        self._web.pop(task, None)
 
     def remember(self, records: Iterable[Record]) -> None:
-        """Take announced pages from the records of former coordinators."""
+        """Take what former coordinators recorded of pages: the agents announce them anew, and that
+        is no news."""
         for record in records:
-            if record.kind == PAGE_ANNOUNCED and record.task and record.attempt:
-                self.announce(WebAddress(task=record.task, attempt=record.attempt, **record.data))
+            if record.kind in (PAGE_ANNOUNCED, PAGE_WITHDRAWN) and record.task:
+                self._recorded[record.task] = record
 
     def pages(self) -> dict[Task, WebAddress]:
         """Announced pages by task."""

@@ -64,6 +64,8 @@ class WebPage(msgspec.Struct, frozen=True, kw_only=True):
     """Which of the task's ports, counted from 0."""
     keeps_prefix: bool = False
     """It expects the proxy's whole path."""
+    locked: bool = False
+    """It demands the attempt's page token."""
 
 
 class Framework:

@@ -123,6 +123,7 @@ def web(job: Job, topology: Topology, task: Task) -> dict[str, Any] | None:
             "name": page.name,
             "port": member.ports[page.port],
             "keeps_prefix": page.keeps_prefix,
+            "locked": page.locked,
         }
     own = _tensorboard_port(job, member)
     if own is not None:

@@ -43,7 +43,8 @@ def tensorboard_role(job: Job) -> Role | None:
     """The role of the ``[tensorboard]`` table.
 
     TensorBoard keeps the proxy's path (``--path_prefix``), binds the task's own address only, and
-    is started through a launcher of ours that keeps it from importing TensorFlow.
+    is started through a launcher of ours that locks it and keeps it from importing TensorFlow. Its
+    faster loader is left off: it is a second program, whose own port would answer anybody.
     """
     if job.tensorboard is None:
         return None
@@ -52,7 +53,7 @@ def tensorboard_role(job: Job) -> Role | None:
     return Role(
         command=f'{interpreter} "$HOWDAH_HELPERS/tensorboard_main.py" '
         '--logdir "$HOWDAH_TENSORBOARD_DIR" --host "$HOWDAH_HOST" --port "$HOWDAH_PORT" '
-        f'--path_prefix "/proxy/{TENSORBOARD}:$HOWDAH_INDEX" --reload_interval 2',
+        f'--path_prefix "/proxy/{TENSORBOARD}:$HOWDAH_INDEX" --reload_interval 2 --load_fast false',
         memory=job.tensorboard.memory,
         tracking=Tracking.SIDECAR,
         restart=Restart.TASK,
@@ -82,7 +83,7 @@ def is_tensorboard(job: Job, role: str) -> bool:
 
 
 def tensorboard_page(job: Job) -> WebPage:
-    """TensorBoard's page; only our own start tells it to keep the proxy's path."""
-    ours = tensorboard_role(job)
-    role = job.roles.get(TENSORBOARD)
-    return WebPage(name="TensorBoard", keeps_prefix=ours is not None and role == ours)
+    """TensorBoard's page; only our own start tells it to keep the proxy's path and locks it."""
+    own = tensorboard_role(job)
+    ours = own is not None and job.roles.get(TENSORBOARD) == own
+    return WebPage(name="TensorBoard", keeps_prefix=ours, locked=ours)

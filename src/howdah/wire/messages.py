@@ -106,6 +106,20 @@ class WebAddress(Message, frozen=True, kw_only=True):
     path: str = "/"
     keeps_prefix: bool = False
     """It expects the proxy's whole path (TensorBoard with ``--path_prefix``, Jupyter)."""
+    secret: str = ""
+    """What the page demands as a bearer token; empty where it demands none. Never journaled."""
+    viewable: bool = True
+    """Whether people who may only look at the job may look at it."""
+    uid: int | None = None
+    """User of the processes that listen there; None where the agent's system does not tell."""
+
+
+class WebWithdrawn(Message, frozen=True, kw_only=True):
+    """The task's own processes no longer listen where it served that page."""
+
+    task: Task
+    attempt: int
+    name: str
 
 
 class AgentNote(Message, frozen=True, kw_only=True):
@@ -184,7 +198,7 @@ class Start(Message, frozen=True, kw_only=True):
     memory_mb: int | None = None
     """Enforced by the agent when set."""
     web: dict[str, Any] | None = None
-    """``{name, port, keeps_prefix}``: announce as `WebAddress` once the port listens."""
+    """``{name, port, keeps_prefix, locked}``: announce as `WebAddress` once the port listens."""
     answer_mark: str = ""
     """What stands before the answer in a line of its log: see `Exit.answer`."""
     mirror: Mirror | None = None
@@ -298,6 +312,8 @@ class Answer(Message, frozen=True, kw_only=True):
     """Outcome of a request: empty ``problem`` means done."""
 
     problem: str = ""
+    path: str = "/"
+    """Of a tunnel to a task's page: where to begin, with what lets one in."""
 
 
 FromAgent = Union[  # noqa: UP007
@@ -312,6 +328,7 @@ FromAgent = Union[  # noqa: UP007
     CheckpointSaved,
     LogChunk,
     WebAddress,
+    WebWithdrawn,
     AgentNote,
 ]
 ToAgent = Union[  # noqa: UP007

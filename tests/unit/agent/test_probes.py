@@ -9,7 +9,9 @@ import sys
 from contextlib import closing
 from typing import IO
 
-from howdah.agent.probes import connected, joined, listening, listens, packed
+from howdah.agent.probes import connected, joined, listening
+from howdah.agent.socket_owners import serves
+from howdah.agent.tcp_table import packed
 
 TABLE = b"""\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
@@ -62,8 +64,8 @@ def test_only_sockets_of_the_given_processes_count() -> None:
     )
     try:
         port = read_port(other.stdout)
-        assert listens(lambda: [other.pid], port)
-        assert not listens(lambda: [os.getpid()], port)
+        assert serves(lambda: [other.pid], "127.0.0.1", port)
+        assert not serves(lambda: [os.getpid()], "127.0.0.1", port)
         with closing(socket.create_connection(("127.0.0.1", port))):
             peers = {("127.0.0.1", port)}
             assert joined(lambda: [os.getpid()], (), peers)
@@ -79,7 +81,7 @@ def test_processes_are_not_looked_for_when_no_socket_can_be_theirs() -> None:
 
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]
-    assert not listens(never, port)
+    assert not serves(never, "127.0.0.1", port)
 
 
 def test_a_port_that_is_bound_but_does_not_listen_yet_counts_as_taken_up() -> None:
@@ -94,6 +96,6 @@ def test_a_port_that_is_bound_but_does_not_listen_yet_counts_as_taken_up() -> No
         port = read_port(other.stdout)
         assert joined(lambda: [other.pid], (port,), ())
         assert not joined(lambda: [other.pid], (port + 1,), ())
-        assert not listens(lambda: [other.pid], port), "nobody could open its page yet"
+        assert not serves(lambda: [other.pid], "127.0.0.1", port), "nobody could open its page yet"
     finally:
         other.communicate()

@@ -139,9 +139,8 @@ def test_an_announcement_is_not_merged_into_numbers(agent: socket.socket) -> Non
     received(agent)
     task.report()
     found = received(agent)
-    assert {"name": "Notebook", "port": 8888, "path": "/lab", "keeps_prefix": False} in [
-        document.get("web") for document in found
-    ]
+    (web,) = [document["web"] for document in found if "web" in document]
+    assert (web["name"], web["port"], web["path"]) == ("Notebook", 8888, "/lab")
     assert {"checkpoint": True, "step": 999} in found
 
 

@@ -211,12 +211,13 @@ def test_tensorboard_beside_the_job_has_the_port_and_keeps_the_proxys_path():
         "-c",
         'exec "$HOWDAH_PYTHON" "$HOWDAH_HELPERS/tensorboard_main.py" '
         '--logdir "$HOWDAH_TENSORBOARD_DIR" --host "$HOWDAH_HOST" --port "$HOWDAH_PORT" '
-        '--path_prefix "/proxy/tensorboard:$HOWDAH_INDEX" --reload_interval 2',
+        '--path_prefix "/proxy/tensorboard:$HOWDAH_INDEX" --reload_interval 2 --load_fast false',
     )
     assert programs.web(made, place, Task("tensorboard", 0)) == {
         "name": "TensorBoard",
         "port": 20010,
         "keeps_prefix": True,
+        "locked": True,
     }
     assert programs.web(made, place, Task("worker", 0)) is None
 
@@ -225,7 +226,7 @@ def test_a_tensorboard_of_the_users_own_is_not_expected_to_keep_the_path():
     made = job("command", {"a": 1, "tensorboard": Role(command="tensorboard --port $TB_PORT")})
     place = topology(("a:0", 0), ("tensorboard:0", None))
     page = programs.web(made, place, Task("tensorboard", 0))
-    assert page == {"name": "TensorBoard", "port": 20010, "keeps_prefix": False}
+    assert page == {"name": "TensorBoard", "port": 20010, "keeps_prefix": False, "locked": False}
 
 
 def test_dasks_dashboard_is_on_the_schedulers_second_port():
@@ -235,6 +236,7 @@ def test_dasks_dashboard_is_on_the_schedulers_second_port():
         "name": "Dask",
         "port": 20011,
         "keeps_prefix": False,
+        "locked": False,
     }
 
 

@@ -27,9 +27,8 @@ from howdah.coordinator.web.documents import (
     StopAnswer,
     StopRequest,
     brief,
-    without_values,
 )
-from howdah.coordinator.web.security import PROOF, Gate, Proof, Refusal
+from howdah.coordinator.web.security import Gate, Refusal
 from howdah.coordinator.web.stream import StatusChanges
 from howdah.core.messages import Task
 from howdah.core.plan import Plan
@@ -441,10 +440,8 @@ async def series(api: Api, request: Request) -> Response:
     ),
 )
 async def config(api: Api, request: Request) -> Response:
-    """The job file; to a reader without the token with no value of an environment variable."""
+    """The job file."""
     job = api.source.job()
-    if request.scope[PROOF] is Proof.READER:
-        job = without_values(job)
     return _json(brief(job) if _flag(request, "brief") else job)
 
 

@@ -27,7 +27,9 @@ from starlette.types import Message, Receive, Scope, Send
 
 from howdah.backends.base import PageReaders
 from howdah.coordinator.live_job import LiveJob
+from howdah.coordinator.task_pages import Unreachable
 from howdah.coordinator.web import api, proxy, stream
+from howdah.coordinator.web.masking import ReadersJob
 from howdah.coordinator.web.security import (
     LOGIN_PATH,
     PAGE_HEADERS,
@@ -77,6 +79,7 @@ def create_app(
     watchers = stream.Watchers(source)
     static = StaticFiles()
     work = api.Api(source=source, changes=changes, watchers=watchers, gate=gate)
+    looking = msgspec.structs.replace(work, source=ReadersJob(source))
 
     async def page(request: Request) -> Response:
         reads_only = request.scope[PROOF] is Proof.READER
@@ -98,7 +101,7 @@ def create_app(
             Route("/", page),
             Route(LOGIN_PATH, login),
             Route("/static/{version}/{name:path}", static_file),
-            *(_operation(operation, work) for operation in api.OPERATIONS),
+            *(_operation(operation, work, looking) for operation in api.OPERATIONS),
             Route(f"{api.ROOT}/openapi.json", described),
             Route("/metrics", _scrape(source, changes)),
             Route("/proxy/{task}/{rest:path}", _Proxied(source)),
@@ -113,9 +116,12 @@ def create_app(
     return app
 
 
-def _operation(operation: api.Operation, work: api.Api) -> Route:
+def _operation(operation: api.Operation, work: api.Api, looking: api.Api) -> Route:
+    """A route to an operation on the job; for readers on what they may know of it."""
+
     async def endpoint(request: Request) -> Response:
-        return await operation.handler(work, request)
+        reads_only = request.scope[PROOF] is Proof.READER
+        return await operation.handler(looking if reads_only else work, request)
 
     return Route(
         api.ROOT + operation.path, endpoint, methods=[operation.method], name=operation.name
@@ -198,6 +204,8 @@ class _Proxied:
             raise Refusal(
                 404, f"{task[:100]!r} has not announced a web page; those that have: {there}"
             )
+        if scope[PROOF] is Proof.READER and not address.viewable:
+            raise Refusal(403, f"only the job's owner may open {address.name} of {task}")
         if not rest:
             # Relative links in the page need the slash.
             response = notice(address.name, "One moment.", to=f"./{task}/")
@@ -210,7 +218,7 @@ class _Proxied:
 
         try:
             await proxy.forward(scope, receive, marked, task=task, rest=rest, address=address)
-        except proxy.Unreachable as problem:
+        except Unreachable as problem:
             response = notice(
                 f"{address.name} does not answer", f"{problem}.", 502, to="", after_s=3
             )

@@ -13,10 +13,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.spec.model import Job
 from howdah.wire.messages import RecordUpdate, Sample
-
-HIDDEN = "(not shown)"
 
 
 class _Document(msgspec.Struct, frozen=True, kw_only=True): ...
@@ -205,17 +202,6 @@ def _brief_value(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _brief_value(each) for key, each in value.items()}
     return value
-
-
-def without_values(job: Job) -> Job:
-    """The job file with the names of its environment variables alone: values may be secrets."""
-
-    def hidden(table: Any) -> Any:
-        return msgspec.structs.replace(table, env=dict.fromkeys(table.env, HIDDEN))
-
-    roles = {name: hidden(role) for name, role in job.roles.items()}
-    preprocess = None if job.preprocess is None else hidden(job.preprocess)
-    return msgspec.structs.replace(hidden(job), roles=roles, preprocess=preprocess)
 
 
 # -- the timeline ---------------------------------------------------------------------------------

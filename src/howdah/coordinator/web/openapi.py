@@ -195,10 +195,14 @@ all of a log that runs away is streamed (`skipped` says how much was left out; i
 **Not protected.** The port speaks HTTP, not HTTPS: who can read the network between browser and
 coordinator can read the session (forward the port through SSH where that matters). Cookies know
 hosts, not ports: a program of another user on the *same host name*, opened in the same browser, is
-sent the session too; do not open strangers' pages there. A task's own web page shares the job
+sent the session too; do not open strangers' pages there. Links to your own machine have a host name for
+each job (`<job id>.localhost`). A task's own web page shares the job
 page's origin, so its scripts may do what the reader may; it is the job's own program.
 
-    curl -H "Authorization: Bearer $(cat JOB_DIRECTORY/secrets/token)" http://127.0.0.1:PORT/api/v1/job
+Give a program the token in a file, never in an argument, which every user of the machine can read:
+
+    (umask 077; printf 'Authorization: Bearer %s' "$(cat JOB_DIRECTORY/secrets/token)" > header)
+    curl -H @header http://127.0.0.1:PORT/api/v1/job
 """
 
 

@@ -26,11 +26,11 @@ import h11
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from howdah.coordinator.task_pages import Unreachable, connect, prefix_of
 from howdah.coordinator.web import security
 from howdah.coordinator.web.security import Gate
 from howdah.wire.messages import WebAddress
 
-CONNECT_S = 5.0
 HEAD_S = 300.0
 """A program may compute this long before its answer begins."""
 HEAD_MAX = 128 * 1024
@@ -65,15 +65,6 @@ class Place(msgspec.Struct, frozen=True):
     """Its whole path from the coordinator's root, as sent."""
 
 
-class Unreachable(Exception):
-    """The announced program does not answer; the text says how."""
-
-
-def prefix_of(task: str) -> str:
-    """Where a task's page is, from the coordinator's root: no slash at the end."""
-    return f"/proxy/{task}"
-
-
 def target_path(raw_path: str, query: str, task: str, address: WebAddress) -> str:
     """The request target for the program.
 
@@ -90,7 +81,11 @@ def target_path(raw_path: str, query: str, task: str, address: WebAddress) -> st
 
 
 def upward_headers(
-    headers: Iterable[tuple[bytes, bytes]], *, client: str, keep: Iterable[str] = ()
+    headers: Iterable[tuple[bytes, bytes]],
+    *,
+    client: str,
+    keep: Iterable[str] = (),
+    secret: str = "",
 ) -> list[tuple[bytes, bytes]]:
     """Request headers for the program.
 
@@ -98,6 +93,7 @@ def upward_headers(
         headers: the browser's.
         client: its address.
         keep: hop-by-hop headers to pass on all the same (a websocket's ``upgrade``).
+        secret: what the program demands; empty where it demands nothing.
     """
     pairs = [(n.decode("latin-1").lower(), v.decode("latin-1")) for n, v in headers]
     dropped = (_NOT_UP | _named_by_connection(pairs)) - set(keep)
@@ -108,15 +104,25 @@ def upward_headers(
     if cookie:
         kept.append(("cookie", cookie))
     kept.append(("x-forwarded-for", client))
+    if secret:
+        kept.append(("authorization", f"Bearer {secret}"))
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept]
 
 
 def downward_headers(
-    headers: Iterable[tuple[bytes, bytes]], *, at: Place, task: str, address: WebAddress
+    headers: Iterable[tuple[bytes, bytes]],
+    *,
+    at: Place,
+    task: str,
+    address: WebAddress,
+    keep: Iterable[str] = (),
 ) -> list[tuple[bytes, bytes]]:
-    """Answer headers for the browser: redirects and cookies made to fit the proxy's place."""
+    """Answer headers for the browser: redirects and cookies made to fit the proxy's place.
+
+    ``keep``: as of `upward_headers`.
+    """
     pairs = [(n.decode("latin-1").lower(), v.decode("latin-1")) for n, v in headers]
-    dropped = _NOT_DOWN | _named_by_connection(pairs)
+    dropped = (_NOT_DOWN | _named_by_connection(pairs)) - set(keep)
     kept: list[tuple[str, str]] = []
     for name, value in pairs:
         if name in dropped:
@@ -168,14 +174,7 @@ async def forward(
         Unreachable: before anything was answered.
     """
     exchange = _Exchange(scope, receive, send, task, rest, address)
-    try:
-        async with asyncio.timeout(CONNECT_S):
-            reader, writer = await asyncio.open_connection(address.host, address.port)
-    except (OSError, TimeoutError) as problem:
-        raise Unreachable(
-            f"{task} announced {address.name} at {address.host}:{address.port}, but nothing "
-            f"answers there ({problem or 'no answer'}); it may still be starting, or have ended"
-        ) from problem
+    reader, writer = await connect(address)
     try:
         await exchange.run(reader, writer)
     finally:
@@ -236,7 +235,9 @@ class _Exchange:
     async def _up(self, writer: asyncio.StreamWriter) -> None:
         headers = self._scope["headers"]
         client = self._scope.get("client")
-        passed = upward_headers(headers, client=client[0] if client else "unknown")
+        passed = upward_headers(
+            headers, client=client[0] if client else "unknown", secret=self._address.secret
+        )
         names = security.headers_of(headers)
         length = names.get("content-length")
         if length is not None:
@@ -320,7 +321,8 @@ def _named_by_connection(pairs: Iterable[tuple[str, str]]) -> frozenset[str]:
 def _fitted_cookie(value: str, task: str, address: WebAddress) -> str | None:
     """A cookie the program sets, kept below its own path; None if it takes a name of ours."""
     first, *attributes = [part.strip() for part in value.split(";")]
-    if first.startswith(security.COOKIE_PREFIX):
+    # A cookie without a name is sent back as its value alone, which may look like one of ours.
+    if first.lstrip("= \t").startswith(security.COOKIE_PREFIX):
         return None
     kept = [first]
     for attribute in attributes:
@@ -336,6 +338,7 @@ def _fitted_cookie(value: str, task: str, address: WebAddress) -> str | None:
 UPGRADE_S = 30.0
 """For the head of a request that asks for an upgrade."""
 _KEPT = ("connection", "upgrade")
+_BREAKS = frozenset("\r\n\0")
 
 
 class WebSockets:
@@ -382,27 +385,28 @@ class WebSockets:
     ) -> None:
         request, *lines = head.decode("latin-1").split("\r\n")
         method, target, _ = request.split(" ", 2)
-        pairs = [
-            (name.strip().encode("latin-1"), value.strip().encode("latin-1"))
-            for name, _, value in (line.partition(":") for line in lines if line)
-        ]
+        pairs = _pairs(lines)
+        # Without the client's address: those who may only look get none, for what goes through it is
+        # not seen and may change something.
         self._gate.admit(security.headers_of(pairs), method, stream=True)
         task, rest, address = self._target(target)
         path, _, query = rest.partition("?")
         peer = writer.get_extra_info("peername")
-        passed = upward_headers(pairs, client=str(peer[0]) if peer else "", keep=_KEPT)
+        passed = upward_headers(
+            pairs, client=str(peer[0]) if peer else "", keep=_KEPT, secret=address.secret
+        )
         try:
-            async with asyncio.timeout(CONNECT_S):
-                far_reader, far_writer = await asyncio.open_connection(address.host, address.port)
-        except (OSError, TimeoutError) as problem:
-            raise security.Refusal(
-                502, f"{task} does not answer at {address.host}:{address.port}"
-            ) from problem
+            far_reader, far_writer = await connect(address)
+        except Unreachable as problem:
+            raise security.Refusal(502, str(problem)) from problem
         try:
             up = target_path(path, query, task, address)
             far_writer.write(f"{method} {up} HTTP/1.1\r\n".encode("latin-1"))
             far_writer.writelines(name + b": " + value + b"\r\n" for name, value in passed)
             far_writer.write(b"\r\n")
+            host = security.headers_of(pairs).get("host", "")
+            at = Place(host, target.partition("?")[0])
+            writer.write(await _switched(far_reader, at=at, task=task, address=address))
             await _both_ways((reader, writer), (far_reader, far_writer))
         finally:
             far_writer.close()
@@ -416,6 +420,40 @@ class WebSockets:
         if root != "proxy" or address is None:
             raise security.Refusal(404, f"there is no websocket at {path[:200]!r}")
         return task, slash + rest + mark + query, address
+
+
+def _pairs(lines: Iterable[str]) -> list[tuple[bytes, bytes]]:
+    return [
+        (name.strip().encode("latin-1"), value.strip().encode("latin-1"))
+        for name, _, value in (line.partition(":") for line in lines if line)
+    ]
+
+
+async def _switched(
+    reader: asyncio.StreamReader, *, at: Place, task: str, address: WebAddress
+) -> bytes:
+    """The head of a program's answer to an upgrade, as the browser may have it.
+
+    Raises:
+        Refusal: it does not upgrade. The connection must not go on then: what a browser sends next
+            on it would be a request to us, with our cookie, and would reach the program.
+    """
+    try:
+        async with asyncio.timeout(HEAD_S):
+            head = await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError) as problem:
+        raise security.Refusal(502, f"{task}'s {address.name} did not answer") from problem
+    status, *lines = head.decode("latin-1").split("\r\n")
+    code = [*status.split(" "), ""][1]
+    if any(set(line) & _BREAKS for line in lines):
+        # Browsers take a lone line feed for the end of a header, too.
+        raise security.Refusal(502, f"{task}'s {address.name} did not answer in HTTP")
+    if code != "101":
+        refused = int(code) if code.isdecimal() and 400 <= int(code) < 600 else 502
+        raise security.Refusal(refused, f"{task}'s {address.name} opens no websocket there")
+    kept = downward_headers(_pairs(lines), at=at, task=task, address=address, keep=_KEPT)
+    answer = [b"HTTP/1.1 101 Switching Protocols", *(b": ".join(pair) for pair in kept)]
+    return b"\r\n".join(answer) + b"\r\n\r\n"
 
 
 async def _both_ways(

@@ -1,8 +1,8 @@
 """Start JupyterLab as a task and announce its page. Run with the user's interpreter.
 
-Standard library and `howdah.task` only. The token is JUPYTER_TOKEN, made by whoever submits the
-job; JupyterLab reads it from the environment by itself, so it is in no argument list. The server
-keeps the job page's prefix, which Jupyter needs behind a proxy.
+Standard library and `howdah.task` only. JupyterLab reads its token, the attempt's page token, from a
+file by itself (``IdentityProvider.token``), so it is in no argument list and no environment. The
+server keeps the job page's prefix, which Jupyter needs behind a proxy.
 """
 
 import importlib.util
@@ -21,9 +21,17 @@ def main():
             file=sys.stderr,
         )
         return 1
+    token_file = os.environ.get("HOWDAH_PAGE_TOKEN_FILE")
+    if not token_file:
+        print("the agent could not write the notebook's token; is its disk full?", file=sys.stderr)
+        return 1
+    os.environ.pop("JUPYTER_TOKEN", None)
+    os.environ["JUPYTER_TOKEN_FILE"] = token_file
     host, port = os.environ["HOWDAH_HOST"], os.environ["HOWDAH_PORT"]
     role, index = os.environ["HOWDAH_ROLE"], os.environ["HOWDAH_INDEX"]
-    task.announce_web("JupyterLab", int(port), "/lab", keeps_prefix=True)
+    task.announce_web(
+        "JupyterLab", int(port), "/lab", keeps_prefix=True, locked=True, viewable=False
+    )
     arguments = [
         "--no-browser",
         "--allow-root",  # containers of a cluster run as whoever the site decided

@@ -1,0 +1,187 @@
+"""People who may only look at a job: what no route tells them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from starlette.routing import Route
+
+from howdah.backends.base import PageReaders
+from howdah.core.messages import Task
+from howdah.spec.model import Job, Preprocess, Role
+from howdah.wire.messages import WebAddress
+from howdah.wire.status import FailureView
+from tests.unit.web.fake_job import TOKEN
+from tests.unit.web.serving import Served, serving
+from tests.unit.web.upstream import program
+
+ODD = 'p"a<s>s w\\ör/d&1'
+PLANTED = (
+    "job-secret-5151",
+    "role-secret-5252",
+    "step-secret-5353",
+    ODD,
+    "page-secret-5454",
+    TOKEN,
+)
+READER = {"Cookie": "proxy-user=bob"}
+JOB = Job(
+    name="digits",
+    env={"A": PLANTED[0], "PIN": "0042", "MODE": "running", "ODD": ODD},
+    roles={"worker": Role(instances=2, env={"B": PLANTED[1]})},
+    preprocess=Preprocess(command="true", env={"C": PLANTED[2]}),
+)
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    """A job that has said its secrets wherever a job can say anything."""
+    readers = PageReaders(addresses=frozenset({"127.0.0.1"}))
+    said = " and ".join(PLANTED)
+    with serving(readers=readers) as served, program() as port:
+        job = served.job
+        job.job = lambda: JOB  # type: ignore[method-assign]
+        job.stack_text = said
+        page = WebAddress(
+            task=Task("worker", 0),
+            attempt=1,
+            name="Page",
+            host="127.0.0.1",
+            port=port,
+            secret=PLANTED[4],
+        )
+
+        def say() -> None:
+            job.link("worker:0", page)
+            job.say("failed", said, task="worker:0", attempt=1, cause=said)
+            failure = FailureView(
+                time=1.0,
+                what=said,
+                cause=said,
+                generation=1,
+                counted=True,
+                tail=(said,),
+                task="worker:0",
+                attempt=1,
+                advice=said,
+            )
+            job.fail(failure)
+            job.change(reason=said, advice=said, phase="running")
+            job.task("worker:0", last_line=said, attempt=1, state="running")
+            job.print("worker:0", f"{said}\n" * 50, attempt=1)
+            job.measure("worker:0", values={f"rate of {said}": 1.0})
+
+        served.do(lambda _: say())
+        yield served
+
+
+def spoken(secret: str) -> list[bytes]:
+    return [secret.encode(), json.dumps(secret)[1:-1].encode()]
+
+
+def tells(body: bytes) -> list[str]:
+    """Which secrets are in it, also a good part of one."""
+    parts = {secret: (secret, secret[:8], secret[-8:]) for secret in PLANTED}
+    return [s for s, some in parts.items() if any(f in body for p in some for f in spoken(p))]
+
+
+def every_look(served: Served) -> list[str]:
+    """An address for each route of the app that can be looked at."""
+    found: list[str] = []
+    for route in served.app.routes:
+        assert isinstance(route, Route)
+        path = route.path.replace("{name:path}", "app.js").replace("{rest:path}", "x")
+        path = path.replace("{task}", "worker:0").replace("{version}", "v")
+        if path != "/login" and route.methods and "GET" in route.methods:
+            found.append(path)
+    return found
+
+
+def test_no_route_tells_a_reader_a_secret(served: Served) -> None:
+    """Finding 3: who may only look at a job is told no value of [env], no token and no secret of a
+    page by any route there is; every answer to such a reader goes through one mask."""
+    looks = every_look(served)
+    assert len(looks) > 12
+    told: set[str] = set()
+    for path in [
+        *looks,
+        "/api/v1/config?brief=1",
+        "/api/v1/logs/worker:0?tail=5",
+        "/api/v1/logs/worker:0?grep=secret",
+        "/api/v1/series?task=worker:0",
+        "/api/v1/changes?log=worker:0",
+        f"/api/v1/{PLANTED[0]}",
+    ]:
+        if path.endswith("/stream"):
+            continue  # has no end: see below
+        answer = served.get(path, headers=READER)
+        assert answer.status < 500, path
+        if not path.startswith("/proxy/"):
+            assert not tells(answer.body), path
+            assert not tells(str(answer.headers).encode()), path
+        if tells(served.get(path).body):
+            told.add(path)
+    assert {"/api/v1/job", "/api/v1/records", "/api/v1/config", "/metrics"} <= told, (
+        "the owner sees what he saw"
+    )
+    status = served.get("/api/v1/job", headers=READER).json()
+    (worker,) = [task for task in status["tasks"] if task["task"] == "worker:0"]
+    assert (status["phase"], worker["state"]) == ("running", "running")
+    config = served.get("/api/v1/config", headers=READER).json()
+    assert set(config["env"].values()) == {"(not shown)"}
+    for path in ("/api/v1/stop", "/api/v1/stacks/worker:0"):
+        assert served.post(path, headers=READER).status == 403
+
+
+def test_a_reader_gets_no_part_of_a_secret_by_asking_for_a_stretch_of_a_log(served: Served) -> None:
+    """Finding 3: a log asked for in stretches that cut a secret in two tells neither part."""
+    whole = served.get("/api/v1/logs/worker:0").json()["text"]
+    at = whole.index(PLANTED[0])
+    for cut in (4, 8, 11):
+        for query in (f"offset={at + cut}&limit=60", f"offset={at - 20}&limit={20 + cut}"):
+            text = served.get(f"/api/v1/logs/worker:0?{query}", headers=READER).json()["text"]
+            assert not any(part in text for part in ("secret-5151", "job-", "5151")), text
+            mine = served.get(f"/api/v1/logs/worker:0?{query}").json()
+            assert len(mine["text"].encode()) == len(text.encode()), "offsets stay what they are"
+
+
+def test_a_reader_of_the_stream_is_told_no_secret(served: Served) -> None:
+    """Finding 3: the stream of events tells a reader no secret, also where a log brings one in parts."""
+    served.do(lambda job: job.print("worker:1", "begin\n", attempt=1))
+    with served.stream("/api/v1/stream?log=worker:1", headers=READER) as events:
+        seen = [events.next() for _ in range(2)]
+        events_log = events.until("log")
+        assert events_log["text"] == "begin\n"
+        first, second = PLANTED[1][:9], PLANTED[1][9:]
+        served.do(lambda job: job.print("worker:1", f"it is {first}", attempt=1))
+        got = events.until("log")["text"]
+        served.do(lambda job: job.print("worker:1", f"{second} indeed\n", attempt=1))
+        while "indeed" not in got:
+            got += events.until("log")["text"]
+    assert got == f"it is {'*' * len(PLANTED[1])} indeed\n"
+    assert not tells(json.dumps(seen).encode())
+
+
+def test_a_reader_opens_no_notebook_and_no_websocket(served: Served) -> None:
+    """Finding 3: who may only look is not let into a page that is its owner's alone, nor given a
+    websocket, by which it could change something unseen."""
+    upgrade = {**READER, "Upgrade": "websocket", "Connection": "Upgrade"}
+    assert served.get("/proxy/worker:0/ws", headers=upgrade).status == 401
+    assert served.get("/proxy/worker:0/x", headers=READER).status == 200
+    served.do(lambda job: job.targets.update({"worker:0": own(job.targets["worker:0"])}))
+    assert served.get("/proxy/worker:0/x", headers=READER).status == 403
+    assert served.get("/proxy/worker:0/x").status == 200
+
+
+def own(page: WebAddress) -> WebAddress:
+    return WebAddress(
+        task=page.task,
+        attempt=page.attempt,
+        name=page.name,
+        host=page.host,
+        port=page.port,
+        secret=page.secret,
+        viewable=False,
+    )

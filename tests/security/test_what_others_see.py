@@ -1,0 +1,77 @@
+"""What other users of the machine can read of a command: argument lists, files, documented examples."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import stat
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.cli.howdah import ended_at_last, job_file, newest, start, until
+
+BROWSER = """#!/bin/sh
+ls -l "${1#file://}" > "$0.mode"
+cat "${1#file://}" > "$0.page"
+echo "$@" > "$0.new" && mv "$0.new" "$0.argv"
+"""
+ROOT = Path(__file__).parents[2]
+
+
+def test_opening_the_page_shows_no_ticket_to_other_users(tmp_path: Path) -> None:
+    """Finding 4: `--open` does not put the one-time link into the browser's argument list, where
+    another user reads it and uses it first; the browser reads it from its owner's file."""
+    browser = tmp_path / "browser"
+    browser.write_text(BROWSER)
+    browser.chmod(0o755)
+    script = "import time\nprint('up', flush=True)\ntime.sleep(300)\n"
+
+    with ended_at_last():
+        run = start(
+            "run",
+            "--open",
+            str(job_file(tmp_path, script)),
+            env={**os.environ, "BROWSER": f"{browser} %s"},
+        )
+        argv = tmp_path / "browser.argv"
+        until(argv.exists, "the browser")
+        link = run.until_line("page http")
+        (argument,) = argv.read_text().split()
+        assert argument.startswith("file:///")
+        assert "ticket" not in argument
+        page = (tmp_path / "browser.page").read_text()
+        assert link[link.index("http") :] in page
+        assert (tmp_path / "browser.mode").read_text().startswith("-rw------- ")
+        folder = Path(urlsplit(argument).path).parent
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        run.signal(signal.SIGINT)
+        run.end()
+    assert not list(folder.glob("open-*"))
+
+
+def test_each_jobs_links_have_a_host_name_of_their_own(tmp_path: Path) -> None:
+    """Finding 14: session cookies are sent to every port of a host name: each job of this machine is
+    linked by a name of its own, below .localhost, so no other program's page gets them."""
+    script = "import time\nprint('up', flush=True)\ntime.sleep(300)\n"
+    with ended_at_last():
+        run = start("run", "--json", str(job_file(tmp_path, script, name="My_Job.1")))
+        until(lambda: any('"page"' in line for line in run.out), "the page")
+        pages = [each for each in map(json.loads, run.out) if each["type"] == "page"]
+        host = urlsplit(pages[0]["address"]).hostname or ""
+        assert host == f"{newest().job_id}.localhost"
+        assert all(re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", s) for s in host.split("."))
+        run.signal(signal.SIGINT)
+        run.end()
+
+
+def test_no_example_puts_a_secret_into_an_argument() -> None:
+    """Finding 4: documented commands give curl its token in a file, not in an argument list."""
+    found = 0
+    for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.py")]:
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if re.search(r"\bcurl\b.* -", line):
+                found += 1
+                assert not re.search(r"Bearer|token|Cookie|-u ", line), f"{path}: {line}"
+    assert found >= 2
