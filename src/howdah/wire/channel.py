@@ -20,6 +20,7 @@ whose certificate is refused is told why (TLS 1.3 clients learn of it by a close
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import socket
 import ssl
@@ -31,7 +32,8 @@ import msgspec
 
 from howdah.wire.frames import FrameDecoder, FrameError, encode
 from howdah.wire.messages import MAX_FRAME
-from howdah.wire.sockets import SHUTDOWN_S, detect_dead_peers, listen
+from howdah.wire.sockets import SHUTDOWN_S, Listener, detect_dead_peers, listen
+from howdah.wire.strangers import Stranger
 from howdah.wire.tls import IdentityError, PeerRole, certificate_name, peer_identity
 
 T = TypeVar("T")
@@ -43,6 +45,7 @@ HANDSHAKE_S = 180.0
 8 s, on a busy machine a minute: a server that hangs up on those it has not come to makes them come
 again, and gets through to none."""
 FIRST_FRAME_S = 180.0
+"""For a peer's first message, and for each later one that it has begun."""
 
 WRITE_BYTES = {PeerRole.AGENT: 4 * 1024}
 WRITE_BYTES_TO_OTHERS = 64 * 1024
@@ -108,7 +111,8 @@ class Channel(asyncio.Protocol, Generic[T]):
         self._reading_paused = False
         self._writing_paused = False
         self._lost: asyncio.Future[None] = self._loop.create_future()
-        self._first_frame: asyncio.TimerHandle | None = None
+        self._frame_s: float | None = None  # for a message, from its first byte to its last
+        self._deadline: asyncio.TimerHandle | None = None
 
     # -- for users -------------------------------------------------------------------------------
 
@@ -239,9 +243,12 @@ class Channel(asyncio.Protocol, Generic[T]):
         except FrameError as error:
             self._fail(str(error))
             return
+        if messages:
+            self._lift_deadline()
+        if self._frame_s is not None and self._deadline is None and self._decoder.pending:
+            self._deadline = self._loop.call_later(self._frame_s, self._unfinished, self._frame_s)
         if not messages:
             return
-        self._lift_deadline()
         if self._handle is not None:
             self._hand_over(messages, self._handle)
             return
@@ -275,10 +282,12 @@ class Channel(asyncio.Protocol, Generic[T]):
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def expect_first_frame(self, within_s: float) -> None:
-        """Cut the peer off unless its first message has arrived within that time."""
+    def expect_frames(self, within_s: float) -> None:
+        """Cut the peer off unless its first message has arrived within that time, and if it does not
+        finish another within that time of beginning it."""
+        self._frame_s = within_s
         problem = f"The peer sent no message within {within_s:g} s"
-        self._first_frame = self._loop.call_later(within_s, self._fail, problem)
+        self._deadline = self._loop.call_later(within_s, self._fail, problem)
 
     async def _next_arrival(self, timeout_s: float | None) -> None:
         self._arrival = self._loop.create_future()
@@ -307,10 +316,18 @@ class Channel(asyncio.Protocol, Generic[T]):
         _LOG.warning("Connection from %s ended: %s", address, problem)
         self.abort(problem)
 
+    def _unfinished(self, within_s: float) -> None:
+        self._deadline = None
+        if self._reading_paused:
+            # It is this side that does not read.
+            self._deadline = self._loop.call_later(within_s, self._unfinished, within_s)
+        else:
+            self._fail(f"The peer did not finish a message within {within_s:g} s")
+
     def _lift_deadline(self) -> None:
-        if self._first_frame is not None:
-            self._first_frame.cancel()
-            self._first_frame = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def _end_receiving(self) -> None:
         self._lift_deadline()
@@ -377,12 +394,13 @@ async def serve(
     backlog_bytes: int = BACKLOG_BYTES,
     most: int | None = None,
     sock: socket.socket | None = None,
-) -> asyncio.Server:
+) -> Listener:
     """Listen, and run ``handler(channel)`` for each authenticated peer; the channel ends with it.
 
     ``receives`` is what peers may send: a message type or union, or one for each role
     (``{"agent": FromAgent, "client": FromClient}``), and then other roles are refused.
-    ``most``: so many connections at once, handshakes included; more are cut off unheard.
+    ``most``: so many connections at once whose peers have not proven themselves, by default a share of
+    the process's descriptors; the oldest is cut off for a newcomer.
     ``sock``: a bound socket to listen on instead of ``host`` and ``port``.
     Closing the server stops listening; channels go on until their handlers return.
 
@@ -400,13 +418,16 @@ async def serve(
         finally:
             channel.close()
 
-    def opened(channel: Channel[Any]) -> None:
-        channel.expect_first_frame(first_frame_s)
+    def opened(stranger: Stranger, channel: Channel[Any]) -> None:
+        stranger.proven()
+        channel.expect_frames(first_frame_s)
         task = loop.create_task(run(channel))
         handlers.add(task)
         task.add_done_callback(handlers.discard)
 
-    def channel() -> Channel[Any]:
-        return Channel(receives, backlog_bytes=backlog_bytes, opened=opened)
+    def channel(stranger: Stranger) -> Channel[Any]:
+        return Channel(
+            receives, backlog_bytes=backlog_bytes, opened=functools.partial(opened, stranger)
+        )
 
     return await listen(channel, host, port, ssl_context, handshake_s, most, sock)

@@ -266,6 +266,8 @@ STREAM_PATH = "/api/v1/stream"
 LOGIN_PATH = "/login"
 PROXY_ROOT = "/proxy/"
 PROOF = "howdah.proof"
+STRANGER = "howdah.stranger"
+"""In a request's scope: its connection, which is told once a request of it is let in."""
 """Where a request's scope has its `Proof`."""
 
 BODY_MAX_PROXIED = 1024 * 1024 * 1024
@@ -358,6 +360,8 @@ class GateMiddleware:
                 scope[PROOF] = self._gate.admit(
                     headers, scope["method"], stream=path == STREAM_PATH, client=client[0]
                 )
+                if (stranger := scope.get(STRANGER)) is not None:
+                    stranger.proven()
             receive = _limited(headers, receive, BODY_MAX_PROXIED if proxied else MAX_BODY)
             await self._app(scope, receive, guarded)
         except Refusal as refusal:
