@@ -152,6 +152,10 @@ class Listener:
         for stranger in list(self._waiting):
             self._drop(stranger)
 
+    def is_serving(self) -> bool:
+        """As of `asyncio.Server`: whether it accepts connections."""
+        return not self._closed
+
     async def wait_closed(self) -> None:
         """As of `asyncio.Server`: nothing is to be waited for."""
 
