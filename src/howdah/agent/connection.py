@@ -304,8 +304,8 @@ class CallbackListener:
             return await at(None)
 
     async def _dialled(self, channel: Channel[Moved]) -> None:
-        if channel.peer.job_id != self._launch.job_id:
-            log.warning("a coordinator of %s dialled; it is not ours", channel.peer.job_id)
+        if not channel.peer.is_of(self._launch.job_id):
+            log.warning("a coordinator of another job dialled")
             return
         message = await channel.receive()
         if message is not None:

@@ -34,7 +34,14 @@ from howdah.wire.frames import FrameDecoder, FrameError, encode
 from howdah.wire.messages import MAX_FRAME
 from howdah.wire.sockets import SHUTDOWN_S, Listener, detect_dead_peers, listen
 from howdah.wire.strangers import Stranger
-from howdah.wire.tls import IdentityError, PeerRole, certificate_name, peer_identity
+from howdah.wire.tls import (
+    IdentityError,
+    PeerRole,
+    certificate_name,
+    former_certificate_name,
+    names_job,
+    peer_identity,
+)
 
 T = TypeVar("T")
 
@@ -63,6 +70,9 @@ QUEUE_BYTES = 2 * MAX_FRAME
 # agents that are forked by a parent that has imported this.
 "".encode("idna")
 
+_HOSTNAME_MISMATCH = 62
+"""OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH: of the job's authority, but of another name."""
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -70,9 +80,14 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """Who is at the other end, from its verified certificate."""
 
     role: PeerRole
-    job_id: str
+    job: str
+    """As its certificate names it: `is_of` knows."""
     host: str = ""
     """Its network address."""
+
+    def is_of(self, job_id: str) -> bool:
+        """Whether it belongs to that job."""
+        return names_job(self.job, job_id)
 
 
 class ChannelClosed(ConnectionError):
@@ -217,7 +232,7 @@ class Channel(asyncio.Protocol, Generic[T]):
         self._transport = cast(asyncio.Transport, transport)
         address = transport.get_extra_info("peername") or ("",)
         try:
-            role, job_id = peer_identity(transport.get_extra_info("peercert"))
+            role, job = peer_identity(transport.get_extra_info("peercert"))
         except IdentityError as error:
             self._fail(str(error))
             return
@@ -229,7 +244,7 @@ class Channel(asyncio.Protocol, Generic[T]):
                 return
             types = by_role[role]
         self._piece = WRITE_BYTES.get(role, WRITE_BYTES_TO_OTHERS)
-        self.peer = Peer(role=role, job_id=job_id, host=str(address[0]))
+        self.peer = Peer(role=role, job=job, host=str(address[0]))
         self._decoder = FrameDecoder(types, self._max_frame)
         detect_dead_peers(transport.get_extra_info("socket"))
         if self._opened is not None:
@@ -366,17 +381,27 @@ async def connect(
             (`ssl.SSLCertVerificationError`).
     """
     loop = asyncio.get_running_loop()
-    channel: Channel[Any] = Channel(receives, backlog_bytes=backlog_bytes)
-    async with asyncio.timeout(timeout_s):
+
+    async def dial(name: str) -> Channel[Any]:
+        channel: Channel[Any] = Channel(receives, backlog_bytes=backlog_bytes)
         await loop.create_connection(
             lambda: channel,
             host,
             port,
             ssl=ssl_context,
-            server_hostname=certificate_name(role, job_id),
+            server_hostname=name,
             ssl_handshake_timeout=timeout_s + 1,  # which is not a `TimeoutError`
             ssl_shutdown_timeout=SHUTDOWN_S,
         )
+        return channel
+
+    async with asyncio.timeout(timeout_s):
+        try:
+            channel = await dial(certificate_name(role, job_id))
+        except ssl.SSLCertVerificationError as error:
+            if error.verify_code != _HOSTNAME_MISMATCH:
+                raise
+            channel = await dial(former_certificate_name(role, job_id))
     if channel.closed:
         raise ChannelClosed(channel.problem or f"{host}:{port} closed the connection at once")
     return channel

@@ -16,7 +16,7 @@ from howdah.backends.local.places import LONGEST_PATH, runtime_folder
 from howdah.spark.feed.connections import SOCKET_BYTES, Connection, SecureConnection
 from howdah.spark.feed.door import Door
 from howdah.spark.feed.messages import Begin, Load
-from howdah.wire.tls import IdentityError, peer_identity
+from howdah.wire.tls import IdentityError, names_job, peer_identity
 
 BACKLOG = 512
 CLOSE_S = 10.0
@@ -132,9 +132,9 @@ class Server:
             IdentityError: it belongs to another job.
             OSError: it is gone.
         """
-        _, job_id = peer_identity(tls.getpeercert())
-        if job_id != self._job_id:
-            raise IdentityError(f"The peer belongs to the job {job_id}")
+        _, job = peer_identity(tls.getpeercert())
+        if not names_job(job, self._job_id):
+            raise IdentityError("The peer belongs to another job")
         self._let_in(SecureConnection(tls))
 
 
