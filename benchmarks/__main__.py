@@ -12,6 +12,7 @@ import msgspec
 from benchmarks import (
     agent,
     coordinator,
+    flood,
     launch,
     reaction,
     spark,
@@ -25,6 +26,7 @@ from benchmarks.results import Result, load, machine, table
 ALL: dict[str, ModuleType] = {
     "launch": launch,
     "coordinator": coordinator,
+    "flood": flood,
     "agent": agent,
     "reaction": reaction,
     "training": training,

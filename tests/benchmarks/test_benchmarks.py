@@ -26,7 +26,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("name", ["launch", "coordinator", "agent", "reaction", "training"])
+@pytest.mark.parametrize(
+    "name", ["launch", "coordinator", "flood", "agent", "reaction", "training"]
+)
 def test_every_benchmark_runs_and_prints_its_figures(name: str) -> None:
     done = run(name, "--quick")
     assert done.returncode == 0, done.stderr

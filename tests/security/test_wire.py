@@ -22,7 +22,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from howdah.wire.channel import Channel, connect
+from howdah.wire import authority
+from howdah.wire.channel import Channel, connect, serve
 from howdah.wire.frames import encode
 from howdah.wire.messages import (
     AskStop,
@@ -33,7 +34,12 @@ from howdah.wire.messages import (
     ToClient,
     Welcome,
 )
-from howdah.wire.tls import certificate_name, client_context, server_context
+from howdah.wire.tls import (
+    certificate_name,
+    client_context,
+    former_certificate_name,
+    server_context,
+)
 from tests.unit.wire.rig import (
     JOB,
     OTHER_JOB,
@@ -247,8 +253,6 @@ def test_a_role_that_has_no_business_on_a_port_is_refused() -> None:
 @pytest.mark.parametrize("role", ["agent", "client"])
 def test_nobody_but_the_coordinator_passes_for_it(role: str) -> None:
     async def body() -> None:
-        from howdah.wire.channel import serve
-
         server = await serve(
             greet, "127.0.0.1", 0, server_context(secrets_of(JOB), role), receives=RECEIVES
         )
@@ -396,5 +400,46 @@ def test_a_flood_of_strangers_leaves_room_for_agents() -> None:
             assert len(handler.channels) == 2
             for raw in held:
                 raw.close()
+
+    run(body())
+
+
+def test_a_certificate_tells_a_stranger_nothing_of_the_job() -> None:
+    """Finding 14: any handshake showed the job's name; certificates hold a digest of it now."""
+    parts = JOB.encode(), JOB.split("-")[0].encode(), JOB.split("-")[-1].encode()
+    for path in secrets_of(JOB).glob("*.pem"):
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+        shown = certificate.public_bytes(serialization.Encoding.DER)
+        assert not any(part in shown for part in parts), path
+
+
+def former_secrets(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
+    """Secrets as the release before wrote them: their names have the job's id."""
+    with monkeypatch.context() as patch:
+        patch.setattr(authority, "certificate_name", former_certificate_name)
+        authority.create(JOB, folder / "secrets")
+    return folder / "secrets"
+
+
+def test_a_job_of_the_release_before_is_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = former_secrets(monkeypatch, tmp_path)
+
+    async def body() -> None:
+        handler = Watched()
+        server = await serve(handler, "127.0.0.1", 0, server_context(secrets), receives=RECEIVES)
+        port = server.sockets[0].getsockname()[1]
+        try:
+            context = client_context(secrets, "agent")
+            channel = await connect("127.0.0.1", port, context, job_id=JOB, receives=ToAgent)
+            channel.send(hello())
+            assert await channel.receive() is not None
+            assert await lives(channel)
+            assert handler.channels[-1].peer.is_of(JOB)
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await connect("127.0.0.1", port, context, job_id=OTHER_JOB, receives=ToAgent)
+        finally:
+            server.close()
 
     run(body())

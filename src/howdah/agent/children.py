@@ -20,6 +20,7 @@ from pathlib import Path
 from howdah.agent.forwarder import Tail
 from howdah.agent.processes import MARKER, become_subreaper
 from howdah.storage.errors import is_transient
+from howdah.wire import descriptors
 
 _READ_BYTES = 64 * 1024
 _OUTPUT_BYTES = 16 * 1024 * 1024
@@ -88,15 +89,16 @@ class Children:
         Raises:
             OSError, ValueError: it could not be started.
         """
-        process = subprocess.Popen(
-            list(argv),
-            env=dict(env),
-            cwd=cwd,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
-        )
+        with descriptors.limit_as_found():
+            process = subprocess.Popen(
+                list(argv),
+                env=dict(env),
+                cwd=cwd,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+            )
         child = Child(process, self._loop.create_future())
         self._known[child.pid] = child
         return child

@@ -37,6 +37,7 @@ from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.channel import Channel, ChannelClosed, connect, serve
 from howdah.wire.frames import decoder
 from howdah.wire.messages import PROTOCOL, AgentHello, Moved, Refuse, ToAgent, Welcome
+from howdah.wire.sockets import Listener
 from howdah.wire.tls import PeerRole, client_context_from, server_context_from
 
 log = logging.getLogger(__name__)
@@ -231,7 +232,7 @@ class CallbackListener:
         self._launch = launch
         self._watchdog = watchdog
         self._moved = moved
-        self._server: asyncio.Server | None = None
+        self._server: Listener | None = None
         self._reservation: ports.Reservation | None = None
         self.address: tuple[str, int] | None = None
         """Where to dial; None while nothing listens."""
@@ -278,11 +279,11 @@ class CallbackListener:
             for port in held:
                 self._watchdog.drop("port", port)
 
-    async def _serve(self, host: str, port: int) -> asyncio.Server:
+    async def _serve(self, host: str, port: int) -> Listener:
         launch = self._launch
         context = server_context_from(launch.ca, launch.certificate, launch.key)
 
-        async def at(address: str | None) -> asyncio.Server:
+        async def at(address: str | None) -> Listener:
             return await serve(
                 self._dialled,
                 address,
@@ -303,8 +304,8 @@ class CallbackListener:
             return await at(None)
 
     async def _dialled(self, channel: Channel[Moved]) -> None:
-        if channel.peer.job_id != self._launch.job_id:
-            log.warning("a coordinator of %s dialled; it is not ours", channel.peer.job_id)
+        if not channel.peer.is_of(self._launch.job_id):
+            log.warning("a coordinator of another job dialled")
             return
         message = await channel.receive()
         if message is not None:

@@ -21,6 +21,7 @@ from howdah.agent.launch import AgentLaunch
 from howdah.agent.processes import marker, name_process
 from howdah.agent.watchdog import Watchdog
 from howdah.agent.workfolder import substitute
+from howdah.wire import descriptors
 
 BAD_LAUNCH = 2
 
@@ -45,6 +46,7 @@ def main(launch_file: str) -> int:
         log.error("The launch file %s can't be used: %s", launch_file, error)
         return BAD_LAUNCH
     try:
+        descriptors.raise_limit()
         # Before there is anything to watch, and before the loop: a fork is cleanest now.
         watchdog = Watchdog(marker(launch.job_id, launch.container_id), launch.gpu_locks)
         return asyncio.run(_run(launch, watchdog))

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from howdah.cli.jobs import handle_of, json_option, optional_job_id, store_option
+from howdah.cli.jobs import MOST, handle_of, json_option, optional_job_id, store_option
 
 
 @click.command("events")
@@ -15,7 +15,7 @@ from howdah.cli.jobs import handle_of, json_option, optional_job_id, store_optio
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option(
     "--after",
-    type=int,
+    type=click.IntRange(0, MOST),
     default=0,
     metavar="SEQ",
     help="Only events after this number (see --json).",

@@ -194,6 +194,9 @@ _SETTING = {
     "--name": "name=digits",
 }
 
+MOST = 999_999_999
+"""No number on a command line is larger."""
+
 store_option = click.option(
     "--store",
     metavar="FOLDER",
@@ -220,9 +223,11 @@ def tail_option(default: str) -> Callable[[F], F]:
 def _lines(_ctx: click.Context, _param: click.Parameter, text: str) -> int | None:
     if text == "all":
         return None
-    if text.isdecimal():
+    if text.isdecimal() and len(text) < 10:
         return int(text)
-    raise click.BadParameter(f"{text!r} is neither a number of lines nor 'all'")
+    raise click.BadParameter(
+        f"{text[:40]!r} is neither a number of lines (at most {MOST:,}) nor 'all'"
+    )
 
 
 def find_job(job_id: str | None, store: str | None) -> JobDirectory:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from howdah.cli.jobs import json_option, store_option
+from howdah.cli.jobs import MOST, json_option, store_option
 
 if TYPE_CHECKING:
     from howdah.wire.status import JobView
@@ -22,7 +22,7 @@ STATES = ("waiting", "running", "succeeded", "failed", "stopped", "timed-out", "
 
 @click.command("list")
 @click.option(
-    "-n", "--limit", type=click.IntRange(min=1), metavar="N", help="At most the newest N jobs."
+    "-n", "--limit", type=click.IntRange(1, MOST), metavar="N", help="At most the newest N jobs."
 )
 @click.option(
     "--state",

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from howdah.cli.jobs import handle_of, json_option, optional_job_id, store_option, tail_option
+from howdah.cli.jobs import MOST, handle_of, json_option, optional_job_id, store_option, tail_option
 
 
 def _pattern(
@@ -28,7 +28,7 @@ def _pattern(
 @click.option("--task", metavar="NAME", help="Only this task, such as worker:1.")
 @click.option(
     "--attempt",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST),
     metavar="N",
     help="Only this attempt; without it every attempt, oldest first.",
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from howdah.cli.jobs import json_option
+from howdah.cli.jobs import MOST, json_option
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 )
 @click.option("--source", metavar="FOLDER", default=".", help="Folder that goes with it.")
 @click.option("--memory", metavar="SIZE", help="Memory of its container, such as 8g.")
-@click.option("--cores", metavar="N", type=click.IntRange(1), help="CPU cores of its container.")
-@click.option("--gpus", metavar="N", type=click.IntRange(0), default=0, help="Its own GPUs.")
+@click.option(
+    "--cores", metavar="N", type=click.IntRange(1, MOST), help="CPU cores of its container."
+)
+@click.option("--gpus", metavar="N", type=click.IntRange(0, MOST), default=0, help="Its own GPUs.")
 @click.option("--queue", metavar="NAME", help="The cluster's queue.")
 @click.option("--label", metavar="NAME", help="Node label it must be on.")
 @click.option("--python", metavar="PATH", help="Interpreter on the node that has jupyterlab.")

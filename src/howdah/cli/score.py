@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from howdah.cli.jobs import json_option
+from howdah.cli.jobs import MOST, json_option
 
 _FORMATS = click.Choice(["parquet", "json", "csv", "orc", "tfrecord"])
 
@@ -113,7 +113,7 @@ def _object(text: str, param: click.Parameter) -> dict[str, str]:
 @click.option("--keep-none", is_flag=True, help="Write none of the input's columns.")
 @click.option(
     "--batch-size",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST),
     default=1024,
     show_default=True,
     help="Rows the model is given at once.",
@@ -134,7 +134,7 @@ def _object(text: str, param: click.Parameter) -> dict[str, str]:
 )
 @click.option(
     "--partitions",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, MOST),
     help="Spread the rows over so many tasks; their order changes.",
 )
 @click.option(

@@ -177,7 +177,7 @@ class AgentConversations:
     def refusal(self, channel: Channel, hello: AgentHello) -> str:
         """Why this connection is not taken; empty if it is."""
         job_id = self._directory.job_id
-        if not hello.job_id == channel.peer.job_id == job_id:
+        if hello.job_id != job_id or not channel.peer.is_of(job_id):
             return f"this is the coordinator of {job_id}, not of {hello.job_id}"
         if hello.protocol[0] != PROTOCOL[0]:
             return (

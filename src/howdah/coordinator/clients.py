@@ -79,7 +79,7 @@ class Clients:
 
     def _refusal(self, channel: Channel, hello: ClientHello) -> str:
         job_id = self._job.job_id
-        if not hello.job_id == channel.peer.job_id == job_id:
+        if hello.job_id != job_id or not channel.peer.is_of(job_id):
             return f"this is the coordinator of {job_id}, not of {hello.job_id}"
         if hello.protocol[0] != PROTOCOL[0]:
             return (

@@ -34,6 +34,7 @@ from howdah.storage.errors import in_words, is_transient
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.journal import Fenced, JournalError
 from howdah.storage.layout import JobMeta
+from howdah.wire import descriptors
 from howdah.wire.status import EXIT_CODES, JobView
 
 log = logging.getLogger(__name__)
@@ -92,6 +93,7 @@ def main_remote(url: str, here: Path) -> int:
 def _coordinate(directory: JobDirectory, leave: Callable[[Exception, float], None]) -> int:
     """``leave`` is called with what this coordinator fails at, and how many seconds it lived."""
     _log_to(directory.logs / LOG_FILE)
+    descriptors.raise_limit()
     began = time.monotonic()
     try:
         return asyncio.run(_live(directory))

@@ -46,6 +46,7 @@ from howdah.wire.messages import (
     Shutdown,
     Welcome,
 )
+from howdah.wire.sockets import Listener
 from howdah.wire.status import JobIdentity, JobView
 
 log = logging.getLogger(__name__)
@@ -107,7 +108,7 @@ class Coordinator:
         """The first events are handled."""
         self._over = False
         self._failure: asyncio.Future[None] | None = None
-        self._server: asyncio.Server | None = None
+        self._server: Listener | None = None
         self._channels: set[Channel[Any]] = set()
         self._background: list[asyncio.Task[None]] = []
         self._page: list[asyncio.Task[None]] = []

@@ -12,6 +12,10 @@ from howdah.hadoop.errors import ConfigurationError
 
 _XINCLUDE = "{http://www.w3.org/2001/XInclude}"
 _MAX_DEPTH = 20
+_MAX_FILES = 200
+"""Two includes in each file of twenty levels are a million files to read."""
+_MAX_BYTES = 16 * 1024 * 1024
+"""Of one file. The largest of Hadoop's own defaults has a quarter of a megabyte."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,52 +33,76 @@ def read_properties(path: Path) -> list[Property]:
 
     Raises:
         ConfigurationError: the file can't be read or is no configuration; includes nest too
-            deep or are not local files.
+            deep, are too many, or are not local files.
     """
-    return list(_read(path, 0))
+    return list(_Reading(path).read(path, 0))
 
 
-def _read(path: Path, depth: int) -> Iterator[Property]:
-    if depth > _MAX_DEPTH:
-        raise ConfigurationError(f"{path}: more than {_MAX_DEPTH} files include each other")
+class _Reading:
+    """One file with all it includes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._files = 0
+
+    def read(self, path: Path, depth: int) -> Iterator[Property]:
+        if depth > _MAX_DEPTH:
+            raise ConfigurationError(f"{path}: more than {_MAX_DEPTH} files include each other")
+        self._files += 1
+        if self._files > _MAX_FILES:
+            raise ConfigurationError(f"{self._path} includes more than {_MAX_FILES} files")
+        root = _parsed(path)
+        if root.tag != "configuration":
+            raise ConfigurationError(
+                f"{path}: the outermost element is <{root.tag}>, not <configuration>"
+            )
+        yield from self._elements(root, path, depth)
+
+    def _elements(self, parent: ElementTree.Element, path: Path, depth: int) -> Iterator[Property]:
+        for element in parent:
+            if element.tag == "property":
+                found = _property(element, path)
+                if found is not None:
+                    yield found
+            elif element.tag == "configuration":
+                yield from self._elements(element, path, depth)
+            elif element.tag == _XINCLUDE + "include":
+                yield from self._include(element, path, depth)
+
+    def _include(self, element: ElementTree.Element, path: Path, depth: int) -> Iterator[Property]:
+        href = element.get("href", "")
+        try:
+            parts = urlsplit(href)
+            target = path.parent / unquote(parts.path)
+            is_local = parts.scheme in ("", "file") and bool(parts.path)
+            is_there = is_local and target.exists()
+        except (OSError, ValueError):  # such as a bracket in a host name, or a NUL in a path
+            is_local = is_there = False
+            target = path
+        if not is_local:
+            raise ConfigurationError(f"{path}: the include {href!r} is not a local file")
+        if is_there:
+            yield from self.read(target, depth + 1)
+            return
+        fallback = element.find(_XINCLUDE + "fallback")
+        if fallback is None:
+            raise ConfigurationError(f"{path}: the included file {target} does not exist")
+        yield from self._elements(fallback, path, depth)
+
+
+def _parsed(path: Path) -> ElementTree.Element:
     try:
-        root = ElementTree.fromstring(path.read_bytes())
+        if path.exists() and not path.is_file():
+            raise ConfigurationError(f"{path} is not a file")  # a pipe would be waited for
+        with path.open("rb") as file:
+            text = file.read(_MAX_BYTES + 1)
+        if len(text) > _MAX_BYTES:
+            raise ConfigurationError(f"{path} is larger than {_MAX_BYTES >> 20} MiB")
+        return ElementTree.fromstring(text)
     except OSError as error:
         raise ConfigurationError(f"{path} can't be read: {error.strerror or error}") from error
-    except (ElementTree.ParseError, ValueError) as error:
+    except (ElementTree.ParseError, ValueError, LookupError, RecursionError) as error:
         raise ConfigurationError(f"{path} is not well-formed XML: {error}") from error
-    if root.tag != "configuration":
-        raise ConfigurationError(
-            f"{path}: the outermost element is <{root.tag}>, not <configuration>"
-        )
-    yield from _elements(root, path, depth)
-
-
-def _elements(parent: ElementTree.Element, path: Path, depth: int) -> Iterator[Property]:
-    for element in parent:
-        if element.tag == "property":
-            found = _property(element, path)
-            if found is not None:
-                yield found
-        elif element.tag == "configuration":
-            yield from _elements(element, path, depth)
-        elif element.tag == _XINCLUDE + "include":
-            yield from _include(element, path, depth)
-
-
-def _include(element: ElementTree.Element, path: Path, depth: int) -> Iterator[Property]:
-    href = element.get("href", "")
-    parts = urlsplit(href)
-    if parts.scheme not in ("", "file") or not parts.path:
-        raise ConfigurationError(f"{path}: the include {href!r} is not a local file")
-    target = path.parent / unquote(parts.path)
-    if target.exists():
-        yield from _read(target, depth + 1)
-        return
-    fallback = element.find(_XINCLUDE + "fallback")
-    if fallback is None:
-        raise ConfigurationError(f"{path}: the included file {target} does not exist")
-    yield from _elements(fallback, path, depth)
 
 
 def _property(element: ElementTree.Element, path: Path) -> Property | None:

@@ -34,8 +34,10 @@ Memory = Annotated[
 ]
 Positive = Annotated[int, Meta(ge=1)]
 NotNegative = Annotated[int, Meta(ge=0)]
+MAX_TASKS = 100_000
+
 Count = Annotated[
-    Positive | Annotated[str, Meta(pattern=COUNT_PATTERN)],
+    Annotated[int, Meta(ge=1, le=MAX_TASKS)] | Annotated[str, Meta(pattern=COUNT_PATTERN)],
     Meta(description='A number, or an elastic range "min..max" such as "2..8".'),
 ]
 Processes = Annotated[

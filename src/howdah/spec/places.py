@@ -16,7 +16,7 @@ def check(job: Job, folder: Path, problems: Problems) -> Path | None:
     _requirements(job, folder, problems)
     if job.source is None or problems.doubted(("source",)):
         return None
-    source = Path(os.path.normpath(folder / Path(job.source).expanduser()))
+    source = _at(folder, job.source)
     try:
         if source.is_dir():
             return source
@@ -63,7 +63,7 @@ def _whole(store: str, folder: Path, problems: Problems, path: KeyPath) -> str:
         message = f"{shown(store)} is the memory of one process, and gone with it"
         problems.add(path, message, "give a path, or a URL such as s3://bucket/folder")
     elif "://" not in store and "::" not in store:
-        return os.path.normpath(folder / Path(store).expanduser())
+        return str(_at(folder, store))
     return store
 
 
@@ -71,11 +71,22 @@ def _requirements(job: Job, folder: Path, problems: Problems) -> None:
     name, path = job.environment.requirements, ("environment", "requirements")
     if name is None or problems.doubted(path):
         return
-    file = Path(os.path.normpath(folder / Path(name).expanduser()))
-    if not file.is_file():
+    file = _at(folder, name)
+    try:
+        there = file.is_file()
+    except (OSError, ValueError) as error:
+        message = f"the file {printable(str(file))} cannot be looked at: {error}"
+        problems.add(path, message, value=name)
+        return
+    if not there:
         near = _near(file)
         hint = f"did you mean {shown(near)}?" if near else "it is relative to the job file"
         problems.add(path, f"there is no file {printable(str(file))}", hint, value=name)
+
+
+def _at(folder: Path, name: str) -> Path:
+    # Unlike pathlib's, this leaves a "~" of an unknown user as it is: there is no such file then.
+    return Path(os.path.normpath(folder / os.path.expanduser(name)))  # noqa: PTH111 - see above
 
 
 def _near(missing: Path) -> str | None:

@@ -228,8 +228,9 @@ class _Walk:
             return self._not(path, value, "a whole number", hints.unquoted(value))
         if kind.ge is not None and value < kind.ge:
             return self._bad(path, value, f"is less than {kind.ge}", hints.too_few(path, value))
-        if value > units.MAX_NUMBER:
-            return self._bad(path, value, f"is more than {units.MAX_NUMBER:,}")
+        most = units.MAX_NUMBER if kind.le is None else kind.le
+        if value > most:
+            return self._bad(path, value, f"is more than {most:,}")
         return value
 
     def _switch(self, value: Any, path: KeyPath) -> Any:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 import re
 
-from howdah.spec.model import COUNT_PATTERN, DURATION_PATTERN, MEMORY_PATTERN
+from howdah.spec.model import COUNT_PATTERN, DURATION_PATTERN, MAX_TASKS, MEMORY_PATTERN
 
 MAX_SECONDS = 3650 * 86400.0
 """Ten years: anything longer is a slip of the keyboard, and "off" says "for ever"."""
 MAX_MEBIBYTES = 1 << 30
 """A pebibyte."""
-MAX_TASKS = 100_000
 MAX_NUMBER = 1_000_000_000
 """No count in a job file is greater."""
 

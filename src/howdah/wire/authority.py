@@ -52,8 +52,8 @@ def _files(job_id: str) -> dict[str, bytes]:
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
     def name(common_name: str) -> x509.Name:
-        # A common name is limited to 64 characters; identity is in the alternative name alone.
-        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name[:64])])
+        # Identity is in the alternative name alone.
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
     def usage(*, authority: bool) -> x509.KeyUsage:
         return x509.KeyUsage(
@@ -70,7 +70,7 @@ def _files(job_id: str) -> dict[str, bytes]:
 
     now = datetime.datetime.now(datetime.UTC)
     ca_key = ec.generate_private_key(ec.SECP256R1())
-    ca_name = name(f"howdah {job_id}")
+    ca_name = name("howdah")
 
     def builder(subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
         return (
@@ -103,7 +103,7 @@ def _files(job_id: str) -> dict[str, bytes]:
             purposes.append(ExtendedKeyUsageOID.SERVER_AUTH)
         key = ec.generate_private_key(ec.SECP256R1())
         certificate = (
-            builder(name(f"{role} {job_id}"), key.public_key())
+            builder(name(f"howdah {role}"), key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(usage(authority=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)

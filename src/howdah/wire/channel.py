@@ -20,6 +20,7 @@ whose certificate is refused is told why (TLS 1.3 clients learn of it by a close
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import socket
 import ssl
@@ -31,8 +32,16 @@ import msgspec
 
 from howdah.wire.frames import FrameDecoder, FrameError, encode
 from howdah.wire.messages import MAX_FRAME
-from howdah.wire.sockets import SHUTDOWN_S, detect_dead_peers, listen
-from howdah.wire.tls import IdentityError, PeerRole, certificate_name, peer_identity
+from howdah.wire.sockets import SHUTDOWN_S, Listener, detect_dead_peers, listen
+from howdah.wire.strangers import Stranger
+from howdah.wire.tls import (
+    IdentityError,
+    PeerRole,
+    certificate_name,
+    former_certificate_name,
+    names_job,
+    peer_identity,
+)
 
 T = TypeVar("T")
 
@@ -43,6 +52,7 @@ HANDSHAKE_S = 180.0
 8 s, on a busy machine a minute: a server that hangs up on those it has not come to makes them come
 again, and gets through to none."""
 FIRST_FRAME_S = 180.0
+"""For a peer's first message, and for each later one that it has begun."""
 
 WRITE_BYTES = {PeerRole.AGENT: 4 * 1024}
 WRITE_BYTES_TO_OTHERS = 64 * 1024
@@ -60,6 +70,9 @@ QUEUE_BYTES = 2 * MAX_FRAME
 # agents that are forked by a parent that has imported this.
 "".encode("idna")
 
+_HOSTNAME_MISMATCH = 62
+"""OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH: of the job's authority, but of another name."""
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -67,9 +80,14 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """Who is at the other end, from its verified certificate."""
 
     role: PeerRole
-    job_id: str
+    job: str
+    """As its certificate names it: `is_of` knows."""
     host: str = ""
     """Its network address."""
+
+    def is_of(self, job_id: str) -> bool:
+        """Whether it belongs to that job."""
+        return names_job(self.job, job_id)
 
 
 class ChannelClosed(ConnectionError):
@@ -108,7 +126,8 @@ class Channel(asyncio.Protocol, Generic[T]):
         self._reading_paused = False
         self._writing_paused = False
         self._lost: asyncio.Future[None] = self._loop.create_future()
-        self._first_frame: asyncio.TimerHandle | None = None
+        self._frame_s: float | None = None  # for a message, from its first byte to its last
+        self._deadline: asyncio.TimerHandle | None = None
 
     # -- for users -------------------------------------------------------------------------------
 
@@ -213,7 +232,7 @@ class Channel(asyncio.Protocol, Generic[T]):
         self._transport = cast(asyncio.Transport, transport)
         address = transport.get_extra_info("peername") or ("",)
         try:
-            role, job_id = peer_identity(transport.get_extra_info("peercert"))
+            role, job = peer_identity(transport.get_extra_info("peercert"))
         except IdentityError as error:
             self._fail(str(error))
             return
@@ -225,7 +244,7 @@ class Channel(asyncio.Protocol, Generic[T]):
                 return
             types = by_role[role]
         self._piece = WRITE_BYTES.get(role, WRITE_BYTES_TO_OTHERS)
-        self.peer = Peer(role=role, job_id=job_id, host=str(address[0]))
+        self.peer = Peer(role=role, job=job, host=str(address[0]))
         self._decoder = FrameDecoder(types, self._max_frame)
         detect_dead_peers(transport.get_extra_info("socket"))
         if self._opened is not None:
@@ -239,9 +258,12 @@ class Channel(asyncio.Protocol, Generic[T]):
         except FrameError as error:
             self._fail(str(error))
             return
+        if messages:
+            self._lift_deadline()
+        if self._frame_s is not None and self._deadline is None and self._decoder.pending:
+            self._deadline = self._loop.call_later(self._frame_s, self._unfinished, self._frame_s)
         if not messages:
             return
-        self._lift_deadline()
         if self._handle is not None:
             self._hand_over(messages, self._handle)
             return
@@ -275,10 +297,12 @@ class Channel(asyncio.Protocol, Generic[T]):
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def expect_first_frame(self, within_s: float) -> None:
-        """Cut the peer off unless its first message has arrived within that time."""
+    def expect_frames(self, within_s: float) -> None:
+        """Cut the peer off unless its first message has arrived within that time, and if it does not
+        finish another within that time of beginning it."""
+        self._frame_s = within_s
         problem = f"The peer sent no message within {within_s:g} s"
-        self._first_frame = self._loop.call_later(within_s, self._fail, problem)
+        self._deadline = self._loop.call_later(within_s, self._fail, problem)
 
     async def _next_arrival(self, timeout_s: float | None) -> None:
         self._arrival = self._loop.create_future()
@@ -307,10 +331,18 @@ class Channel(asyncio.Protocol, Generic[T]):
         _LOG.warning("Connection from %s ended: %s", address, problem)
         self.abort(problem)
 
+    def _unfinished(self, within_s: float) -> None:
+        self._deadline = None
+        if self._reading_paused:
+            # It is this side that does not read.
+            self._deadline = self._loop.call_later(within_s, self._unfinished, within_s)
+        else:
+            self._fail(f"The peer did not finish a message within {within_s:g} s")
+
     def _lift_deadline(self) -> None:
-        if self._first_frame is not None:
-            self._first_frame.cancel()
-            self._first_frame = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
     def _end_receiving(self) -> None:
         self._lift_deadline()
@@ -349,17 +381,27 @@ async def connect(
             (`ssl.SSLCertVerificationError`).
     """
     loop = asyncio.get_running_loop()
-    channel: Channel[Any] = Channel(receives, backlog_bytes=backlog_bytes)
-    async with asyncio.timeout(timeout_s):
+
+    async def dial(name: str) -> Channel[Any]:
+        channel: Channel[Any] = Channel(receives, backlog_bytes=backlog_bytes)
         await loop.create_connection(
             lambda: channel,
             host,
             port,
             ssl=ssl_context,
-            server_hostname=certificate_name(role, job_id),
+            server_hostname=name,
             ssl_handshake_timeout=timeout_s + 1,  # which is not a `TimeoutError`
             ssl_shutdown_timeout=SHUTDOWN_S,
         )
+        return channel
+
+    async with asyncio.timeout(timeout_s):
+        try:
+            channel = await dial(certificate_name(role, job_id))
+        except ssl.SSLCertVerificationError as error:
+            if error.verify_code != _HOSTNAME_MISMATCH:
+                raise
+            channel = await dial(former_certificate_name(role, job_id))
     if channel.closed:
         raise ChannelClosed(channel.problem or f"{host}:{port} closed the connection at once")
     return channel
@@ -377,12 +419,13 @@ async def serve(
     backlog_bytes: int = BACKLOG_BYTES,
     most: int | None = None,
     sock: socket.socket | None = None,
-) -> asyncio.Server:
+) -> Listener:
     """Listen, and run ``handler(channel)`` for each authenticated peer; the channel ends with it.
 
     ``receives`` is what peers may send: a message type or union, or one for each role
     (``{"agent": FromAgent, "client": FromClient}``), and then other roles are refused.
-    ``most``: so many connections at once, handshakes included; more are cut off unheard.
+    ``most``: so many connections at once whose peers have not proven themselves, by default a share of
+    the process's descriptors; the oldest is cut off for a newcomer.
     ``sock``: a bound socket to listen on instead of ``host`` and ``port``.
     Closing the server stops listening; channels go on until their handlers return.
 
@@ -400,13 +443,16 @@ async def serve(
         finally:
             channel.close()
 
-    def opened(channel: Channel[Any]) -> None:
-        channel.expect_first_frame(first_frame_s)
+    def opened(stranger: Stranger, channel: Channel[Any]) -> None:
+        stranger.proven()
+        channel.expect_frames(first_frame_s)
         task = loop.create_task(run(channel))
         handlers.add(task)
         task.add_done_callback(handlers.discard)
 
-    def channel() -> Channel[Any]:
-        return Channel(receives, backlog_bytes=backlog_bytes, opened=opened)
+    def channel(stranger: Stranger) -> Channel[Any]:
+        return Channel(
+            receives, backlog_bytes=backlog_bytes, opened=functools.partial(opened, stranger)
+        )
 
     return await listen(channel, host, port, ssl_context, handshake_s, most, sock)

@@ -1,27 +1,39 @@
-"""Listening sockets with asyncio's own TLS, at a fraction of its memory.
+"""Listening sockets with asyncio's own TLS, at a fraction of its memory and open to strangers.
 
 asyncio keeps a buffer of 256 KiB for each TLS connection: 250 MB at 1,000 agents, of which a beat
 uses some hundred bytes. Here all connections of a server read into one buffer, for on a selector
 loop a read and its decryption are one uninterrupted step.
+
+asyncio also accepts whatever comes, and gives it a transport at once. Here a connection gets one with
+its first bytes, and how many may be there unproven is bounded (`howdah.wire.strangers`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
 from asyncio import sslproto
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 
-LISTEN_BACKLOG = 1024
+from howdah.wire.descriptors import strangers_at_a_port
+from howdah.wire.strangers import Seldom, Stranger, Strangers
+
+LISTEN_BACKLOG = 4096
 """All agents come back at once after a take-over."""
 
 ACCEPTED_AT_ONCE = 8
 """Connections taken from the backlog before handshakes under way have their turn. Taking all would
 let thousands of handshakes go on side by side, and on a busy machine every one of them ends too
 late. So they end one after the other, and steadily."""
+
+NO_ROOM_S = 0.05
+"""Between two looks whether a newcomer can be let in."""
+NO_FILES_S = 1.0
+"""After the system has refused a connection: descriptors or memory are short."""
 
 SHUTDOWN_S = 2.0
 """How long a closing connection waits for the peer's own goodbye."""
@@ -31,69 +43,189 @@ _RECORD_BYTES = 16 * 1024
 
 _READ_BYTES = 256 * 1024
 
+_LOG = logging.getLogger(__name__)
+
 
 async def listen(
-    protocol: Callable[[], asyncio.Protocol],
+    protocol: Callable[[Stranger], asyncio.Protocol],
     host: str | None,
     port: int,
     ssl_context: ssl.SSLContext,
     handshake_s: float,
     most: int | None = None,
     sock: socket.socket | None = None,
-) -> asyncio.Server:
+) -> Listener:
     """``loop.create_server(protocol, host, port, ssl=ssl_context, …)`` with less memory.
 
-    With ``most`` connections, handshakes included, whoever comes is cut off. ``sock`` is a bound
-    socket to listen on instead of an address.
+    ``protocol`` is given the stranger it is to speak with, and says when that has proven itself.
+    ``most`` strangers at once, by default a share of the descriptors. ``sock`` is a bound socket to
+    listen on instead of an address.
 
     Raises:
         OSError: the address can't be listened on.
     """
     loop = asyncio.get_running_loop()
     buffer = bytearray(_READ_BYTES)
-    crowd = _Crowd(most)
-    where: dict[str, Any] = {"host": host, "port": port} if sock is None else {"sock": sock}
 
-    def secured() -> asyncio.BaseProtocol:
-        return _SharedBufferTls(buffer, crowd, loop, protocol(), ssl_context, handshake_s)
+    def secured(stranger: Stranger) -> asyncio.BaseProtocol:
+        return _SharedBufferTls(
+            buffer, stranger, loop, protocol(stranger), ssl_context, handshake_s
+        )
 
-    try:
-        secured()
-    except (AttributeError, TypeError):
-        # The asyncio of another Python is made differently inside: its memory is all that is lost.
-        server = await loop.create_server(
-            protocol,
-            **where,
+    async def plainly(stranger: Stranger) -> None:
+        await loop.connect_accepted_socket(
+            lambda: protocol(stranger),
+            stranger.sock,
             ssl=ssl_context,
             ssl_handshake_timeout=handshake_s,
             ssl_shutdown_timeout=SHUTDOWN_S,
-            backlog=ACCEPTED_AT_ONCE,
         )
-    else:
-        server = await loop.create_server(secured, **where, backlog=ACCEPTED_AT_ONCE)
-    # asyncio has one number for both; the kernel's queue is to be long.
-    for each in server.sockets:
-        with socket.socket(fileno=os.dup(each.fileno())) as same:
-            same.listen(LISTEN_BACKLOG)
-    return server
+
+    async def cheaply(stranger: Stranger) -> None:
+        await loop.connect_accepted_socket(lambda: secured(stranger), stranger.sock)
+
+    strangers = Strangers(strangers_at_a_port() if most is None else most)
+    with socket.socket() as nothing:
+        try:
+            secured(Strangers(1).arrived(nothing))
+        except (AttributeError, TypeError):
+            # The asyncio of another Python is made differently inside: its memory is all that is lost.
+            take = plainly
+        else:
+            take = cheaply
+    sockets = [sock] if sock is not None else await _bound(host, port)
+    return Listener(sockets, take, strangers, silent_s=handshake_s)
 
 
-class _Crowd:
-    """How many connections a server has, and may have."""
+async def _bound(host: str | None, port: int) -> list[socket.socket]:
+    """The sockets asyncio would listen on."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
+    try:
+        return [socket.socket(fileno=os.dup(each.fileno())) for each in server.sockets]
+    finally:
+        server.close()
 
-    def __init__(self, most: int | None) -> None:
-        self._most = most
-        self._here: set[object] = set()
 
-    def enter(self, who: object) -> bool:
-        """Whether there is room for one more."""
-        if self._most is not None and len(self._here) >= self._most:
+class Listener:
+    """Accepts connections from its making to `close`; those go on until their own ends."""
+
+    def __init__(
+        self,
+        sockets: Iterable[socket.socket],
+        take: Callable[[Stranger], Coroutine[Any, Any, None]],
+        strangers: Strangers,
+        *,
+        silent_s: float,
+    ) -> None:
+        """``take`` gives a connection that has begun to speak its transport and protocol. One that
+        says nothing for ``silent_s`` is cut off.
+
+        Raises:
+            OSError: the kernel does not let it listen.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._take = take
+        self._strangers = strangers
+        self._silent_s = silent_s
+        self._waiting: dict[Stranger, asyncio.TimerHandle] = {}
+        self._taking: set[asyncio.Task[None]] = set()
+        self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
+        self._seldom = Seldom()
+        self._closed = False
+        self.sockets = tuple(sockets)
+        for sock in self.sockets:
+            sock.listen(LISTEN_BACKLOG)
+            sock.setblocking(False)
+            self._loop.add_reader(sock, self._accept, sock)
+
+    def close(self) -> None:
+        """Accept nothing more, and cut off those that have said nothing yet. Harmless twice."""
+        if self._closed:
+            return
+        self._closed = True
+        for pause in self._pauses.values():
+            pause.cancel()
+        for sock in self.sockets:
+            self._loop.remove_reader(sock)
+            sock.close()
+        for stranger in list(self._waiting):
+            self._drop(stranger)
+
+    def is_serving(self) -> bool:
+        """As of `asyncio.Server`: whether it accepts connections."""
+        return not self._closed
+
+    async def wait_closed(self) -> None:
+        """As of `asyncio.Server`: nothing is to be waited for."""
+
+    def _accept(self, listening: socket.socket) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
+            if not self._strangers.has_room():
+                self._pause(listening, NO_ROOM_S)
+                return
+            try:
+                sock, _ = listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                if self._seldom.now():
+                    _LOG.warning("Connections can't be accepted at present: %s", error)
+                self._pause(listening, NO_FILES_S)
+                return
+            sock.setblocking(False)
+            stranger = self._strangers.arrived(sock)
+            # Most have their first bytes with them.
+            if not self._has_spoken(stranger):
+                self._waiting[stranger] = self._loop.call_later(
+                    self._silent_s, self._drop, stranger
+                )
+                self._loop.add_reader(sock, self._has_spoken, stranger)
+
+    def _pause(self, listening: socket.socket, pause_s: float) -> None:
+        self._loop.remove_reader(listening)
+        self._pauses[listening] = self._loop.call_later(pause_s, self._resume, listening)
+
+    def _resume(self, listening: socket.socket) -> None:
+        del self._pauses[listening]
+        self._loop.add_reader(listening, self._accept, listening)
+
+    def _has_spoken(self, stranger: Stranger) -> bool:
+        """Whether more than silence came from it; it is taken or dropped then."""
+        try:
+            begun = stranger.sock.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
             return False
-        self._here.add(who)
+        except OSError:
+            begun = b""
+        if not begun:
+            self._drop(stranger)
+            return True
+        self._no_longer_waits(stranger)
+        self._strangers.begun(stranger)
+        task = self._loop.create_task(self._taken(stranger))
+        self._taking.add(task)
+        task.add_done_callback(self._taking.discard)
         return True
 
-    def leave(self, who: object) -> None:
-        self._here.discard(who)
+    async def _taken(self, stranger: Stranger) -> None:
+        try:
+            await self._take(stranger)
+        except OSError:  # its handshake failed, or it is gone
+            stranger.gone()
+            stranger.sock.close()
+
+    def _drop(self, stranger: Stranger) -> None:
+        self._no_longer_waits(stranger)
+        stranger.gone()
+        stranger.sock.close()
+
+    def _no_longer_waits(self, stranger: Stranger) -> None:
+        if (timer := self._waiting.pop(stranger, None)) is not None:
+            timer.cancel()
+            self._loop.remove_reader(stranger.sock)
 
 
 class _SharedBufferTls(sslproto.SSLProtocol):
@@ -107,7 +239,7 @@ class _SharedBufferTls(sslproto.SSLProtocol):
     def __init__(
         self,
         buffer: bytearray,
-        crowd: _Crowd,
+        stranger: Stranger,
         loop: asyncio.AbstractEventLoop,
         protocol: asyncio.Protocol,
         ssl_context: ssl.SSLContext,
@@ -123,16 +255,10 @@ class _SharedBufferTls(sslproto.SSLProtocol):
         super().__init__(loop, protocol, ssl_context, **arguments)
         self._ssl_buffer = buffer
         self._ssl_buffer_view = memoryview(buffer)
-        self._crowd = crowd
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if self._crowd.enter(self):
-            super().connection_made(transport)
-        else:
-            cast(asyncio.Transport, transport).abort()
+        self._stranger = stranger
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._crowd.leave(self)
+        self._stranger.gone()
         super().connection_lost(exc)
 
 

@@ -1,6 +1,7 @@
 """TLS contexts: version 1.3 only, both sides show a certificate of the job's own authority.
 
-Who a peer is stands in its certificate's subject alternative name, ``<role>.<job-id>.howdah``:
+Who a peer is stands in its certificate's subject alternative name, ``<role>.<digest>.howdah`` with a
+digest of the job id, for a server shows its certificate to anybody who connects:
 the connecting side has the ssl module itself check that the server is the coordinator of its job,
 the serving side reads the peer's role from the verified certificate (`peer_identity`).
 Agents of one job share a certificate: it separates jobs and roles, not the tasks of one job, which
@@ -10,6 +11,7 @@ all run the same user's code anyway.
 from __future__ import annotations
 
 import enum
+import hashlib
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,25 +34,39 @@ class IdentityError(Exception):
 
 
 def certificate_name(role: str, job_id: str) -> str:
-    """The name in the certificate of that role: ``agent.digits-20261121-143502-k3f9.howdah``."""
+    """The name in the certificate of that role: ``agent.c0d70f0d8e9b2e9a3d6c7f11f6b1a2c4.howdah``."""
+    return f"{role}.{_digest(job_id)}.{DOMAIN}"
+
+
+def former_certificate_name(role: str, job_id: str) -> str:
+    """The name in certificates of jobs that were submitted before names were digests."""
     return f"{role}.{job_id}.{DOMAIN}"
 
 
+def names_job(name: str, job_id: str) -> bool:
+    """Whether a certificate with ``name`` as its job, from `peer_identity`, is of that job."""
+    return name in (_digest(job_id), job_id)
+
+
+def _digest(job_id: str) -> str:
+    return hashlib.sha256(job_id.encode()).hexdigest()[:32]
+
+
 def parse_name(name: str) -> tuple[PeerRole, str]:
-    """Role and job id of a certificate's name.
+    """Role and job, for `names_job`, of a certificate's name.
 
     Raises:
-        IdentityError: it is not of the form ``<role>.<job-id>.howdah``.
+        IdentityError: it is not of the form ``<role>.<job>.howdah``.
     """
     role, _, rest = name.partition(".")
-    job_id, _, domain = rest.rpartition(".")
-    if domain != DOMAIN or not job_id or role not in tuple(PeerRole):
-        raise IdentityError(f"The certificate's name {name!r} is not <role>.<job-id>.{DOMAIN}")
-    return PeerRole(role), job_id
+    job, _, domain = rest.rpartition(".")
+    if domain != DOMAIN or not job or role not in tuple(PeerRole):
+        raise IdentityError(f"The certificate's name {name!r} is not <role>.<job>.{DOMAIN}")
+    return PeerRole(role), job
 
 
 def peer_identity(certificate: Mapping[str, Any] | None) -> tuple[PeerRole, str]:
-    """Role and job id from what `ssl.SSLSocket.getpeercert` gives for a verified peer.
+    """Role and job, for `names_job`, from what `ssl.SSLSocket.getpeercert` gives for a verified peer.
 
     Raises:
         IdentityError: there is no certificate, or it does not name exactly one identity.

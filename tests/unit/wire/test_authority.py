@@ -17,11 +17,13 @@ from howdah.wire.tls import (
     PeerRole,
     certificate_name,
     client_context,
+    former_certificate_name,
+    names_job,
     parse_name,
     peer_identity,
     server_context,
 )
-from tests.unit.wire.rig import JOB, secrets_of
+from tests.unit.wire.rig import JOB, OTHER_JOB, secrets_of
 
 
 def test_it_writes_what_each_role_needs_and_never_the_authoritys_own_key() -> None:
@@ -93,7 +95,7 @@ def test_certificates_are_for_p256_keys_and_their_purposes() -> None:
         assert isinstance(key, ec.EllipticCurvePublicKey)
         assert key.curve.name == "secp256r1"
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        assert names.get_values_for_type(x509.DNSName) == [f"{role}.{JOB}.howdah"]
+        assert names.get_values_for_type(x509.DNSName) == [certificate_name(role, JOB)]
         purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         serves = x509.ExtendedKeyUsageOID.SERVER_AUTH in purposes
         assert serves == (role is not PeerRole.CLIENT)
@@ -121,7 +123,17 @@ def test_contexts_name_the_file_that_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_name_holds_role_and_job() -> None:
-    assert parse_name(certificate_name("agent", JOB)) == (PeerRole.AGENT, JOB)
+    role, job = parse_name(certificate_name("agent", JOB))
+    assert role is PeerRole.AGENT
+    assert names_job(job, JOB)
+    assert not names_job(job, OTHER_JOB)
+
+
+def test_a_name_of_the_release_before_still_says_its_job() -> None:
+    role, job = parse_name(former_certificate_name("agent", JOB))
+    assert role is PeerRole.AGENT
+    assert names_job(job, JOB)
+    assert not names_job(job, OTHER_JOB)
 
 
 @pytest.mark.parametrize(
@@ -144,3 +156,4 @@ def test_a_certificate_with_no_name_or_several_is_no_identity() -> None:
 def test_a_prefix_of_a_job_id_is_another_job() -> None:
     # The bug of matching addresses by prefix, as it would look here.
     assert parse_name("agent.job-1.howdah") != parse_name("agent.job-10.howdah")
+    assert not names_job("job-1", "job-10")

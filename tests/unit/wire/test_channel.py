@@ -32,8 +32,10 @@ def test_each_side_knows_who_the_other_is() -> None:
             channel = await agent(port)
             channel.send(hello())
             await channel.receive()
-            assert (channel.peer.role, channel.peer.job_id) == (PeerRole.COORDINATOR, JOB)
-            assert (peers[0].role, peers[0].job_id) == (PeerRole.AGENT, JOB)
+            assert channel.peer.role is PeerRole.COORDINATOR
+            assert channel.peer.is_of(JOB)
+            assert peers[0].role is PeerRole.AGENT
+            assert peers[0].is_of(JOB)
             assert peers[0].host == "127.0.0.1"
 
     run(body())

@@ -28,6 +28,7 @@ from howdah.core.messages import ContainerEndKind
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire import tls
 from howdah.wire.channel import Channel, serve
+from howdah.wire.sockets import Listener
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class Desk:
         self._address = address
         self._lease_s = lease_s
         self._places: dict[str, Place] = {}
-        self._server: asyncio.Server | None = None
+        self._server: Listener | None = None
         self._changed = asyncio.Event()
         self._dismissing = False
         self.avoid: frozenset[str] = frozenset()

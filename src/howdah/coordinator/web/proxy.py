@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import posixpath
 from collections.abc import Iterable
 from urllib.parse import quote, unquote, urlsplit
@@ -30,6 +31,7 @@ from howdah.coordinator.task_pages import Unreachable, connect, prefix_of
 from howdah.coordinator.web import security
 from howdah.coordinator.web.security import Gate
 from howdah.wire.messages import WebAddress
+from howdah.wire.strangers import Stranger
 
 HEAD_S = 300.0
 """A program may compute this long before its answer begins."""
@@ -352,36 +354,45 @@ class WebSockets:
         self._gate = gate
         self._open: set[asyncio.Task[None]] = set()
 
-    def protocol(self, **_: object) -> asyncio.StreamReaderProtocol:
+    def protocol(self, *, stranger: Stranger, **_: object) -> asyncio.StreamReaderProtocol:
         """What the HTTP server gives the connection to; it then feeds the request's head again."""
         reader = asyncio.StreamReader(limit=HEAD_MAX)
-        return asyncio.StreamReaderProtocol(reader, self._start)
+        return asyncio.StreamReaderProtocol(reader, functools.partial(self._start, stranger))
 
     def close(self) -> None:
         """End them all."""
         for task in self._open:
             task.cancel()
 
-    def _start(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(self._run(reader, writer))
+    def _start(
+        self, stranger: Stranger, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        task = asyncio.ensure_future(self._run(stranger, reader, writer))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
 
-    async def _run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _run(
+        self, stranger: Stranger, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         # A peer that vanishes ends its own connection only.
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
             try:
                 async with asyncio.timeout(UPGRADE_S):
                     head = await reader.readuntil(b"\r\n\r\n")
-                await self._connect(head, reader, writer)
+                await self._connect(stranger, head, reader, writer)
             except security.Refusal as refusal:
                 writer.write(_answer(refusal.status, refusal.message))
                 await writer.drain()
             finally:
+                stranger.gone()
                 writer.close()
 
     async def _connect(
-        self, head: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        stranger: Stranger,
+        head: bytes,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
         request, *lines = head.decode("latin-1").split("\r\n")
         method, target, _ = request.split(" ", 2)
@@ -389,6 +400,7 @@ class WebSockets:
         # Without the client's address: those who may only look get none, for what goes through it is
         # not seen and may change something.
         self._gate.admit(security.headers_of(pairs), method, stream=True)
+        stranger.proven()
         task, rest, address = self._target(target)
         path, _, query = rest.partition("?")
         peer = writer.get_extra_info("peername")

@@ -270,6 +270,8 @@ STATIC_ROOT = "/static/"
 """Files that are the same for every job."""
 PROOF = "howdah.proof"
 """Where a request's scope has its `Proof`."""
+STRANGER = "howdah.stranger"
+"""In a request's scope: its connection, which is told once a request of it is let in."""
 
 BODY_MAX_PROXIED = 1024 * 1024 * 1024
 """Bytes of a request body passed on to a program: an upload to a notebook."""
@@ -362,6 +364,8 @@ class GateMiddleware:
                 proof = scope[PROOF] = self._gate.admit(
                     headers, scope["method"], stream=path == STREAM_PATH, client=client[0]
                 )
+                if (stranger := scope.get(STRANGER)) is not None:
+                    stranger.proven()
                 if proof is Proof.READER and not path.startswith((PROXY_ROOT, STATIC_ROOT)):
                     answering = masked(guarded, mask_of(self._gate.source))
             receive = _limited(headers, receive, BODY_MAX_PROXIED if proxied else MAX_BODY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import socket
 from collections.abc import Iterator
@@ -14,15 +15,18 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from howdah.coordinator.web.app import JobApp
 from howdah.coordinator.web.proxy import WebSockets
-from howdah.coordinator.web.security import Broken
+from howdah.coordinator.web.security import STRANGER, Broken
+from howdah.wire.descriptors import strangers_at_a_port
+from howdah.wire.sockets import LISTEN_BACKLOG, Listener
+from howdah.wire.strangers import Stranger, Strangers
 
 HEAD_S = 15.0
-"""A connection must have sent its first request's head within this."""
+"""A connection must have sent a request's head within this: the first from its beginning, later ones
+from their first byte. Those of strangers end with it in any case."""
 
 HEAD_MAX = 32 * 1024
 """Bytes of a request's head."""
 
-CONNECTIONS_MAX = 1000
 KEEP_ALIVE_S = 30
 CLOSE_S = 2.0
 """Requests that are still being answered at the end are given this long."""
@@ -85,7 +89,6 @@ async def serve(app: JobApp, host: str, port: int | tuple[int, int] = 0) -> Serv
         server_header=False,
         date_header=False,
         proxy_headers=False,
-        limit_concurrency=CONNECTIONS_MAX,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=int(CLOSE_S),
         h11_max_incomplete_event_size=HEAD_MAX,
@@ -106,8 +109,7 @@ def _bound(host: str, port: int | tuple[int, int]) -> socket.socket:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind((host, number))
             # Listening now, a port that is taken is found out here.
-            sock.listen(256)
-            sock.setblocking(False)
+            sock.listen(LISTEN_BACKLOG)
         except OSError as error:
             problem = error
             sock.close()
@@ -139,6 +141,26 @@ class _Uvicorn(uvicorn.Server):
         """None: signals are the coordinator's."""
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, but strangers get only so much."""
+        loop = asyncio.get_running_loop()
+
+        async def take(stranger: Stranger) -> None:
+            protocol = functools.partial(
+                _Protocol,
+                stranger,
+                config=self.config,
+                server_state=self.server_state,
+                app_state=self.lifespan.state,
+                _loop=loop,
+            )
+            await loop.connect_accepted_socket(protocol, stranger.sock)
+
+        # A request's head comes at once with its connection: nobody needs time undisturbed.
+        strangers = Strangers(strangers_at_a_port(), undisturbed_s=0.0)
+        self.servers = [Listener(sockets or (), take, strangers, silent_s=HEAD_S)]  # type: ignore[list-item]
+        self.started = True
+
     async def main_loop(self) -> None:
         """Nothing is to be done but to wait."""
         self.up.set()
@@ -146,12 +168,17 @@ class _Uvicorn(uvicorn.Server):
 
 
 class _Protocol(H11Protocol):
-    """Connections that send no request are not kept."""
+    """Connections that do not finish their requests are not kept."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, stranger: Stranger, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # Whatever handlers the program has: an access log would hold the tickets of one-time links.
         self.access_log = False
+        self.ws_protocol_class = functools.partial(  # type: ignore[assignment]
+            self.config.ws_protocol_class,  # type: ignore[arg-type]
+            stranger=stranger,
+        )
+        self._stranger = stranger
         self._waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -160,16 +187,35 @@ class _Protocol(H11Protocol):
             # Accepted just when the server ended: it would never be closed.
             self.transport.abort()
             return
-        self._waiting = self.loop.call_later(HEAD_S, self._give_up)
+        self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._stranger.gone()
         self._heard()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        if self._between_requests() and self._waiting is None:
+            self._wait()
+        super().data_received(data)
+
     def handle_events(self) -> None:
+        before = self.cycle
         super().handle_events()
-        if self.cycle is not None:
+        if self.cycle is not before:
+            self.scope[STRANGER] = self._stranger  # type: ignore[typeddict-unknown-key]
             self._heard()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._stranger.is_proven and self._waiting is None:
+            self._wait()
+
+    def _between_requests(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _wait(self) -> None:
+        self._waiting = self.loop.call_later(HEAD_S, self._give_up)
 
     def _heard(self) -> None:
         if self._waiting is not None:
@@ -178,7 +224,7 @@ class _Protocol(H11Protocol):
 
     def _give_up(self) -> None:
         self._waiting = None
-        if self.cycle is None and self.transport.get_protocol() is self:
+        if self._between_requests() and self.transport.get_protocol() is self:
             self.transport.abort()
 
 

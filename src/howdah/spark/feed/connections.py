@@ -11,7 +11,6 @@ import socket
 import ssl
 import struct
 import threading
-import time
 from typing import Any
 
 import msgspec
@@ -106,10 +105,6 @@ class SecureConnection(Connection):
         sock.setblocking(False)
         self._tls = threading.Lock()
 
-    def certificate(self) -> Any:
-        """The peer's, verified."""
-        return self._socket.getpeercert()
-
     def read_into(self, view: memoryview) -> None:
         while view:
             try:
@@ -146,21 +141,3 @@ class SecureConnection(Connection):
         poll = select.poll()
         poll.register(self._socket, event)
         poll.poll(1000)
-
-
-def secured(sock: socket.socket, context: ssl.SSLContext, timeout_s: float) -> SecureConnection:
-    """The accepted connection after its handshake.
-
-    Raises:
-        OSError: it failed, or took too long; the socket is closed.
-    """
-    deadline = time.monotonic() + timeout_s
-    try:
-        sock.settimeout(timeout_s)
-        tls = context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
-        tls.settimeout(max(deadline - time.monotonic(), 0.1))
-        tls.do_handshake()
-        return SecureConnection(tls)
-    except BaseException:
-        sock.close()
-        raise

@@ -37,6 +37,7 @@ from howdah.spark.feed.messages import (
     Waits,
 )
 from howdah.wire.channel import Channel
+from howdah.wire.sockets import Listener
 from howdah.wire.tls import PeerRole
 
 TAKERS = frozenset({"chief", "master", "worker"})
@@ -98,7 +99,7 @@ class Conversations:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._socket: socket.socket | None = None
-        self._server: asyncio.Server | None = None
+        self._server: Listener | None = None
         self._channels: set[Channel[Any]] = set()
         self._kept: dict[tuple[int, int, int], dict[int, int]] = {}
         self._asked: dict[tuple[int, int, int], asyncio.Event] = {}

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from howdah.backends.local.places import LONGEST_PATH, runtime_folder
-from howdah.spark.feed.connections import SOCKET_BYTES, Connection, secured
+from howdah.spark.feed.connections import SOCKET_BYTES, Connection, SecureConnection
+from howdah.spark.feed.door import Door
 from howdah.spark.feed.messages import Begin, Load
-from howdah.wire.tls import IdentityError, peer_identity
+from howdah.wire.tls import IdentityError, names_job, peer_identity
 
-HANDSHAKE_S = 20.0
 BACKLOG = 512
-ACCEPT_AGAIN_S = 0.1
+CLOSE_S = 10.0
 
 Take = Callable[[Begin, Connection], None]
 
@@ -29,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Server:
-    """Listens from its making to `close`; a thread a connection."""
+    """Listens from its making to `close`; a thread for each connection of a proven peer."""
 
     def __init__(
         self,
@@ -57,13 +55,12 @@ class Server:
         self._connections: set[Connection] = set()
         self.path = _socket_path(folder, name)
         self.port = 0
-        self._listeners = [self._listen_here()]
+        listeners = [self._listen_here()]
         if context is not None:
-            self._listeners.append(self._listen_far(host))
-        for listener in self._listeners:
-            threading.Thread(
-                target=self._accept, args=(listener,), name="howdah-feed", daemon=True
-            ).start()
+            listeners.append(self._listen_far(host))
+        self._door = Door(listeners, context, self._let_in, self._prove)
+        self._admitting = threading.Thread(target=self._door.run, name="howdah-feed", daemon=True)
+        self._admitting.start()
 
     @property
     def socket(self) -> str:
@@ -73,11 +70,8 @@ class Server:
     def close(self) -> None:
         """End listening and every connection."""
         self._closed = True
-        for listener in self._listeners:
-            # A thread that waits in accept() is woken by this, not by close().
-            with contextlib.suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
+        self._door.close()
+        self._admitting.join(CLOSE_S)
         self.path.unlink(missing_ok=True)
         with self._lock:
             connections = list(self._connections)
@@ -110,25 +104,7 @@ class Server:
         self.port = listener.getsockname()[1]
         return listener
 
-    def _accept(self, listener: socket.socket) -> None:
-        while not self._closed:
-            try:
-                accepted, _ = listener.accept()
-            except OSError:
-                if self._closed:
-                    return
-                time.sleep(ACCEPT_AGAIN_S)  # no files are left, perhaps: others will close some
-                continue
-            threading.Thread(
-                target=self._serve, args=(accepted,), name="howdah-rows", daemon=True
-            ).start()
-
-    def _serve(self, accepted: socket.socket) -> None:
-        try:
-            connection = self._connection(accepted)
-        except (OSError, IdentityError) as error:
-            _LOG.warning("A feeder was not let in: %s", error)
-            return
+    def _serve(self, connection: Connection) -> None:
         with self._lock:
             self._connections.add(connection)
         try:
@@ -144,18 +120,22 @@ class Server:
                 self._connections.discard(connection)
             connection.close()
 
-    def _connection(self, accepted: socket.socket) -> Connection:
-        if accepted.family == socket.AF_UNIX or self._context is None:
-            return Connection(accepted)
-        connection = secured(accepted, self._context, HANDSHAKE_S)
-        try:
-            _, job_id = peer_identity(connection.certificate())
-            if job_id != self._job_id:
-                raise IdentityError(f"The peer belongs to the job {job_id}")
-        except IdentityError:
-            connection.close()
-            raise
-        return connection
+    def _let_in(self, connection: Connection) -> None:
+        threading.Thread(
+            target=self._serve, args=(connection,), name="howdah-rows", daemon=True
+        ).start()
+
+    def _prove(self, tls: ssl.SSLSocket) -> None:
+        """Let a peer in whose handshake is done.
+
+        Raises:
+            IdentityError: it belongs to another job.
+            OSError: it is gone.
+        """
+        _, job = peer_identity(tls.getpeercert())
+        if not names_job(job, self._job_id):
+            raise IdentityError("The peer belongs to another job")
+        self._let_in(SecureConnection(tls))
 
 
 def _socket_path(folder: Path | None, name: str) -> Path:

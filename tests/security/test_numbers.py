@@ -1,0 +1,155 @@
+"""Numbers of job files, site files, tony.xml and command lines, far outside of what can be meant."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec.inspect as kinds
+import pytest
+
+import howdah.cli as howdah_cli
+from howdah.cli.main import COMMANDS
+from howdah.frameworks import planning, registry
+from howdah.hadoop.errors import ConfigurationError
+from howdah.hadoop.siteparser import read_properties
+from howdah.spec import load
+from howdah.spec.hints import bare
+from howdah.spec.model import Job
+from howdah.spec.problems import JobFileError
+from tests.cli.howdah import howdah, start
+from tests.compat.given import xml
+
+NUMBERS = [0, -1, 100_001, 10**9, 10**9 + 1, 2**31, 2**63, 2**64, 10**30, 10**400]
+WORDS = ["0s", "0m", "1" * 40 + "d", "1" * 400 + "g", "0.0000001ms", "1" * 400 + ".." + "2" * 400,
+         "1..100001", "1..1000000000", "0-0", "1024-99999999", "-1", "1e9", "9" * 5000, "٣g", "nan"]  # fmt: skip
+
+
+def leaves(kind: kinds.Type, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The keys that hold a number, or text."""
+    kind = bare(kind)
+    if isinstance(kind, kinds.UnionType):
+        for option in kind.types:
+            yield from leaves(option, path)
+    elif isinstance(kind, kinds.StructType):
+        for field in kind.fields:
+            yield from leaves(field.type, (*path, field.encode_name))
+    elif isinstance(kind, kinds.DictType):
+        if path != ("env",) and path[-1:] != ("env",):
+            name = "worker" if path == ("roles",) else "yarn.io/fpga"
+            yield from leaves(kind.value_type, (*path, name))
+    elif isinstance(kind, kinds.IntType | kinds.StrType):
+        yield path
+
+
+PATHS = sorted(set(leaves(kinds.type_info(Job))))
+NEEDED = {
+    "linger": {"after": ["other"], "limit": "1m"},
+    "preprocess": {"command": "true"},
+}
+
+
+def document(path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {"command": "true", "roles": {"worker": {}, "other": {}}}
+    inner = made
+    for key in path[:-1]:
+        inner = inner.setdefault(key, dict(NEEDED.get(key, {})))
+    inner[path[-1]] = value
+    return made
+
+
+@pytest.mark.parametrize("path", PATHS, ids=".".join)
+def test_a_number_is_planned_with_or_refused_in_words(path: tuple[str, ...]) -> None:
+    """Finding 14: instances = 1000000000 ended in a traceback; each key has a bound and words now."""
+    for value in [*NUMBERS, *WORDS]:
+        try:
+            loaded = load.from_document(document(path, value), env={}, frameworks=registry.names())
+        except JobFileError as error:
+            assert error.problems, value
+            continue
+        job = planning.expand(loaded.job)
+        assert planning.plan(job, "job-20261121-120000-aaaa", lease_s=10.0).roles
+
+
+def test_a_billion_tasks_are_refused_with_their_line(tmp_path: Path) -> None:
+    """Finding 14: the file is named with the line, and the exit code says bad input."""
+    (tmp_path / "job.toml").write_text('command = "true"\n[roles.worker]\ninstances = 1000000000\n')
+    done = howdah("check", "job.toml", cwd=tmp_path, code=2)
+    assert "job.toml:3: roles.worker.instances: 1000000000 is more than 100,000" in done.told
+    done = howdah("check", "--set", "roles.worker.instances=9999999999", "job.toml", cwd=tmp_path, code=2)
+    assert "9999999999 is more than 100,000" in done.told
+
+
+TONY = {
+    "tony.worker.instances": "1000000000",
+    "tony.worker.memory": "9" * 30,
+    "tony.worker.vcores": "1000000000",
+    "tony.worker.gpus": "1" + "0" * 4500,
+    "tony.am.memory": "9" * 4500 + "g",
+    "tony.am.retry-count": "9" * 40,
+    "tony.application.timeout": "9" * 40,
+    "tony.task.heartbeat-interval-ms": "-" + "9" * 40,
+}
+
+
+@pytest.mark.parametrize("key", TONY)
+def test_a_number_of_a_tony_job_has_a_bound_and_a_message(key: str, tmp_path: Path) -> None:
+    """A number in tony.xml that nobody can mean is refused with its key, not with a traceback."""
+    values = {"tony.worker.instances": "1", "tony.worker.command": "true", key: TONY[key]}
+    (tmp_path / "tony.xml").write_text(xml(values))
+    done = start("run", "--tony", "tony.xml", "--dry-run", cwd=tmp_path)
+    assert done.end() in (0, 2), done.told
+    assert "Traceback" not in done.told
+
+
+def commands() -> list[click.Command]:
+    return [
+        importlib.import_module(f"howdah.cli.{found.name}").command
+        for found in pkgutil.iter_modules(howdah_cli.__path__)
+        if found.name in COMMANDS
+    ]
+
+
+def test_every_number_of_a_command_line_has_bounds() -> None:
+    """An option that takes a number takes none that nobody can mean."""
+    for command in commands():
+        for option in command.params:
+            kind = option.type
+            if isinstance(kind, click.types.IntParamType):
+                assert isinstance(kind, click.IntRange), (command.name, option.name)
+                assert kind.min is not None and kind.max is not None, (command.name, option.name)
+            assert not isinstance(kind, click.types.FloatParamType), (command.name, option.name)
+
+
+def test_a_number_of_lines_has_a_bound() -> None:
+    done = howdah("logs", "nothing", "--tail", "9" * 5000, code=2)
+    assert "at most 999,999,999" in done.told
+
+
+def test_includes_that_fan_out_are_bounded(tmp_path: Path) -> None:
+    """Finding 14: a file that includes two, which include two, … was read 65,536 times."""
+    for depth in range(16):
+        lines = f'<xi:include href="{depth + 1}.xml"/>' * 2
+        (tmp_path / f"{depth}.xml").write_text(
+            f'<configuration xmlns:xi="http://www.w3.org/2001/XInclude">{lines}</configuration>'
+        )
+    (tmp_path / "16.xml").write_text("<configuration/>")
+    with pytest.raises(ConfigurationError, match="includes more than 200 files"):
+        read_properties(tmp_path / "0.xml")
+
+
+@pytest.mark.parametrize("href", ["http://[", "pipe", "\x00", "a" * 5000, "/dev/zero", "//host/x"])
+def test_an_include_leads_to_a_file_or_to_words(tmp_path: Path, href: str) -> None:
+    """An include of a pipe, a device or no path at all neither hangs nor crashes the reader."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "site.xml").write_text(
+        '<configuration xmlns:xi="http://www.w3.org/2001/XInclude">'
+        f'<xi:include href="{href.replace(chr(0), "%00")}"/></configuration>'
+    )
+    with pytest.raises(ConfigurationError):
+        read_properties(tmp_path / "site.xml")
