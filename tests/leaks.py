@@ -18,8 +18,8 @@ from howdah.backends import gpus
 MARKER = "HOWDAH_TEST_RUN"
 
 
-HOST_WIDE = {str(ports.FOLDER), str(gpus.LOCK_FOLDER)}
-"""Made once on a host, shared by all users' agents and never removed: see docs/design/005-security.md."""
+HOST_WIDE = {str(ports.BASE / f"howdah-{os.getuid()}"), str(gpus.LOCK_FOLDER)}
+"""Shared by all tests that run now: port locks of one user, GPU locks of all."""
 
 OTHERS = ("howdah-ray-", "howdah-model")
 """Begin the names of folders that other workers' tests have meanwhile: Ray's short-lived ones, and

@@ -113,7 +113,7 @@ async def test_a_killed_agent_leaves_no_socket_and_no_lock(tmp_path: Path) -> No
         await rig.start(shell("echo $HOWDAH_TASK_SOCKET; sleep 1000"))
         await until(lambda: agent.log())
         socket = Path(agent.log().decode().strip())
-        locks = [ports.FOLDER / f"{port}.lock" for port in prepared.ports]
+        locks = [ports.folder() / f"{port}.lock" for port in prepared.ports]
         assert socket.is_socket()
         assert all(lock.exists() for lock in locks)
         agent.kill()

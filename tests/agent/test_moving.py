@@ -7,6 +7,7 @@ import socket
 import time
 from pathlib import Path
 
+from howdah.agent import ports
 from howdah.wire.messages import Heartbeat, Shutdown
 from tests.agent.rig import HOST, Rig, door, listening, python, until
 
@@ -96,7 +97,7 @@ async def test_the_port_is_free_again_and_its_lock_gone_after_the_agent(tmp_path
     async with listening(tmp_path) as (rig, agent):
         where = door(rig)
         assert listening_ports(agent.pid) == [where]
-        lock = Path(f"/tmp/howdah-ports/{where[1]}.lock")
+        lock = ports.folder() / f"{where[1]}.lock"
         assert lock.exists()
         rig.tell(Shutdown())
         assert await agent.code() == 0
@@ -107,7 +108,7 @@ async def test_the_port_is_free_again_and_its_lock_gone_after_the_agent(tmp_path
 
 async def test_an_agent_that_is_killed_leaves_no_lock_of_its_port(tmp_path: Path) -> None:
     async with listening(tmp_path) as (rig, agent):
-        lock = Path(f"/tmp/howdah-ports/{door(rig)[1]}.lock")
+        lock = ports.folder() / f"{door(rig)[1]}.lock"
         assert lock.exists()
         agent.kill()
         await until(lambda: not lock.exists())

@@ -20,6 +20,7 @@ from howdah.backends.local.machine import check
 from howdah.core.messages import ContainerGranted, RequestRefused
 from howdah.frameworks import planning
 from howdah.spec.model import Job, Mode, Role
+from howdah.storage import runtime
 from tests.conformance.harness import Coordinator, eventually
 from tests.conformance.local import LocalHarness, make_job
 from tests.conformance.test_backend import job, run
@@ -237,15 +238,21 @@ def test_an_elastic_job_starts_with_what_there_is(tmp_path: Path) -> None:
 
 
 def test_locks_that_cannot_be_had_refuse_the_request_in_words(tmp_path: Path) -> None:
+    own = runtime.private_folder(runtime.base()) / "gpus"
+
     async def test() -> None:
         async with job(lambda: GpuHarness(tmp_path)) as (_, coordinator):
             (tmp_path / "locks").write_text("in the way")
+            own.write_text("in the way")
             await coordinator.ask(1)
             assert "mode 1777" in (await coordinator.refused(1)).reason
             assert coordinator.all(ContainerGranted) == []
             assert len(coordinator.all(RequestRefused)) == 1
 
-    run(test)
+    try:
+        run(test)
+    finally:
+        own.unlink()
 
 
 # -- the pieces ----------------------------------------------------------------------------------

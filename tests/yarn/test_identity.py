@@ -82,7 +82,9 @@ async def kill(cluster: Cluster, application: str, user: str) -> None:
 
 
 @pytest.mark.timeout(400)
-def test_a_job_is_its_submitters_and_nobody_elses(hadoop: Cluster, alice: User, bob: User) -> None:
+def test_a_job_is_its_submitters_and_nobody_elses(
+    hadoop: Cluster, alice: User, bob: User, tmp_path: Path
+) -> None:
     (alice.folder / "program.py").write_text(PROGRAM)
     (alice.folder / "job.toml").write_text(
         'command = "python3 program.py"\n'
@@ -125,6 +127,11 @@ def test_a_job_is_its_submitters_and_nobody_elses(hadoop: Cluster, alice: User, 
         (alice.folder / "stop").touch()
     until(lambda: alice.status(job_id)["outcome"] == "succeeded", "the job ends", WAIT_S)
     assert "I am alice" in alice.howdah("logs", job_id).text
+    # HDFS's superuser may read the job directory; nothing that is in it is run as that user.
+    superuser = User(hadoop.site.user, hadoop, tmp_path)
+    assert superuser.status(application["id"])["user"] == "alice"
+    refused = superuser.howdah("rerun", job_id, "--detach", code=2).told
+    assert f"{job_id} is alice's: what it runs is not run as you" in refused
     [output] = [each["pathSuffix"] for each in alice.files(f"{place}/outputs")]
     assert output
 

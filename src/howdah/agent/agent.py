@@ -20,7 +20,6 @@ from howdah.agent.connection import CallbackListener, Connection, Connector, End
 from howdah.agent.container import Container
 from howdah.agent.copies import LogCopies
 from howdah.agent.launch import AgentLaunch
-from howdah.agent.reports import socket_folder
 from howdah.agent.watchdog import Watchdog
 from howdah.agent.workfolder import substitute
 from howdah.core.messages import (
@@ -33,6 +32,7 @@ from howdah.core.messages import (
     Task,
     TaskExited,
 )
+from howdah.storage import runtime
 from howdah.wire.channel import ChannelClosed
 from howdah.wire.frames import FrameError
 from howdah.wire.messages import (
@@ -95,7 +95,7 @@ class Agent:
             launch,
             self._children,
             watchdog,
-            socket_folder(),
+            runtime.private_folder(runtime.base()),
             self.say,
             lambda: self._connector.host,
         )

@@ -1,12 +1,16 @@
 """Ports for one attempt: no other program on this host gets them while the attempt lives.
 
-A port is locked host-wide by ``flock`` on ``/tmp/howdah-ports/<port>.lock``, for all users' agents,
-tested by binding it, and kept bound until just before the program starts, so that no foreign
-program slips in while the gang gathers. A program that can share its port (SO_REUSEPORT on both
-sides) may have it held on.
+A port is locked by ``flock`` on a file in this user's private folder (`howdah.storage.runtime`), for all
+agents of the user, tested by binding it, and kept bound until just before the program starts, so
+that no foreign program slips in while the gang gathers. A program that can share its port
+(SO_REUSEPORT on both sides) may have it held on.
 
-Not guaranteed: that a foreign program outside Howdah does not take the port in the moment between
-our letting go and the program's own bind. `howdah.agent.outcome` finds that out; it costs new ports.
+The locks are the user's alone: in a folder that all users share, anybody could keep everybody from
+locking, and read there which ports are about to be used. Agents of different users choose from
+thousands of ports by chance, and a port that another user's agent holds is found bound.
+
+Not guaranteed: that a foreign program does not take the port in the moment between our letting go and
+the program's own bind. `howdah.agent.outcome` finds that out.
 """
 
 from __future__ import annotations
@@ -21,9 +25,12 @@ import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from howdah.storage import runtime
 from howdah.storage.errors import is_transient
 
-FOLDER = Path("/tmp/howdah-ports")  # one place for all users of the host, sticky
+BASE = runtime.SHARED
+"""Where the private folder is: the same for all of the user's agents, whatever their environment."""
+_FOLDER = "ports"
 _TRIES_FOR_FOLDER = 20
 
 
@@ -48,31 +55,36 @@ class KeptPortTaken(PortsError):
 class Lock:
     """A locked port. The lock ends with `release`, or with the process."""
 
-    def __init__(self, port: int, descriptor: int) -> None:
+    def __init__(self, port: int, descriptor: int, path: Path) -> None:
         self.port = port
         self._descriptor = descriptor
+        self._path = path
 
     def release(self) -> None:
         """Give it back; twice is harmless."""
         if self._descriptor < 0:
             return
-        # Removed while still locked: see `lock`. Only its owner can.
+        # Removed while still locked: see `lock`.
         with contextlib.suppress(OSError):
-            _path(self.port).unlink()
+            self._path.unlink()
         os.close(self._descriptor)
         self._descriptor = -1
         with contextlib.suppress(OSError):
-            FOLDER.rmdir()
+            self._path.parent.rmdir()
+            self._path.parent.parent.rmdir()
 
 
 def lock(port: int) -> Lock | None:
-    """Lock that port, or None if another agent has it.
+    """Lock that port, or None if another agent has it or its lock can't be had.
 
     Raises:
         PortsError: the folder for locks can't be used.
     """
     while True:
-        descriptor = _open(_path(port))
+        path = _folder() / f"{port}.lock"
+        descriptor = _open(path)
+        if descriptor is None:
+            return None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -80,8 +92,8 @@ def lock(port: int) -> Lock | None:
             return None
         try:
             # A lock on a file that its last owner has just removed is worth nothing.
-            if os.path.samestat(os.fstat(descriptor), _path(port).stat()):
-                return Lock(port, descriptor)
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return Lock(port, descriptor, path)
         except FileNotFoundError:
             pass
         os.close(descriptor)
@@ -89,59 +101,49 @@ def lock(port: int) -> Lock | None:
 
 def tidy(port: int) -> None:
     """Remove the lock file of an agent that died, unless another agent has the port by now."""
-    if not _path(port).exists():
-        return
     with contextlib.suppress(PortsError):
         left = lock(port)
         if left is not None:
             left.release()
 
 
-def _path(port: int) -> Path:
-    return FOLDER / f"{port}.lock"
+def folder() -> Path:
+    """Where the locks are; it need not exist.
+
+    Raises:
+        OSError: there can be none.
+    """
+    return runtime.private_folder(BASE) / _FOLDER
 
 
-def _open(path: Path) -> int:
-    problem: OSError | None = None
+def _folder() -> Path:
+    try:
+        return folder()
+    except OSError as error:
+        raise _unusable(error) from error
+
+
+def _open(path: Path) -> int | None:
+    """None if this file can't be opened; another port's may."""
     for _ in range(_TRIES_FOR_FOLDER):
         try:
-            # Not O_CREAT first: in a sticky folder the kernel may refuse it for others' files.
-            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+            return os.open(path, flags, 0o600)
         except FileNotFoundError:
-            pass
+            try:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            except OSError as error:
+                raise _unusable(error) from error
         except OSError as error:
-            problem = error
-            break
-        try:
-            flags = os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-            descriptor = os.open(path, flags, 0o644)
-            with contextlib.suppress(OSError):
-                os.fchmod(descriptor, 0o644)  # whatever the umask: other users lock it too
-            return descriptor
-        except FileExistsError:
-            continue
-        except FileNotFoundError:
-            _make_folder()
-        except OSError as error:
-            problem = error
-            break
-    raise PortsError(
-        f"The lock of a port, {path}, can't be opened: {problem or 'its folder vanishes'}. The "
-        f"folder {FOLDER} must be open to all (mode 1777): correct it or remove it",
-        transient=problem is None or is_transient(problem),
-    )
+            if is_transient(error):
+                raise _unusable(error) from error
+            return None
+    raise _unusable(FileNotFoundError(f"{path.parent} vanishes again and again"))
 
 
-def _make_folder() -> None:
-    try:
-        FOLDER.mkdir(0o700)
-    except FileExistsError:
-        return
-    except OSError as error:
-        text = f"The folder for port locks, {FOLDER}, can't be made: {error}"
-        raise PortsError(text, transient=is_transient(error)) from error
-    with contextlib.suppress(FileNotFoundError):
-        FOLDER.chmod(0o1777)
+def _unusable(error: OSError) -> PortsError:
+    text = f"Ports can't be locked: {error}. Make room for a folder of yours in {BASE}"
+    return PortsError(text, transient=is_transient(error))
 
 
 # -- reserving -----------------------------------------------------------------------------------

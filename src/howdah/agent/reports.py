@@ -10,9 +10,8 @@ import asyncio
 import contextlib
 import json
 import math
-import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -167,20 +166,3 @@ class Reported:
         """The values since the last time."""
         values, self._values = self._values, {}
         return values
-
-
-def socket_folder(environ: Mapping[str, str] = os.environ) -> Path:
-    """A private folder with a short path, made if need be: in ``$HOWDAH_RUNTIME_DIR`` or ``/tmp``.
-
-    Raises:
-        OSError: it can't be made, or is not this user's alone.
-    """
-    folder = Path(environ.get("HOWDAH_RUNTIME_DIR") or "/tmp", f"howdah-{os.getuid()}")
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.lstat()
-    if status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise PermissionError(
-            f"{folder} is not this user's alone (owner {status.st_uid}, mode "
-            f"{status.st_mode & 0o777:o}); remove it, or set HOWDAH_RUNTIME_DIR to another folder"
-        )
-    return folder

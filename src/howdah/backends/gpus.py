@@ -5,25 +5,36 @@ the device's file in a folder all users of the host share. Nobody has to give a 
 the last of these processes has ended, the kernel has.
 
 Not guaranteed: that a program outside Howdah does not use a device (those that do use one are
-taken last), nor that a job which waits for many devices is not overtaken by jobs that want few.
+taken last), nor that a job which waits for many devices is not overtaken by jobs that want few, nor that
+another user does not keep a device locked: whoever may use a machine's devices may have them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
+import logging
 import os
 import re
+import stat
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
+from howdah.storage import runtime
+
 LOCK_FOLDER = Path("/tmp/howdah-gpus")
 """One place for all users of the host, sticky. Its small files stay: a lock on a removed file would
 be worth nothing."""
+CHOOSING_S = 0.5
+"""Another job that chooses is not waited for any longer: it takes milliseconds."""
 DRIVER = Path("/proc/driver/nvidia/version")
 _EVERYTHING = "all.lock"
+
+log = logging.getLogger(__name__)
 
 
 class GpuError(Exception):
@@ -104,6 +115,8 @@ class DeviceLocks:
 
     def __init__(self, folder: Path = LOCK_FOLDER) -> None:
         self._folder = folder
+        self._refused_since: float | None = None
+        self._warned: set[str] = set()
 
     def take(
         self, devices: Sequence[Device], choose: Callable[[int], int]
@@ -120,8 +133,9 @@ class DeviceLocks:
             GpuError: the folder for locks cannot be used.
         """
         everything = self._lock(_EVERYTHING)
-        if everything is None:
+        if everything is None and not self._waited():
             return None
+        self._refused_since = None
         free: list[tuple[Device, int]] = []
         try:
             for device in sorted(devices, key=lambda d: d.busy):
@@ -134,17 +148,32 @@ class DeviceLocks:
         finally:
             for _, descriptor in free:
                 os.close(descriptor)
-            os.close(everything)
+            if everything is not None:
+                os.close(everything)
+
+    def _waited(self) -> bool:
+        """Whether somebody has had the lock on choosing for so long that it is done without."""
+        now = time.monotonic()
+        if self._refused_since is None:
+            self._refused_since = now
+        if now - self._refused_since < CHOOSING_S:
+            return False
+        self._warn(
+            f"{self._folder / _EVERYTHING} has been locked for {CHOOSING_S:g}s, which no job does: GPUs "
+            "are chosen without it"
+        )
+        return True
+
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            log.warning(text)
 
     def _lock(self, name: str) -> int | None:
-        path = self._folder / name
         try:
-            descriptor = self._open(path)
+            descriptor = _open(self._folder, name)
         except OSError as error:
-            raise GpuError(
-                f"The lock of a GPU, {path}, can't be opened: {error}. The folder must be open to "
-                "all (mode 1777), its files readable by all"
-            ) from error
+            descriptor = self._open_own(name, error)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return descriptor
@@ -152,20 +181,56 @@ class DeviceLocks:
             os.close(descriptor)
             return None
 
-    def _open(self, path: Path) -> int:
-        with contextlib.suppress(FileNotFoundError):
-            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        if not self._folder.is_dir():
-            with contextlib.suppress(FileExistsError):
-                self._folder.mkdir()
-                self._folder.chmod(0o1777)
-        flags = os.O_RDONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    def _open_own(self, name: str, problem: OSError) -> int:
+        """The lock where somebody has made the shared one unusable."""
         try:
-            descriptor = os.open(path, flags, 0o644)
-        except FileExistsError:
-            return os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        os.fchmod(descriptor, 0o644)  # whatever the umask: other users lock it too
-        return descriptor
+            folder = runtime.private_folder(runtime.base()) / "gpus"
+            folder.mkdir(mode=0o700, exist_ok=True)
+            self._warn(
+                f"{self._folder} can't be used ({problem}): GPUs are locked in {folder}, which jobs "
+                "of other users don't see. Ask an administrator to remove it"
+            )
+            return _open(folder, name)
+        except OSError as error:
+            raise GpuError(
+                f"GPUs can't be locked: neither in {self._folder} ({problem}), which must be open to "
+                f"all (mode 1777), nor in a folder of your own: {error}"
+            ) from error
+
+
+def _open(folder: Path, name: str) -> int:
+    """Open a lock file, made if there is none.
+
+    Raises:
+        OSError: folder or file can't be opened, or is none.
+    """
+    try:
+        folder.mkdir()
+        folder.chmod(0o1777)
+    except FileExistsError:
+        pass
+    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        descriptor = _open_in(at, name)
+    finally:
+        os.close(at)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "is no file", f"{folder}/{name}")
+    return descriptor
+
+
+def _open_in(folder: int, name: str) -> int:
+    # Without O_CREAT first: in a sticky folder the kernel may refuse it for others' files.
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    with contextlib.suppress(FileNotFoundError):
+        return os.open(name, flags, dir_fd=folder)
+    try:
+        descriptor = os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o644, dir_fd=folder)
+    except FileExistsError:
+        return os.open(name, flags, dir_fd=folder)
+    os.fchmod(descriptor, 0o644)  # whatever the umask: other users lock it too
+    return descriptor
 
 
 def _file_name(device: Device) -> str:

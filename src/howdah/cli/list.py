@@ -12,6 +12,7 @@ import click
 from howdah.cli.jobs import MOST, json_option, store_option
 
 if TYPE_CHECKING:
+    from howdah.storage.jobdir import StorageError
     from howdah.wire.status import JobView
 
 MOST_ELSEWHERE = 100
@@ -49,7 +50,7 @@ def command(
 
     A job that has not ended and has no coordinator any more is "lost": the machine restarted, or the
     client was killed before it had handed the job over. One whose directory cannot be read is
-    "unreadable".
+    "unreadable". One that somebody else has made, or could have, is left out, with a warning.
 
     With --json: a list of status documents.
     """
@@ -60,7 +61,9 @@ def command(
     base = base_of(store)
     if backend is not None:
         registry.jobs_elsewhere(backend, store, limit or MOST_ELSEWHERE)
-    found = asyncio.run(views(base, limit=None if states else limit, backend=backend))
+    found = asyncio.run(
+        views(base, limit=None if states else limit, backend=backend, passed_over=_warn)
+    )
     found = [view for view in found if not states or state(view) in states][:limit]
     if as_json:
         import msgspec
@@ -70,6 +73,10 @@ def command(
         click.echo("\n".join(_table(found)))
     else:
         click.echo(f"There are no {' or '.join(states) + ' ' if states else ''}jobs in {base}")
+
+
+def _warn(problem: StorageError) -> None:
+    click.echo(f"howdah: passed over: {problem}", err=True)
 
 
 def state(view: JobView) -> str:

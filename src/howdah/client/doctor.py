@@ -25,6 +25,7 @@ from howdah.client.liveness import Running, running
 from howdah.frameworks import registry as frameworks
 from howdah.spec.model import Network
 from howdah.spec.units import port_range
+from howdah.storage import ownership
 from howdah.storage.jobdir import JobDirectory, StorageError, base_folder, list_jobs
 
 LEAST_DISK = 1024**3
@@ -129,6 +130,13 @@ def _jobs_folder(store: str | None) -> Iterator[Finding]:
             "job directories",
             f"{base} cannot be written",
             "set HOWDAH_HOME to a folder of your own",
+        )
+        return
+    if why := ownership.exposed(base):
+        yield problem(
+            "job directories",
+            f"{why}: somebody else could put jobs there",
+            "chown or chmod go-w it, or set HOWDAH_HOME to a folder of your own",
         )
         return
     free = shutil.disk_usage(existing).free
@@ -288,7 +296,10 @@ def _plugins() -> Iterator[Finding]:
 
 def _leftovers(store: str | None) -> Iterator[Finding]:
     """Jobs without a coordinator, and processes of jobs that are over."""
-    here = [job for job in list_jobs(base_folder(store)) if _runs_here(job)]
+    try:
+        here = [job for job in list_jobs(base_folder(store)) if _runs_here(job)]
+    except StorageError:
+        return  # told of by the job directories
     unfinished = [job for job in here if _final(job) is None]
     lost = [job.job_id for job in unfinished if running(job) is Running.NO]
     for job_id in lost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ from howdah.backends.base import BackendError
 from howdah.client import past
 from howdah.client.errors import HowdahError
 from howdah.client.handle import AsyncJobHandle
-from howdah.storage.jobdir import JobDirectory, StorageError, list_jobs
+from howdah.storage.jobdir import JobDirectory, NotYours, StorageError, list_jobs
 from howdah.storage.journal import JournalError
 from howdah.wire.status import JobView
 
@@ -23,15 +24,23 @@ SAME_SECOND = 50
 
 
 async def views(
-    base: Path, *, limit: int | None = None, backend: str | None = None
+    base: Path,
+    *,
+    limit: int | None = None,
+    backend: str | None = None,
+    passed_over: Callable[[NotYours], None] = lambda problem: None,
 ) -> list[JobView]:
     """Status documents of the jobs below ``base``, newest first; of one backend, if it is named.
 
-    One job that cannot be read never hides the others: its document says why.
+    One job that cannot be read never hides the others: its document says why. ``passed_over`` is
+    told of those that are not the user's own; they are left out.
+
+    Raises:
+        NotYours: others could put jobs there.
     """
     directories = [
         directory
-        for directory in list_jobs(base)
+        for directory in list_jobs(base, passed_over)
         if backend is None or _backend(directory) in (backend, None)
     ][:limit]
     found = await asyncio.gather(*(_view(directory) for directory in directories))

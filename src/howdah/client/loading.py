@@ -13,7 +13,7 @@ from howdah.frameworks import planning, registry
 from howdah.spec import load
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
-from howdah.storage.jobdir import JobDirectory
+from howdah.storage.jobdir import JobDirectory, NotYours
 
 
 def load_file(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> LoadedJob:
@@ -73,9 +73,15 @@ def load_again(directory: JobDirectory, overrides: Sequence[str] = ()) -> Loaded
 
     Raises:
         JobFileError: it cannot be run any more (its source folder is gone).
+        NotYours: somebody else's commands would be run.
         StorageError: its documents are missing or damaged.
     """
     meta = directory.meta()
+    if meta.owner is not None:
+        raise NotYours(
+            f"{meta.job_id} is {meta.owner}'s: what it runs is not run as you. Ask {meta.owner} to run "
+            "it again, or submit a job file of your own"
+        )
     # What was substituted stays as it is; only the job's own id, which could not have been written
     # before the job had it, becomes the new one's.
     text = msgspec.json.encode(directory.job()).decode()

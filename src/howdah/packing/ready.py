@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import stat
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -43,8 +44,12 @@ def _with_contents(archive: Archive, path: Path, place: str) -> Archive:
     found: list[str] = []
     size = count = 0
     unpack = False
+    links: set[str] = set()
     try:
-        for name, length in _members(path, archive.suffix):
+        for name, length, link in _members(path, archive.suffix):
+            _check_inside(name, links, place)
+            if link:
+                links.add(_plain(name))
             count += 1
             size += length
             unpack = unpack or name.endswith("bin/conda-unpack")
@@ -71,14 +76,34 @@ def _with_contents(archive: Archive, path: Path, place: str) -> Archive:
     )
 
 
-def _members(path: Path, suffix: str) -> Iterator[tuple[str, int]]:
+def _check_inside(name: str, links: set[str], place: str) -> None:
+    """Refuse what would be unpacked outside of the folder it is unpacked in.
+
+    What a node does with it is up to its version of Hadoop and tar.
+    """
+    plain = _plain(name)
+    above = [plain[:end] for end, letter in enumerate(plain) if letter == "/"]
+    if name.startswith("/") or ".." in plain.split("/") or links.intersection(above):
+        raise PackingError(
+            f"[environment] archive: {place} has {name!r} in it, which leads out of the folder it is "
+            "unpacked in. No packer of environments writes such a name: make the archive anew, and "
+            "don't use this one"
+        )
+
+
+def _plain(name: str) -> str:
+    return "/".join(part for part in name.split("/") if part not in ("", "."))
+
+
+def _members(path: Path, suffix: str) -> Iterator[tuple[str, int, bool]]:
+    """Names and sizes of what is no folder, and whether it is a symbolic link."""
     if suffix in (".zip", ".jar"):
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
-                yield info.filename, info.file_size
+                yield info.filename, info.file_size, stat.S_ISLNK(info.external_attr >> 16)
         return
     # Not as a stream ("r|*"): that stops at the end of the first gzip member, and ours have many.
     with tarfile.open(path, "r:*") as archive:
         for member in archive:
             if not member.isdir():
-                yield member.name, member.size
+                yield member.name, member.size, member.issym()

@@ -12,12 +12,17 @@ PRIVATE_FOLDER = 0o700
 
 
 def make_private_folder(path: Path, *, exist_ok: bool = True) -> None:
-    """Create the folder, 0700 whatever the umask.
+    """Create the folder, and each level above it that is missing, 0700 whatever the umask.
 
     Raises:
         FileExistsError: it exists and ``exist_ok`` is false.
     """
-    path.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=exist_ok)
+    for level in reversed(path.parents):
+        # Not `parents=True`: what that makes has the modes of the umask.
+        with contextlib.suppress(FileExistsError):
+            if not level.exists():
+                level.mkdir(PRIVATE_FOLDER)
+    path.mkdir(mode=PRIVATE_FOLDER, exist_ok=exist_ok)
     path.chmod(PRIVATE_FOLDER)
 
 

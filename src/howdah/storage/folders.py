@@ -5,14 +5,16 @@ Local files only, and only the standard library: this runs while a program train
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import hashlib
 import os
-import posixpath
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+from howdah.storage.beneath import escaping
 
 Tree = Mapping[str, "Signature"]
 """Files by path relative to the folder, with ``/``."""
@@ -42,6 +44,7 @@ def scan(folder: Path, ignore: Iterable[str] = ()) -> dict[str, Signature]:
     """
     patterns = tuple(ignore)
     found: dict[str, Signature] = {}
+    links: dict[str, str] = {}
     pending = [""]
     while pending:
         place = pending.pop()
@@ -57,21 +60,29 @@ def scan(folder: Path, ignore: Iterable[str] = ()) -> dict[str, Signature]:
                 link = str(Path(entry.path).readlink()) if entry.is_symlink() else ""
                 if entry.is_dir(follow_symlinks=False):
                     pending.append(f"{name}/")
-                elif link and stays_inside(name, link):
-                    found[name] = _signature(entry.stat(follow_symlinks=False), link)
+                elif link:
+                    links[name] = link
                 elif entry.is_file():
                     found[name] = _signature(entry.stat())
             except FileNotFoundError:
                 continue
+    return found | _links(folder, links)
+
+
+def _links(folder: Path, links: dict[str, str]) -> dict[str, Signature]:
+    """What the links of a folder count as; see `scan`."""
+    found: dict[str, Signature] = {}
+    while outside := escaping(links):
+        # Each round with those that stay alone: what is left must lead inside without the others.
+        for name in outside:
+            del links[name]
+            with contextlib.suppress(FileNotFoundError):
+                if (folder / name).is_file():
+                    found[name] = _signature((folder / name).stat())
+    for name, link in links.items():
+        with contextlib.suppress(FileNotFoundError):
+            found[name] = _signature((folder / name).lstat(), link)
     return found
-
-
-def stays_inside(name: str, link: str) -> bool:
-    """Whether a link at the relative path ``name`` points to something in the same folder."""
-    if posixpath.isabs(link):
-        return False
-    target = posixpath.normpath(posixpath.join(posixpath.dirname(name), link))
-    return target != ".." and not target.startswith("../")
 
 
 def _signature(stat: os.stat_result, link: str = "") -> Signature:

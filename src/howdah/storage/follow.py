@@ -25,8 +25,9 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.storage.beneath import open_beneath
 from howdah.storage.errors import Outdated, in_words
-from howdah.storage.files import PRIVATE_FILE, PRIVATE_FOLDER
+from howdah.storage.files import PRIVATE_FOLDER
 from howdah.storage.places import Place, is_hidden, open_place
 from howdah.storage.versions import Problem
 
@@ -145,13 +146,13 @@ class Puller:
                 target.unlink()  # another one now, as it seems: begin anew
                 have = -1
             if have < size:
-                came += self._bring(name, target, max(have, 0), size)
+                came += self._bring(name, max(have, 0), size)
         return came
 
-    def _bring(self, name: str, target: Path, have: int, size: int) -> int:
-        target.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        with open(os.open(target, flags, PRIVATE_FILE), "wb") as file:
+    def _bring(self, name: str, have: int, size: int) -> int:
+        self._folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        with open(open_beneath(self._folder, name, flags), "wb") as file:
             at = have
             while at < size:
                 data = self._place.read(name, at, min(size - at, _PIECE_BYTES))

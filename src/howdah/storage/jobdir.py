@@ -19,7 +19,7 @@ import msgspec
 
 from howdah.core.messages import Task
 from howdah.spec.model import Checkpoint, Job
-from howdah.storage import layout, renamed
+from howdah.storage import layout, ownership, renamed
 from howdah.storage.files import make_private_folder, write_atomically
 from howdah.storage.layout import CoordinatorAddress, JobMeta
 from howdah.wire.status import JobView
@@ -39,6 +39,13 @@ _STAMP = re.compile(r"-(\d{8}-\d{6})-[a-z0-9]+$")
 
 class StorageError(Exception):
     """A job directory can't be used; the message is for the user."""
+
+
+class NotYours(StorageError):
+    """A job directory that somebody else has made, or could have put there."""
+
+    job_id = ""
+    """Empty: none in that folder can be trusted."""
 
 
 class NoSuchJob(StorageError, LookupError):
@@ -178,8 +185,10 @@ class JobDirectory:
 
         Raises:
             FileExistsError: there is such a job already.
+            NotYours: others could replace the folder of jobs.
         """
         make_private_folder(self.path.parent)
+        check_folder_of_jobs(self.path.parent)
         make_private_folder(self.path, exist_ok=False)
         for name in (
             layout.SECRETS,
@@ -283,13 +292,58 @@ def _decoder(type: type[T]) -> Callable[[bytes], T]:
     return partial(msgspec.json.decode, type=type)
 
 
-def list_jobs(base: Path) -> list[JobDirectory]:
-    """The jobs below ``base``, newest first."""
+def check_folder_of_jobs(base: Path) -> None:
+    """Refuse a folder of job directories that others could replace, or put jobs into.
+
+    Raises:
+        NotYours: with what to do.
+    """
+    if why := ownership.exposed(base):
+        raise NotYours(
+            f"The job directories in {base} can't be trusted: {why}, so that somebody else could put "
+            "jobs there that run commands of theirs as you. Take that right away (chown, chmod go-w), "
+            "or keep jobs elsewhere: HOWDAH_HOME, or `store` in the job file"
+        )
+
+
+def own(directory: JobDirectory) -> JobDirectory:
+    """That job directory, if it is the user's own.
+
+    Raises:
+        NotYours: somebody else may have made it.
+    """
+    if why := ownership.stranger(directory.path):
+        error = NotYours(
+            f"The job {directory.job_id} can't be trusted: {why}. Its commands would run as you. If "
+            "you know it for your own, correct that (chown, chmod go-w); else remove it"
+        )
+        error.job_id = directory.job_id
+        raise error
+    return directory
+
+
+def list_jobs(
+    base: Path, passed_over: Callable[[NotYours], None] = lambda problem: None
+) -> list[JobDirectory]:
+    """The user's jobs below ``base``, newest first; ``passed_over`` is told of what is not theirs.
+
+    Raises:
+        NotYours: others could put jobs there.
+    """
+    check_folder_of_jobs(base)
     try:
         entries = [entry for entry in os.scandir(base) if entry.is_dir()]
     except FileNotFoundError:
         return []
-    jobs = [JobDirectory(e.path) for e in entries if os.path.exists(f"{e.path}/{layout.META}")]
+    jobs: list[JobDirectory] = []
+    for entry in entries:
+        try:
+            directory = own(JobDirectory(entry.path))
+        except NotYours as problem:
+            passed_over(problem)
+            continue
+        if os.path.exists(f"{entry.path}/{layout.META}"):
+            jobs.append(directory)
     return sorted(jobs, key=lambda job: order(job.job_id), reverse=True)
 
 
@@ -298,10 +352,15 @@ def find(base: Path, wanted: str) -> JobDirectory:
 
     Raises:
         NoSuchJob: none or several; the text says which there are.
+        NotYours: it, or the folder of jobs, may be somebody else's.
     """
-    if wanted and "/" not in wanted and os.path.exists(base / wanted / layout.META):
-        return JobDirectory(base / wanted)
-    jobs = list_jobs(base)
+    if wanted and "/" not in wanted and os.path.exists(base / wanted):
+        check_folder_of_jobs(base)
+        directory = own(JobDirectory(base / wanted))
+        if os.path.exists(directory.path / layout.META):
+            return directory
+    strangers: list[NotYours] = []
+    jobs = list_jobs(base, strangers.append)
     matching = [job for job in jobs if wanted and job.job_id.startswith(wanted)]
     if len(matching) == 1:
         return matching[0]
@@ -312,6 +371,9 @@ def find(base: Path, wanted: str) -> JobDirectory:
         )
         error.several = True
         raise error
+    for problem in strangers:
+        if wanted and problem.job_id.startswith(wanted):
+            raise problem
     if not jobs:
         raise NoSuchJob(f"There is no job {wanted!r}: {base} has no jobs yet")
     raise NoSuchJob(

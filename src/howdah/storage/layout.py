@@ -75,6 +75,9 @@ class JobMeta(msgspec.Struct, frozen=True, kw_only=True):
     once it was handed over."""
     hadoop_conf: str | None = None
     """Folder of the cluster's configuration on the submitter's machine."""
+    owner: str | None = None
+    """Whose the directory at ``url`` is, in a local copy that somebody else has made of it, such as an
+    administrator of the cluster. They may look; nothing of it is run for them."""
 
 
 class CoordinatorAddress(msgspec.Struct, frozen=True, kw_only=True):

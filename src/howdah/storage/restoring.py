@@ -91,7 +91,8 @@ def candidates(versions: list[str], wanted: str | None) -> list[str]:
 
 def _bring(store: Store, version: str, manifest: Manifest, fresh: Path) -> None:
     fresh.mkdir(mode=0o700)
-    for file in manifest.files:
+    # Links come last: no file is ever written below one.
+    for file in sorted(manifest.files, key=lambda file: bool(file.link)):
         target = fresh / file.path
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if file.link:

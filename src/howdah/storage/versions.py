@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
-from pathlib import PurePosixPath
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from howdah.core.messages import Task
 from howdah.spec.model import Checkpoint
-from howdah.storage.folders import stays_inside
+from howdah.storage.beneath import LeadsOutside, escaping, parts
 from howdah.storage.stores import MANIFEST, Store, open_store
 
 
@@ -157,16 +156,31 @@ def read_manifest(store: Store, version: str) -> Manifest:
         manifest = msgspec.json.decode(store.manifest(version), type=Manifest)
     except (msgspec.DecodeError, FileNotFoundError) as error:
         raise Damaged(f"its {MANIFEST} can't be read: {error}") from error
-    for file in manifest.files:
-        for name in (file.path, file.name):
-            path = PurePosixPath(name)
-            if path.is_absolute() or ".." in path.parts or not path.parts:
-                raise Damaged(f"its {MANIFEST} names a file outside of it: {name!r}")
-        if file.link and not stays_inside(file.path, file.link):
-            raise Damaged(f"its {MANIFEST} has a link to outside of it: {file.link!r}")
+    _check_names(manifest.files)
     if checksum(manifest.files) != manifest.checksum:
         raise Damaged(f"the checksum in its {MANIFEST} does not fit the list of files there")
     return manifest
+
+
+def _check_names(files: Sequence[SavedFile]) -> None:
+    """Refuse a list of files that would be written anywhere but in their folder: whoever can write to
+    a store can write a manifest."""
+    paths = {file.path for file in files}
+    if len(paths) < len(files):
+        raise Damaged(f"its {MANIFEST} names a file twice")
+    for file in files:
+        try:
+            above = parts(file.path)[:-1]
+            parts(file.name)
+        except LeadsOutside as error:
+            raise Damaged(f"its {MANIFEST} names a file outside of it: {error}") from error
+        for end in range(1, len(above) + 1):
+            if (path := "/".join(above[:end])) in paths:
+                raise Damaged(f"its {MANIFEST} names {file.path!r}, below {path!r}, a link or file")
+    if outside := escaping({file.path: file.link for file in files if file.link}):
+        name = min(outside)
+        link = next(file.link for file in files if file.path == name)
+        raise Damaged(f"its {MANIFEST} has a link to outside of it: {name!r} -> {link!r}")
 
 
 def supersedes(saved: Manifest, other: Manifest | CheckpointSpec) -> bool:

@@ -6,15 +6,13 @@ import asyncio
 import json
 import os
 import socket
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from howdah.agent.reports import Report, Reported, ReportSocket, Web, socket_folder, understand
+from howdah.agent.reports import Report, Reported, ReportSocket, Web, understand
+from howdah.storage import runtime
 
 
 def said(**document: object) -> Report | None:
@@ -74,7 +72,7 @@ def test_names_are_bounded() -> None:
 
 
 def test_datagrams_arrive_and_the_last_ones_are_taken_at_the_end(tmp_path: Path) -> None:
-    folder = socket_folder()
+    folder = runtime.private_folder(runtime.base())
     path = folder / f"test-{os.getpid()}"
 
     async def scenario() -> list[Report]:
@@ -94,23 +92,3 @@ def test_datagrams_arrive_and_the_last_ones_are_taken_at_the_end(tmp_path: Path)
     got = asyncio.run(scenario())
     assert [report.step for report in got] == [1, 2]
     assert not path.exists()
-
-
-@pytest.fixture
-def runtime() -> Iterator[Path]:
-    """A folder for runtime files with a short path."""
-    with tempfile.TemporaryDirectory(dir=os.environ["HOWDAH_RUNTIME_DIR"]) as folder:
-        yield Path(folder)
-
-
-def test_the_folder_for_sockets_is_private(runtime: Path) -> None:
-    folder = socket_folder({"HOWDAH_RUNTIME_DIR": str(runtime)})
-    assert folder.is_relative_to(runtime)
-    assert folder.stat().st_mode & 0o777 == 0o700
-
-
-def test_a_folder_others_may_write_to_is_refused(runtime: Path) -> None:
-    folder = socket_folder({"HOWDAH_RUNTIME_DIR": str(runtime)})
-    folder.chmod(0o770)
-    with pytest.raises(PermissionError, match="not this user's alone"):
-        socket_folder({"HOWDAH_RUNTIME_DIR": str(runtime)})

@@ -1,8 +1,6 @@
-"""Where the node daemon's socket is: a private folder with a short path.
+"""Where the node daemon's socket is: a private folder with a short path (`howdah.storage.runtime`).
 
-A Unix socket's path has at most 103 bytes (macOS; 107 on Linux), so it can't be in the job
-directory. Nor in ``$XDG_RUNTIME_DIR``, which many systems remove when the user logs out, while a
-detached job goes on.
+A Unix socket's path has at most 103 bytes (macOS; 107 on Linux), so it can't be in the job directory.
 """
 
 from __future__ import annotations
@@ -11,14 +9,13 @@ import contextlib
 import hashlib
 import os
 import socket
-import stat
 import time
 from pathlib import Path
 
 from howdah.backends.base import BackendError
+from howdah.storage import runtime
 
-FOLDER_VARIABLE = "HOWDAH_RUNTIME_DIR"
-"""Environment variable: folder for sockets instead of ``/tmp``."""
+FOLDER_VARIABLE = runtime.VARIABLE
 LONGEST_PATH = 103
 YOUNG_S = 60.0
 
@@ -29,26 +26,15 @@ def runtime_folder() -> Path:
     """This user's folder for sockets, made if there is none, 0700.
 
     Raises:
-        BackendError: somebody else owns it, or it cannot be made.
+        BackendError: it cannot be made.
     """
-    base = Path(os.environ.get(FOLDER_VARIABLE) or "/tmp")
-    folder = base / f"howdah-{os.getuid()}"
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        status = folder.lstat()
+        return runtime.private_folder(runtime.base())
     except OSError as error:
         raise BackendError(
             f"The folder for sockets cannot be used: {error}. "
             f"Set {FOLDER_VARIABLE} to a short, writable folder on this machine"
         ) from error
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise BackendError(
-            f"{folder} is not this user's own folder, so its sockets could be somebody else's. "
-            f"Remove it, or set {FOLDER_VARIABLE} to a short path of your own"
-        )
-    if status.st_mode & 0o077:
-        folder.chmod(0o700)
-    return folder
 
 
 def tidy(folder: Path) -> None:
@@ -81,7 +67,10 @@ def socket_path(job_dir: Path) -> Path:
         BackendError: the folder cannot be used, or its path is too long for a socket.
     """
     name = hashlib.blake2s(os.fsencode(job_dir.resolve()), digest_size=8).hexdigest()
-    path = runtime_folder() / f"{_PREFIX}{name}"
+    usual = runtime_folder()
+    # The daemon may have found another folder than this process does: one that was there first.
+    there = (each / f"{_PREFIX}{name}" for each in (usual, *runtime.others(usual.parent)))
+    path = next(filter(Path.exists, there), usual / f"{_PREFIX}{name}")
     if len(os.fsencode(path)) > LONGEST_PATH:
         raise BackendError(
             f"{path} is too long for a Unix socket (at most {LONGEST_PATH} bytes). "

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from howdah.backends.spark.messages import Part
 from howdah.storage import layout
+from howdah.storage.beneath import LeadsOutside, open_beneath
 
 FOLDERS = (
     layout.RESULTS,
@@ -89,7 +90,6 @@ class Intake:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._real = directory.resolve()
 
     def take(self, part: Part) -> None:
         """Write it.
@@ -98,19 +98,13 @@ class Intake:
             ValueError: its path is none that containers may send.
             OSError: it cannot be written.
         """
-        pure = PurePosixPath(part.path)
-        if pure.is_absolute() or ".." in pure.parts or pure.parts[:1] not in _ALLOWED:
+        if part.path.partition("/")[0] not in FOLDERS:
             raise ValueError(f"{part.path!r} is no path of a container's files")
-        path = self._directory / pure
-        folder = path.parent
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not folder.resolve().is_relative_to(self._real):
-            raise ValueError(f"{part.path!r} leads out of the job directory")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(path, flags | (os.O_TRUNC if part.offset == 0 else 0), 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | (os.O_TRUNC if part.offset == 0 else 0)
+        try:
+            descriptor = open_beneath(self._directory, part.path, flags)
+        except LeadsOutside as error:
+            raise ValueError(str(error)) from error
         with open(descriptor, "wb") as file:
             file.seek(part.offset)
             file.write(part.data)
-
-
-_ALLOWED = {(folder,) for folder in FOLDERS}

@@ -31,7 +31,8 @@ from pathlib import Path
 from howdah.backends.interpreter import name as name_python
 from howdah.backends.spark.messages import Order
 from howdah.storage import layout
-from howdah.storage.files import make_private_folder, write_private
+from howdah.storage.beneath import open_beneath
+from howdah.storage.files import make_private_folder
 
 READY = "ready"
 """What a holder says to its Spark task when it has been welcomed."""
@@ -124,10 +125,10 @@ def unpack(data: bytes, folder: Path) -> None:
 
 def put(files: Mapping[str, bytes], folder: Path) -> None:
     """Write files below a folder, by relative path."""
+    make_private_folder(folder)
     for name, data in files.items():
-        path = folder / name
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_private(path, data)
+        with open(open_beneath(folder, name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+            file.write(data)
 
 
 def lay_out(base: Path, container_id: str, order: Order, *, seen: bool) -> Path:

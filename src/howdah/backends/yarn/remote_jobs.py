@@ -15,7 +15,7 @@ from howdah.backends.yarn import application, staging
 from howdah.backends.yarn.access import Access, shared
 from howdah.hadoop.errors import ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
-from howdah.storage import layout, mirror
+from howdah.storage import jobdir, layout, mirror
 from howdah.storage.hdfs_errors import NoPermission, NotFound
 from howdah.storage.jobdir import JobDirectory, NoSuchJob, base_folder, list_jobs, order
 
@@ -75,12 +75,15 @@ def adopt(access: Access, url: str) -> JobDirectory:
     Raises:
         NoSuchJob: there is no such job directory.
         BackendError: it cannot be read.
+        NotYours: the local copy, or the folder of jobs here, may be somebody else's.
     """
     local = Path(base_folder(None)) / url.rstrip("/").rpartition("/")[2]
     directory = JobDirectory(local)
+    jobdir.check_folder_of_jobs(local.parent)
     if (local / layout.META).exists():
-        return directory
+        return jobdir.own(directory)
     try:
+        owner = access.hdfs(url).stat(url).owner
         mirror.fetch(url, local, hdfs=access.hdfs(url))
         meta = directory.meta()
     except NotFound as error:
@@ -94,8 +97,14 @@ def adopt(access: Access, url: str) -> JobDirectory:
         raise BackendError(f"{url} cannot be read: {error}") from error
     # Who asks for the end is given the whole story with it (`YarnSite.final`).
     (local / layout.FINAL).unlink(missing_ok=True)
-    directory.write_meta(msgspec.structs.replace(meta, hadoop_conf=access.folder))
+    owner = None if _is(access.user, owner) else owner
+    directory.write_meta(msgspec.structs.replace(meta, hadoop_conf=access.folder, owner=owner))
     return directory
+
+
+def _is(user: str, owner: str) -> bool:
+    """Whether HDFS's name is the user's; of a Kerberos principal the first part is."""
+    return re.split("[/@]", user)[0] == owner
 
 
 def _known(wanted: str) -> JobDirectory | None:

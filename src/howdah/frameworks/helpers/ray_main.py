@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 
@@ -69,7 +70,10 @@ def make_folder():
         if pid.isdigit() and old.stat().st_uid == os.getuid() and not alive(int(pid)):
             shutil.rmtree(str(old), ignore_errors=True)
     folder = place / f"howdah-ray-{os.getpid()}"
-    folder.mkdir(mode=0o700)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:  # in /tmp anybody can make it first
+        folder = Path(tempfile.mkdtemp(prefix="howdah-ray-", suffix=f"-{os.getpid()}", dir=place))
     return folder
 
 

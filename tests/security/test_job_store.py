@@ -1,0 +1,138 @@
+"""Job directories that somebody else has made, or could have put there: no command takes them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from howdah.storage import layout
+from howdah.storage.jobdir import JobDirectory
+from tests.cli.howdah import HOWDAH, WAIT_S, job_file
+
+STRANGER = 54321
+COMMANDS = (
+    ("status",),
+    ("logs",),
+    ("events",),
+    ("attach",),
+    ("attach", "--revive"),
+    ("rerun", "--detach"),
+    ("stop", "--now"),
+    ("stack", "--task", "worker:0"),
+)
+PROGRAM = "import os, pathlib\npathlib.Path(os.environ['RAN']).touch()\n"
+
+
+class Store:
+    """A user's job store with one job in it that has run, and a copy of that which somebody else put
+    there: not over, so that it can be revived."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ran = folder / "ran"
+        self.home = folder / "home"
+        done = self.howdah("run", str(job_file(folder, PROGRAM, env={"RAN": str(self.ran)})))
+        assert done.returncode == 0, done.stderr
+        assert self.ran.exists()
+        self.ran.unlink()
+        [self.own] = [path.parent for path in self.home.rglob(layout.META)]
+        self.base = self.own.parent
+        name = self.own.name[:-4] + "evil"
+        self.planted = self.base / name
+        shutil.copytree(self.own, self.planted)
+        (self.planted / layout.FINAL).unlink()
+        directory = JobDirectory(self.planted)
+        directory.write_meta(msgspec.structs.replace(directory.meta(), job_id=name))
+
+    def howdah(self, *arguments: str, umask: int = -1) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "HOWDAH_HOME": str(self.home)}
+        return subprocess.run(
+            [*HOWDAH, *arguments],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            umask=umask,
+            check=False,
+        )
+
+    def refuses(self, job: Path, text: str) -> None:
+        """Every command refuses it, and nothing of it has run."""
+        for command in COMMANDS:
+            told = self.howdah(command[0], job.name, *command[1:])
+            assert told.returncode not in (0, 1), f"{command}: {told.stdout}{told.stderr}"
+            assert text in told.stderr and "can't be trusted" in told.stderr
+            assert "Traceback" not in told.stderr
+        assert not self.ran.exists()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path)
+
+
+def given_away(path: Path) -> None:
+    if os.getuid():
+        pytest.skip("only root can make a folder another user's")
+    os.chown(path, STRANGER, STRANGER)
+
+
+@pytest.mark.timeout(120)
+def test_a_job_that_another_user_has_planted_is_refused_by_every_command(store: Store) -> None:
+    """Finding 9: another user puts a job into the victim's store and its id into the victim's
+    command line; every command refuses it, and `list` passes it over and says so."""
+    given_away(store.planted)
+    store.refuses(store.planted, f"belongs to another user, uid {STRANGER}")
+    listed = store.howdah("list")
+    assert store.own.name in listed.stdout and store.planted.name not in listed.stdout
+    assert "passed over" in listed.stderr and store.planted.name in listed.stderr
+    assert "succeeded" in store.howdah("status", store.own.name).stdout
+
+
+@pytest.mark.timeout(120)
+def test_a_job_folder_that_others_may_write_to_or_that_is_a_link_is_refused(store: Store) -> None:
+    """A job folder is open to others, or a link to a folder elsewhere; neither is run."""
+    store.planted.chmod(0o770 if os.getgid() else 0o777)
+    told = store.howdah("attach", "--revive", store.planted.name)
+    assert f"others may write to {store.planted}" in told.stderr
+    elsewhere = store.home / "elsewhere"
+    store.planted.rename(elsewhere)
+    elsewhere.chmod(0o700)
+    store.planted.symlink_to(elsewhere)
+    told = store.howdah("attach", "--revive", store.planted.name)
+    assert told.returncode and f"{store.planted} is a link" in told.stderr
+    assert not store.ran.exists()
+
+
+@pytest.mark.timeout(120)
+def test_a_store_whose_folder_others_could_replace_is_refused(store: Store) -> None:
+    """A level above the job store is open to others, who swap the folder of jobs; every command
+    refuses the whole store, a new job too."""
+    open_level = store.base.parent
+    open_level.chmod(0o777)
+    store.refuses(store.own, f"others may write to {open_level}")
+    for command in (("list",), ("run", "--", sys.executable, "-c", "pass")):
+        told = store.howdah(*command)
+        assert told.returncode and f"others may write to {open_level}" in told.stderr
+    assert len(list(store.base.iterdir())) == 2
+    open_level.chmod(0o1777)  # sticky, as /tmp: nobody else can replace it
+    assert store.howdah("status", store.own.name).returncode == 0
+
+
+@pytest.mark.timeout(60)
+def test_every_level_of_a_new_store_is_its_owners_alone(tmp_path: Path) -> None:
+    """The victim's umask is 000 when the first job is run; nobody else may enter any level of the
+    store that Howdah has made."""
+    command = ("run", "--", sys.executable, "-c", "pass")
+    env: dict[str, Any] = {**os.environ, "HOWDAH_HOME": str(tmp_path / "a" / "b")}
+    done = subprocess.run([*HOWDAH, *command], env=env, umask=0, timeout=50, cwd=tmp_path)
+    assert done.returncode == 0
+    made = [path for path in (tmp_path / "a").rglob("*") if path.is_dir()]
+    assert len(made) > 6
+    assert {path.stat().st_mode & 0o777 for path in [tmp_path / "a", *made]} == {0o700}
