@@ -1,16 +1,13 @@
 """JAX: the arguments of ``jax.distributed.initialize``, as variables.
 
 Sources: docs.jax.dev "Introduction to multi-controller JAX" and ``jax/_src/distributed.py``
-(0.10): of the variables below JAX itself reads JAX_COORDINATOR_ADDRESS and JAX_LOCAL_DEVICE_IDS;
-number and id of the process are arguments, which a script takes from JAX_NUM_PROCESSES and
-JAX_PROCESS_ID::
-
-    jax.distributed.initialize(
-        num_processes=int(os.environ["JAX_NUM_PROCESSES"]),
-        process_id=int(os.environ["JAX_PROCESS_ID"]))
+and ``jax/_src/clusters/ompi_cluster.py`` (0.10). JAX itself reads JAX_COORDINATOR_ADDRESS and
+JAX_LOCAL_DEVICE_IDS; number and id of the process are arguments, or what it finds of a launcher it
+knows. ``jax.distributed.initialize()`` without arguments finds Open MPI's variables here, and a script
+that passes arguments takes them from JAX_NUM_PROCESSES and JAX_PROCESS_ID.
 
 Process 0 serves the coordination service on its first port. JAX_LOCAL_DEVICE_IDS gives each of a
-task's several programs one GPU of its own.
+task's several programs one GPU of its own, and a single one all: Open MPI's would be one.
 
 As observed with JAX 0.10 and gloo collectives: SIGTERM is swallowed, survivors of a dead process
 need up to 97 s to end, none can rejoin alone. So the whole gang restarts, with a short grace.
@@ -60,8 +57,17 @@ class Jax(Framework):
             "JAX_NUM_PROCESSES": str(topology.world_size),
             "JAX_PROCESS_ID": str(member.rank + process),
         }
-        hints: dict[str, str] = {}
-        if member.processes > 1 and job.roles[member.task.role].gpus >= member.processes:
+        gpus = job.roles[member.task.role].gpus
+        hints = {
+            # Only that it is there counts: the address is known.
+            "OMPI_MCA_orte_hnp_uri": "0.0;tcp://127.0.0.1:1",
+            "OMPI_COMM_WORLD_SIZE": env["JAX_NUM_PROCESSES"],
+            "OMPI_COMM_WORLD_RANK": env["JAX_PROCESS_ID"],
+            "OMPI_COMM_WORLD_LOCAL_RANK": str(process),
+        }
+        if member.processes > 1 and gpus >= member.processes:
             hints["JAX_LOCAL_DEVICE_IDS"] = str(process)
+        elif gpus:
+            hints["JAX_LOCAL_DEVICE_IDS"] = ",".join(map(str, range(gpus)))
         env |= addresses.unless_set(job, member, hints)
         return env | addresses.interface_hints(job, member, "NCCL_SOCKET_IFNAME")

@@ -9,7 +9,9 @@ pytorch.org/docs/stable/elastic/run.html ("Environment Variables", "Definitions"
   number of the program's device among those the task can see.
 * A ``torchrun`` command works unchanged: it finds nodes, node rank and rendezvous in PET_*, and
   starts one program for each GPU of the task (one without GPUs). With it leave ``processes`` out.
-  Restarts stay ours (PET_MAX_RESTARTS=0).
+  Restarts stay ours (PET_MAX_RESTARTS=0). PET_RDZV_ENDPOINT is where ``--rdzv-backend=c10d`` meets.
+* OMP_NUM_THREADS is a program's share of the task's cores; 1 where the cores are not known and there
+  are several programs, as ``torchrun`` has it.
 * INIT_METHOD, RANK and WORLD are what TonY gives.
 
 As observed with PyTorch 2.15 and gloo: survivors of a dead rank fail after 2-3 s, one rank alone
@@ -32,8 +34,11 @@ from howdah.frameworks.base import (
     only_gang,
 )
 from howdah.spec.model import Job
+from howdah.spec.units import instance_range
 
 _TORCHRUN = re.compile(r"(^|[\s/'\"])(torchrun|torch\.distributed\.(run|launch))([\s'\"]|$)")
+
+_STANDALONE = re.compile(r"(torchrun|torch\.distributed\.run)\s.*--standalone\b", re.DOTALL)
 
 
 class PyTorch(Framework):
@@ -59,6 +64,14 @@ class PyTorch(Framework):
                         key=f"roles.{name}.processes",
                         message="torchrun starts a task's processes itself, one for each of its "
                         "gpus; remove processes, or run the script without torchrun.",
+                    )
+                )
+            if _STANDALONE.search(text) and instance_range(role.instances)[1] > 1:
+                found.append(
+                    Problem(
+                        key=f"roles.{name}.command" if role.command else "command",
+                        message="torchrun --standalone makes each task a job of its own, whose "
+                        "programs know nothing of the other tasks; remove --standalone.",
                     )
                 )
         return found
@@ -93,8 +106,16 @@ class PyTorch(Framework):
             "PET_NPROC_PER_NODE": str(programs),
             "PET_MASTER_ADDR": master.host,
             "PET_MASTER_PORT": port,
+            "PET_RDZV_ENDPOINT": addresses.address(master),
             "PET_MAX_RESTARTS": "0",
         }
+        hints: dict[str, str] = {}
+        role = job.roles[member.task.role]
+        if role.cores is not None:
+            hints["OMP_NUM_THREADS"] = str(max(role.cores // max(member.processes, programs), 1))
+        elif topology.world_size * programs > 1:
+            hints["OMP_NUM_THREADS"] = "1"
+        env |= addresses.unless_set(job, member, hints)
         return env | addresses.interface_hints(
             job, member, "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
         )

@@ -36,8 +36,26 @@ def test_pytorch_gets_what_env_initialisation_torchrun_and_tony_read():
         "PET_NPROC_PER_NODE": "1",
         "PET_MASTER_ADDR": "h0",
         "PET_MASTER_PORT": "20000",
+        "PET_RDZV_ENDPOINT": "h0:20000",
         "PET_MAX_RESTARTS": "0",
+        "OMP_NUM_THREADS": "1",
     }
+
+
+@pytest.mark.parametrize(
+    ("role", "threads"),
+    [
+        (Role(instances=2, cores=8), "8"),
+        (Role(instances=2, cores=8, processes=2), "4"),
+        (Role(instances=2, cores=8, gpus=4), "2"),
+        (Role(instances=2, cores=1, processes=2), "1"),
+        (Role(instances=2, env={"OMP_NUM_THREADS": "3"}), None),
+    ],
+)
+def test_a_pytorch_program_has_its_share_of_the_cores(role: Role, threads: str | None):
+    place = TWO_OF_TWO if role.processes == 2 else TWO
+    made = job("pytorch", {"worker": role})
+    assert environment(made, place, "worker:1").get("OMP_NUM_THREADS") == threads
 
 
 def test_a_pytorch_chief_and_worker_never_share_a_rank():
@@ -75,17 +93,22 @@ def test_jax_gets_coordinator_number_and_id():
         "JAX_COORDINATOR_ADDRESS": "h0:20000",
         "JAX_NUM_PROCESSES": "2",
         "JAX_PROCESS_ID": "1",
+        "OMPI_MCA_orte_hnp_uri": "0.0;tcp://127.0.0.1:1",
+        "OMPI_COMM_WORLD_SIZE": "2",
+        "OMPI_COMM_WORLD_RANK": "1",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "0",
     }
 
 
 def test_each_of_several_jax_processes_of_a_task_has_its_own_gpu():
     made = job("jax", {"worker": Role(instances=2, processes="gpus", gpus=2)})
-    assert environment(made, TWO_OF_TWO, "worker:1", 1) == {
-        "JAX_COORDINATOR_ADDRESS": "h0:20000",
-        "JAX_NUM_PROCESSES": "4",
-        "JAX_PROCESS_ID": "3",
-        "JAX_LOCAL_DEVICE_IDS": "1",
-    }
+    env = environment(made, TWO_OF_TWO, "worker:1", 1)
+    assert (env["JAX_PROCESS_ID"], env["JAX_LOCAL_DEVICE_IDS"]) == ("3", "1")
+
+
+def test_a_single_jax_process_has_all_gpus_of_its_task():
+    made = job("jax", {"worker": Role(instances=2, gpus=4)})
+    assert environment(made, TWO, "worker:1")["JAX_LOCAL_DEVICE_IDS"] == "0,1,2,3"
 
 
 def test_xgboost_workers_are_told_the_tracker_and_an_id_that_sorts_as_the_rank():

@@ -118,7 +118,11 @@ def _is_telling(value: str) -> bool:
 @functools.cache
 def _vocabulary() -> frozenset[str]:
     """Words of Howdah's own answers: without them the page could not be read."""
-    page = importlib.resources.files("howdah.coordinator.web").joinpath("templates/job.html").read_text()
+    page = (
+        importlib.resources.files("howdah.coordinator.web")
+        .joinpath("templates/job.html")
+        .read_text()
+    )
     schemas = msgspec.json.schema_components(
         (JobView, Changes, LogPage, LogMatches, SeriesPage, Sample, Plan, Job)
     )
