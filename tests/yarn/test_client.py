@@ -95,9 +95,9 @@ def test_a_queue_that_is_not_for_the_user_is_refused_with_others(
 
 def test_what_cannot_be_packed_leaves_nothing(yarn: Yarn) -> None:
     before = on_hdfs(yarn)
-    (yarn.folder / "damaged.tar.gz").write_text("no archive")
+    damaged = {"damaged.tar.gz": "no archive"}
     with pytest.raises(BackendError, match="cannot be read as an archive"):
-        yarn.submit(SHORT + '[environment]\narchive = "damaged.tar.gz"\n')
+        yarn.submit(SHORT + '[environment]\narchive = "damaged.tar.gz"\n', files=damaged)
     assert on_hdfs(yarn) == before
 
 
