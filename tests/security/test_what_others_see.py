@@ -57,8 +57,11 @@ def test_each_jobs_links_have_a_host_name_of_their_own(tmp_path: Path) -> None:
     script = "import time\nprint('up', flush=True)\ntime.sleep(300)\n"
     with ended_at_last():
         run = start("run", "--json", str(job_file(tmp_path, script, name="My_Job.1")))
-        until(lambda: any('"page"' in line for line in run.out), "the page")
-        pages = [each for each in map(json.loads, run.out) if each["type"] == "page"]
+
+        def pages_told() -> list[dict[str, str]]:
+            return [each for each in map(json.loads, run.out) if each["type"] == "page"]
+
+        pages = until(pages_told, "the page")
         host = urlsplit(pages[0]["address"]).hostname or ""
         assert host == f"{newest().job_id}.localhost"
         assert all(re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", s) for s in host.split("."))
