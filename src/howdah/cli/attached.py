@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import click
 import msgspec
 
 from howdah.backends.base import BackendError
@@ -19,6 +18,7 @@ from howdah.cli.interrupts import SAID, Action, Interrupts, Tie
 from howdah.cli.paint import Paint, wants_colour
 from howdah.cli.screen import JOB_PAGE, HumanScreen, JsonScreen, Screen
 from howdah.cli.tables import window_width
+from howdah.cli.terminal import echo
 from howdah.cli.writer import Writer
 from howdah.client.errors import Abandoned, HowdahError
 from howdah.client.exits import ExitCode, of_view
@@ -212,7 +212,7 @@ class _Session:
             self._act(self._interrupts.output_closed(), "its output was closed")
         else:
             # Not a reason to end a job: a full disk below `> log.txt`, say.
-            click.echo(f"howdah: output cannot be written ({error}); the job goes on", err=True)
+            echo(f"howdah: output cannot be written ({error}); the job goes on", err=True)
 
     def _act(self, action: Action, why: str) -> None:
         task = asyncio.get_running_loop().create_task(self._do(action, why))

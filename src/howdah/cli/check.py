@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from howdah.cli.jobs import DEFAULT_FILE, backend_option, json_option
+from howdah.cli.terminal import echo, echo_json
 
 
 @click.command("check")
@@ -50,16 +51,16 @@ def command(job: Path, overrides: tuple[str, ...], backend: str, as_json: bool) 
             raise
         import msgspec
 
-        click.echo(msgspec.json.encode({"ok": False, "problems": error.problems, "notes": []}))
+        echo_json(msgspec.json.encode({"ok": False, "problems": error.problems, "notes": []}))
         return ExitCode.BAD_INPUT
     if as_json:
         import msgspec
 
-        click.echo(msgspec.json.encode({"ok": True, "problems": [], "notes": notes}))
+        echo_json(msgspec.json.encode({"ok": True, "problems": [], "notes": notes}))
     else:
         from howdah.cli.dryrun import in_words
 
-        click.echo(f"{job} is fine: {in_words(loaded.job)}")
+        echo(f"{job} is fine: {in_words(loaded.job)}")
         for text in notes:
-            click.echo(f"  {text}")
+            echo(f"  {text}")
     return ExitCode.SUCCEEDED

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from howdah.cli.jobs import json_option, store_option
+from howdah.cli.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from howdah.client.doctor import Finding
@@ -45,22 +46,22 @@ def command(backend: str | None, store: str | None, as_json: bool) -> int:
         if as_json:
             continue
         mark, colour = _MARKS[finding.health.value]
-        click.echo(
+        echo(
             f"{paint(mark, colour, bold=True)}  {finding.what}: {finding.text}", color=paint.colour
         )
         if finding.hint:
-            click.echo(f"    {finding.hint}")
+            echo(f"    {finding.hint}")
     counts = {health: sum(f.health is health for f in findings) for health in Health}
     problems, warnings = counts[Health.PROBLEM], counts[Health.WARNING]
     if as_json:
         import msgspec
 
-        click.echo(msgspec.json.encode({"ok": not problems, "findings": findings}))
+        echo_json(msgspec.json.encode({"ok": not problems, "findings": findings}))
     elif problems:
-        click.echo(f"\nJobs cannot run here: {counted(problems, 'problem')}, see NO above.")
+        echo(f"\nJobs cannot run here: {counted(problems, 'problem')}, see NO above.")
     else:
         more = f", {counted(warnings, 'warning')} above" if warnings else ""
-        click.echo(f"\nJobs can run here{more}.")
+        echo(f"\nJobs can run here{more}.")
     return ExitCode.BACKEND if problems else ExitCode.SUCCEEDED
 
 

@@ -11,7 +11,6 @@ import sys
 import time
 from pathlib import Path
 
-import click
 import msgspec
 
 from howdah.agent.checkpoints import UNSAVED
@@ -22,6 +21,7 @@ from howdah.agent.programs import Additions, complete_environment
 from howdah.agent.workfolder import TASK, place
 from howdah.backends.local import inside
 from howdah.cli.paint import Paint, wants_colour
+from howdah.cli.terminal import echo, echo_json
 from howdah.client import checks
 from howdah.client.errors import BadInput
 from howdah.client.exits import ExitCode
@@ -99,10 +99,10 @@ def show(loaded: LoadedJob, backend: str, *, as_json: bool) -> int:
     """Print the dry run of a job. Nothing is started; its stores are tried, and left as they were."""
     run = dry_run(loaded, backend)
     if as_json:
-        click.echo(msgspec.json.encode(run))
+        echo_json(msgspec.json.encode(run))
     else:
         paint = Paint(wants_colour(sys.stdout))
-        click.echo("\n".join(describe(run, paint)), color=paint.colour)
+        echo("\n".join(describe(run, paint)), color=paint.colour)
     return ExitCode.SUCCEEDED
 
 

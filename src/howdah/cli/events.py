@@ -8,6 +8,7 @@ import sys
 import click
 
 from howdah.cli.jobs import MOST, handle_of, json_option, optional_job_id, store_option
+from howdah.cli.terminal import echo, echo_json
 
 
 @click.command("events")
@@ -53,10 +54,9 @@ def command(
             if task is not None and event.task != task:
                 continue
             if as_json:
-                line = msgspec.json.encode(event).decode()
-            else:
-                text = paint(event.text, colours.get(event.level))
-                line = f"{paint(clock(event.time), dim=True)}  {text}"
-            click.echo(line, color=paint.colour)
+                echo_json(msgspec.json.encode(event))
+                continue
+            text = paint(event.text, colours.get(event.level))
+            echo(f"{paint(clock(event.time), dim=True)}  {text}", color=paint.colour)
 
     asyncio.run(tell())

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from howdah.backends.base import BackendError, SubmissionCancelled
+from howdah.cli.terminal import echo
 from howdah.client.errors import HowdahError
 from howdah.client.exits import ExitCode
 from howdah.packing.archives import PackingError
@@ -71,5 +72,5 @@ def _of_this_machine(error: OSError) -> str | None:
 
 
 def _say(text: str, code: ExitCode) -> int:
-    click.echo(f"{click.style('howdah:', fg='red', bold=True)} {text}", err=True)
+    echo(f"{click.style('howdah:', fg='red', bold=True)} {text}", err=True)
     return code

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from howdah.cli.jobs import MOST, json_option, store_option
+from howdah.cli.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from howdah.storage.jobdir import StorageError
@@ -68,15 +69,15 @@ def command(
     if as_json:
         import msgspec
 
-        click.echo(msgspec.json.encode(found))
+        echo_json(msgspec.json.encode(found))
     elif found:
-        click.echo("\n".join(_table(found)))
+        echo("\n".join(_table(found)))
     else:
-        click.echo(f"There are no {' or '.join(states) + ' ' if states else ''}jobs in {base}")
+        echo(f"There are no {' or '.join(states) + ' ' if states else ''}jobs in {base}")
 
 
 def _warn(problem: StorageError) -> None:
-    click.echo(f"howdah: passed over: {problem}", err=True)
+    echo(f"howdah: passed over: {problem}", err=True)
 
 
 def state(view: JobView) -> str:

@@ -64,11 +64,13 @@ def command(
 
     from howdah.cli.paint import Paint, wants_colour
     from howdah.cli.screen import Prefixes
+    from howdah.cli.terminal import is_terminal, tame_json, tame_line
     from howdah.client.items import log_line
     from howdah.client.merge import Lines, Stream
 
     handle = handle_of(job_id, store)
-    prefixes = Prefixes(Paint(wants_colour(sys.stdout)), attempts=True)
+    terminal = is_terminal(sys.stdout)
+    prefixes = Prefixes(Paint(wants_colour(sys.stdout)), attempts=True, terminal=terminal)
     out = sys.stdout.buffer
 
     def show(stream: Stream, found: list[tuple[int, bytes]]) -> None:
@@ -76,9 +78,10 @@ def command(
             found = [(offset, line) for offset, line in found if grep.search(line)]
         if as_json:
             items = [log_line(stream, offset, line) for offset, line in found]
-            out.write(b"".join(msgspec.json.encode(item) + b"\n" for item in items))
+            out.write(tame_json(b"".join(msgspec.json.encode(item) + b"\n" for item in items)))
         elif no_prefix:
-            out.write(b"".join(line + b"\n" for _, line in found))
+            lines = (tame_line(line) if terminal else line for _, line in found)
+            out.write(b"".join(line + b"\n" for line in lines))
         else:
             out.write(prefixes.before(stream, [line for _, line in found]))
         if follow:

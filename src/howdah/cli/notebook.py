@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from howdah.cli.jobs import MOST, json_option
+from howdah.cli.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -121,14 +122,14 @@ async def _serve(directory: JobDirectory, port: int, *, as_json: bool) -> None:
         async with tunnel(directory, TASK, port) as own:
             address = local_base(directory.job_id, own) + path
             if as_json:
-                click.echo(json.dumps({"type": "notebook", "address": address}))
+                echo_json(json.dumps({"type": "notebook", "address": address}))
             else:
-                click.echo(f"open {address}", err=True)
+                echo(f"open {address}", err=True)
             await asyncio.Event().wait()
     except HowdahError:
         return  # the job has ended: its follower says how
     except OSError as error:
-        click.echo(
+        echo(
             f"port {port} of this machine can't be used: {error}; open another with "
             f"howdah tunnel {directory.job_id} {TASK}",
             err=True,

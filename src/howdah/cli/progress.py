@@ -9,6 +9,7 @@ from types import TracebackType
 
 from howdah.backends.base import Step
 from howdah.cli.paint import mebibytes
+from howdah.cli.terminal import tame
 
 QUICK_S = 0.5
 """What takes less is not shown."""
@@ -58,7 +59,7 @@ class Progress:
     def note(self, text: str) -> None:
         """Say something that stays."""
         if not self._quiet:
-            self._put(f"{_ERASE_LINE if self._drawn else ''}howdah | {text}\n")
+            self._put(f"{_ERASE_LINE if self._drawn else ''}howdah | {tame(text)}\n")
             self._drawn = False
 
     def _put(self, text: str) -> None:
@@ -71,7 +72,8 @@ class Progress:
 
 def words(step: Step) -> str:
     """``uploading environment: 120M of 1.5G``."""
+    what = tame(step.what)
     if not step.total:
-        return step.what
+        return what
     done, total = mebibytes(step.done / 2**20), mebibytes(step.total / 2**20)
-    return f"{step.what}: {done} of {total}"
+    return f"{what}: {done} of {total}"

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from howdah.cli.jobs import MOST, json_option
+from howdah.cli.terminal import echo, echo_json
 
 _FORMATS = click.Choice(["parquet", "json", "csv", "orc", "tfrecord"])
 
@@ -194,10 +195,10 @@ def command(
     if as_json:
         import msgspec
 
-        click.echo(msgspec.json.encode(done))
+        echo_json(msgspec.json.encode(done))
     else:
         rows = "all rows" if done.rows is None else f"{done.rows} rows"
-        click.echo(f"Scored {rows} in {done.seconds:.1f} s: {done.output}")
+        echo(f"Scored {rows} in {done.seconds:.1f} s: {done.output}")
         for name, kind in done.columns.items():
-            click.echo(f"  {name}  {kind}")
+            echo(f"  {name}  {kind}")
     return 0

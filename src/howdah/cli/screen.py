@@ -7,7 +7,6 @@ alone. The summary, the command's result, is on standard output again.
 
 from __future__ import annotations
 
-import re
 import time
 from typing import Protocol
 
@@ -17,6 +16,7 @@ from howdah.cli import paint as human
 from howdah.cli.paint import TASK_COLOURS, Paint
 from howdah.cli.summary import summary
 from howdah.cli.tables import shortened, window_width
+from howdah.cli.terminal import tame_json, tame_line
 from howdah.cli.writer import Writer
 from howdah.client.handle import state_shape
 from howdah.client.items import Note, Page, Status, Summary, Waiting, job_event, log_line
@@ -72,11 +72,15 @@ class Screen(Protocol):
 class Prefixes:
     """Puts a task's name, in the task's colour, before each of its lines."""
 
-    def __init__(self, paint: Paint, pad: int = 0, *, attempts: bool = False) -> None:
-        """``pad``: width of the names. ``attempts``: name attempts after the first, ``worker:1#2``."""
+    def __init__(
+        self, paint: Paint, pad: int = 0, *, attempts: bool = False, terminal: bool = False
+    ) -> None:
+        """``pad``: width of the names. ``attempts``: name attempts after the first, ``worker:1#2``.
+        ``terminal``: the lines are shown on one."""
         self._paint = paint
         self._pad = pad
         self._attempts = attempts
+        self._tames = terminal or paint.colour
         self._prefixes: dict[Stream, bytes] = {}
 
     def before(self, stream: Stream, lines: list[bytes]) -> bytes:
@@ -84,8 +88,8 @@ class Prefixes:
         prefix = self._prefixes.get(stream)
         if prefix is None:
             prefix = self._prefixes[stream] = self._make(stream)
-        if self._paint.colour:
-            lines = [_tamed(line) for line in lines]
+        if self._tames:
+            lines = [tame_line(line) for line in lines]
         return b"".join(prefix + line + b"\n" for line in lines)
 
     def _make(self, stream: Stream) -> bytes:
@@ -96,24 +100,6 @@ class Prefixes:
         ]
         number = f"#{stream.attempt}" if self._attempts and stream.attempt > 1 else ""
         return f"{self._paint(f'{task}{number}'.ljust(self._pad) + ' |', colour)} ".encode()
-
-
-_NOT_COLOUR = re.compile(
-    rb"\x1b(?:\[[0-?]*[ -/]*[@-ln-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_c])"
-)
-"""Escape sequences that are not colours: they would move the cursor or rename the window."""
-
-
-_CONTROLS = bytes({*range(32), 127} - {*b"\t\x07\x1b"})
-"""Would move the cursor or change the terminal's characters. A bell may end a sequence above."""
-
-
-def _tamed(line: bytes) -> bytes:
-    """A task's line for a terminal: its colours stay, and end with it."""
-    line = line.translate(None, _CONTROLS)
-    if b"\x1b" not in line:
-        return line.replace(b"\x07", b"")
-    return _NOT_COLOUR.sub(b"", line).replace(b"\x07", b"") + b"\x1b[0m"
 
 
 class HumanScreen:
@@ -269,7 +255,8 @@ class JsonScreen:
         self._put(Summary(status=view))
 
     def _put(self, *items: msgspec.Struct) -> None:
-        self._writer.out(b"".join(msgspec.json.encode(item) + b"\n" for item in items))
+        lines = b"".join(msgspec.json.encode(item) + b"\n" for item in items)
+        self._writer.out(tame_json(lines))
 
 
 def status_line(view: JobView, now: float) -> str:

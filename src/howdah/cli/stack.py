@@ -7,6 +7,7 @@ import asyncio
 import click
 
 from howdah.cli.jobs import handle_of, job_id_argument, json_option, store_option
+from howdah.cli.terminal import echo, echo_json
 
 
 @click.command("stack")
@@ -25,6 +26,6 @@ def command(job_id: str, task: str, store: str | None, as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        click.echo(msgspec.json.encode({"task": task, "text": text}))
+        echo_json(msgspec.json.encode({"task": task, "text": text}))
     else:
-        click.echo(text)
+        echo(text)

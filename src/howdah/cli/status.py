@@ -9,6 +9,7 @@ import time
 import click
 
 from howdah.cli.jobs import handle_of, json_option, optional_job_id, store_option
+from howdah.cli.terminal import echo, echo_json
 
 
 @click.command("status")
@@ -28,7 +29,7 @@ def command(job_id: str | None, store: str | None, as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        click.echo(msgspec.json.encode(view))
+        echo_json(msgspec.json.encode(view))
         return
     from howdah.cli.paint import Paint, wants_colour
     from howdah.cli.summary import report
@@ -40,4 +41,4 @@ def command(job_id: str | None, store: str | None, as_json: bool) -> None:
         wanted = {"Page": "", **{link.name: link.href for link in view.links}}
         pages = {name: page for name, to in wanted.items() if (page := handle.page(to)) is not None}
     paint = Paint(wants_colour(sys.stdout))
-    click.echo("\n".join(report(view, paint, width=width, pages=pages, now=time.time())))
+    echo("\n".join(report(view, paint, width=width, pages=pages, now=time.time())))

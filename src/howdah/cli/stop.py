@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from howdah.cli.jobs import handle_of, job_id_argument, json_option, store_option
+from howdah.cli.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from howdah.core.messages import Record, Task
@@ -85,19 +86,19 @@ def command(
         async for update in handle.follow(Position(), logs=False):
             if isinstance(update, RecordUpdate) and not as_json:
                 for line in saving.lines(update.record):
-                    click.echo(f"howdah | {line}", err=True)
+                    echo(f"howdah | {line}", err=True)
         return await handle.wait(), False
 
     view, had_ended = asyncio.run(stop())
     if as_json:
         import msgspec
 
-        click.echo(msgspec.json.encode(view))
+        echo_json(msgspec.json.encode(view))
         return 0
     if had_ended:
-        click.echo(f"{view.job_id} had ended already: {view.outcome}")
+        echo(f"{view.job_id} had ended already: {view.outcome}")
     elif not view.over:
-        click.echo(f"{view.job_id} is being stopped")
+        echo(f"{view.job_id} is being stopped")
     else:
-        click.echo(f"{view.job_id} {view.outcome}")
+        echo(f"{view.job_id} {view.outcome}")
     return 0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from howdah.cli.jobs import JobCommand, job_source, json_option, load_job
+from howdah.cli.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from howdah.storage.jobdir import JobDirectory
@@ -90,10 +91,10 @@ def say_submitted(directory: JobDirectory, *, as_json: bool) -> None:
         from howdah.client.items import Submitted
 
         item = Submitted(job_id=directory.job_id, directory=str(directory.path))
-        click.echo(msgspec.json.encode(item))
+        echo_json(msgspec.json.encode(item))
         return
-    click.echo(directory.job_id)
-    click.echo(
+    echo(directory.job_id)
+    echo(
         f"howdah attach {directory.job_id} follows it, howdah status shows it, howdah stop ends it",
         err=True,
     )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from howdah.cli.terminal import echo
+
 if TYPE_CHECKING:
     from howdah.compat.tony import FromTony
     from howdah.compat.tony.work import Conversion
@@ -115,4 +117,4 @@ def job_file(file: Path | None, options: dict[str, Any], folder: Path) -> str:
 def tell(made: Conversion) -> None:
     """Say what was left out or is different, all at once."""
     for note in made.notes:
-        click.echo(f"howdah: {note}", err=True)
+        echo(f"howdah: {note}", err=True)

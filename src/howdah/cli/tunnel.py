@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import click
 
 from howdah.cli.jobs import handle_of, job_id_argument, json_option, store_option
+from howdah.cli.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from howdah.client.handle import AsyncJobHandle
@@ -56,9 +57,9 @@ async def _serve(handle: AsyncJobHandle, task: Task | None, port: int, *, as_jso
         address = local_base(handle.job_id, own) + path
         if as_json:
             said = {"job_id": handle.job_id, "task": task and str(task), "address": address}
-            click.echo(json.dumps(said))
+            echo_json(json.dumps(said))
         else:
-            click.echo(address)
+            echo(address)
         what = str(task) if task else "the job page"
-        click.echo(f"leads to {what} of {handle.job_id}; Ctrl-C ends it", err=True)
+        echo(f"leads to {what} of {handle.job_id}; Ctrl-C ends it", err=True)
         await asyncio.Event().wait()

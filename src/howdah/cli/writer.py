@@ -15,6 +15,8 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from howdah.cli.terminal import is_terminal, tame_bytes
+
 HIGH = 1024 * 1024
 """Bytes waiting to be written past which `Writer.room` waits."""
 
@@ -53,17 +55,17 @@ class Writer:
         self._thread.start()
 
     def out(self, data: bytes) -> None:
-        """Write to standard output."""
-        self._put(self._out, data)
+        """Write to standard output; to a terminal nothing that it would obey."""
+        self._put(self._out, tame_bytes(data) if is_terminal(self._out) else data)
 
     def err(self, data: bytes) -> None:
-        """Write to standard error."""
-        self._put(self._err, data)
+        """Write to standard error, likewise."""
+        self._put(self._err, tame_bytes(data) if is_terminal(self._err) else data)
 
     def status(self, line: bytes | None) -> None:
         """Show this below everything else from now on (a terminal's standard error); None removes it."""
         with self._changed:
-            self._status = line
+            self._status = None if line is None else tame_bytes(line)
             self._changed.notify()
 
     async def room(self) -> None:
