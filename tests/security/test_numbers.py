@@ -81,7 +81,9 @@ def test_a_billion_tasks_are_refused_with_their_line(tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text('command = "true"\n[roles.worker]\ninstances = 1000000000\n')
     done = howdah("check", "job.toml", cwd=tmp_path, code=2)
     assert "job.toml:3: roles.worker.instances: 1000000000 is more than 100,000" in done.told
-    done = howdah("check", "--set", "roles.worker.instances=9999999999", "job.toml", cwd=tmp_path, code=2)
+    done = howdah(
+        "check", "--set", "roles.worker.instances=9999999999", "job.toml", cwd=tmp_path, code=2
+    )
     assert "9999999999 is more than 100,000" in done.told
 
 
