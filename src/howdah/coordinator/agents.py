@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
+from howdah.coordinator.allowance import Allowances, is_planned
 from howdah.coordinator.heartbeats import HeartbeatMonitor
 from howdah.coordinator.job_logs import JobLogs, save_stacks
 from howdah.coordinator.status import LiveState, UnknownTask
@@ -44,6 +46,7 @@ from howdah.wire.messages import (
     WebWithdrawn,
     Welcome,
 )
+from howdah.wire.strangers import Seldom
 
 log = logging.getLogger(__name__)
 
@@ -166,6 +169,8 @@ class AgentConversations:
         self._logs = logs
         self._live = live
         self._stacks = stacks
+        self._allowances = Allowances(time.monotonic)
+        self._refusals, self._floods = Seldom(1.0), Seldom()
         self._on: dict[type[Any], Callable[[Any], None]] = {
             StacksTaken: self._stacks_taken,
             LogChunk: logs.chunk,
@@ -186,18 +191,24 @@ class AgentConversations:
             )
         if hello.container_id not in self._state().containers:
             return (
-                f"the job does not hold container {hello.container_id}: it was given up or never "
-                "granted; end what runs in it"
+                f"the job does not hold container {hello.container_id[:100]}: it was given up or "
+                "never granted; end what runs in it"
             )
+        if hello.held is not None and not is_planned(hello.held.task, self._state().plan):
+            return "the job has no such task as the agent holds; end what runs in its container"
         return ""
 
     async def serve(self, channel: Channel, hello: AgentHello) -> None:
         """Speak with one agent until its connection ends."""
         if reason := self.refusal(channel, hello):
-            log.warning("agent of %s refused: %s", hello.container_id, reason)
+            if self._refusals.now():
+                log.warning("agent of %s refused: %s", hello.container_id[:100], reason)
             channel.send(Refuse(reason=reason))
             return
         container_id = hello.container_id
+        if not self._allowances.take(container_id, hello):
+            self._has_said_too_much(container_id, channel)
+            return
         task = self._state().containers[container_id].task
         if task is None and hello.held is not None:
             task = hello.held.task
@@ -224,16 +235,27 @@ class AgentConversations:
     async def _listen(self, session: Session) -> None:
         """Take what it says until the connection ends, without waking a task for each message."""
         present, beat, on = self._agents.present, self._heartbeats.beat, self._on
+        allowed = self._allowances.take
 
         def take(message: FromAgent) -> None:
             if not present(session):
                 return  # replaced: the newer connection speaks for this container
-            if type(message) is Heartbeat:
-                if session.task is not None:
-                    beat(session.container_id, session.task, message)
+            if session.task is None:
                 return
-            about: Any = message  # all others name a task and an attempt
-            if about.task != session.task:
+            about: Any = message  # all others name a task
+            data = self._state().tasks.get(str(session.task))
+            # Others are made up: an agent has its attempt from the coordinator.
+            real = data is not None and 0 <= about.attempt <= data.attempt
+            if type(message) is Heartbeat:
+                beat(session.container_id, session.task, message if real else Heartbeat())
+                return
+            if not real or about.task != session.task:
+                return
+            counted = (
+                msgspec.structs.replace(about, text="") if type(about) is StacksTaken else about
+            )
+            if type(message) is not LogChunk and not allowed(session.container_id, counted):
+                self._has_said_too_much(session.container_id, session.channel)
                 return
             if (handle := on.get(type(message))) is not None:
                 handle(message)
@@ -242,9 +264,19 @@ class AgentConversations:
 
         await session.channel.dispatch(take)
 
+    def _has_said_too_much(self, container_id: str, channel: Channel) -> None:
+        channel.abort("The agent says more than its share")
+        if self._floods.now():
+            log.warning(
+                "the agent of %s says more than its share, and is cut off", container_id[:100]
+            )
+
     def _stacks_taken(self, stacks: StacksTaken) -> None:
         self._stacks.answered(stacks)
+        own = self._directory.stacks_path(stacks.task, stacks.attempt)
         path = stacks.path or save_stacks(self._directory, stacks)
+        if path != str(own.relative_to(self._directory.path)):
+            path = ""
         self._emit(msgspec.structs.replace(stacks, path=path, text=""))
 
     def _web_address(self, address: WebAddress) -> None:

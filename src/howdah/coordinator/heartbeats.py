@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.coordinator.allowance import LINE_LENGTH, are_few, few
 from howdah.coordinator.driver import Clock
 from howdah.coordinator.status import LiveState
 from howdah.core.messages import AgentSilent, AnyEvent, Task, TaskHung
@@ -89,9 +90,15 @@ class HeartbeatMonitor:
         self._liveness.beat(container_id, now)
         if not beat.attempt:
             return
+        sample = beat.sample
+        if sample is not None and not are_few(sample.values):
+            sample = msgspec.structs.replace(sample, values=few(sample.values))
+            beat = msgspec.structs.replace(beat, sample=sample)
+        if beat.last_line is not None and len(beat.last_line) > LINE_LENGTH:
+            beat = msgspec.structs.replace(beat, last_line=beat.last_line[:LINE_LENGTH])
         self._live.beat(task, beat, now)
-        if beat.sample is not None:
-            self._metrics.take(task, beat.attempt, beat.sample)
+        if sample is not None:
+            self._metrics.take(task, beat.attempt, sample)
         if self._watch_hangs and beat.progress_s is not None:
             self._hangs.observe(task, beat.attempt, now - beat.progress_s)
 
@@ -150,11 +157,11 @@ class Metrics:
             series = self._series[task] = _Series(self._held)
         if sample.time < series.next:
             if sample.values:
-                series.values = {**(series.values or {}), **sample.values}
+                series.values = few({**(series.values or {}), **sample.values})
             return
         series.next = sample.time + self._interval_s
         if series.values:
-            sample = msgspec.structs.replace(sample, values={**series.values, **sample.values})
+            sample = msgspec.structs.replace(sample, values=few({**series.values, **sample.values}))
             series.values = None
         # Packed, a held sample is one object that the garbage collector leaves alone.
         series.ring.append(_encode(sample))

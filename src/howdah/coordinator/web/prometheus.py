@@ -11,6 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from howdah.coordinator.allowance import few
 from howdah.core.messages import Task
 from howdah.core.state import JobPhase, Outcome, TaskState
 from howdah.wire.messages import Sample
@@ -62,7 +63,7 @@ class Reported:
             since = sample.time
             # Samples do not name their attempt; those before its start are another's.
             if task.started is None or sample.time >= task.started:
-                values.update(sample.values)
+                values = few({**values, **sample.values})
         self._seen[task.task] = (task.attempt, since, values)
         return values
 
