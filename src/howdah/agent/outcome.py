@@ -132,6 +132,8 @@ def exit_of(
     timed_out: bool = False,
     run_s: float | None = None,
     told: bool = False,
+    owner_of: Callable[[int], str] = lambda port: "",
+    hijacked: int | None = None,
 ) -> Exit:
     """The attempt's exit.
 
@@ -143,6 +145,8 @@ def exit_of(
         kernel_kills: by how much the kernel's count of out-of-memory kills grew meanwhile.
         timed_out: the agent ended it at its run time-out ``run_s``.
         told: the agent ended it because the coordinator wanted it, not for reasons of its own.
+        owner_of: which other user listens on one of those ports, in words; "" if none does.
+        hijacked: one of those ports, because of whose other user the agent ended it.
     """
     program = deciding(ended)
     code = program.status if program.status >= 0 else None
@@ -159,8 +163,12 @@ def exit_of(
     taken, port = False, None
     if failed and not program.asked:
         taken, port = taken_port(program.tail, ports, is_held)
+    port, owner = hijacked or port, ""
+    if port is not None and port in ports and (taken or hijacked):
+        owner = owner_of(port)
     return Exit(
         code=code,
+        port_owner=owner,
         signal=-program.status if program.status < 0 else None,
         out_of_memory=bool(over_memory) or by_kernel,
         port_taken=taken,

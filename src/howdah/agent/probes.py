@@ -8,6 +8,7 @@ not listen (LightGBM's, while it waits for a peer): those are asked for their po
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import struct
@@ -53,6 +54,37 @@ def _seen(
         candidates |= listening(table, own_ports)
         candidates |= connected(table, peers)
     return bool(candidates) and not candidates.isdisjoint(socket_inodes(pids()))
+
+
+def strangers(pids: Callable[[], Collection[int]], ports: Collection[int]) -> dict[int, int]:
+    """Who else listens on these ports, as ``{port: uid}``: neither this user, nor one whom a process of
+    the attempt runs as. Nobody where the kernel does not tell."""
+    if not HAS_PROC:
+        return {}
+    found = {
+        local[1]: uid
+        for table in _tables()
+        for port in ports
+        for local, _, state, _, uid in _lines_with(table, b":%04X " % port)
+        if state == _LISTEN and local[1] == port and uid != os.getuid()
+    }
+    if not found:
+        return found
+    own: set[int] = set()
+    for pid in pids():
+        with contextlib.suppress(OSError):
+            own.add(os.stat(f"/proc/{pid}").st_uid)  # noqa: PTH116
+    return {port: uid for port, uid in found.items() if uid not in own}
+
+
+def user(uid: int) -> str:
+    """``mallory (uid 1001)``."""
+    import pwd
+
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except KeyError:
+        return f"uid {uid}"
 
 
 _PIDFD_GETFD = 438
@@ -107,7 +139,7 @@ def listening(table: bytes, ports: Collection[int]) -> set[int]:
     for port in ports:
         found |= {
             inode
-            for local, _, state, inode in _lines_with(table, b":%04X " % port)
+            for local, _, state, inode, _ in _lines_with(table, b":%04X " % port)
             if state == _LISTEN and local[1] == port
         }
     return found
@@ -120,13 +152,14 @@ def connected(table: bytes, peers: Collection[Address]) -> set[int]:
     for port in {port for _, port in peers}:
         found |= {
             inode
-            for _, remote, state, inode in _lines_with(table, b":%04X " % port)
+            for _, remote, state, inode, _ in _lines_with(table, b":%04X " % port)
             if state == _ESTABLISHED and remote in wanted
         }
     return found
 
 
-_Parsed = tuple[tuple[bytes, int], tuple[bytes, int], bytes, int]
+_Parsed = tuple[tuple[bytes, int], tuple[bytes, int], bytes, int, int]
+"""Local and remote end, state, inode, and the user id of the socket's maker."""
 
 
 def _lines_with(table: bytes, part: bytes) -> Iterator[_Parsed]:
@@ -139,7 +172,7 @@ def _lines_with(table: bytes, part: bytes) -> Iterator[_Parsed]:
             end = len(table)
         fields = table[start:end].split()
         if len(fields) > 9 and b":" in fields[1] and b":" in fields[2]:
-            yield _end(fields[1]), _end(fields[2]), fields[3], int(fields[9])
+            yield _end(fields[1]), _end(fields[2]), fields[3], int(fields[9]), int(fields[7])
         place = table.find(part, end)
 
 

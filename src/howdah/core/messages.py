@@ -123,6 +123,9 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     choice, and its failure to bind one an error of the program."""
     port: int | None = None
     """The port it could not bind, where its last lines name one."""
+    port_owner: str = ""
+    """Another user of the host, ``mallory (uid 1001)``, who listens on a port that Howdah had reserved
+    for it: its peers may be talking to a stranger."""
     failed_to_start: str = ""
     """Why the program could not be started, or its checkpoint not be restored."""
     transient: bool = False
