@@ -203,6 +203,13 @@ MUTANTS = [
         "a_crash_in_every_attempt_ends_the_job_when_they_are_spent()",
     ),
     Mutant(
+        "restarts for a port that somebody took count nothing",
+        "causes.py",
+        "    if exit.port_owner:\n        return FailureCause.PORT_HIJACKED\n",
+        "    if exit.port_owner:\n        return FailureCause.PORT_TAKEN\n",
+        "a_port_that_another_user_takes_in_every_attempt_ends_the_job_when_they_are_spent()",
+    ),
+    Mutant(
         "all tasks share one budget",
         "restart.py",
         "if turn.state.phase in BREAKING or not _alone(turn, data):",

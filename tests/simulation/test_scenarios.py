@@ -384,6 +384,15 @@ def test_ports_that_are_taken_time_after_time_end_the_job_in_the_end() -> None:
     assert "port" in ends(world, Outcome.FAILED, 3600.0)
 
 
+def test_a_port_that_another_user_takes_in_every_attempt_ends_the_job_when_they_are_spent() -> None:
+    stolen = Exit(signal=9, port=21525, port_owner="mallory (uid 1001)")
+    habits = Habits(work=lambda task, attempt: (0.1, stolen))
+    world = World(plan(role("worker", 2, attempts=3)), habits=habits)
+    told = ends(world, Outcome.FAILED, 300.0)
+    assert "mallory (uid 1001) listens on it" in told and "all 3 attempts are spent" in told
+    assert world.attempt("worker:0") == 3
+
+
 # -- (C) optional units -------------------------------------------------------------------------------
 
 

@@ -135,6 +135,8 @@ def exit_of(
     told: bool = False,
     folder: str = "",
     python: str = "",
+    owner_of: Callable[[int], str] = lambda port: "",
+    hijacked: int | None = None,
 ) -> Exit:
     """The attempt's exit.
 
@@ -148,6 +150,8 @@ def exit_of(
         told: the agent ended it because the coordinator wanted it, not for reasons of its own.
         folder: its working folder.
         python: the job's interpreter.
+        owner_of: which other user listens on one of those ports, in words; "" if none does.
+        hijacked: one of those ports, because of whose other user the agent ended it.
     """
     program = deciding(ended)
     code = program.status if program.status >= 0 else None
@@ -165,8 +169,12 @@ def exit_of(
     if failed and not program.asked:
         taken, port = taken_port(program.tail, ports, is_held)
     found = defect(program.tail, folder, python) if program.status > 0 and failed else None
+    port, owner = hijacked or port, ""
+    if port is not None and port in ports and (taken or hijacked):
+        owner = owner_of(port)
     return Exit(
         code=code,
+        port_owner=owner,
         signal=-program.status if program.status < 0 else None,
         out_of_memory=bool(over_memory) or by_kernel,
         port_taken=taken,

@@ -8,6 +8,7 @@ not listen (LightGBM's, while it waits for a peer): those are asked for their po
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -44,6 +45,37 @@ def _seen(
         candidates |= listening(table, own_ports)
         candidates |= connected(table, peers)
     return bool(candidates) and not candidates.isdisjoint(socket_inodes(pids()))
+
+
+def strangers(pids: Callable[[], Collection[int]], ports: Collection[int]) -> dict[int, int]:
+    """Who else listens on these ports, as ``{port: uid}``: neither this user, nor one whom a process of
+    the attempt runs as. Nobody where the kernel does not tell."""
+    if not HAS_PROC:
+        return {}
+    found = {
+        port: row.uid
+        for table in tables()
+        for port in ports
+        for row in rows(table, port)
+        if row.state == LISTEN and row.local[1] == port and row.uid != os.getuid()
+    }
+    if not found:
+        return found
+    own: set[int] = set()
+    for pid in pids():
+        with contextlib.suppress(OSError):
+            own.add(os.stat(f"/proc/{pid}").st_uid)  # noqa: PTH116
+    return {port: uid for port, uid in found.items() if uid not in own}
+
+
+def user(uid: int) -> str:
+    """``mallory (uid 1001)``."""
+    import pwd
+
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except KeyError:
+        return f"uid {uid}"
 
 
 _PIDFD_GETFD = 438

@@ -22,7 +22,7 @@ from howdah.agent.forwarder import LogForwarder, NewestLine
 from howdah.agent.metrics import OomWatch, Progress, Sampler, over_limit, parse_gpus
 from howdah.agent.pages import Pages
 from howdah.agent.ports import Reservation, is_free
-from howdah.agent.probes import Address, joined
+from howdah.agent.probes import Address, joined, strangers, user
 from howdah.agent.processes import handles, send_signal, usage
 from howdah.agent.programs import Ending, ProcessTree, Programs, StartProblem
 from howdah.agent.reports import Report, Reported, Web
@@ -45,6 +45,8 @@ _DRAIN_S = 2.0
 """For a pipe that a process outside the attempt holds open."""
 _FIRST_LOOK_S = 0.05
 _LONGEST_LOOK_S = 0.5
+_JOINED_LOOK_S = 5.0
+"""Once the program has its ports nobody else can have them; a later listener is found all the same."""
 _MEMORY_LOOK_S = (1.0, 0.2)
 """Between two looks at memory: far from the limit, and above half of it."""
 _GPU_LOOK_S = 2.0
@@ -91,6 +93,8 @@ class Run:
         self._watches: set[asyncio.Task[None]] = set()
         self._over_memory = ""
         self._timed_out = False
+        self._strangers: dict[int, str] = {}
+        """Other users who were seen listening on ports of ours, in words."""
         self._told = False
         """The coordinator wanted its end, before we had a reason of our own."""
         self.ended_at = 0.0
@@ -208,6 +212,8 @@ class Run:
             told=self._told,
             folder=str(self._container.work / TASK),
             python=self._start.processes[0].env.get("HOWDAH_PYTHON", ""),
+            owner_of=self._stranger_on,
+            hijacked=next(iter(self._strangers), None),
         )
         found = msgspec.structs.replace(found, tail=tuple(map(self._own_path, found.tail)))
         asked = self._start.answer_mark and found.code == 0
@@ -231,6 +237,13 @@ class Run:
         """Whether another program has that port of ours; all of ours have ended."""
         self._ready.ports.let_go()
         return not is_free(port, self._container.host, again=True)
+
+    def _stranger_on(self, port: int) -> str:
+        """Which other user listens on that port of ours, in words."""
+        if port in self._strangers:
+            return self._strangers[port]
+        uid = strangers(self._tree.look, (port,)).get(port)
+        return "" if uid is None else user(uid)
 
     async def _answer(self) -> str | None:
         """What stands behind the mark in the first line of the log that has it."""
@@ -261,6 +274,7 @@ class Run:
             self._has_joined()
         else:
             self._watch(self._look_for_peers())
+        self._watch(self._look_for_strangers())
         if start.web is not None:
             self.pages.keep(msgspec.convert(start.web, Web))
         if start.memory_mb is not None:
@@ -341,6 +355,21 @@ class Run:
             cost = time.thread_time() - start
             await asyncio.sleep(max(pause, cost * 100))
             pause = min(pause * 1.2, _LONGEST_LOOK_S)
+
+    async def _look_for_strangers(self) -> None:
+        """End the attempt once another user listens on a port of ours: what peers send there, and are
+        answered, is that user's."""
+        pause = _FIRST_LOOK_S
+        while True:
+            start = time.thread_time()
+            found = strangers(self._tree.look, self._ready.ports.ports)
+            if found and not self._ending.begun:
+                self._strangers = {port: user(uid) for port, uid in found.items()}
+                self._end(0.0)
+                return
+            cost = time.thread_time() - start
+            await asyncio.sleep(max(pause, cost * 100))
+            pause = min(pause * 1.2, _LONGEST_LOOK_S if not self.joined else _JOINED_LOOK_S)
 
     async def _numeric(self, peers: tuple[Address, ...]) -> set[Address]:
         found: set[Address] = set()

@@ -24,6 +24,7 @@ class FailureCause(enum.Enum):
     COORDINATOR_LOST = "coordinator-lost"
     AGENT_LOST = "agent-lost"
     SIGNAL = "signal"
+    PORT_HIJACKED = "port-hijacked"
     PORT_TAKEN = "port-taken"
     HANG = "hang"
     RUN_TIMEOUT = "run-time-out"
@@ -93,6 +94,13 @@ RULES: dict[FailureCause, Rule] = {
         counted=True,
         advice="Something outside Howdah sent the signal: a person, the kernel's out-of-memory "
         "killer (see the node's kernel log), or a supervisor of the machine.",
+    ),
+    FailureCause.PORT_HIJACKED: Rule(
+        strength=47,
+        counted=True,
+        advice="Another user of the machine listens on a port that was reserved for the task, and may "
+        "have talked to its peers. Ask that user, or an administrator. Set `[network] ports` to a range "
+        "that nobody else uses, or run on machines of your own.",
     ),
     FailureCause.PORT_TAKEN: Rule(
         strength=45,
@@ -165,6 +173,8 @@ def of_exit(exit: Exit) -> FailureCause:
     """The class of a failed attempt, from its exit alone."""
     if exit.out_of_memory:
         return FailureCause.OUT_OF_MEMORY
+    if exit.port_owner:
+        return FailureCause.PORT_HIJACKED
     if exit.port_taken:
         return FailureCause.PORT_TAKEN
     if exit.failed_to_start and exit.transient:
@@ -197,6 +207,8 @@ def describe_exit(exit: Exit, run_s: float | None = None) -> str:
     """
     if exit.failed_to_start:
         return f"could not start: {exit.failed_to_start}"
+    if exit.port_owner:
+        return f"lost its port {exit.port} to another user of the machine: {exit.port_owner} listens on it"
     if exit.port_taken and exit.code is None and exit.signal is None:
         return "could not start" + _port_taken(exit)
     if exit.out_of_memory:

@@ -127,6 +127,9 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     """What its last lines say of a defect of its own, such as a module that is missing."""
     defect_certain: bool = False
     """Trying again would not help. Else it would not if the program has failed so twice."""
+    port_owner: str = ""
+    """Another user of the host, ``mallory (uid 1001)``, who listens on a port that Howdah had reserved
+    for it: its peers may be talking to a stranger."""
     failed_to_start: str = ""
     """Why the program could not be started, or its checkpoint not be restored."""
     transient: bool = False

@@ -23,6 +23,10 @@ alone at its address; a restarted chief resumes against the same ps and workers;
 variables, so all restart from the checkpoint. Without a chief (TensorFlow 1 style) the workers
 train, end by themselves and decide.
 
+``TF_GRPC_REUSE_PORT`` makes the server bind with SO_REUSEPORT, so that the agent holds the port from its
+choice to the server's bind (``grpc_server_lib.cc``): TensorFlow takes seconds to be imported, and the
+kernel lets nobody but the same user share a port.
+
 The evaluator reads checkpoints and belongs to no group; ``tf.keras.utils.SidecarEvaluator`` by
 default never ends, so it is untracked: its failure counts, its end is not waited for.
 """
@@ -130,4 +134,5 @@ class TensorFlow(Framework):
         place = addresses.of_role(topology, role).index(member)
         task = {"type": "chief" if role == "master" else role, "index": place}
         env = {"TF_CONFIG": addresses.compact({"cluster": cluster, "task": task})}
+        env["TF_GRPC_REUSE_PORT"] = "1"
         return env | addresses.interface_hints(job, member, "NCCL_SOCKET_IFNAME")

@@ -17,7 +17,7 @@ TRAINING = {"chief": ["h0:20000"], "worker": ["h1:20010", "h2:20020"], "ps": ["h
 
 def tf_config(made: Job, place: Topology, task: str) -> Any:
     env = environment(made, place, task)
-    assert set(env) == {"TF_CONFIG"}
+    assert set(env) == {"TF_CONFIG", "TF_GRPC_REUSE_PORT"}
     return json.loads(env["TF_CONFIG"])
 
 

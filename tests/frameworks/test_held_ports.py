@@ -1,0 +1,33 @@
+"""Ports that the agent holds until a framework's server has bound them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.cli.howdah import ended_at_last, job_file, start
+
+TENSORFLOW = """
+import json, os, socket
+import tensorflow as tf
+config = json.loads(os.environ["TF_CONFIG"])
+port = int(config["cluster"]["worker"][0].rpartition(":")[2])
+try:
+    socket.socket().bind(("127.0.0.1", port))
+except OSError as error:
+    print("held:", error, flush=True)
+server = tf.distribute.Server(config["cluster"], job_name="worker", task_index=0)
+with socket.create_connection(("127.0.0.1", port), timeout=10):
+    print("bound", flush=True)
+"""
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.skipif(find_spec("tensorflow") is None, reason="tensorflow is not installed")
+def test_tensorflows_server_binds_the_port_that_the_agent_still_holds(tmp_path: Path) -> None:
+    with ended_at_last():
+        run = start("run", str(job_file(tmp_path, TENSORFLOW, framework="tensorflow")))
+        assert run.end(120) == 0, run.text + run.told
+    assert "held:" in run.text and "bound" in run.text
