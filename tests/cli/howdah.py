@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from howdah.client import listing
 from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
@@ -121,6 +122,13 @@ def job_file(folder: Path, script: str, **fields: Any) -> Path:
     path = source / "job.json"
     path.write_text(json.dumps(job))
     return path
+
+
+def resolved(link: str) -> str:
+    """A printed link with a host name that the system's resolver knows; browsers know the other."""
+    parts = urlsplit(link)
+    assert parts.hostname == f"{newest().job_id}.localhost"
+    return parts._replace(netloc=f"127.0.0.1:{parts.port}").geturl()
 
 
 def newest() -> JobDirectory:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.howdah import gone, howdah, job_file, newest, start, until
+from tests.cli.howdah import gone, howdah, job_file, newest, resolved, start, until
 
 pytestmark = pytest.mark.timeout(180)
 """Each runs up to 15 commands, one after another."""
@@ -44,8 +44,9 @@ def test_a_running_job_can_be_looked_at_and_stopped(tmp_path: Path) -> None:
     ]
     page = until(lambda: re.search(r"Page +(\S+)", howdah("status", job_id[:-2]).text), "the page")
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-    browser.open(page[1], timeout=10).close()
-    with browser.open(page[1].partition("login")[0], timeout=10) as answer:
+    link = resolved(page[1])
+    browser.open(link, timeout=10).close()
+    with browser.open(link.partition("login")[0], timeout=10) as answer:
         assert job_id in answer.read().decode()
     status = howdah("status", "--json").documents()[0]
     assert (status["job_id"], status["outcome"], len(status["tasks"])) == (job_id, None, 2)

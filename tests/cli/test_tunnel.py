@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.cli.howdah import Run, howdah, job_file, newest, start
+from tests.cli.howdah import Run, howdah, job_file, newest, resolved, start
 
 SERVES = """
 import os
@@ -38,13 +38,6 @@ server.serve_forever()
 def address(tunnel: Run) -> str:
     line = tunnel.until_line("http://")
     return resolved(line[line.index("http") :])
-
-
-def resolved(link: str) -> str:
-    """The address with a host name that the system's resolver knows; browsers know the other."""
-    parts = urlsplit(link)
-    assert parts.hostname == f"{newest().job_id}.localhost"
-    return parts._replace(netloc=f"127.0.0.1:{parts.port}").geturl()
 
 
 def get(url: str) -> bytes:

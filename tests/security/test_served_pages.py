@@ -17,7 +17,7 @@ import pytest
 from howdah.core.messages import Task
 from howdah.wire.messages import AgentNote, Heartbeat, WebAddress, WebWithdrawn
 from tests.agent.rig import Rig, python, until
-from tests.cli.howdah import Run, ended_at_last, job_file, newest, start
+from tests.cli.howdah import Run, ended_at_last, job_file, newest, resolved, start
 from tests.cli.howdah import until as wait_for
 from tests.security import strangers
 from tests.unit.web.serving import serving
@@ -171,12 +171,6 @@ def test_the_proxy_shows_a_locked_page_to_its_owner() -> None:
 
 
 # -- TensorBoard and tunnels ---------------------------------------------------------------------
-
-
-def resolved(link: str) -> str:
-    """The address with a host name that the system's resolver knows; browsers know the other."""
-    parts = urlsplit(link)
-    return parts._replace(netloc=f"127.0.0.1:{parts.port}").geturl()
 
 
 def ask(link: str, headers: dict[str, str] | None = None) -> http.client.HTTPResponse:

@@ -24,6 +24,8 @@ from howdah.agent.socket_owners import listeners, serves
 from howdah.agent.tcp_table import packed
 from howdah.wire.messages import Start, WebAddress, WebWithdrawn
 
+PAGE_TOKEN = "page-token"
+"""The token's file, in the container's folder."""
 _FIRST_LOOK_S = 0.05
 _LONGEST_LOOK_S = 1.0
 _PATIENCE_S = 60.0
@@ -57,7 +59,7 @@ class Pages:
         self.token_file = ""
         """Where programs find the token; empty if it could not be written."""
         with contextlib.suppress(OSError):
-            self.token_file = container.write_private("page-token", self._token.encode())
+            self.token_file = container.write_private(PAGE_TOKEN, self._token.encode())
 
     @property
     def published(self) -> tuple[WebAddress, ...]:

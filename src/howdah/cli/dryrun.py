@@ -16,6 +16,7 @@ import msgspec
 from howdah.agent.checkpoints import UNSAVED
 from howdah.agent.connection import AddressError, advertised
 from howdah.agent.launch import AgentLaunch
+from howdah.agent.pages import PAGE_TOKEN
 from howdah.agent.processes import marker
 from howdah.agent.programs import Additions, complete_environment
 from howdah.agent.workfolder import TASK, place
@@ -311,6 +312,7 @@ def _additions(job: Job, launch: AgentLaunch) -> Additions:
         log_dir="",
         task_socket=str(work / "task.sock"),
         checkpoint_request=str(work / "checkpoint-request"),
+        page_token_file=str(work / PAGE_TOKEN),
         shared_dir=launch.shared_dir,
         python_path=launch.python_path,
     )
