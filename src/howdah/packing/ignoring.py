@@ -8,6 +8,7 @@ the ``.gitignore`` beside it, so it can leave out more, and with ``!`` take in w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -41,6 +42,11 @@ ALWAYS = (
     "*~",
 )
 """Left out unless an ignore file takes it in: caches, histories, environments, editors' locks."""
+
+
+MOST_STARS = 16
+"""In one pattern: the time that matching takes grows with each."""
+_STARS = re.compile(r"\*{3,}")
 
 
 class Rules:
@@ -110,7 +116,11 @@ def _read(path: Path) -> GitIgnoreSpec | None:
         return None
     except OSError as error:
         raise PackingError(f"{path} cannot be read: {error.strerror or error}") from error
+    # To Git three stars are one. To the library they are three, which take for ever to match.
+    lines = [_STARS.sub("*", line) for line in text.splitlines()]
+    if crowded := next((line for line in lines if line.count("*") > MOST_STARS), None):
+        raise PackingError(f"{path}: {crowded[:80]!r} has more than {MOST_STARS} stars")
     try:
-        return GitIgnoreSpec.from_lines(text.splitlines())
-    except GitIgnorePatternError as error:
+        return GitIgnoreSpec.from_lines(lines)
+    except (GitIgnorePatternError, re.error) as error:
         raise PackingError(f"{path}: {error}") from error

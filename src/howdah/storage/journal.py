@@ -350,7 +350,7 @@ def _decode(line: bytes) -> Entry | str:
         return "its checksum does not fit its content"
     try:
         return _entry(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # msgspec's own, or of a key that is no text
         return f"not an entry this version knows ({error})"
 
 

@@ -71,7 +71,7 @@ def read(
             for line in file:
                 try:
                     sample = _decoder.decode(line)
-                except msgspec.DecodeError:
+                except (ValueError, RecursionError):  # msgspec's own, or of a key that is no text
                     continue
                 if task in (None, sample.task) and sample.sample.time > since:
                     yield sample

@@ -71,7 +71,7 @@ def read_head(read_into: ReadInto) -> Head | None:
     try:
         kind, body = _message(metadata, _PREFIX.size)
         return Head(Kind(kind), bytes(metadata), body)
-    except (struct.error, ValueError) as error:
+    except (struct.error, ValueError, IndexError) as error:
         raise FeedError(f"The feeder sent an Arrow message that cannot be read: {error}") from error
 
 
@@ -93,10 +93,20 @@ def _message(data: bytearray, base: int) -> tuple[int, int]:
 
 
 def read_schema(head: Head, read_into: ReadInto) -> pa.Schema:
-    """The schema message: head and, where there is one, body."""
+    """The schema message: head and, where there is one, body.
+
+    Raises:
+        FeedError: it is none.
+        EOFError, OSError: the connection ended.
+    """
+    if head.body > LARGEST_HEAD:
+        raise FeedError(f"The feeder announced a schema of {head.body} bytes")
     body = bytearray(head.body)
     read_into(memoryview(body))
-    return pa.ipc.read_schema(pa.py_buffer(head.metadata + body))
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(head.metadata + body))
+    except (pa.ArrowException, OSError) as error:
+        raise FeedError(f"The feeder sent a schema that cannot be read: {error}") from error
 
 
 def read_body(head: Head, read_into: ReadInto, slabs: Slabs) -> pa.Buffer:

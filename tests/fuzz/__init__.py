@@ -1,0 +1,1 @@
+"""Mutation fuzzing of every decoder of bytes that Howdah did not write itself."""
