@@ -88,8 +88,9 @@ def test_the_page_can_be_looked_at_through_the_proxy_and_nothing_more(job: YarnJ
     status, text = get(f"{tracking}api/v1/job")
     assert status == 200, text
     assert json.loads(text)["job_id"] == job.job_id
-    status, text = get(f"{tracking}proxy/worker:0/some/where")
-    assert (status, text) == (200, "a page of my own at /some/where")
+    of_task = f"{tracking}proxy/worker:0/some/where"
+    until(lambda: get(of_task)[0] == 200, "its agent has seen that the task serves the page")
+    assert get(of_task) == (200, "a page of my own at /some/where")
     status, text = get(f"{tracking}api/v1/stop", "PUT")
     assert status in (403, 405), text
     assert get(f"{own}api/v1/job")[0] == 401, "programs on this host are no proxy"
