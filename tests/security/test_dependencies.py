@@ -55,7 +55,7 @@ def wheel(folder: Path, text: str) -> Path:
 @pytest.mark.skipif(UV is None, reason="there is no uv here; tools/setup installs it")
 @pytest.mark.parametrize("planted", [False, True])
 def test_a_download_that_was_tampered_with_is_not_installed(tmp_path: Path, planted: bool) -> None:
-    """A download of a pinned dependency was tampered with; it fails, as tools/setup installs it, and
+    """Finding 14: a download of a pinned dependency was tampered with; it fails, as tools/setup installs it, and
     nothing is installed."""
     assert UV is not None
     setup = (ROOT / "tools" / "setup").read_text()
