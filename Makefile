@@ -1,6 +1,7 @@
 # make demo   a real distributed training job on this machine
 # make test   all tests            make check  ruff, pyright, import contracts
 # make docs   the documentation    make bench  the benchmarks
+# make audit  what is known against the pinned dependencies
 #
 # Each target brings .venv up to date first, through uv (fetched into .venv-tools if there is none).
 # PYTHON=/path/to/python3.12 chooses the interpreter of .venv.
@@ -14,7 +15,7 @@ ARGS ?=
 # Most tests wait for processes they started: three at a time keep two cores busy.
 JOBS ?= 3
 
-.PHONY: demo test check format docs bench constraints clean
+.PHONY: demo test check format docs bench audit constraints clean
 
 demo:
 	@tools/setup tensorflow
@@ -47,13 +48,21 @@ bench:
 	@tools/setup dev pytorch
 	$(RUN) -m benchmarks $(ARGS)
 
-# Newest versions of everything, for all groups and extras. Names and versions only: which index
-# they come from is the reader's affair.
+# Asks an advisory service about each pinned version, so it needs one and is no part of `check`. Strict:
+# where the service does not know a package, or is no real one, that is a failure and no silence.
+audit:
+	@tools/setup audit
+	@$(RUN) -m pip_audit --strict --progress-spinner off --disable-pip --requirement constraints.txt $(ARGS) \
+	  || { echo "audit: known against, or not answered for, as the lines above say; a service that"; \
+	    echo "audit: answers for nothing is not reachable from here. ARGS='-s osv' asks another."; exit 1; }
+
+# Newest versions of everything, for all groups and extras. Names, versions and hashes only: which
+# index they come from is the reader's affair.
 constraints:
 	@tools/setup --tool lock --quiet --upgrade
-	@tools/setup --tool export --quiet --no-hashes --no-emit-project --all-groups --all-extras \
+	@tools/setup --tool export --quiet --no-emit-project --all-groups --all-extras \
 	  --no-header --no-annotate --format requirements-txt --output-file constraints.txt
-	@wc -l constraints.txt
+	@grep -c == constraints.txt
 
 clean:
 	rm -rf .venv .venv-tools .pytest_cache .hypothesis .ruff_cache .import_linter_cache docs/_build

@@ -221,8 +221,7 @@ class _Teller:
             with self._lock:
                 self._add(document)
                 self._flush(address)
-        except Exception:
-            # Training goes on whatever becomes of a report.
+        except Exception:  # noqa: S110 - training goes on whatever becomes of a report
             pass
 
     def last_try(self) -> None:
@@ -233,7 +232,7 @@ class _Teller:
             with self._lock:
                 self._own_socket().settimeout(_LAST_TRY_S)
                 self._flush(address)
-        except Exception:
+        except Exception:  # noqa: S110 - training goes on whatever becomes of a report
             pass
 
     def _add(self, document: Dict[str, Any]) -> None:

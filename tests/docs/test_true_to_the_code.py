@@ -34,6 +34,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "reference/job-file.schema.json": lambda: generator("generate_job_file").schema(),
     "reference/cli.md": lambda: generator("generate_cli").page(),
     "reference/http-api.md": openapi.reference,
+    "design/005-attacks.md": lambda: generator("generate_attacks").page(),
     "guides/from-tony.md": lambda: generator("generate_tony").page(),
 }
 

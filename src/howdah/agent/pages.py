@@ -34,7 +34,7 @@ _MOST = 16
 """Pages of one attempt; more are not published."""
 _TIMES = 20
 """A page that is published so often comes and goes: it is looked at once in a long while then."""
-_EVERYWHERE = ("", "0.0.0.0", "::")
+_EVERYWHERE = ("", "0.0.0.0", "::")  # noqa: S104 - where programs say they listen
 
 
 class Pages:

@@ -209,7 +209,7 @@ def reserve(
             if not reservation.take(port, host, again=True):
                 raise KeptPortTaken(port)
         if len(reservation.ports) < count:
-            _fill(reservation, count, host, allowed, chance or random.Random())
+            _fill(reservation, count, host, allowed, chance or random.SystemRandom())
     except BaseException:
         reservation.release()
         raise
@@ -271,8 +271,8 @@ def ephemeral_range() -> tuple[int, int]:
 
 def is_free(port: int, host: str, *, again: bool = False) -> bool:
     """Whether a server could bind the port now, on ``host`` and on all addresses."""
-    places = [(socket.AF_INET, "0.0.0.0")]  # a test, not a service
-    if host not in ("", "0.0.0.0"):
+    places = [(socket.AF_INET, "0.0.0.0")]  # noqa: S104 - a test, not a service
+    if host not in ("", "0.0.0.0"):  # noqa: S104 - only compared
         places.append((socket.AF_INET6 if ":" in host else socket.AF_INET, host))
     if socket.has_ipv6:
         places.append((socket.AF_INET6, "::"))
@@ -298,7 +298,7 @@ def _hold(port: int) -> socket.socket:
     try:
         if hasattr(socket, "SO_REUSEPORT"):
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        held.bind(("0.0.0.0", port))  # bound so that no other program can; never listens
+        held.bind(("0.0.0.0", port))  # noqa: S104 - so that no other program can; never listens
     except OSError:
         held.close()
         raise

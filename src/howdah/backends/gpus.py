@@ -26,7 +26,7 @@ import msgspec
 
 from howdah.storage import runtime
 
-LOCK_FOLDER = Path("/tmp/howdah-gpus")
+LOCK_FOLDER = Path("/tmp/howdah-gpus")  # noqa: S108 - what lies there is never trusted
 """One place for all users of the host, sticky. Its small files stay: a lock on a removed file would
 be worth nothing."""
 CHOOSING_S = 0.5

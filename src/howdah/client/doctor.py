@@ -95,7 +95,7 @@ def _machine() -> Iterator[Finding]:
     if memory is not None:
         text += f", {memory[1] / 1024**3:.1f} of {memory[0] / 1024**3:.1f} GiB memory available"
     yield fine("machine", text)
-    shared = Path("/dev/shm")
+    shared = Path("/dev/shm")  # noqa: S108 - only looked at
     if shared.is_dir():
         room = shutil.disk_usage(shared).total
         if room < LEAST_SHARED_MEMORY:

@@ -30,9 +30,9 @@ def call() -> tuple[int, bytes]:
     """Exit code and pickled result: ``(True, value)`` or ``(False, traceback, exception)``."""
     try:
         # The folder is its owner's alone: what lies there is what the owner sent.
-        sent = pickle.loads((FOLDER / "call.pkl").read_bytes())  # noqa: S301
+        sent = pickle.loads((FOLDER / "call.pkl").read_bytes())  # noqa: S301 - the owner's
         sys.path += [entry for entry in sent["path"] if entry not in sys.path]
-        function, args, kwargs = pickle.loads(sent["call"])  # noqa: S301
+        function, args, kwargs = pickle.loads(sent["call"])  # noqa: S301 - the same
         return 0, pickled((True, function(*args, **kwargs)))
     except SystemExit as end:
         if end.code in (None, 0):

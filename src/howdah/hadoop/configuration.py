@@ -230,7 +230,7 @@ class Configuration:
         if name == "user.home":
             return self._env.get("HOME", "/")
         if name == "java.io.tmpdir":
-            return "/tmp"
+            return "/tmp"  # noqa: S108 - Java's default; only read
         found = self._values.get(_DEPRECATED.get(name, name))
         return None if found is None else found.text
 

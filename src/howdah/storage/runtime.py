@@ -17,7 +17,7 @@ from pathlib import Path
 
 VARIABLE = "HOWDAH_RUNTIME_DIR"
 """Environment variable: folder for sockets instead of ``/tmp``."""
-SHARED = Path("/tmp")
+SHARED = Path("/tmp")  # noqa: S108 - what is used in it is private
 
 log = logging.getLogger(__name__)
 

@@ -113,7 +113,7 @@ class YarnBackend:
         expiry_s = self._configuration.duration_s(_EXPIRY, 600.0)
         self.lease_s = expiry_s + LEASE_MARGIN_S
         self.host = env.get("NM_HOST") or "127.0.0.1"
-        self.bind = "0.0.0.0"
+        self.bind = "0.0.0.0"  # noqa: S104 - agents are on other machines; mTLS
         self.page_readers = PageReaders()
         self._with_port = self._configuration.boolean(_WITH_PORT)
         self._scheduler = Scheduler(self._configuration, self.local_resources.user, tokens[0])

@@ -1,0 +1,94 @@
+"""Writes docs/design/005-attacks.md from tests/security: the attacks that are tried, and by which test.
+
+The first sentences of a test's docstring tell the attack and what stops it; one of the report of
+findings begins with its number, ``Finding 5: …``. A test without a docstring is told by its name.
+Run it after a change there; tests/docs compares what is committed with it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "design" / "005-attacks.md"
+TESTS = ROOT / "tests" / "security"
+
+_HEAD = """\
+# 005: Attacks that are tried
+
+<!-- Written by docs/generate_attacks.py from tests/security. Change those. -->
+
+Each line is an attack on a running job, its files or its clients, and the test that tries it. An attack
+that once got through has the number it was found under. What is guaranteed and what is not is in
+[Threat model](005-security.md).
+"""
+_FINDING = re.compile(r"Findings? ([\d, ]+(?:and \d+)?): +")
+
+
+class Attack(NamedTuple):
+    """One test."""
+
+    finding: str
+    """Its number in the report of findings; "" if it is none of those."""
+    text: str
+    test: str
+    """``test_wire.py::test_…``"""
+
+
+def attacks() -> list[Attack]:
+    """All that are tried, in the order of the files."""
+    return [attack for file in sorted(TESTS.glob("test_*.py")) for attack in _of(file)]
+
+
+def page() -> str:
+    """The whole page."""
+    found = attacks()
+    known = sorted((each for each in found if each.finding), key=_number)
+    others = [each for each in found if not each.finding]
+    return (
+        _HEAD
+        + "\n## Once got through\n\n| Finding | Attack | Test |\n|---|---|---|\n"
+        + "".join(f"| {each.finding} | {each.text} | {_test(each)} |\n" for each in known)
+        + "\n## Others\n\n| Attack | Test |\n|---|---|\n"
+        + "".join(f"| {each.text} | {_test(each)} |\n" for each in others)
+    )
+
+
+def _of(file: Path) -> Iterator[Attack]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            if node.name.startswith("test_"):
+                text = _told(node)
+                finding = _FINDING.match(text)
+                text = text[finding.end() :] if finding else text
+                test = f"{file.name}::{node.name}"
+                yield Attack(finding[1] if finding else "", _sentence(text), test)
+
+
+def _told(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    paragraph = (ast.get_docstring(node) or "").split("\n\n")[0]
+    return " ".join(paragraph.split()) or node.name.removeprefix("test_").replace("_", " ")
+
+
+def _sentence(text: str) -> str:
+    text = text[0].upper() + text[1:].rstrip(".") + "."
+    parts = text.replace("|", "\\|").split("`")
+    return "`".join(
+        part if code % 2 else part.replace("<", "\\<") for code, part in enumerate(parts)
+    )
+
+
+def _test(attack: Attack) -> str:
+    return f"`{attack.test}`"
+
+
+def _number(attack: Attack) -> int:
+    return int(re.split(r"\D", attack.finding)[0])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
