@@ -13,12 +13,13 @@ TENSORFLOW = """
 import json, os, socket
 import tensorflow as tf
 config = json.loads(os.environ["TF_CONFIG"])
-port = int(config["cluster"]["worker"][0].rpartition(":")[2])
+index = config["task"]["index"]
+port = int(config["cluster"]["worker"][index].rpartition(":")[2])
 try:
     socket.socket().bind(("127.0.0.1", port))
 except OSError as error:
     print("held:", error, flush=True)
-server = tf.distribute.Server(config["cluster"], job_name="worker", task_index=0)
+server = tf.distribute.Server(config["cluster"], job_name="worker", task_index=index)
 with socket.create_connection(("127.0.0.1", port), timeout=10):
     print("bound", flush=True)
 """
@@ -28,6 +29,9 @@ with socket.create_connection(("127.0.0.1", port), timeout=10):
 @pytest.mark.skipif(find_spec("tensorflow") is None, reason="tensorflow is not installed")
 def test_tensorflows_server_binds_the_port_that_the_agent_still_holds(tmp_path: Path) -> None:
     with ended_at_last():
-        run = start("run", str(job_file(tmp_path, TENSORFLOW, framework="tensorflow")))
+        workers = {"worker": {"instances": 2}}
+        run = start(
+            "run", str(job_file(tmp_path, TENSORFLOW, framework="tensorflow", roles=workers))
+        )
         assert run.end(120) == 0, run.text + run.told
-    assert "held:" in run.text and "bound" in run.text
+    assert run.text.count("held:") == 2 and run.text.count("bound") == 2

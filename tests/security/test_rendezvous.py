@@ -20,7 +20,8 @@ SLOW = "import os, time\nprint('port', os.environ['HOWDAH_PORT'], flush=True)\nt
 # Binds its port as TensorFlow's server does; tests/frameworks/test_held_ports.py has the real one.
 SHARES = """
 import json, os, socket, time
-port = int(json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"][0].rpartition(":")[2])
+workers = json.loads(os.environ["TF_CONFIG"])["cluster"]["worker"]
+port = int(workers[int(os.environ["HOWDAH_RANK"])].rpartition(":")[2])
 print("port", port, flush=True)
 while not os.path.exists(os.environ["GO"]):
     time.sleep(0.05)
@@ -82,10 +83,17 @@ def test_nobody_gets_a_port_of_tensorflow_between_its_choice_and_its_server(tmp_
     """Finding 6: another user, or another program of the same user, binds TensorFlow's port during the
     seconds it takes to be imported; the agent still holds it, and the server gets it."""
     go = tmp_path / "go"
-    file = job_file(tmp_path, SHARES, framework="tensorflow", env={"GO": str(go)})
+    file = job_file(
+        tmp_path,
+        SHARES,
+        framework="tensorflow",
+        env={"GO": str(go)},
+        roles={"worker": {"instances": 2}},
+    )
     with ended_at_last():
         run = start("run", str(file))
-        [port] = until(lambda: ports_said(run), "the program runs")
+        until(lambda: len(ports_said(run)) == 2, "the programs run")
+        port = ports_said(run)[0]
         for host in (HOST, "0.0.0.0"):
             with pytest.raises(OSError, match="in use"), socket.socket() as thief:
                 thief.bind((host, port))

@@ -176,11 +176,11 @@ class Reservation:
             self._held.append(_hold(port))
         return True
 
-    def let_go(self) -> None:
-        """Unbind, for the program to bind; the locks stay."""
-        for held in self._held:
+    def let_go(self, but: int = 0) -> None:
+        """Unbind, for the program to bind; the locks stay. The first so many stay bound, too."""
+        for held in self._held[but:]:
             held.close()
-        self._held.clear()
+        del self._held[but:]
 
     def release(self) -> None:
         """Give everything back."""

@@ -45,8 +45,8 @@ _DRAIN_S = 2.0
 """For a pipe that a process outside the attempt holds open."""
 _FIRST_LOOK_S = 0.05
 _LONGEST_LOOK_S = 0.5
-_JOINED_LOOK_S = 5.0
-"""Once the program has its ports nobody else can have them; a later listener is found all the same."""
+_STRANGER_LOOK_S = 5.0
+"""Between two looks for strangers, once a program has had half a minute to bind its ports."""
 _MEMORY_LOOK_S = (1.0, 0.2)
 """Between two looks at memory: far from the limit, and above half of it."""
 _GPU_LOOK_S = 2.0
@@ -260,8 +260,7 @@ class Run:
         start = self._start
         if not start.processes:
             return StartProblem(0, "its start names no program")
-        if not _shares_ports(start):
-            self._ready.ports.let_go()
+        self._ready.ports.let_go(but=1 if _shares_port(start) else 0)
         try:
             self._programs.start(start.processes, self._environment)
         except StartProblem as problem:
@@ -368,8 +367,8 @@ class Run:
                 self._end(0.0)
                 return
             cost = time.thread_time() - start
-            await asyncio.sleep(max(pause, cost * 100))
-            pause = min(pause * 1.2, _LONGEST_LOOK_S if not self.joined else _JOINED_LOOK_S)
+            await asyncio.sleep(max(pause, cost * 1000))
+            pause = min(pause * 1.2, _STRANGER_LOOK_S)
 
     async def _numeric(self, peers: tuple[Address, ...]) -> set[Address]:
         found: set[Address] = set()
@@ -430,8 +429,8 @@ class Run:
         self._container.say(message)
 
 
-def _shares_ports(start: Start) -> bool:
-    """Whether the program binds its ports with SO_REUSEPORT, so that we may go on holding them."""
+def _shares_port(start: Start) -> bool:
+    """Whether the program binds its first port with SO_REUSEPORT, so that we may go on holding it."""
     return all(
         spec.env.get("TF_GRPC_REUSE_PORT", "").lower() in ("1", "true") for spec in start.processes
     )

@@ -134,5 +134,6 @@ class TensorFlow(Framework):
         place = addresses.of_role(topology, role).index(member)
         task = {"type": "chief" if role == "master" else role, "index": place}
         env = {"TF_CONFIG": addresses.compact({"cluster": cluster, "task": task})}
-        env["TF_GRPC_REUSE_PORT"] = "1"
+        if sum(map(len, cluster.values())) > 1:
+            env |= addresses.unless_set(job, member, {"TF_GRPC_REUSE_PORT": "1"})
         return env | addresses.interface_hints(job, member, "NCCL_SOCKET_IFNAME")
