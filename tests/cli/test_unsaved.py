@@ -121,3 +121,15 @@ def test_a_restart_that_waits_for_a_store_says_for_which(tmp_path: Path) -> None
     until(lambda: waiting.search(howdah("status", job).text), "the status names the store")
     assert howdah("stop", "--now", job).text == f"{job} stopped"
     assert run.end() == 130
+
+
+def test_folders_that_no_program_has_written_to_are_told(tmp_path: Path) -> None:
+    script = "import pathlib\npathlib.Path('ckpt').mkdir(exist_ok=True)\npathlib.Path('ckpt/1').write_text('1')\n"
+    tables = {"checkpoint": {"folder": "checkpoints"}, "outputs": {"folders": ["result"]}}
+    told = howdah("run", str(job_file(tmp_path, script, **tables))).told
+    assert "no checkpoint was saved: no program has written to the folder" in told
+    assert "there are no outputs: no program has written to the folders" in told
+    right = script.replace("ckpt", "checkpoints") + "pathlib.Path('result').mkdir(exist_ok=True)\n"
+    right += "pathlib.Path('result/a').write_text('1')\n"
+    told = howdah("run", str(job_file(tmp_path, right, **tables))).told
+    assert "no program has written" not in told

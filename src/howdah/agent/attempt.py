@@ -264,7 +264,7 @@ class Attempt:
             self._ended = await self._run.run()
             self._say_last_reports()
             unsaved = await self._save(self._run, self._ended, mirror)
-        return msgspec.structs.replace(self._ended, unsaved=unsaved)
+        return msgspec.structs.replace(self._ended, unsaved=unsaved, outputs=self._outputs.copied)
 
     async def _until_stopped(self, step: Coroutine[Any, Any, Ready]) -> Ready:
         """The step's result, unless the attempt is stopped first."""

@@ -37,6 +37,7 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     transient: bool = False
     problems: tuple[str, ...] | None = None
+    files: int = 0
 
 
 class Outputs:
@@ -58,6 +59,8 @@ class Outputs:
         """What is copied: paths inside the working folder."""
         self._lost: tuple[str, ...] | None = None
         """What could not be copied, once the helper is done."""
+        self.copied = 0
+        """Files that were copied."""
         self.trouble = ""
         """Why the store has not taken them; empty where nothing kept it from that."""
 
@@ -99,7 +102,7 @@ class Outputs:
             async with self._container.helpers.running(argv) as helper:
                 while (line := await helper.line()) is not None:
                     said = msgspec.json.decode(line, type=_Said)
-                    self._lost = said.problems
+                    self._lost, self.copied = said.problems, said.files
                     if said.problem:
                         self.trouble = said.problem
                         again = "; it is tried again" if said.transient else ""

@@ -67,11 +67,31 @@ def conclude(turn: Turn) -> None:
                 tasks.release(turn, data, "the job ends")
     if state.containers:
         return
+    assert state.outcome is not None
+    if state.outcome is Outcome.SUCCEEDED and not state.unsaved:
+        _warn_of_empty_folders(turn)
     state.finished = turn.now
     turn.enter(JobPhase.FINISHED)
-    assert state.outcome is not None
     turn.record("finished", f"{state.outcome.value}: {state.reason}", outcome=state.outcome.value)
     turn.emit(FinishJob())
+
+
+def _warn_of_empty_folders(turn: Turn) -> None:
+    """A folder that the job file names and no program has ever written to: most likely a mistake."""
+    plan, tasks = turn.plan, turn.state.tasks.values()
+    resumed = turn.state.checkpoint is not None or any(data.restored for data in tasks)
+    if plan.checkpoints and not resumed:
+        turn.record(
+            "nothing-saved",
+            "no checkpoint was saved: no program has written to the folder that [checkpoint] names",
+            level=Level.WARNING,
+        )
+    if plan.outputs and not any(data.exit is not None and data.exit.outputs for data in tasks):
+        turn.record(
+            "nothing-saved",
+            "there are no outputs: no program has written to the folders that [outputs] names",
+            level=Level.WARNING,
+        )
 
 
 def names(tasks: Iterable[object]) -> str:

@@ -152,6 +152,8 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     """What the preprocess step printed for all programs (`howdah.frameworks.sidecars.ANSWER`)."""
     unsaved: tuple[str, ...] = ()
     """What of its checkpoints and outputs is saved nowhere, each with the reason, one line each."""
+    outputs: int = 0
+    """Files of its output folders that were copied."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

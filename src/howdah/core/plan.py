@@ -96,6 +96,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """How long a gang that is about to grow may take to save the checkpoint it was asked for."""
     checkpoints: bool = False
     """Its programs save checkpoints that Howdah knows of."""
+    outputs: bool = False
+    """Its programs fill output folders that Howdah copies."""
     backoff_s: float = 1.0
     """Delay before the second restart without progress; doubled each time, with jitter, up to
     `backoff_max_s`. The first comes at once."""

@@ -97,6 +97,7 @@ def plan(job: Job, job_id: str, *, lease_s: float = 30.0) -> Plan:
         total_s=seconds(times.total),
         lease_s=lease_s,
         checkpoints=job.checkpoint is not None,
+        outputs=job.outputs is not None and bool(job.outputs.folders),
     )
 
 
