@@ -135,7 +135,7 @@ def test_ports_are_released_by_whom_it_was_said(sc: Any) -> None:
 # -- run --------------------------------------------------------------------------------------------
 
 
-def _describe(args: Any, ctx: Any) -> dict[str, Any]:
+def _describe(args: Any, ctx: Any) -> None:
     import json
     import sys
 
@@ -148,16 +148,14 @@ def _describe(args: Any, ctx: Any) -> dict[str, Any]:
     told["tf_config"] = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task")
     told["legacy"] = os.environ.get("TF_USE_LEGACY_KERAS")
     told["gpus"] = os.environ["CUDA_VISIBLE_DEVICES"]
-    said = Path(args[1], "ps")
-    if ctx.job_name == "ps":
-        said.with_suffix(".part").write_text(json.dumps(told))
-        said.with_suffix(".part").rename(said)
-        while True:
-            time.sleep(0.1)
-    # The parameter server is ended with the last worker: it may not have come to its first line.
-    while not said.exists():
+    said = Path(args[1], ctx.job_name)
+    said.with_suffix(".part").write_text(json.dumps(told))
+    said.with_suffix(".part").rename(said)
+    # The others are ended with the chief: they may not have come to their first lines.
+    while ctx.job_name == "ps" or not all(
+        Path(args[1], name).exists() for name in ctx.cluster_spec
+    ):
         time.sleep(0.05)
-    return told
 
 
 @pytest.mark.tfos(
@@ -193,10 +191,8 @@ def test_every_node_knows_who_it_is(sc: Any, tmp_path: Path) -> None:
     assert cluster.nodeRDD.collect() == [1, 2] and not cluster.server.done
     assert cluster.tensorboard_url() is None
     cluster.shutdown()
-    told = cluster.howdah.results()
-    chief, worker = sorted(told.values(), key=lambda each: each["executor_id"])
-    ps = json.loads((tmp_path / "ps").read_text())
-    for number, (name, each) in enumerate((("ps", ps), ("chief", chief), ("worker", worker))):
+    for number, name in enumerate(("ps", "chief", "worker")):
+        each = json.loads((tmp_path / name).read_text())
         assert (each["executor_id"], each["worker_num"], each["job_name"]) == (number, number, name)
         assert each["num_workers"] == 2 and each["task_index"] == 0
         assert each["roles"] == {"ps": 1, "chief": 1, "worker": 1}
