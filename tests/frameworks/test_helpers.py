@@ -44,8 +44,12 @@ def fetch(url: str, within_s: float, child: subprocess.Popen[bytes]) -> str:
     deadline = time.monotonic() + within_s
     while True:
         try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
+            headers = {"Authorization": "Bearer open-sesame"}
+            request = urllib.request.Request(url, headers=headers)
+            with urllib.request.urlopen(request, timeout=5) as answer:
                 return answer.read().decode()
+        except urllib.error.HTTPError:
+            raise
         except (urllib.error.URLError, ConnectionError):
             assert child.poll() is None, "it ended instead"
             assert time.monotonic() < deadline, "it does not answer"
@@ -61,8 +65,13 @@ def test_tensorboard_serves_under_the_proxys_path_without_tensorflow(tmp_path: P
     place = replace(place, members=(place.members[0], board))
     plan = planning.plan(made, "job-1")
     (program,) = programs.programs(made, plan, place, board.task, 1, places(tmp_path))
+    token = tmp_path / "page-token"
+    token.write_text("open-sesame")
     child = subprocess.Popen(
-        program.argv, env=os.environ | program.env, cwd=tmp_path, stderr=subprocess.DEVNULL
+        program.argv,
+        env=os.environ | program.env | {"HOWDAH_PAGE_TOKEN_FILE": str(token)},
+        cwd=tmp_path,
+        stderr=subprocess.DEVNULL,
     )
     try:
         root = f"http://127.0.0.1:{board.ports[0]}"
@@ -70,7 +79,9 @@ def test_tensorboard_serves_under_the_proxys_path_without_tensorflow(tmp_path: P
         assert "<title>TensorBoard</title>" in page
         assert fetch(f"{root}/proxy/tensorboard:0/data/runs", 60, child) == "[]"
         with pytest.raises(urllib.error.HTTPError):
-            urllib.request.urlopen(f"{root}/data/runs", timeout=5)
+            fetch(f"{root}/data/runs", 5, child)
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.urlopen(f"{root}/proxy/tensorboard:0/data/runs", timeout=5)
         process = psutil.Process(child.pid)
         loaded = {Path(mapped.path).name for mapped in process.memory_maps()}
         assert not any(name.startswith(("libtensorflow", "_pywrap_tensorflow")) for name in loaded)

@@ -34,13 +34,11 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 def prepare(
     job: Job, directory: JobDirectory, folder: Path, progress: Callable[[Step], None]
 ) -> None:
-    """Make the job's environment and files ready, if it has any; paths are relative to ``folder``.
+    """Make the job's environment and files ready; paths are relative to ``folder``.
 
     Raises:
         BackendError: they can't be had, and why.
     """
-    if not job.environment.is_made and not job.files_by_role:
-        return
     from howdah.packing import in_place
 
     def tell(what: str, done: int, total: int | None) -> None:

@@ -38,9 +38,10 @@ class LocalSubmission:
         from howdah.backends.base import SubmissionCancelled
         from howdah.backends.local.inside import prepare
 
-        if self._checks:
+        job = directory.job()
+        if self._checks and (job.environment.is_made or job.files_by_role):
             try:
-                prepare(directory.job(), directory, self._folder, progress)
+                prepare(job, directory, self._folder, progress)
             finally:
                 if self._cancelled:
                     raise SubmissionCancelled("nothing was submitted")
