@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 import psutil
@@ -39,8 +40,9 @@ def stop(yarn: Yarn) -> None:
 
 
 def last_step(job: YarnJob, task: str) -> int:
-    lines = [line for line in job.log(task).splitlines() if line.startswith("step")]
-    return int(lines[-1].split()[1]) if lines else 0
+    # The last line may be on its way.
+    steps = re.findall(r"^step (\d+)", job.log(task), re.MULTILINE)
+    return int(steps[-1]) if steps else 0
 
 
 def births(job: YarnJob) -> dict[int, float]:
