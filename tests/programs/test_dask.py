@@ -42,6 +42,12 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.program(
+    "Dask",
+    "distributed",
+    "`python train.py` in the role `client`",
+    "two workers at its start, the sum, both workers again after `client.restart()`, no traceback",
+)
 @pytest.mark.timeout(180)
 def test_a_client_starts_with_all_workers_restarts_them_and_ends_quietly(tmp_path: Path) -> None:
     roles = {"client": {}, "worker": {"instances": 2}}
@@ -57,6 +63,12 @@ def test_a_client_starts_with_all_workers_restarts_them_and_ends_quietly(tmp_pat
     assert "Traceback" not in run.text and "SIGKILL" not in run.text + run.told
 
 
+@pytest.mark.program(
+    "Dask",
+    "distributed",
+    "`python scale.py`, without a job: `HowdahCluster`",
+    "`scale` and `adapt`, to none and back",
+)
 @pytest.mark.timeout(180)
 def test_a_program_scales_its_cluster(tmp_path: Path) -> None:
     (tmp_path / "scale.py").write_text(SCALING)

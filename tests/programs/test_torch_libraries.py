@@ -156,6 +156,27 @@ PROGRAMS: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.program(
+    "Lightning",
+    "lightning",
+    "`python train.py`; `torchrun train.py`",
+    "the same accuracy on both ranks, above 0.85",
+)
+@pytest.mark.program(
+    "Accelerate",
+    "accelerate",
+    "`python train.py`; `accelerate launch`",
+    "the same accuracy on both ranks, above 0.85",
+)
+@pytest.mark.program(
+    "Transformers",
+    "transformers",
+    "`torchrun train.py`",
+    "the same accuracy on both ranks, above 0.85",
+)
+@pytest.mark.program(
+    "DeepSpeed", "deepspeed", "`python train.py`", "the same accuracy on both ranks, above 0.85"
+)
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_digits_are_learned_by_two_tasks(tmp_path: Path, name: str) -> None:

@@ -275,7 +275,7 @@ class Checkpoint(_Table, frozen=True, kw_only=True):
     """How many complete checkpoints are kept in the store."""
     settle: Duration = "500ms"
     """Files unchanged for this long are taken as finished."""
-    ignore: tuple[str, ...] = ("*.tmp*", "*.part", "*.partial", "*tmp_*", "*_temp", ".*")
+    ignore: tuple[str, ...] = ("*.tmp*", "*.part", "*.partial", "*tmp_*", "*_temp", ".*.*", ".nfs*")
     """Names never copied: what frameworks write before they rename."""
     save_limit: Duration = "30m"
     """When a task's programs have ended, its last checkpoint and its outputs may take this long to be
