@@ -22,6 +22,7 @@ VALUES: dict[str, Any] = {
     "roles.*.placement": {"spread": True},
     "roles.*.files": ["train.py -> again.py"],
     "roles.*.cores": 2,
+    "in-place": True,
     "queue": "research",
     "priority": 3,
     "master": {"memory": "1g"},

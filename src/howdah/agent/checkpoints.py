@@ -89,11 +89,16 @@ class Checkpoints:
         return (str(self._spec["folder"]),) if self._spec is not None else ()
 
     @property
+    def is_all(self) -> bool:
+        """Whether what is new in the working folder is this task's checkpoint."""
+        return self._watching is not None and self.folder == self._container.task
+
+    @property
     def folder(self) -> Path:
         """The folder programs write checkpoints to."""
         if self._spec is None:
             return self._container.work / UNSAVED
-        return workfolder.place(self._container.work / workfolder.TASK, str(self._spec["folder"]))
+        return workfolder.place(self._container.task, str(self._spec["folder"]))
 
     async def restore(self) -> Restored | None:
         """Bring back what the command names, or the newest; the folder holds nothing else then.
@@ -247,6 +252,10 @@ class Checkpoints:
         document = {"generation": prepare.generation, "attempt": prepare.attempt, **spec}
         document |= {"folder": str(self.folder), "task": prepare.task}
         document["spare"] = str(self._container.work / "unsaved-checkpoint")
+        if self.folder == self._container.task:
+            given = msgspec.json.encode(self._container.given)
+            document["given"] = self._container.write_private("given.json", given)
+            document["without"] = (prepare.outputs or {}).get("folders", ())
         return self._container.write_private("checkpoint.json", msgspec.json.encode(document))
 
 

@@ -29,6 +29,11 @@ class Unsupported(msgspec.Struct, frozen=True):
     """What to do instead."""
 
 
+_IN_PLACE = Unsupported(
+    "in-place",
+    "its programs run on other machines",
+    hint="leave it out, or run on this machine (--backend local)",
+)
 _NOT_IN_A_QUEUE = "jobs wait for this machine in no queue"
 _OF_THE_APPLICATION = "it travels with the Spark application"
 
@@ -59,7 +64,9 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
             refused=False,
         ),
     ),
+    "yarn": (_IN_PLACE,),
     "spark": (
+        _IN_PLACE,
         *(
             Unsupported(
                 f"environment.{key}",
@@ -155,7 +162,9 @@ def _set(
     if isinstance(value, dict):
         for each, one in value.items():
             yield from _set(one, rest, (*place, each))
-    elif (below := getattr(value, name)) != getattr(type(value)(), name):
+        return
+    field = name.replace("-", "_")
+    if (below := getattr(value, field)) != getattr(type(value)(), field):
         yield from _set(below, rest, (*place, name))
 
 

@@ -94,6 +94,11 @@ _SOURCE_OPTIONS = (
     click.option(
         "--tensorboard", is_flag=True, help="Run TensorBoard as a sidecar, on the job's page."
     ),
+    click.option(
+        "--in-place",
+        is_flag=True,
+        help="Run in your own folder, not in a copy of it: what programs write is written there.",
+    ),
     backend_option,
 )
 
@@ -107,6 +112,7 @@ def load_job(
     name: str | None,
     overrides: tuple[str, ...],
     tensorboard: bool,
+    in_place: bool,
     tony_file: Path | None = None,
     **of_tony: Any,
 ) -> LoadedJob:
@@ -117,6 +123,8 @@ def load_job(
         JobFileError: the job cannot be run; all problems at once.
     """
     command = ctx.meta.get(_COMMAND)
+    if in_place:
+        overrides = (*overrides, "in-place=true")
     if extra:
         words = " ".join([str(job), *extra])
         raise click.UsageError(

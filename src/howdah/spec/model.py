@@ -48,6 +48,10 @@ Command = Annotated[
     str | list[str],
     Meta(description="A shell command line, or a list of arguments that no shell sees."),
 ]
+Keep = Annotated[
+    Annotated[str, Meta(pattern="^all$")] | tuple[str, ...],
+    Meta(description='"all", or a list of patterns.'),
+]
 CheckpointSource = Annotated[str, Meta(extra_json_schema={"enum": ["chief", "each"]})]
 CheckpointSignal = Annotated[
     str,
@@ -267,7 +271,8 @@ class Checkpoint(_Table, frozen=True, kw_only=True):
     """A folder that follows the job: saved to the store, brought back before a restart."""
 
     folder: str = "checkpoints"
-    """The folder, relative to a task's working folder, its programs write checkpoints to."""
+    """The folder, relative to a task's working folder, its programs write checkpoints to; "." for what
+    is new or changed in the working folder itself."""
     source: CheckpointSource | None = None
     """chief: rank 0's folder is the job's and every task gets it back; each: a folder a task. By
     default chief in a gang whose tasks have ranks, else each."""
@@ -289,10 +294,14 @@ class Checkpoint(_Table, frozen=True, kw_only=True):
 
 
 class Outputs(_Table, frozen=True, kw_only=True):
-    """Folders copied to the store when a task ends."""
+    """What is copied to the store when a task ends."""
 
     folders: tuple[str, ...] = ()
     """Folders relative to a task's working folder."""
+    keep: Keep | None = None
+    """Of the other files that are new or changed in a task's working folder: "all", or patterns of
+    those that are kept ("*.pt", "logs", "runs/*.json"). By default all on this machine; on a cluster
+    none, and the end of the job names them."""
     store: str | None = None
     """Where they go, a path (relative to the job file) or fsspec URL; each job has a folder named by
     its id there. By default they are inside the job directory."""
@@ -342,7 +351,7 @@ class Preprocess(_Table, frozen=True, kw_only=True):
     """A command run once, before any role is started; its failure fails the job."""
 
     command: Command
-    """What is run, in a view of the source folder like any task."""
+    """What is run, in a copy of the source folder like any task."""
     memory: Memory | None = None
     """Memory of its container; enforced where it is given."""
     timeout: Duration = "off"
@@ -378,7 +387,9 @@ class Job(_Table, frozen=True, kw_only=True):
     command: Command | None = None
     """What every role runs that has no command of its own."""
     source: str | None = "."
-    """Folder with your code, relative to the job file; tasks start in a view of it. "" for none."""
+    """Folder with your code, relative to the job file; tasks start in a copy of it. "" for none."""
+    in_place: bool = False
+    """Programs run in the source folder itself and write to it, on this machine only."""
     environment: Environment = Environment()
     """Which Python the programs run in."""
     env: dict[str, str] = {}
@@ -395,7 +406,7 @@ class Job(_Table, frozen=True, kw_only=True):
     checkpoint: Checkpoint | None = None
     """The checkpoint folder that follows the job; absent: scripts look after themselves."""
     outputs: Outputs | None = None
-    """Folders copied to the store when a task ends."""
+    """What is copied to the store when a task ends."""
     tensorboard: TensorBoard | None = None
     """TensorBoard as a sidecar; absent: none. An empty table is enough."""
     logs: Logs = Logs()

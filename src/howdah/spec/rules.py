@@ -303,7 +303,12 @@ def _network(job: Job) -> Iterator[Finding]:
 
 def _folders(job: Job) -> Iterator[Finding]:
     if (checkpoint := job.checkpoint) is not None:
-        yield from _own_folder(("checkpoint", "folder"), checkpoint.folder)
+        if checkpoint.folder != ".":
+            yield from _own_folder(("checkpoint", "folder"), checkpoint.folder)
+        if job.in_place:
+            message = "programs that run in-place keep their files where they are"
+            hint = "leave [checkpoint] out, or in-place"
+            yield Finding(("in-place",), f"{message}, so no checkpoints are saved", hint)
         settle = units.seconds(checkpoint.settle)
         if settle is None or settle > 3600:
             long = "would never take" if settle is None else "is too long before taking"
@@ -324,6 +329,16 @@ def _folders(job: Job) -> Iterator[Finding]:
     if job.outputs is not None:
         for index, folder in enumerate(job.outputs.folders):
             yield from _own_folder(("outputs", "folders", index), folder)
+        for index, pattern in enumerate(
+            () if job.outputs.keep == "all" else job.outputs.keep or ()
+        ):
+            if (
+                not pattern.strip("/ ")
+                or pattern.startswith(("/", "~"))
+                or ".." in pattern.split("/")
+            ):
+                message = f"{shown(pattern)} is no pattern for files of the working folder"
+                yield Finding(("outputs", "keep", index), message, 'write one such as "*.pt"')
     if job.tensorboard is not None and not job.tensorboard.folder.strip():
         yield Finding(("tensorboard", "folder"), "the folder's name is empty")
     sources = ("python", "requirements", "project", "venv", "archive")

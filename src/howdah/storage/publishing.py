@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.storage.errors import Outdated
-from howdah.storage.folders import FolderChanged, Signature, Tree, scan
+from howdah.storage.folders import FolderChanged, Signature, Tree
 from howdah.storage.restoring import NoVersion, restore
 from howdah.storage.stores import HDFS_PATIENCE_S, MANIFEST, Draft, LocalStore, open_store
 from howdah.storage.versions import (
@@ -72,7 +72,7 @@ class Publisher:
         """
         started = time.monotonic()
         if tree is None:
-            tree = scan(self._folder, self._spec.ignore)
+            tree = self._spec.look()
         if not self.changed(tree):
             return None
         self._check()
@@ -96,7 +96,7 @@ class Publisher:
             files: list[SavedFile] = []
             for path, signature in sorted(tree.items()):
                 files.append(self._save(draft, path, signature, tree))
-            if scan(self._folder, self._spec.ignore) != tree:
+            if self._spec.look() != tree:
                 raise FolderChanged(f"{self._folder} changed while it was copied")
             self._known = {file.path: (tree[file.path], file.sha256) for file in files}
             self._young = {

@@ -32,7 +32,7 @@ import msgspec
 
 from howdah.storage import spare
 from howdah.storage.errors import Outdated, in_words, is_transient
-from howdah.storage.folders import FolderChanged, Tree, last_change, scan, written_now
+from howdah.storage.folders import FolderChanged, Tree, last_change, written_now
 from howdah.storage.publishing import Publisher
 from howdah.storage.versions import CheckpointSpec, Problem
 
@@ -151,7 +151,7 @@ class _Watch:
             if request is not None and request.kind is not Kind.PUBLISH:
                 self._last(request)
                 return
-            tree = scan(self._folder, self._spec.ignore)
+            tree = self._spec.look()
             # A folder with very many files takes long to scan: stay below a twentieth of a core.
             spent = time.monotonic() - began
             pause_s = max(min(self._needed_s(began) / 4, 1.0), 0.02, 20 * spent)
@@ -266,7 +266,7 @@ class _Watch:
         if self._outdated:
             return
         spec = self._spec
-        if request.kind is Kind.END and self._perhaps_torn(scan(self._folder, spec.ignore)):
+        if request.kind is Kind.END and self._perhaps_torn(spec.look()):
             if (kept := spare.kept(spec)) is None:
                 return
             spec, self._publisher = kept, None
@@ -295,7 +295,7 @@ class _Watch:
 
     def _keep_last(self, spec: CheckpointSpec) -> None:
         """For the next attempt here, should the store be away until the time is up."""
-        if spec is self._spec and (tree := scan(self._folder, spec.ignore)) != self._kept:
+        if spec is self._spec and (tree := spec.look()) != self._kept:
             if spare.keep(spec, tree):
                 self._kept = tree
 
