@@ -274,8 +274,8 @@ class Checkpoint(_Table, frozen=True, kw_only=True):
     """The folder, relative to a task's working folder, its programs write checkpoints to; "." for what
     is new or changed in the working folder itself."""
     source: CheckpointSource | None = None
-    """chief: rank 0's folder is the job's and every task gets it back; each: a folder a task. By
-    default chief in a gang whose tasks have ranks, else each."""
+    """chief: the chief's folder, or that of the lowest rank that writes, is the job's and every task
+    gets it back; each: a folder a task. By default chief in a gang whose tasks have ranks, else each."""
     keep: Positive = 3
     """How many complete checkpoints are kept in the store."""
     settle: Duration = "500ms"

@@ -26,6 +26,9 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
     source: str = "chief"
     """"chief": the place is the job's own; "each": every task has a folder of its own in it."""
     task: Task | None = None
+    rank: int | None = None
+    """Of several tasks with one place, the one of the lowest rank that writes anything is saved; None
+    where no other task has this place."""
     keep: int = 3
     settle_s: float = 0.5
     ignore: tuple[str, ...] = Checkpoint().ignore
