@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from starlette.routing import Route
 
@@ -13,7 +14,7 @@ from howdah.core.messages import Task
 from howdah.spec.model import Job, Preprocess, Role
 from howdah.wire.messages import WebAddress
 from howdah.wire.status import FailureView
-from tests.unit.web.fake_job import TOKEN
+from tests.unit.web.fake_job import TOKEN, FakeJob
 from tests.unit.web.serving import Served, serving
 from tests.unit.web.upstream import program
 
@@ -145,6 +146,36 @@ def test_a_reader_gets_no_part_of_a_secret_by_asking_for_a_stretch_of_a_log(serv
             assert not any(part in text for part in ("secret-5151", "job-", "5151")), text
             mine = served.get(f"/api/v1/logs/worker:0?{query}").json()
             assert len(mine["text"].encode()) == len(text.encode()), "offsets stay what they are"
+
+
+def test_a_secret_of_several_lines_is_hidden_line_by_line(served: Served) -> None:
+    """A key of several lines stands in [env] and in a program's last lines, which answers bring line by
+    line; a reader sees none of them."""
+    lines = ["-----BEGIN KEY-----", "MIIEvQIBADANBgkqhkiG9w0", "BAQEFAASCBKcwggSjAgEA"]
+    job = msgspec.structs.replace(JOB, env={"KEY": "\n".join(lines) + "\n"})
+    failure = FailureView(
+        time=1.0,
+        what="failed",
+        cause="user-code",
+        generation=1,
+        counted=True,
+        tail=("Traceback", *lines),
+        task="worker:0",
+        attempt=1,
+        advice="none",
+    )
+
+    def say(live: FakeJob) -> None:
+        live.job = lambda: job  # type: ignore[method-assign]
+        live.fail(failure)
+        live.task("worker:0", last_line=lines[1], attempt=1, state="running")
+
+    served.do(say)
+    assert lines[2].encode() in served.get("/api/v1/job").body
+    for path in every_look(served):
+        if not path.endswith("/stream"):
+            body = served.get(path, headers=READER).body
+            assert not [line for line in lines[1:] if line.encode() in body], path
 
 
 def test_a_reader_of_the_stream_is_told_no_secret(served: Served) -> None:
