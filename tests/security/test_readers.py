@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.routing import Route
 
 from howdah.backends.base import PageReaders
@@ -216,3 +217,31 @@ def own(page: WebAddress) -> WebAddress:
         secret=page.secret,
         viewable=False,
     )
+
+
+def test_no_name_makes_a_metric_or_a_label_of_its_own(served: Served) -> None:
+    """Names of the job, its user, its framework and the causes of its failures have quotes, backslashes
+    and line breaks; in the metrics they are values of labels and nothing else."""
+    evil = 'x"} 1\nhowdah_job_outcome{outcome="succeeded"} 1\n# EOF\\'
+    failure = FailureView(
+        time=1.0,
+        what=evil,
+        cause=evil,
+        generation=1,
+        counted=True,
+        task="worker:0",
+        attempt=1,
+        advice=evil,
+    )
+
+    def say(live: FakeJob) -> None:
+        live.change(name=evil, user=evil, framework=evil, phase="running")
+        live.fail(failure)
+
+    served.do(say)
+    families = list(text_string_to_metric_families(served.get("/metrics").body.decode()))
+    samples = [sample for family in families for sample in family.samples]
+    (info,) = [sample for sample in samples if sample.name == "howdah_job_info"]
+    assert {info.labels[name] for name in ("name", "user", "framework")} == {evil}
+    assert [s.labels["cause"] for s in samples if s.name == "howdah_job_failures_total"].count(evil)
+    assert all(s.value == 0 for s in samples if s.name == "howdah_job_outcome")
