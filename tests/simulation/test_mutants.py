@@ -210,6 +210,13 @@ MUTANTS = [
         "a_port_that_another_user_takes_in_every_attempt_ends_the_job_when_they_are_spent()",
     ),
     Mutant(
+        "ports may be taken for ever at no cost",
+        "restart.py",
+        "    return unit.ports_taken > rule.free\n",
+        "    return False\n",
+        "progress_between_them_makes_taken_ports_cost_no_less()",
+    ),
+    Mutant(
         "all tasks share one budget",
         "restart.py",
         "if turn.state.phase in BREAKING or not _alone(turn, data):",

@@ -364,7 +364,7 @@ def test_a_program_that_does_not_start_is_no_reason_to_try_again() -> None:
     assert world.attempt("worker:0") == 1
 
 
-def test_a_reserved_port_that_was_taken_does_not_count() -> None:
+def test_a_reserved_port_that_was_taken_three_times_does_not_count() -> None:
     habits = Habits(
         work=lambda task, attempt: (
             (1.0, Exit(code=1, port_taken=True)) if task == "worker:0" and attempt < 4 else None
@@ -376,12 +376,20 @@ def test_a_reserved_port_that_was_taken_does_not_count() -> None:
     succeeds(world, "worker:0", "worker:1")
 
 
-def test_ports_that_are_taken_time_after_time_end_the_job_in_the_end() -> None:
+def test_ports_that_are_taken_time_after_time_count_from_the_fourth_on() -> None:
     habits = Habits(work=lambda task, attempt: (0.1, Exit(code=1, port_taken=True)))
-    world = World(plan(role("worker", attempts=1), retry_limit=6), habits=habits)
-    world.sleep(10.0)
-    assert not world.done and world.attempt("worker:0") <= 6
-    assert "port" in ends(world, Outcome.FAILED, 3600.0)
+    world = World(plan(role("worker", attempts=2)), habits=habits)
+    told = ends(world, Outcome.FAILED, 3600.0)
+    assert "port" in told and "all 2 attempts are spent" in told
+    assert [failure.counted for failure in world.state.failures] == [False] * 3 + [True] * 2
+
+
+def test_progress_between_them_makes_taken_ports_cost_no_less() -> None:
+    habits = Habits(work=lambda task, attempt: (7200.0, Exit(code=1, port_taken=True)))
+    world = World(plan(role("worker", attempts=1)), habits=habits)
+    told = ends(world, Outcome.FAILED, 10 * 7200.0)
+    assert "its one attempt is spent" in told
+    assert [failure.counted for failure in world.state.failures] == [False] * 3 + [True]
 
 
 def test_a_port_that_another_user_takes_in_every_attempt_ends_the_job_when_they_are_spent() -> None:

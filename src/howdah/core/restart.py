@@ -11,7 +11,7 @@ judged by the same rules, each by itself. What is optional never ends the job.
 from __future__ import annotations
 
 from howdah.core import task as tasks
-from howdah.core.causes import RULES, FailureCause, Rule
+from howdah.core.causes import RULES, FailureCause
 from howdah.core.messages import Level, Task
 from howdah.core.plan import RolePlan
 from howdah.core.state import (
@@ -139,7 +139,7 @@ def judge_gang(turn: Turn) -> None:
         why = "the gang grows" if grown else "the gang broke"
         _restart_gang(turn, 0.0, why)
         return
-    failure = _classify(turn, reports)
+    failure = _classify(turn, gang, reports)
     report = failure.report
     optional = turn.optional(turn.task(report.task))
     verdict = _judge(turn, gang, failure, turn.role(report.task))
@@ -205,7 +205,7 @@ def judge_alone(turn: Turn, data: TaskData, unit: RestartUnit) -> None:
     if unit.kind is UnitKind.TASK and not _alone(turn, data):
         break_gang(turn, unit.reports[0].what)  # with its container went its address
         return
-    failure = _classify(turn, _close_window(turn, unit))
+    failure = _classify(turn, unit, _close_window(turn, unit))
     report = failure.report
     verdict = _judge(turn, unit, failure, turn.role(data.task))
     if failure.counted:
@@ -215,7 +215,7 @@ def judge_alone(turn: Turn, data: TaskData, unit: RestartUnit) -> None:
             raise End(f"{report.what}; {verdict}", RULES[report.cause].advice)
         retire(turn, data, f"{report.what}; {verdict}")
         return
-    if report.cause is FailureCause.PORT_TAKEN and unit.uncounted >= STICKY_TRIES:
+    if report.cause is FailureCause.PORT_TAKEN and unit.ports_taken >= STICKY_TRIES:
         if unit.kind is UnitKind.TASK and turn.role(data.task).sticky_ports:
             turn.record("address-lost", f"{report.what}; the gang moves", level=Level.WARNING)
             break_gang(turn, report.what)
@@ -236,12 +236,12 @@ def judge_alone(turn: Turn, data: TaskData, unit: RestartUnit) -> None:
     turn.set_time(unit, "retry_at", turn.now + delay)
 
 
-def _classify(turn: Turn, reports: list[FailureReport]) -> Failure:
+def _classify(turn: Turn, unit: RestartUnit, reports: list[FailureReport]) -> Failure:
     """The strongest report; of equals the earliest."""
     report = min(reports, key=lambda r: (-RULES[r.cause].strength, r.time))
     failure = Failure(
         report=report,
-        counted=RULES[report.cause].counted,
+        counted=_counts(unit, report),
         secondary=len(reports) - 1,
         lines=report.exit.tail if report.exit else (),
     )
@@ -250,6 +250,15 @@ def _classify(turn: Turn, reports: list[FailureReport]) -> Failure:
         turn.state.failures = [f for f in turn.state.failures if not _same_again(f, report)]
     turn.state.failures.append(failure)
     return failure
+
+
+def _counts(unit: RestartUnit, report: FailureReport) -> bool:
+    """Whether it counts against the unit's budget."""
+    rule = RULES[report.cause]
+    if rule.free is None:
+        return rule.counted
+    unit.ports_taken += 1
+    return unit.ports_taken > rule.free
 
 
 def _same_again(failure: Failure, report: FailureReport) -> bool:
@@ -277,7 +286,7 @@ def _judge(turn: Turn, unit: RestartUnit, failure: Failure, role: RolePlan) -> s
         return f"all {role.attempts} attempts are spent"
     if unit.kind is UnitKind.SIDECAR and not failure.counted:
         return ""  # it waits longer and longer for better times
-    if not failure.counted and unit.uncounted > _limit(turn, rule):
+    if not failure.counted and unit.uncounted > turn.plan.retry_limit:
         return f"{unit.uncounted - 1} restarts in a row without progress"
     return ""
 
@@ -295,10 +304,6 @@ def _same_defect(turn: Turn, unit: RestartUnit, failure: Failure) -> bool:
 def _defect(failure: Failure) -> str:
     exit = failure.report.exit
     return exit.defect if exit is not None else ""
-
-
-def _limit(turn: Turn, rule: Rule) -> int:
-    return turn.plan.retry_limit if rule.retries is None else rule.retries
 
 
 def _count(turn: Turn, unit: RestartUnit, counted: bool) -> None:

@@ -285,6 +285,8 @@ class RestartUnit(msgspec.Struct, kw_only=True):
     """Those of them without progress since: the back-off grows with them."""
     uncounted: int = 0
     """Failures that do not count, in a row without progress."""
+    ports_taken: int = 0
+    """Failures because somebody unknown took a reserved port."""
     last_failure: float | None = None
 
 

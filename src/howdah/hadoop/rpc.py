@@ -162,11 +162,13 @@ class RpcClient:
                 call = dataclasses.replace(call, retry=call.retry + 1)
                 continue
             try:
-                return response_type.FromString(data)
-            except DecodeError as error:
+                answer = response_type.FromString(data)
+                _check_texts(answer)
+            except (DecodeError, UnicodeDecodeError) as error:
                 raise ProtocolError(
                     f"{self.address}: the answer to {method} is no {response_type.__name__}: {error}"
                 ) from None
+            return answer
 
     async def _try(self, call: Call, deadline: float, try_timeout_s: float | None) -> bytes:
         connection = await self._reach(deadline)
@@ -221,3 +223,15 @@ class RpcClient:
             f"{method}: no server at {places} could be reached for {waited_s:.1f} s; the last"
             f" answer was: {error}"
         )
+
+
+def _check_texts(message: Message) -> None:
+    """Raises `UnicodeDecodeError` for a text that is not UTF-8: protobuf hands such out as bytes."""
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_STRING:
+            for text in [value] if isinstance(value, (str, bytes)) else value:
+                if isinstance(text, bytes):
+                    text.decode()
+        elif field.type == field.TYPE_MESSAGE:
+            for inner in [value] if isinstance(value, Message) else value:
+                _check_texts(inner)
