@@ -45,6 +45,7 @@ class LaunchSpecs:
             shared_dir=places.shared_dir,
             tensorboard_dir=places.tensorboard_dir,
             helpers=places.helpers or programs.HELPERS,
+            application=places.application,
         )
         self._peers = _Peers()
         self.master: tuple[str, int] | None = None

@@ -97,6 +97,12 @@ class Restart(enum.Enum):
     NEVER = "never"
 
 
+class Compat(enum.Enum):
+    """Whose programs the job runs."""
+
+    TONY = "tony"
+
+
 class Timeouts(_Table, frozen=True, kw_only=True):
     """Time limits; "off" means none. A role's own value wins over the job's."""
 
@@ -191,6 +197,9 @@ class Role(_Table, frozen=True, kw_only=True):
     """tracked, untracked or sidecar; by default what the framework says of a role of this name."""
     stop_on_failure: bool | None = None
     """A failure of this role fails the job at once, whatever budget is left."""
+    tolerate: bool = False
+    """A task of this role that fails is not started again, and the job goes on without it. The chief's
+    failure and that of all tracked tasks fail the job all the same."""
     restart: Restart | None = None
     """gang, task or never; by default what the framework needs."""
     attempts: Positive | None = None
@@ -373,6 +382,9 @@ class Job(_Table, frozen=True, kw_only=True):
     """Shown in lists and pages; letters, digits, ``._-``. By default the job file's name."""
     framework: str = "command"
     """tensorflow, pytorch, jax, horovod, mpi, mxnet, xgboost, lightgbm, dask, ray or command."""
+    compat: Compat | None = None
+    """tony: programs are told what TonY told them (`TF_CONFIG` of every role, its `TASK_NUM`, `IS_CHIEF`
+    and `JOB_ID`), and all tracked tasks are waited for, whatever the framework says."""
     mode: Mode = Mode.GANG
     """gang: no program starts before all are there; each: every task starts when it is ready."""
     command: Command | None = None

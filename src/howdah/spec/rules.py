@@ -265,6 +265,9 @@ def _outcome(job: Job) -> Iterator[Finding]:
         if role.stop_on_failure and role.tracking is Tracking.SIDECAR:
             message = "a sidecar never decides anything, so it cannot stop the job"
             yield Finding(path, message, 'remove it, or use tracking = "untracked"')
+        if role.stop_on_failure and role.tolerate:
+            message = "a failure of this role cannot both stop the job and be tolerated"
+            yield Finding((*path[:2], "tolerate"), message, "remove one of the two")
 
 
 def _variables(job: Job) -> Iterator[Finding]:

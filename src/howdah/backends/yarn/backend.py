@@ -141,7 +141,13 @@ class YarnBackend:
 
     def places(self, job: Job, directory: JobDirectory) -> Places:
         """See `howdah.backends.base.Backend.places`."""
-        return inside.places(job, self.local_resources, directory.meta().url or str(directory.path))
+        own = self._container
+        return inside.places(
+            job,
+            self.local_resources,
+            directory.meta().url or str(directory.path),
+            str(own.attempt.application) if own is not None else "",
+        )
 
     async def announce(self, address: CoordinatorAddress) -> None:
         """See `howdah.backends.base.Backend.announce`."""
