@@ -1273,7 +1273,9 @@ def test_a_worker_that_may_fail_disturbs_nobody(restart: Restart) -> None:
     assert world.runs("worker:0", "worker:1") and not world.runs("worker:2")
     assert (world.state.restarts, world.attempt("worker:2")) == (0, 1)
     succeeds(world, "worker:0", "worker:1")
-    assert world.state.reason == "all tracked tasks succeeded but worker:2, which may fail"
+    assert (
+        world.state.reason == "all tracked tasks succeeded but worker:2, which may fail (tolerate)"
+    )
 
 
 def test_the_chief_fails_the_job_whoever_else_may_fail() -> None:

@@ -54,6 +54,11 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
         ),
         Unsupported("acl", "only its owner sees a job of this machine", refused=False),
         Unsupported(
+            "hadoop.container-env",
+            "programs get the variables as they are written, and no container of YARN does",
+            refused=False,
+        ),
+        Unsupported(
             "hadoop.classpath",
             "programs get the CLASSPATH of your shell, if it has one",
             refused=False,
@@ -98,6 +103,11 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
         Unsupported("priority", "the application has its priority already", refused=False),
         Unsupported("master", "the coordinator is a process beside the driver", refused=False),
         Unsupported("acl", "who may see the job is the application's affair", refused=False),
+        Unsupported(
+            "hadoop.container-env",
+            "programs get the variables as they are written, and no container of YARN does",
+            refused=False,
+        ),
         Unsupported(
             "hadoop.classpath",
             "programs get the CLASSPATH of their executors, if these have one",
@@ -155,7 +165,9 @@ def _set(
     if isinstance(value, dict):
         for each, one in value.items():
             yield from _set(one, rest, (*place, each))
-    elif (below := getattr(value, name)) != getattr(type(value)(), name):
+        return
+    field = name.replace("-", "_")
+    if (below := getattr(value, field)) != getattr(type(value)(), field):
         yield from _set(below, rest, (*place, name))
 
 

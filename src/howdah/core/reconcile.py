@@ -181,7 +181,7 @@ def _but(turn: Turn) -> str:
     """Which tasks had failed, where that is tolerated."""
     roles = [role for role in turn.plan.roles if role.tolerated_from is not None]
     failed = [data.task for data in turn.in_states(roles, S.ENDED) if data.retired]
-    return f" but {ending.names(failed)}, which may fail" if failed else ""
+    return f" but {ending.names(failed)}, which may fail (tolerate)" if failed else ""
 
 
 def _stage_succeeded(turn: Turn) -> bool:

@@ -13,6 +13,7 @@ The agent adds what only it knows: folders of the task, the report socket, devic
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,8 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     tensorboard_dir: str
     """Where summaries go; a path or URL."""
     helpers: str = HELPERS
+    container_env: Mapping[str, str] = {}
+    """Variables of ``hadoop.container-env``, where no container has them already."""
     application: str = ""
     """The cluster's id of the job, where a cluster runs it."""
 
@@ -95,6 +98,7 @@ def programs(
     found: list[ProcessSpec] = []
     for process in range(member.processes):
         env = _defaults(places)
+        env |= places.container_env
         env |= job.env
         env |= job.roles[task.role].env
         env |= _howdah(plan, topology, member, process, attempt, places)

@@ -244,6 +244,10 @@ class Hadoop(_Table, frozen=True, kw_only=True):
     classpath: bool = False
     """Set ``CLASSPATH`` and what else libhdfs needs, for readers that use it (TensorFlow's and
     pyarrow's ``hdfs://``): the output of ``hadoop classpath --glob`` on the node."""
+    container_env: dict[str, str] = {}
+    """Variables of the containers themselves, for what a node reads before anything of the job runs:
+    ``YARN_CONTAINER_RUNTIME_TYPE`` and the like. YARN expands ``$NAME`` in them. Programs get them too,
+    unless ``env`` has the same name."""
     name_nodes: tuple[str, ...] = ()
     """Other file systems the tasks use, such as ``hdfs://other:8020``: their tokens come along."""
     python: str | None = None

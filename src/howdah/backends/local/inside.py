@@ -78,6 +78,7 @@ def places_with(
         python_path=str(directory.containers / "python"),
         source=source,
         files=prepared.files,
+        container_env=job.hadoop.container_env,
         shared_dir=str(directory.shared),
         home=home,
         tensorboard_dir=tensorboard_folder(job, home),
