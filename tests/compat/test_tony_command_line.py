@@ -177,7 +177,8 @@ def test_the_job_file_that_init_writes_is_the_job_that_run_runs(folder: Path) ->
     written, ran = load_file("job.toml"), run(folder)
     assert written.job == ran.job
     assert written.source == ran.source
-    assert written.job.env == {"A": "${undefined}", "B": "x,y"}
+    assert written.job.env == {"B": "x,y"}
+    assert written.job.hadoop.container_env == {"A": "${undefined}"}
     assert written.job.roles["ps"].command == RICH["tony.ps.command"]
 
 

@@ -388,6 +388,42 @@ MUTANTS = [
         "",
         "a_lingering_evaluator_is_ended_when_its_time_is_over()",
     ),
+    # failures that are tolerated
+    Mutant(
+        "a worker that may fail takes the gang along",
+        "restart.py",
+        "if _alone(turn, data) or _tolerated(turn, report):",
+        "if _alone(turn, data):",
+        "a_worker_that_may_fail_disturbs_nobody(Restart.GANG)",
+    ),
+    Mutant(
+        "a job of which every task has failed succeeds",
+        "restart.py",
+        "        if _all_failed(turn):\n",
+        "        if False:\n",
+        "a_job_of_which_every_task_has_failed_has_failed()",
+    ),
+    Mutant(
+        "a lost machine is tolerated as a failure",
+        "restart.py",
+        "return turn.tolerated(report.task) and RULES[report.cause].counted",
+        "return turn.tolerated(report.task)",
+        "a_lost_machine_of_a_worker_that_may_fail_is_replaced()",
+    ),
+    Mutant(
+        "what had failed is missing in the gang that restarts",
+        "restart.py",
+        "                data.retired = False\n",
+        "                pass\n",
+        "a_gang_that_restarts_tries_again_what_had_failed()",
+    ),
+    Mutant(
+        "the rest of a gang waits for what has failed before it began",
+        "reconcile.py",
+        "members -= sum(data.retired for data in turn.in_states([role], S.ENDED))",
+        "pass",
+        "a_gang_begins_without_a_worker_that_cannot_be_prepared()",
+    ),
     # growth
     Mutant(
         "growth runs a member again that has succeeded",

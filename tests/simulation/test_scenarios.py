@@ -6,6 +6,7 @@ What runs is what the pretended cluster says, not what the machine believes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -1265,6 +1266,73 @@ def test_a_task_that_is_never_restarted_ends_the_job() -> None:
     world = running(plan(role("worker", 2, restart=Restart.NEVER)))
     world.fail("worker:0")
     assert "never" in ends(world, Outcome.FAILED, 60.0)
+
+
+def tolerant(workers: int = 3, **fields: Any) -> World:
+    """A world in which all workers but the first may fail."""
+    return running(plan(role("worker", workers, chief=True, tolerated_from=1, **fields)))
+
+
+@pytest.mark.parametrize("restart", [Restart.GANG, Restart.TASK])
+def test_a_worker_that_may_fail_disturbs_nobody(restart: Restart) -> None:
+    world = tolerant(restart=restart)
+    world.fail("worker:2")
+    world.sleep(60.0)
+    assert world.runs("worker:0", "worker:1") and not world.runs("worker:2")
+    assert (world.state.restarts, world.attempt("worker:2")) == (0, 1)
+    succeeds(world, "worker:0", "worker:1")
+    assert (
+        world.state.reason == "all tracked tasks succeeded but worker:2, which may fail (tolerate)"
+    )
+
+
+def test_the_chief_fails_the_job_whoever_else_may_fail() -> None:
+    world = tolerant(attempts=1)
+    world.succeed("worker:1")
+    world.fail("worker:0")
+    assert "its one attempt is spent" in ends(world, Outcome.FAILED)
+
+
+def test_a_job_of_which_every_task_has_failed_has_failed() -> None:
+    world = running(plan(role("helper", 2, tolerated_from=0, ranked=False)))
+    world.fail("helper:0")
+    world.sleep(5.0)
+    world.fail("helper:1")
+    assert ends(world, Outcome.FAILED).endswith("every tracked task has failed")
+
+
+def test_a_lost_machine_of_a_worker_that_may_fail_is_replaced() -> None:
+    world = tolerant(attempts=1)
+    world.lose("worker:2", ContainerEndKind.NODE_LOST)
+    world.until(lambda: world.state.generation == 2 and world.runs("worker:0", "worker:2"))
+    succeeds(world, "worker:0", "worker:1", "worker:2")
+
+
+def test_a_gang_that_restarts_tries_again_what_had_failed() -> None:
+    world = tolerant()
+    world.fail("worker:2")
+    world.sleep(5.0)
+    world.fail("worker:0")
+    world.until(lambda: world.state.generation == 2 and world.runs("worker:0", "worker:2"))
+    succeeds(world, "worker:0", "worker:1", "worker:2")
+
+
+def test_a_gang_begins_without_a_worker_that_cannot_be_prepared() -> None:
+    unprepared = Exit(failed_to_start="its checkpoint is damaged")
+    habits = Habits(prepare=lambda task, attempt: unprepared if task == "worker:1" else None)
+    job = plan(role("worker", 3, chief=True, tolerated_from=1))
+    world = World(job, habits=habits)
+    world.until(lambda: world.runs("worker:0", "worker:2"))
+    succeeds(world, "worker:0", "worker:2")
+
+
+def test_what_waits_for_a_role_does_not_wait_for_its_failed_tasks() -> None:
+    habits = Habits(work=lambda task, attempt: (0.1, NO_PROGRAM) if task == "worker:1" else None)
+    evaluator = role("evaluator", after=("worker",), ranked=False, join=Join.NOW)
+    job = plan(role("worker", 3, chief=True, tolerated_from=1), evaluator)
+    world = World(job, habits=habits)
+    world.until(lambda: world.runs("worker:0", "worker:2", "evaluator:0"))
+    succeeds(world, "worker:0", "worker:2", "evaluator:0")
 
 
 def test_a_role_that_stops_the_job_on_failure_does() -> None:

@@ -93,6 +93,10 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     tensorboard_dir: str
     tensorboard_url: str | None = None
     """Where event files of all tasks are kept, if `tensorboard_dir` is each container's own."""
+    container_env: Mapping[str, str] = {}
+    """Variables of ``hadoop.container-env``, where no container of a cluster has them already."""
+    application: str = ""
+    """The cluster's id of the job, where a cluster runs it."""
     files: Mapping[str, Mapping[str, str]] = {}
     """What agents put beside the source: paths by role (``""`` for all) and name."""
 

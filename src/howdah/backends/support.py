@@ -59,6 +59,11 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
         ),
         Unsupported("acl", "only its owner sees a job of this machine", refused=False),
         Unsupported(
+            "hadoop.container-env",
+            "programs get the variables as they are written, and no container of YARN does",
+            refused=False,
+        ),
+        Unsupported(
             "hadoop.classpath",
             "programs get the CLASSPATH of your shell, if it has one",
             refused=False,
@@ -105,6 +110,11 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
         Unsupported("priority", "the application has its priority already", refused=False),
         Unsupported("master", "the coordinator is a process beside the driver", refused=False),
         Unsupported("acl", "who may see the job is the application's affair", refused=False),
+        Unsupported(
+            "hadoop.container-env",
+            "programs get the variables as they are written, and no container of YARN does",
+            refused=False,
+        ),
         Unsupported(
             "hadoop.classpath",
             "programs get the CLASSPATH of their executors, if these have one",

@@ -45,6 +45,8 @@ class LaunchSpecs:
             shared_dir=places.shared_dir,
             tensorboard_dir=places.tensorboard_dir,
             helpers=places.helpers or programs.HELPERS,
+            application=places.application,
+            container_env=places.container_env,
         )
         self._peers = _Peers()
         self.master: tuple[str, int] | None = None

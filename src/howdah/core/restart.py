@@ -59,7 +59,7 @@ def take_reports(turn: Turn) -> None:
         return
     for report in reports:
         data = turn.task(report.task)
-        unit = _unit_of(turn, data)
+        unit = _unit_of(turn, data, report)
         unit.reports.append(report)
         turn.changes += 1
         if unit.window_until is None:
@@ -71,14 +71,21 @@ def take_reports(turn: Turn) -> None:
         _lost_before_start(turn, report)
 
 
-def _unit_of(turn: Turn, data: TaskData) -> RestartUnit:
+def _unit_of(turn: Turn, data: TaskData, report: FailureReport) -> RestartUnit:
     """Whose failure this is: the task's alone, or its gang's."""
     if turn.alone(data):
         return turn.own_unit(data)
-    gang = turn.gang_unit
-    if turn.state.phase in BREAKING or not _alone(turn, data):
-        return gang
-    return turn.own_unit(data)
+    if turn.state.phase in BREAKING:
+        return turn.gang_unit
+    if _alone(turn, data) or _tolerated(turn, report):
+        return turn.own_unit(data)
+    return turn.gang_unit
+
+
+def _tolerated(turn: Turn, report: FailureReport) -> bool:
+    """A failure of the task's own, which the job does without the task after. A machine that was
+    lost is no such failure."""
+    return turn.tolerated(report.task) and RULES[report.cause].counted
 
 
 def _alone(turn: Turn, data: TaskData) -> bool:
@@ -202,11 +209,18 @@ def judge_alone(turn: Turn, data: TaskData, unit: RestartUnit) -> None:
         return  # it has a deadline of its own to end
     if _may_be_explained(turn, unit):
         return
-    if unit.kind is UnitKind.TASK and not _alone(turn, data):
+    tolerated = all(_tolerated(turn, report) for report in unit.reports)
+    if unit.kind is UnitKind.TASK and not _alone(turn, data) and not tolerated:
         break_gang(turn, unit.reports[0].what)  # with its container went its address
         return
     failure = _classify(turn, unit, _close_window(turn, unit))
     report = failure.report
+    if _tolerated(turn, report):
+        failure.counted = False
+        retire(turn, data, f"{report.what} [{report.cause.value}]")
+        if _all_failed(turn):
+            raise End(f"{report.what}; every tracked task has failed", RULES[report.cause].advice)
+        return
     verdict = _judge(turn, unit, failure, turn.role(data.task))
     if failure.counted:
         data.counted = unit.counted
@@ -234,6 +248,12 @@ def judge_alone(turn: Turn, data: TaskData, unit: RestartUnit) -> None:
         counted=failure.counted,
     )
     turn.set_time(unit, "retry_at", turn.now + delay)
+
+
+def _all_failed(turn: Turn) -> bool:
+    """No tracked task has succeeded, or may yet."""
+    tracked = (role for role in turn.plan.roles if role.tracking is Tracking.TRACKED)
+    return all(data.retired for data in turn.tasks(tracked))
 
 
 def _classify(turn: Turn, unit: RestartUnit, reports: list[FailureReport]) -> Failure:
@@ -363,9 +383,10 @@ def _lost_before_start(turn: Turn, report: FailureReport) -> None:
 
 
 def retire(turn: Turn, data: TaskData, why: str) -> None:
-    """The job goes on without this optional task."""
+    """The job goes on without this task, which is optional or tolerated to fail."""
     data.retired = True
-    data.member = False
+    # The others keep their ranks, and its place in the world.
+    data.member = data.member and turn.tolerated(data.task)
     if data.awaited:
         turn.set_awaited(data, False)
     turn.index.unrequested[data.task.role].discard(data.task.index)
@@ -397,10 +418,12 @@ def pass_to_servers(turn: Turn) -> None:
 
 
 def renew_gang(turn: Turn) -> None:
-    """Free the members for the next generation."""
+    """Free the members for the next generation, and try again what had failed and was tolerated."""
     _close_window(turn, turn.gang_unit)
     for role in turn.gang():
         for data in turn.in_states([role], *OVER):
+            if turn.tolerated(data.task):
+                data.retired = False
             if not data.retired:
                 tasks.renew(turn, data)
     turn.gang_unit.desired = Desired.RUNNING

@@ -101,6 +101,12 @@ class Restart(enum.Enum):
     NEVER = "never"
 
 
+class Compat(enum.Enum):
+    """Whose programs the job runs."""
+
+    TONY = "tony"
+
+
 class Timeouts(_Table, frozen=True, kw_only=True):
     """Time limits; "off" means none. A role's own value wins over the job's."""
 
@@ -195,6 +201,9 @@ class Role(_Table, frozen=True, kw_only=True):
     """tracked, untracked or sidecar; by default what the framework says of a role of this name."""
     stop_on_failure: bool | None = None
     """A failure of this role fails the job at once, whatever budget is left."""
+    tolerate: bool = False
+    """A task of this role that fails is not started again, and the job goes on without it. The chief's
+    failure and that of all tracked tasks fail the job all the same."""
     restart: Restart | None = None
     """gang, task or never; by default what the framework needs."""
     attempts: Positive | None = None
@@ -239,6 +248,10 @@ class Hadoop(_Table, frozen=True, kw_only=True):
     classpath: bool = False
     """Set ``CLASSPATH`` and what else libhdfs needs, for readers that use it (TensorFlow's and
     pyarrow's ``hdfs://``): the output of ``hadoop classpath --glob`` on the node."""
+    container_env: dict[str, str] = {}
+    """Variables of the containers themselves, for what a node reads before anything of the job runs:
+    ``YARN_CONTAINER_RUNTIME_TYPE`` and the like. YARN expands ``$NAME`` in them. Programs get them too,
+    unless ``env`` has the same name."""
     name_nodes: tuple[str, ...] = ()
     """Other file systems the tasks use, such as ``hdfs://other:8020``: their tokens come along."""
     python: str | None = None
@@ -382,6 +395,9 @@ class Job(_Table, frozen=True, kw_only=True):
     """Shown in lists and pages; letters, digits, ``._-``. By default the job file's name."""
     framework: str = "command"
     """tensorflow, pytorch, jax, horovod, mpi, mxnet, xgboost, lightgbm, dask, ray or command."""
+    compat: Compat | None = None
+    """tony: programs are told what TonY told them (`TF_CONFIG` of every role, its `TASK_NUM`, `IS_CHIEF`
+    and `JOB_ID`), and all tracked tasks are waited for, whatever the framework says."""
     mode: Mode = Mode.GANG
     """gang: no program starts before all are there; each: every task starts when it is ready."""
     command: Command | None = None

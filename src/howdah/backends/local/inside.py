@@ -102,6 +102,7 @@ def places_with(
         source=source,
         keeps=True,
         files=prepared.files,
+        container_env=job.hadoop.container_env,
         shared_dir=str(directory.shared),
         home=home,
         tensorboard_dir=tensorboard_folder(job, home),

@@ -60,6 +60,7 @@ APPLICATION = (
         key="tony.application.stop-on-failure-jobtypes",
         default="ps",
         to="roles.<type>.stop-on-failure",
+        words="with `tony.am.retry-count` their failure starts all anew instead, as there",
     ),
     Row(
         key="tony.application.prepare-stage",
@@ -118,10 +119,12 @@ APPLICATION = (
         "YARN shows Howdah's jobs with the type HOWDAH; find yours by name, tag or queue",
         "TONY",
     ),
-    not_needed(
-        "tony.application.fail-on-worker-failure-enabled",
-        "every failure of a tracked role counts, always: a job never succeeds with a failed worker",
-        "false",
+    Row(
+        key="tony.application.fail-on-worker-failure-enabled",
+        default="false",
+        to="roles.<type>.tolerate",
+        words="`false` tolerates failures of every tracked task but the chief: the job succeeds unless all "
+        "have failed. `true` fails the job with the first; a sidecar still decides nothing",
     ),
     not_needed(
         "tony.application.num-client-rm-connect-retries",
