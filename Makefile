@@ -22,7 +22,7 @@ demo:
 	@$(RUN) tools/demo.py
 
 test:
-	@tools/setup dev tensorflow pytorch frameworks spark notebook docs
+	@tools/setup dev tensorflow pytorch frameworks programs spark notebook docs
 	@chromium=$$(tests/tools/ensure_chromium) && \
 	  HOWDAH_CHROMIUM="$$chromium" $(RUN) tests/tools/run_tests $(JOBS) $(TESTS) $(ARGS)
 

@@ -20,7 +20,14 @@ UV = shutil.which("uv") or next(
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 
-@pytest.mark.parametrize("name", ["constraints.txt", "constraints-spark35.txt"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "constraints.txt",
+        "constraints-spark35.txt",
+        *(f"tests/programs/mpi/{n}.txt" for n in ("mpich", "openmpi4", "openmpi5")),
+    ],
+)
 def test_every_dependency_is_pinned_with_its_hashes_and_no_index(name: str) -> None:
     """An index, or who stands between, gives another version, or other bytes, of a dependency; every
     one is pinned with hashes, and no index or place is named that could be taken over."""

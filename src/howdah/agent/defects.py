@@ -13,6 +13,8 @@ _NO_SCRIPT = re.compile(r".*: (can't open file '.*': \[Errno 2\] No such file or
 """``python gone.py``"""
 _NO_MAIN = re.compile(r"\S*python\S*: ((?:Error while finding module|No module named) .*)")
 """``python -m gone``"""
+_REFUSED = re.compile(r"howdah: refused: (.*)")
+"""A helper of a framework that won't go on."""
 _CERTAIN = {"ModuleNotFoundError", "SyntaxError", "IndentationError", "TabError"}
 _LIKELY = {"AttributeError", "ImportError", "NameError", "TypeError", "UnboundLocalError"}
 
@@ -40,6 +42,8 @@ def defect(tail: Sequence[str], folder: str, python: str) -> Defect | None:
     last = lines[-1]
     if found := _NO_SCRIPT.fullmatch(last) or _NO_MAIN.fullmatch(last):
         return Defect(f"{found[1]} (Python: {python})", True)
+    if found := _REFUSED.fullmatch(last):
+        return Defect(found[1], True)
     found = _EXCEPTION.fullmatch(last)
     if found is None or found[1] not in _CERTAIN | _LIKELY:
         return None

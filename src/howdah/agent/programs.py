@@ -40,7 +40,7 @@ _GIVE_UP_S = 20.0
 _OWN = frozenset(
     f"HOWDAH_{name}"
     for name in (
-        "ATTEMPT CHECKPOINT_DIR CHECKPOINT_REQUEST CLUSTER GENERATION HOST INDEX IS_CHIEF "
+        "ATTEMPT CERTIFICATES CHECKPOINT_DIR CHECKPOINT_REQUEST CLUSTER GENERATION HOST INDEX IS_CHIEF "
         "JOB_ID LOCAL_RANK LOCAL_WORLD_SIZE LOG_DIR OUTPUT_DIR PAGE_TOKEN_FILE PORT PORTS RANK "
         "RESTORED ROLE SHARED_DIR TASK_SOCKET TENSORBOARD_DIR WORLD_SIZE"
     ).split()
@@ -260,6 +260,8 @@ class Additions(msgspec.Struct, frozen=True, kw_only=True):
     log_dir: str
     task_socket: str
     checkpoint_request: str
+    certificates: tuple[str, ...] = ()
+    """Paths: authority, the certificate of the job's agents, its key."""
     page_token_file: str = ""
     shared_dir: str | None = None
     restored: str | None = None
@@ -286,6 +288,8 @@ def complete_environment(
         "HOWDAH_TASK_SOCKET": additions.task_socket,
         "HOWDAH_CHECKPOINT_REQUEST": additions.checkpoint_request,
     }
+    if additions.certificates:
+        env["HOWDAH_CERTIFICATES"] = os.pathsep.join(additions.certificates)
     if additions.page_token_file:
         env["HOWDAH_PAGE_TOKEN_FILE"] = additions.page_token_file
     if additions.shared_dir is not None:

@@ -326,6 +326,11 @@ class Run:
             log_dir=str(self._path.parent),
             task_socket=ready.task_socket,
             checkpoint_request=str(container.checkpoint_request),
+            certificates=(
+                container.launch.ca,
+                container.launch.certificate,
+                container.launch.key,
+            ),
             page_token_file=self.pages.token_file,
             shared_dir=container.launch.shared_dir,
             restored=ready.restored.version if ready.restored is not None else None,

@@ -312,6 +312,7 @@ def _additions(job: Job, launch: AgentLaunch) -> Additions:
         log_dir="",
         task_socket=str(work / "task.sock"),
         checkpoint_request=str(work / "checkpoint-request"),
+        certificates=(launch.ca, launch.certificate, launch.key),
         page_token_file=str(work / PAGE_TOKEN),
         shared_dir=launch.shared_dir,
         python_path=launch.python_path,

@@ -77,6 +77,7 @@ RUNNABLE: list[tuple[str, dict[str, Any]]] = [
     ("ray", {"driver": 1, "worker": 2}),
     ("horovod", {"worker": Role(instances=2, gpus=2, processes="gpus")}),
     ("mpi", {"anything": 3}),
+    ("mpi", {"launcher": 1, "worker": 2}),
     ("mxnet", {"server": 1, "worker": 2}),
     ("command", {"a": 1, "b": Role(after=("a",))}),
     ("command", {}),

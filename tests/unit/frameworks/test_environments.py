@@ -235,9 +235,32 @@ def test_mpi_programs_get_open_mpis_variables():
         "OMPI_COMM_WORLD_LOCAL_RANK": "1",
         "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
         "OMPI_COMM_WORLD_NODE_RANK": "1",
-        "OMPI_UNIVERSE_SIZE": "4",
-        "HOWDAH_MPI_HOSTS": "h0:2,h1:2",
     }
+
+
+def test_mpirun_is_told_of_the_nodes_and_of_no_world_around_it():
+    made = job("mpi", {"worker": Role(instances=2, cores=4)}, command="mpirun -np 8 ./train")
+    found = environment(made, TWO, "worker:1")
+    assert found["HOWDAH_MPI_NODES"] == "worker-0=h0:20000*4,worker-1=h1:20010*4"
+    assert found["HOWDAH_MPI_HOSTS"] == "worker-0:4,worker-1:4"
+    assert found["HOWDAH_MPI_NODE"] == "worker-1"
+    assert not [name for name in found if "COMM_WORLD" in name or "mapping_policy" in name]
+
+
+def test_ranks_are_dealt_to_tasks_whose_slots_are_not_known():
+    made = job("mpi", {"worker": 2}, command="mpirun -np 8 ./train")
+    found = environment(made, TWO, "worker:0")
+    assert found["PRTE_MCA_rmaps_default_mapping_policy"] == "node:OVERSUBSCRIBE"
+    assert "OMPI_MCA_coll" not in found
+
+
+def test_a_launchers_nodes_are_the_other_roles_tasks():
+    made = job("mpi", {"launcher": 1, "worker": 2}, command="sh run.sh")
+    place = topology(("launcher:0", 0), ("worker:0", None), ("worker:1", None))
+    found = environment(made, place, "launcher:0")
+    assert found["HOWDAH_MPI_HOSTS"] == "worker-0:1,worker-1:1"
+    assert found["HOWDAH_MPI_NODE"] == ""
+    assert environment(made, place, "worker:1")["HOWDAH_MPI_NODE"] == "worker-1"
 
 
 @pytest.mark.parametrize("task", ["scheduler:0", "server:0", "worker:1"])

@@ -256,7 +256,7 @@ def test_no_variable_of_a_job_file_gives_a_wrong_rank_or_address():
     assert [found[name] for name in wrong] == ["1", "h0", "worker", "1"]
 
 
-def test_mpi_programs_are_started_through_a_script_that_writes_the_hostfile():
+def test_mpi_programs_are_started_through_a_script_that_knows_of_mpirun():
     (program,) = started(job("mpi", {"worker": 2}), TWO, "worker:0")
     assert program.argv == (
         "/env/bin/python",

@@ -1,0 +1,144 @@
+"""The port on which tasks of an MPI job take commands in ssh's stead, tried by everybody else."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from howdah.frameworks.programs import HELPERS
+from howdah.wire import authority
+from tests.cli.howdah import until
+
+JOB = "digits-20260101-000000-abcd"
+OTHER = "digits-20260101-000000-abce"
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def variables(secrets: Path, port: int, job_id: str = JOB) -> dict[str, str]:
+    certificates = (secrets / "ca.pem", secrets / "agent.pem", secrets / "agent.key")
+    return {
+        **os.environ,
+        "HOWDAH_JOB_ID": job_id,
+        "HOWDAH_CERTIFICATES": os.pathsep.join(map(str, certificates)),
+        "HOWDAH_MPI_NODES": f"worker-0=127.0.0.1:1*1,worker-1=127.0.0.1:{port}*1",
+        "HOWDAH_MPI_HOSTS": "worker-0:1,worker-1:1",
+        "HOWDAH_MPI_NODE": "worker-1",
+        "HOWDAH_IS_CHIEF": "false",
+    }
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[tuple[Path, int]]:
+    """A task that takes commands: the secrets of its job, and its port."""
+    authority.create(JOB, tmp_path / "secrets")
+    port = free_port()
+    child = subprocess.Popen(
+        [sys.executable, f"{HELPERS}/mpi_main.py", "true"],
+        env=variables(tmp_path / "secrets", port),
+        cwd=tmp_path,
+    )
+
+    def listens() -> bool:
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    until(listens, "the task listens")
+    yield tmp_path, port
+    assert child.poll() is None, "no attack has ended it"
+    assert remote(tmp_path / "secrets", port, "exit 5").returncode == 5, "it still serves its job"
+    child.terminate()
+    child.wait(10)
+
+
+def remote(
+    secrets: Path, port: int, command: str, job_id: str = JOB
+) -> subprocess.CompletedProcess[str]:
+    """What mpirun calls in ssh's stead."""
+    return subprocess.run(
+        [sys.executable, f"{HELPERS}/mpi_remote.py", "-x", "worker-1", command],
+        env=variables(secrets, port, job_id),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+
+
+def request(folder: Path) -> bytes:
+    return json.dumps({"command": f"touch {folder}/done"}).encode() + b"\n"
+
+
+def attempt(port: int, data: bytes, context: ssl.SSLContext | None) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as plain:
+        try:
+            line = context.wrap_socket(plain) if context is not None else plain
+            line.sendall(data)
+            answer = line.recv(1000)
+            assert context is None or not answer
+        except OSError:
+            pass
+
+
+def test_a_command_without_a_certificate_is_not_run(node: tuple[Path, int]) -> None:
+    """Somebody who reaches the port of a task that takes mpirun's commands sends one, plain or over TLS without a
+    certificate; nothing is run."""
+    folder, port = node
+    bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    bare.check_hostname, bare.verify_mode = False, ssl.CERT_NONE
+    attempt(port, request(folder), None)
+    attempt(port, request(folder), bare)
+    assert not (folder / "done").exists()
+
+
+@pytest.mark.parametrize("job_id", [JOB, OTHER], ids=["of its name", "of another name"])
+def test_a_command_of_another_job_is_not_run(node: tuple[Path, int], job_id: str) -> None:
+    """A task of another job, whatever its name, sends a command to a task that takes mpirun's; it is not run."""
+    folder, port = node
+    authority.create(job_id, folder / "other")
+    done = remote(folder / "other", port, f"touch {folder}/done", job_id)
+    assert done.returncode == 255
+    assert not (folder / "done").exists()
+
+
+@pytest.mark.parametrize("role", ["client", "coordinator"])
+def test_a_command_of_who_is_no_task_is_not_run(node: tuple[Path, int], role: str) -> None:
+    """Who has another certificate of the job than its tasks' sends them a command; it is not run."""
+    folder, port = node
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    secrets = folder / "secrets"
+    context.load_cert_chain(secrets / f"{role}.pem", secrets / f"{role}.key")
+    attempt(port, request(folder), context)
+    assert not (folder / "done").exists()
+
+
+def test_a_port_that_somebody_else_has_taken_is_told_no_command(tmp_path: Path) -> None:
+    """Somebody takes the port of a task that takes mpirun's commands, with a certificate of another job;
+    it is told nothing of the command."""
+    authority.create(JOB, tmp_path / "secrets")
+    authority.create(OTHER, tmp_path / "other")
+    port = free_port()
+    child = subprocess.Popen(
+        [sys.executable, f"{HELPERS}/mpi_main.py", "true"],
+        env=variables(tmp_path / "other", port, OTHER),
+        cwd=tmp_path,
+    )
+    try:
+        done = remote(tmp_path / "secrets", port, f"touch {tmp_path}/done")
+        assert done.returncode == 255 and "CERTIFICATE_VERIFY_FAILED" in done.stderr
+        assert not (tmp_path / "done").exists()
+    finally:
+        child.terminate()
+        child.wait(10)
