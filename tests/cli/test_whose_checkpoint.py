@@ -65,3 +65,19 @@ def test_of_several_others_that_write_the_lowest_rank_is_saved(tmp_path: Path) -
     run, _, store = _run(tmp_path, "1 2")
     assert run.text.count("found ['of 1 in 1']") == 3
     assert {task for task, _ in _saved(store)} == {"worker:1"}
+
+
+def test_hidden_files_are_part_of_a_checkpoint(tmp_path: Path) -> None:
+    """PyTorch's distributed checkpoints have their index in one."""
+    script = """
+import os, pathlib, sys
+folder = pathlib.Path(os.environ["HOWDAH_CHECKPOINT_DIR"], "step-1")
+if os.environ["HOWDAH_GENERATION"] == "1":
+    folder.mkdir()
+    (folder / "__0_0.distcp").write_text("shard")
+    (folder / ".metadata").write_text("index")
+    sys.exit(4)
+print("restored", sorted(path.name for path in folder.iterdir()))
+"""
+    run = howdah("run", str(job_file(tmp_path, script, checkpoint={"settle": "20ms"})))
+    assert "restored ['.metadata', '__0_0.distcp']" in run.text

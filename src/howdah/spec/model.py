@@ -53,6 +53,12 @@ Keep = Annotated[
     Meta(description='"all", or a list of patterns.'),
 ]
 CheckpointSource = Annotated[str, Meta(extra_json_schema={"enum": ["chief", "each"]})]
+UNFINISHED = (
+    *("*.tmp*", "*.part", "*.partial", "*tmp_*", "*_temp", "tmp-*", "*-tmp-*", "tmp????????"),
+    *(".nfs*", ".~*", ".*.sw?", "._*", ".DS_Store", ".ipynb_checkpoints"),
+)
+"""Names that frameworks give what they have not finished, and editors and systems what is theirs. Other
+hidden files count: without its ``.metadata`` a distributed checkpoint of PyTorch cannot be read."""
 CheckpointSignal = Annotated[
     str,
     Meta(extra_json_schema={"enum": ["SIGTERM", "SIGUSR1", "SIGUSR2", "SIGHUP"]}),
@@ -293,8 +299,8 @@ class Checkpoint(_Table, frozen=True, kw_only=True):
     """How many complete checkpoints are kept in the store."""
     settle: Duration = "500ms"
     """Files unchanged for this long are taken as finished."""
-    ignore: tuple[str, ...] = ("*.tmp*", "*.part", "*.partial", "*tmp_*", "*_temp", ".*")
-    """Names never copied: what frameworks write before they rename."""
+    ignore: tuple[str, ...] = UNFINISHED
+    """Names never copied: what frameworks write before they rename, and what nobody wrote."""
     save_limit: Duration = "30m"
     """When a task's programs have ended, its last checkpoint and its outputs may take this long to be
     saved. What is not saved by then is given up, and the job says so."""
