@@ -86,6 +86,8 @@ As `TonySession` decides it:
   need each other (PyTorch, Horovod) the others fail or wait for the lost one. Say
   `-conf tony.application.fail-on-worker-failure-enabled=true`, and the first failure fails the job at once,
   as it does in a job file without `tolerate`.
+- A role whose time after a group has come, with `.ignored = true`, becomes untracked: it runs on, is no longer
+  waited for, and still fails the job if it fails.
 - With `tony.am.retry-count` a job that has failed starts anew, with all its tasks.
 
 ## What is different, and why
