@@ -328,7 +328,7 @@ def test_a_group_time_out_makes_a_role_linger() -> None:
     made = document(values, executes="x")["roles"]["evaluator"]
     assert made["linger"] == {"after": ["worker", "chief"], "limit": "1h"}
     made = document({**values, f"{key}.ignored": "true"}, executes="x")["roles"]["evaluator"]
-    assert made["linger"]["then"] == "stop"
+    assert made["linger"]["then"] == "untrack"
 
 
 def test_a_time_out_after_a_group_that_is_not_there_never_comes() -> None:

@@ -424,6 +424,13 @@ MUTANTS = [
         "pass",
         "a_gang_begins_without_a_worker_that_cannot_be_prepared()",
     ),
+    Mutant(
+        "a failure of what is no longer waited for is tolerated",
+        "turn.py",
+        "if first is None or task.role in self.state.released:",
+        "if first is None:",
+        "an_evaluator_that_is_no_longer_waited_for_still_fails_the_job()",
+    ),
     # growth
     Mutant(
         "growth runs a member again that has succeeded",

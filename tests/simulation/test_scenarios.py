@@ -934,6 +934,35 @@ def test_a_lingering_evaluator_is_ended_when_its_time_is_over() -> None:
     succeeds(world, "worker:0")
 
 
+def late() -> World:
+    """A world whose evaluator has had its time and is no longer waited for."""
+    evaluator = role(
+        "evaluator",
+        ranked=False,
+        join=Join.NOW,
+        attempts=1,
+        tolerated_from=0,
+        lingers_after=("worker",),
+        linger_s=30.0,
+        linger_then=Lingering.UNTRACK,
+    )
+    world = running(plan(role("worker"), evaluator, role("other", ranked=False, join=Join.NOW)))
+    world.succeed("worker:0")
+    world.sleep(60.0)
+    assert world.runs("evaluator:0", "other:0")
+    return world
+
+
+def test_an_evaluator_that_is_no_longer_waited_for_runs_on_until_the_others_are_done() -> None:
+    succeeds(late(), "other:0")
+
+
+def test_an_evaluator_that_is_no_longer_waited_for_still_fails_the_job() -> None:
+    world = late()
+    world.fail("evaluator:0")
+    assert "evaluator:0" in ends(world, Outcome.FAILED)
+
+
 # -- (H) stages ---------------------------------------------------------------------------------------
 
 

@@ -446,6 +446,8 @@ def _linger_passed(turn: Turn, role: RolePlan) -> None:
         return
     turn.record("role-released", f"{what}; it is no longer waited for", level=Level.WARNING)
     turn.state.released.append(role.name)
+    if role.linger_then is Lingering.UNTRACK:
+        return
     for data in late:
         why = "it was waited for long enough"
         tasks.stop(turn, data, why, grace_s=role.grace_s, save_s=role.save_s)

@@ -302,7 +302,9 @@ class Turn:
     def tolerated(self, task: Task) -> bool:
         """It may fail by its own fault without failing the job."""
         first = self.role(task).tolerated_from
-        return first is not None and task.index >= first
+        if first is None or task.role in self.state.released:
+            return False
+        return task.index >= first
 
     def own_unit(self, data: TaskData) -> RestartUnit:
         """The unit of that task alone, made if there is none."""

@@ -92,11 +92,13 @@ class Tracking(enum.Enum):
 class Lingering(enum.Enum):
     """What becomes of a role that is still running after its time.
 
-    ``fail``: the job has timed out; ``stop``: its tasks are stopped and no longer count.
+    ``fail``: the job has timed out; ``stop``: its tasks are stopped and no longer count; ``untrack``: they
+    run on until the others are done, and their failure still fails the job.
     """
 
     FAIL = "fail"
     STOP = "stop"
+    UNTRACK = "untrack"
 
 
 class Restart(enum.Enum):
@@ -172,7 +174,8 @@ class Linger(_Table, frozen=True, kw_only=True):
     limit: Duration
     """This role's tasks must have ended within this."""
     then: Lingering = Lingering.FAIL
-    """fail: the job has timed out; stop: they are stopped, and the job does not wait for them."""
+    """fail: the job has timed out; stop: they are stopped, and the job does not wait for them; untrack: they
+    run on, and the job does not wait for them."""
 
 
 class Role(_Table, frozen=True, kw_only=True):

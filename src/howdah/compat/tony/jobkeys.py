@@ -86,8 +86,9 @@ APPLICATION = (
     Row(
         key="tony.application.dependency.<type>.timeout.after.<group>.ignored",
         default="false",
-        to='roles.<type>.linger.then = "stop"',
-        words="`true`: such tasks are stopped and no longer count; else the job has timed out",
+        to='roles.<type>.linger.then = "untrack"',
+        words="`true`: such tasks run on and are no longer waited for, but their failure still fails the job; "
+        "else the job has timed out",
     ),
     Row(
         key="tony.application.tensorboard-log-dir",

@@ -167,7 +167,7 @@ def _lingering(work: Work, found: dict[str, int]) -> None:
             continue  # as TonY: a time-out that waits for nobody never comes
         linger: Table = {"after": others, "limit": limit}
         if work.value(f"{key}.ignored", values.flag):
-            linger["then"] = "stop"
+            linger["then"] = "untrack"
         _table(work, name)["linger"] = linger
 
 
