@@ -13,7 +13,10 @@ Sources: docs.dask.org "Command Line" (dask scheduler, dask worker), "Configurat
   to others, and computes again what only it held. What a client *scattered* to that worker alone is
   lost for good (scatter with ``broadcast=True``). A dead scheduler has lost everything: all
   restart.
-* A worker has no nanny: Howdah restarts it. It gives up after 60 s without a scheduler.
+* A worker runs under its nanny, as `dask worker` has it: ``Client.restart`` needs one, and without it ends
+  every worker for good. Howdah restarts what takes the nanny along. A worker gives up after 60 s without
+  a scheduler.
+* The client starts once scheduler and workers serve: a program that asks how many workers it has is right.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ SCHEDULER = (
 )
 WORKER = (
     '"$HOWDAH_PYTHON" -m distributed.cli.dask_worker --host "$HOWDAH_HOST" '
-    '--worker-port "$HOWDAH_PORT" --name "$HOWDAH_ROLE-$HOWDAH_INDEX" --no-nanny '
+    '--worker-port "$HOWDAH_PORT" --nanny-port "${HOWDAH_PORTS##*,}" --nanny '
     "--no-dashboard --death-timeout 60"
 )
 
@@ -62,12 +65,7 @@ class Dask(Framework):
     def command(self, job: Job, role: str) -> str | None:
         if role == "scheduler":
             return SCHEDULER
-        if role != "worker":
-            return None
-        threads = f" --nthreads {job.roles[role].cores or 1}"
-        memory = job.roles[role].memory
-        limit = f"{mebibytes(memory)}MiB" if memory is not None else "0"
-        return WORKER + threads + f" --memory-limit {limit}"
+        return worker_command(job.roles[role]) if role == "worker" else None
 
     def role(self, job: Job, role: str) -> RoleDefaults:
         match role:
@@ -81,10 +79,11 @@ class Dask(Framework):
                     restart=Restart.TASK,
                     ranked=False,
                     watched=False,
+                    ports=2,
                     after=("scheduler",),
                 )
             case "client":
-                return RoleDefaults(restart=Restart.TASK, chief=True, after=("scheduler",))
+                return RoleDefaults(restart=Restart.TASK, chief=True, after=("scheduler", "worker"))
             case _:
                 return INDEPENDENT
 
@@ -98,3 +97,10 @@ class Dask(Framework):
 
     def page(self, job: Job, role: str) -> WebPage | None:
         return WebPage(name="Dask", port=1) if role == "scheduler" else None
+
+
+def worker_command(role: Role, name: str = '"$HOWDAH_ROLE-$HOWDAH_INDEX"') -> str:
+    """What runs one worker: a thread for each core, the role's memory; it needs two ports."""
+    memory = role.memory
+    limit = f"{mebibytes(memory)}MiB" if memory is not None else "0"
+    return f"{WORKER} --name {name} --nthreads {role.cores or 1} --memory-limit {limit}"

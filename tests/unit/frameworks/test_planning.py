@@ -102,7 +102,10 @@ def test_each_framework_has_its_own_rules_for_its_roles(framework, given, expect
 
 ORDER = {
     "xgboost": ({"worker": 1}, {"worker": ("tracker",)}),
-    "dask": ({"client": 1, "worker": 1}, {"client": ("scheduler",), "worker": ("scheduler",)}),
+    "dask": (
+        {"client": 1, "worker": 1},
+        {"client": ("scheduler", "worker"), "worker": ("scheduler",)},
+    ),
     "ray": ({"driver": 1, "worker": 1}, {"driver": ("head", "worker"), "worker": ("head",)}),
     "horovod": ({"worker": 1}, {"worker": ("driver",)}),
     "mxnet": ({"server": 1, "worker": 1}, {"server": ("scheduler",), "worker": ("scheduler",)}),

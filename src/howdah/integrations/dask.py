@@ -1,0 +1,118 @@
+"""A Dask cluster whose workers are Howdah's: `HowdahCluster`, for notebooks and programs.
+
+    from howdah.integrations.dask import HowdahCluster
+
+    with HowdahCluster(cores=2, memory="4g", backend="yarn") as cluster:
+        cluster.adapt(minimum=1, maximum=20)
+        client = cluster.get_client()
+
+The scheduler runs in your own process, as in dask-jobqueue: it ends with it, and nodes must be able to
+reach it. Each worker is a job of its own, so workers come and go by themselves, and one that dies is
+started again.
+
+Needs `distributed`, here and in the workers' environment; both must be of the same version, as ever in Dask.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import Any
+
+from distributed.deploy.spec import ProcessInterface, SpecCluster
+from distributed.scheduler import Scheduler
+from msgspec.structs import replace
+
+from howdah import aio
+from howdah.frameworks.dask import worker_command
+from howdah.spec.model import Job, Mode, Restart, Role
+
+log = logging.getLogger(__name__)
+
+
+class HowdahWorker(ProcessInterface):
+    """One worker: a job of one task."""
+
+    def __init__(
+        self,
+        scheduler: str,
+        name: str | int | None = None,
+        *,
+        job: Job,
+        role: Role,
+        backend: str | None,
+        security: Any = None,
+    ) -> None:
+        super().__init__(scheduler=scheduler, name=name)
+        command = worker_command(role, name=f'"{name}"')
+        env = {**role.env, "DASK_SCHEDULER_ADDRESS": scheduler}
+        role = replace(role, command=command, env=env, instances=1, ports=2, restart=Restart.TASK)
+        self._job = replace(
+            job,
+            name=f"{job.name}-{name}",
+            framework="command",
+            mode=Mode.GANG,
+            command=None,
+            roles={"worker": role},
+        )
+        self._backend = backend
+        self._handle: Any = None
+
+    async def start(self) -> None:
+        self._handle = await aio.submit(self._job, backend=self._backend)
+        await super().start()
+
+    async def close(self) -> None:
+        if self._handle is not None and self._handle.ended() is None:
+            try:
+                await self._handle.stop("its Dask cluster no longer needs it")
+            except Exception as error:  # the cluster goes on closing the others
+                log.warning("worker %s could not be stopped: %s", self._handle.job_id, error)
+        await super().close()
+
+
+class HowdahCluster(SpecCluster):
+    """Workers of Dask as Howdah's jobs, as many as `scale` or `adapt` asks for.
+
+    Args:
+        n_workers: how many to begin with.
+        cores: threads of each worker.
+        memory: of each worker, such as ``"4g"``.
+        backend: where they run; as `howdah.submit` has it.
+        host: the address of this machine that workers reach; by default that of its name, and
+            ``127.0.0.1`` for workers on this machine.
+        job: what all workers have in common besides: ``env``, ``environment``, ``queue``.
+        role: the same for their role: ``gpus``, ``label``.
+        kwargs: for Dask's `SpecCluster`: ``name``, ``asynchronous``.
+    """
+
+    def __init__(
+        self,
+        n_workers: int = 0,
+        *,
+        cores: int | None = None,
+        memory: str | None = None,
+        backend: str | None = None,
+        host: str | None = None,
+        job: Job | None = None,
+        role: Role | None = None,
+        **kwargs: Any,
+    ) -> None:
+        role = role or Role()
+        if cores is not None:
+            role = replace(role, cores=cores)
+        if memory is not None:
+            role = replace(role, memory=memory)
+        if host is None:
+            host = "127.0.0.1" if backend in (None, "local") else socket.gethostname()
+        options = {"job": job or Job(name="dask"), "role": role, "backend": backend}
+        super().__init__(
+            scheduler={
+                "cls": Scheduler,
+                "options": {"host": host, "dashboard_address": f"{host}:0"},
+            },
+            worker={"cls": HowdahWorker, "options": options},
+            **kwargs,
+        )
+        if n_workers:
+            self.scale(n_workers)

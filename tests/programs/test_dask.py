@@ -1,0 +1,72 @@
+"""Dask programs as its quick starts have them: in a job, and from Python with workers that come and go."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.programs.programs import succeeds
+
+QUICK_START = """
+from dask.distributed import Client
+
+client = Client()
+print("workers", len(client.scheduler_info()["workers"]), flush=True)
+print("sum", sum(client.gather(client.map(lambda x: x * x, range(10)))), flush=True)
+client.restart()
+print("again", len(client.scheduler_info()["workers"]), client.submit(sum, range(5)).result(), flush=True)
+"""
+
+SCALING = """
+import time
+from howdah.integrations.dask import HowdahCluster
+
+def workers():
+    return len(client.scheduler_info()["workers"])
+
+if __name__ == "__main__":
+    with HowdahCluster(1) as cluster:
+        client = cluster.get_client()
+        client.wait_for_workers(1)
+        print("sum", client.submit(sum, range(5)).result(), flush=True)
+        cluster.scale(2)
+        client.wait_for_workers(2)
+        print("scaled to", workers(), flush=True)
+        cluster.adapt(minimum=0, maximum=1, interval="100ms", wait_count=2)
+        while workers():
+            time.sleep(0.05)
+        print("back from none", client.submit(sum, range(6)).result(), flush=True)
+"""
+
+
+@pytest.mark.timeout(180)
+def test_a_client_starts_with_all_workers_restarts_them_and_ends_quietly(tmp_path: Path) -> None:
+    roles = {"client": {}, "worker": {"instances": 2}}
+    run = succeeds(
+        tmp_path / "job",
+        {"train.py": QUICK_START},
+        framework="dask",
+        command="python train.py",
+        roles=roles,
+    )
+    said = [line.partition("| ")[2] for line in run.out if line.startswith("client:0")]
+    assert said == ["workers 2", "sum 285", "again 2 10"]
+    assert "Traceback" not in run.text and "SIGKILL" not in run.text + run.told
+
+
+@pytest.mark.timeout(180)
+def test_a_program_scales_its_cluster(tmp_path: Path) -> None:
+    (tmp_path / "scale.py").write_text(SCALING)
+    done = subprocess.run(
+        [sys.executable, "scale.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=170,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[:3] == ["sum 10", "scaled to 2", "back from none 15"]
