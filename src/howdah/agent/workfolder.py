@@ -24,10 +24,11 @@ TASK = "task"
 COPIED_BYTES = 1 << 20
 """Files up to this size are copied; larger ones are links to the source's file."""
 MOST_BYTES = 64 << 20
-"""Copied in all."""
+MOST_COPIES = 1000
+"""Copied in all. What comes after that is linked too: a large source must not delay each start."""
 CACHES = ("__pycache__", "*.py[co]", ".ipynb_checkpoints", ".nfs*", ".DS_Store")
 """Names that nobody made."""
-MOST_ENTRIES = 5000
+MOST_ENTRIES = 20_000
 """Entries of the source, the upper levels first. Folders that come after them are links as a whole."""
 
 _T = TypeVar("_T")
@@ -138,7 +139,7 @@ class _Filling:
         self._on_the_way = {parts[:end] for parts in own for end in range(1, len(parts))}
         self._folders: deque[tuple[tuple[str, ...], Path]] = deque()
         """Those that were made and are not filled yet."""
-        self._entries = self._bytes = 0
+        self._entries = self._bytes = self._copies = 0
 
     def below(self) -> None:
         """Fill the folders that were made, the upper ones first."""
@@ -176,9 +177,12 @@ class _Filling:
 
     def _copied(self, source: Path, target: Path, status: os.stat_result) -> bool:
         size = status.st_size
-        if size > COPIED_BYTES or self._bytes + size > MOST_BYTES or not os.access(source, os.R_OK):
+        if size > COPIED_BYTES or self._bytes + size > MOST_BYTES or self._copies == MOST_COPIES:
+            return False
+        if not os.access(source, os.R_OK):
             return False
         self._bytes += size
+        self._copies += 1
         mode = stat.S_IMODE(status.st_mode) & 0o777 | 0o600
         with open(source, "rb") as old:
             descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)

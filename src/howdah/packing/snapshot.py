@@ -8,6 +8,7 @@ files and the lowest levels; a note names those.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import stat
@@ -19,13 +20,18 @@ import msgspec
 
 from howdah.packing.archives import Progress, quantity, quiet
 
-MOST_FILES = 20_000
-MOST_BYTES = 1 << 30
+MOST_FILES = 5000
+MOST_BYTES = 256 * 10**6
+"""Where the file system cannot share blocks between files."""
 SURPRISING = 100 * 10**6
 """Bytes whose copying is shown."""
 
-LINKED = frozenset((".git", ".hg", ".svn", ".bzr", ".tox", ".nox", "node_modules"))
-"""Folders that programs read, if at all. Virtual environments are linked too."""
+LINKED = frozenset((".git", ".hg", ".svn", ".bzr", ".tox", ".nox", ".cache", "node_modules"))
+"""Folders that programs read, if at all. Environments are linked too."""
+_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
+_FICLONE = 0x40049409
+"""``linux/fs.h``: let a file share another one's blocks until either is written to."""
+_WORTH_SHARING = 1 << 20
 _TOLD = 3
 
 
@@ -59,11 +65,13 @@ def snapshot(
         OSError: it cannot be read or written.
     """
     entries = list(_look(folder, frozenset(without), most_files))
-    too_much = [entry for entry in entries if entry.is_folder and entry.link]
-    too_much += _too_large(folder, entries, most_bytes)
     fresh = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(mode=0o700, parents=True)
+    too_much = [entry for entry in entries if entry.is_folder and entry.link]
+    shares = _shares_blocks(folder, entries, fresh)
+    if not shares:
+        too_much += _too_large(folder, entries, most_bytes)
     total = sum(entry.size for entry in entries if not entry.link)
     done = 0
     for entry in entries:
@@ -74,12 +82,40 @@ def snapshot(
             path.mkdir(mode=0o700)
         else:
             with contextlib.suppress(FileNotFoundError):  # it went away meanwhile
-                shutil.copy2(folder / entry.name, path, follow_symlinks=False)
+                _copy(folder / entry.name, path, shares=shares)
             done += entry.size
             if total > SURPRISING:
                 progress("copying the source folder", done, total)
     fresh.rename(target)
     return _note(folder, too_much)
+
+
+def _shares_blocks(folder: Path, entries: list[_Entry], fresh: Path) -> bool:
+    """Whether a copy costs neither time nor room here."""
+    largest = max(entries, key=lambda entry: entry.size, default=None)
+    if largest is None or largest.size < _WORTH_SHARING:
+        return False
+    trial = fresh / ".trial"
+    try:
+        _copy(folder / largest.name, trial, shares=True)
+        return True
+    except OSError:
+        return False
+    finally:
+        trial.unlink(missing_ok=True)
+
+
+def _copy(source: Path, target: Path, *, shares: bool) -> None:
+    with open(source, "rb") as old:
+        status = os.fstat(old.fileno())
+        mode = stat.S_IMODE(status.st_mode) & 0o777 | 0o600
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(target, flags, mode), "wb") as new:
+            if shares:
+                fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
+            else:
+                shutil.copyfileobj(old, new, 1 << 20)
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def _look(folder: Path, without: Collection[Path], most: int) -> Iterator[_Entry]:
@@ -88,27 +124,30 @@ def _look(folder: Path, without: Collection[Path], most: int) -> Iterator[_Entry
     files = 0
     while waiting:
         place = waiting.popleft()
+        if place and files >= most:
+            yield _Entry(place, link=str(folder / place), is_folder=True)
+            continue
+        if place:
+            yield _Entry(place, is_folder=True)
         for entry in os.scandir(folder / place):
-            name, path = f"{place}{entry.name}", Path(entry.path)
+            name, path = f"{place}/{entry.name}".lstrip("/"), Path(entry.path)
             if path in without:
                 continue
             if entry.is_symlink():
                 yield _Entry(name, link=_target(path, name))
                 continue
             status = entry.stat(follow_symlinks=False)
-            if stat.S_ISDIR(status.st_mode):
-                if entry.name in LINKED or (path / "pyvenv.cfg").is_file():
-                    yield _Entry(name, link=str(path))
-                elif files >= most or not os.access(path, os.R_OK | os.X_OK):
-                    yield _Entry(name, link=str(path), is_folder=True)
-                else:
-                    yield _Entry(name, is_folder=True)
-                    waiting.append(f"{name}/")
-            elif stat.S_ISREG(status.st_mode) and os.access(path, os.R_OK):
-                files += 1
-                yield _Entry(name, size=status.st_size)
-            else:
+            is_folder = stat.S_ISDIR(status.st_mode)
+            if not os.access(path, os.R_OK | (os.X_OK if is_folder else 0)):
                 yield _Entry(name, link=str(path))
+            elif not is_folder:
+                files += 1
+                is_file = stat.S_ISREG(status.st_mode)
+                yield _Entry(name, status.st_size) if is_file else _Entry(name, link=str(path))
+            elif entry.name in LINKED or any((path / mark).exists() for mark in _ENVIRONMENT):
+                yield _Entry(name, link=str(path))
+            else:
+                waiting.append(name)
 
 
 def _target(link: Path, name: str) -> str:
@@ -143,5 +182,5 @@ def _note(folder: Path, linked: list[_Entry]) -> str:
     more = f" and {len(linked) - _TOLD} more" if len(linked) > _TOLD else ""
     return (
         f"{folder} is large: {', '.join(told)}{more} are not copied, and a program that writes to "
-        "them writes to your own"
+        "them writes to your own. Data is better kept elsewhere"
     )
