@@ -92,20 +92,20 @@ RECORDS: dict[str, Target] = {
         _message(RecordType.EXAMPLE, _FLAT, _FAST),
         (TFRecordError,),
         (b"\x0a", b"\x12", b"\x1a"),
-        0.1,
+        0.4,
     ),
     "tfrecord-sequence": Target(
         [_ALL],
         _message(RecordType.SEQUENCE_EXAMPLE, _NESTED, _ALL),
         (TFRecordError,),
         (b"\x0a", b"\x12", b"\x1a"),
-        0.1,
+        0.4,
     ),
     "tfrecord-schema": Target(
         [_ALL],
         _sample(RecordType.SEQUENCE_EXAMPLE, _ALL),
         (TFRecordError,),
         (b"\x0a", b"\x12", b"\x1a"),
-        0.08,
+        0.4,
     ),
 }

@@ -230,7 +230,7 @@ def _relay(listener: socket.socket, port: int, recorded: list[bytes]) -> None:
 
 @pytest.mark.timeout(90)
 def test_neither_coordinator_nor_agent_leaves_its_memory_in_a_file(tmp_path: Path) -> None:
-    """A core file of a coordinator or an agent would hold keys and the token wherever the process was
+    """Finding 18: a core file of a coordinator or an agent would hold keys and the token wherever the process was
     started; they write none, whatever the user's limit, which the user's programs get as it was."""
     before = resource.getrlimit(resource.RLIMIT_CORE)
     told = "import resource\nprint('limit', resource.getrlimit(resource.RLIMIT_CORE), flush=True)\n"

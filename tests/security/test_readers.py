@@ -150,7 +150,7 @@ def test_a_reader_gets_no_part_of_a_secret_by_asking_for_a_stretch_of_a_log(serv
 
 
 def test_a_secret_of_several_lines_is_hidden_line_by_line(served: Served) -> None:
-    """A key of several lines stands in [env] and in a program's last lines, which answers bring line by
+    """Finding 16: a key of several lines stands in [env] and in a program's last lines, which answers bring line by
     line; a reader sees none of them."""
     lines = ["-----BEGIN KEY-----", "MIIEvQIBADANBgkqhkiG9w0", "BAQEFAASCBKcwggSjAgEA"]
     job = msgspec.structs.replace(JOB, env={"KEY": "\n".join(lines) + "\n"})

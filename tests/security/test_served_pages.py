@@ -163,9 +163,9 @@ while True:
 
 @strangers.needs_root
 def test_the_proxy_shows_nothing_of_a_listener_that_has_hung_up_already() -> None:
-    """A program of another user listens where a task announced its page, sends an answer before it is
-    asked and hangs up, so that nobody is at the other end when that is looked up; its answer, with
-    scripts of its own, is not shown as the job's."""
+    """Finding 15: a program of another user listens where a task announced its page, sends an answer
+    before it is asked and hangs up, so that nobody is at the other end when that is looked up; its
+    answer, with scripts of its own, is not shown as the job's."""
     with serving() as served, strangers.program(ANSWERS_AT_ONCE) as thief:
         port = int(strangers.line(thief))
         address = WebAddress(

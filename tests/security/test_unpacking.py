@@ -128,7 +128,7 @@ def test_what_a_container_sends_follows_no_link(tmp_path: Path) -> None:
 
 
 def test_what_a_container_sends_waits_at_no_pipe(tmp_path: Path) -> None:
-    """A program has made a named pipe where a file of the job directory is to be written, which would
+    """Finding 17: a program has made a named pipe where a file of the job directory is to be written, which would
     keep the driver waiting for a reader for ever; it is refused at once."""
     (tmp_path / "outputs").mkdir()
     os.mkfifo(tmp_path / "outputs" / "x")

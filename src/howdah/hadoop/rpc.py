@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import time
 import uuid
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from howdah.hadoop import retry as retrying
@@ -227,11 +229,32 @@ class RpcClient:
 
 def _check_texts(message: Message) -> None:
     """Raises `UnicodeDecodeError` for a text that is not UTF-8: protobuf hands such out as bytes."""
-    for field, value in message.ListFields():
-        if field.type == field.TYPE_STRING:
-            for text in [value] if isinstance(value, (str, bytes)) else value:
-                if isinstance(text, bytes):
-                    text.decode()
-        elif field.type == field.TYPE_MESSAGE:
-            for inner in [value] if isinstance(value, Message) else value:
-                _check_texts(inner)
+    for name, is_text, is_list in _fields(type(message)):
+        if is_list:
+            for each in getattr(message, name):
+                _check(each)
+        elif is_text or message.HasField(name):
+            _check(getattr(message, name))
+
+
+def _check(value: Message | str | bytes) -> None:
+    if isinstance(value, bytes):
+        value.decode()
+    elif not isinstance(value, str):
+        _check_texts(value)
+
+
+@functools.cache
+def _fields(kind: type[Message]) -> list[tuple[str, bool, bool]]:
+    """A message's texts and messages by name, as reports of thousands of nodes have them: whether
+    they are texts, whether there are many."""
+    empty = kind()
+    return [
+        (
+            field.name,
+            field.type == FieldDescriptor.TYPE_STRING,
+            not isinstance(getattr(empty, field.name), (str, Message)),
+        )
+        for field in kind.DESCRIPTOR.fields
+        if field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE)
+    ]
