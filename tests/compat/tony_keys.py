@@ -145,6 +145,7 @@ KEYS = {
 }
 
 BESIDE: dict[str, dict[str, str]] = {
+    "tony.horovod.driver.mode.debug": {"tony.application.framework": "horovod"},
     "tony.application.training-stage": {"tony.application.prepare-stage": "worker"},
     "tony.application.group.A": {"tony.application.dependency.ps.timeout.after.A": "60"},
     "tony.application.dependency.ps.timeout.after.A": {"tony.application.group.A": "worker"},

@@ -99,6 +99,14 @@ def _framework(work: Work, types: dict[str, int]) -> str:
             f"standalone is one task, and the job has {sum(types.values())}",
             "write one instance, or another framework",
         )
+    key = "tony.horovod.driver.mode.debug"
+    if name == "horovod" and work.value(key, values.flag):
+        work.problem(
+            key,
+            "its driver tells TonY a port in a file, which nobody reads here",
+            "have the role driver serve Horovod's rendezvous on $HOWDAH_PORT and leave the key out, or "
+            "leave both out",
+        )
     return "command" if name == "standalone" or not types else name
 
 

@@ -147,10 +147,12 @@ APPLICATION = (
     not_needed("tony.application.test.horovod-test-mode-enable", OWN_TESTS, "false"),
     not_needed("tony.horovod.mode.test", OWN_TESTS, "false"),
     not_needed("tony.horovod.mode.test.fast.fail", OWN_TESTS, "false"),
-    not_needed(
-        "tony.horovod.driver.mode.debug",
-        "a role `driver` with a command of its own takes the rendezvous server's place",
-        "false",
+    Row(
+        key="tony.horovod.driver.mode.debug",
+        default="false",
+        kind=Kind.CHECKED,
+        words="`true` is refused: its driver tells TonY a port in a file. A role `driver` with a command of "
+        "its own takes the rendezvous server's place here if it serves on `$HOWDAH_PORT`",
     ),
     gone("tony.application.single-node", "a job without instances runs as one task"),
 )
