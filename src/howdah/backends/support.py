@@ -142,6 +142,11 @@ _OWN_KEYS = {
 """What clusters call what a role has a key of its own for."""
 
 
+def honours(backend: str, key: str) -> bool:
+    """Whether a job with that key runs as its file says."""
+    return not any(rule.key == key and rule.refused for rule in UNSUPPORTED.get(backend, ()))
+
+
 def look(loaded: LoadedJob, backend: str, site_file: str | None) -> tuple[list[Problem], list[str]]:
     """The keys of a job that the backend does not honour: those that are refused, and notes.
 
