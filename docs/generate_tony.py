@@ -93,7 +93,9 @@ As `TonySession` decides it:
 ## What is different, and why
 
 - **What is tried again.** TonY takes a lost node, a preempted container or a silent one for a failure of
-  the task. Here they are none: the task comes back, and no retry is spent.
+  the task. Here they are none: the task comes back, and no retry is spent. A role of
+  `stop-on-failure-jobtypes` (`ps`, unless you say otherwise) is the exception: in a job without retries its loss
+  ends the job, as there.
 - **`tony.am.retry-count` becomes `attempts`.** Lost nodes and preempted containers cost none of them, and
   only what was lost is asked for again. TonY restarted everything, in new containers. Without the key a
   job has one attempt, as with TonY; a job file has three.
@@ -114,7 +116,7 @@ As `TonySession` decides it:
 - **A prepare stage** is told of no roles whose containers are not there yet; TonY lists them empty.
 - **The application's type** is `HOWDAH`. Find yours by name, tag or queue.
 - **Tokens.** A token file (`HADOOP_TOKEN_FILE_LOCATION`) is used to reach HDFS from your machine; its tokens, and
-  a token of the ResourceManager, are not handed to the programs.
+  a token of the ResourceManager, are not handed to the programs. Where the variable is set, that is said.
 - **The evaluator** is waited for after the conversion. In a job file it is not, unless it says
   `tracking = "tracked"`; see [A role that may never end](stages.md#a-role-that-may-never-end).
 - **Python.** `-python_venv` is unpacked as the folder `venv`, as before. Better: `[environment]` in the

@@ -28,6 +28,7 @@ VALUES: dict[str, Any] = {
     "master": {"memory": "1g"},
     "acl": {"view": ["bob"]},
     "hadoop.classpath": True,
+    "hadoop.container-env": {"A": "1"},
     "environment.requirements": "train.py",
     "environment.project": ".",
     "environment.venv": ".",

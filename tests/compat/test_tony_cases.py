@@ -308,6 +308,17 @@ def test_a_worker_but_the_chief_may_fail_and_the_summary_says_so() -> None:
     assert code == 1, run.told
 
 
+def test_roles_that_tensorflow_does_not_know_are_told_where_all_are(folder: Path) -> None:
+    """As the programs of TonY's example of Ray read it."""
+    text = "import json, os\nconfig = json.loads(os.environ['TF_CONFIG'])\n"
+    text += "print(config['task']['type'], {k: len(v) for k, v in config['cluster'].items()})\n"
+    (folder / "scripts" / "discover.py").write_text(text)
+    code, run = tony(*executes("discover.py"), head=1, worker=2)
+    assert code == 0, run.told
+    told = sorted(line.partition(" | ")[2] for line in run.out if "{" in line)
+    assert told == ["head {'head': 1, 'worker': 2}"] + ["worker {'head': 1, 'worker': 2}"] * 2
+
+
 def test_the_workers_are_waited_for_though_the_chief_has_succeeded(folder: Path) -> None:
     """``TonySession.updateSessionStatus`` looks at all tracked tasks."""
     values = {"chief": "ok.py", "ps": "for_ever.py", "worker": "a_while.py"}
