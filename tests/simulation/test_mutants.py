@@ -191,8 +191,8 @@ MUTANTS = [
     Mutant(
         "a tracked failure ends as success",
         "reconcile.py",
-        "succeeded = turn.count(role, (S.SUCCEEDED,))\n        if succeeded == role.maximum:",
-        "succeeded = turn.count(role, (S.SUCCEEDED, S.ENDED))\n        if succeeded == role.maximum:",
+        "succeeded = turn.count(role, (S.SUCCEEDED,))\n        if succeeded == role.maximum or",
+        "succeeded = turn.count(role, (S.SUCCEEDED, S.ENDED))\n        if succeeded == role.maximum or",
         "after_a_crash_the_whole_gang_restarts_in_its_containers()",
     ),
     Mutant(
@@ -219,8 +219,8 @@ MUTANTS = [
     Mutant(
         "all tasks share one budget",
         "restart.py",
-        "if turn.state.phase in BREAKING or not _alone(turn, data):",
-        "if True:",
+        "    if turn.state.phase in BREAKING:\n        return turn.gang_unit\n    if _alone",
+        "    if True:\n        return turn.gang_unit\n    if _alone",
         "each_unit_has_a_budget_of_its_own()",
     ),
     Mutant(
