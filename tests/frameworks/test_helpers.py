@@ -106,23 +106,33 @@ def test_without_tensorboard_the_launcher_says_what_to_do(tmp_path: Path):
     assert "[tensorboard] python = ..." in done.stderr
 
 
-def mpi(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+def mpi(command: list[str], folder: Path, **env: str) -> subprocess.CompletedProcess[str]:
     made = job("mpi", {"worker": Role(instances=2, command=command)})
     place = topology(("worker:0", 0, 2), ("worker:1", 2, 1))
     plan = planning.plan(made, "job-1")
     program = programs.programs(made, plan, place, Task("worker", 0), 1, places(folder))[1]
-    env = os.environ | program.env
     return subprocess.run(
-        program.argv, env=env, cwd=folder, capture_output=True, text=True, timeout=60
+        program.argv,
+        env=os.environ | program.env | env,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
 
 
-def test_mpi_programs_find_a_hostfile(tmp_path: Path):
+def test_mpirun_finds_a_hostfile(tmp_path: Path):
     show = (
         "import os; print(*(open(os.environ[n]).read() for n in ('HOWDAH_MPI_HOSTFILE', "
         "'OMPI_MCA_orte_default_hostfile', 'PRTE_MCA_prte_default_hostfile', 'HYDRA_HOST_FILE')))"
     )
-    done = mpi([sys.executable, "-c", show], tmp_path)
+    launcher = {
+        "HOWDAH_IS_CHIEF": "true",
+        "HOWDAH_CHECKPOINT_REQUEST": str(tmp_path / "request"),
+        "HOWDAH_MPI_HOSTS": "h0:2,h1:1",
+        "HOWDAH_MPI_NODES": "",
+    }
+    done = mpi([sys.executable, "-c", show], tmp_path, **launcher)
     hostfile, machines = "h0 slots=2\nh1 slots=1\n", "h0:2\nh1:1\n"
     assert done.stdout == f"{hostfile} {hostfile} {hostfile} {machines}\n"
 

@@ -53,7 +53,7 @@ def environment(name: str) -> dict[str, str]:
     if not folder.is_dir():
         pytest.skip("there is no .mpi here; tools/setup programs makes it")
     path = os.pathsep.join((f"{folder}/bin", str(Path(sys.executable).parent), "/usr/bin", "/bin"))
-    env = {"PATH": path, "MPI4PY_LIBMPI": f"{folder}/lib/{MPIS[name]}"}
+    env = {"PATH": path, "PYTHONPATH": str(folder), "MPI4PY_LIBMPI": f"{folder}/lib/{MPIS[name]}"}
     if os.geteuid() == 0:
         for tool in ("OMPI", "PRTE"):
             env[f"{tool}_ALLOW_RUN_AS_ROOT"] = env[f"{tool}_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1"

@@ -28,6 +28,7 @@ TORCHRUN = {
     "module": "python -m torch.distributed.run train.py",
     "c10d": "torchrun --rdzv-backend=c10d train.py",
     "processes": "torchrun --nnodes=2 --nproc-per-node=2 train.py",
+    "elastic": "torchrun --nnodes=1:2 --rdzv-backend=c10d train.py",
     "static": "torchrun --nnodes=2 --node-rank=$PET_NODE_RANK --master-addr=$MASTER_ADDR "
     "--master-port=$MASTER_PORT train.py",
 }

@@ -36,8 +36,8 @@ from howdah.spec.units import octets
 
 START = '"$HOWDAH_PYTHON" "$HOWDAH_HELPERS/ray_main.py"'
 
-HEAD_PORTS = 8
-"""GCS, Ray Client server, and those of every node: see ``helpers/ray_main.py``."""
+HEAD_PORTS = 9
+"""GCS, Ray Client server, those of every node, the dashboard: see ``helpers/ray_main.py``."""
 NODE_PORTS = 6
 CLIENT_SERVER = 1
 """Which of the head's ports the Ray Client server has."""

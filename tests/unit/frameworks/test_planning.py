@@ -250,7 +250,7 @@ def test_ports_are_what_the_framework_needs_or_the_user_says():
     assert made["worker"].ports == 3
     assert roles(job("command", {"a": 1, "b": Role(ports=5)}))["b"].ports == 5
     assert roles(job("dask", {"client": 1, "worker": 1}))["scheduler"].ports == 2
-    assert roles(job("ray", {"driver": 1, "worker": 1}))["head"].ports == 8
+    assert roles(job("ray", {"driver": 1, "worker": 1}))["head"].ports == 9
 
 
 # -- expansion -------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Run one node of a Ray cluster, in the foreground. Run with the user's interpreter; stdlib only.
 
 Role ``head`` starts the cluster, every other role joins it at RAY_ADDRESS. The arguments are handed
-to ``ray start``. Ray's sessions live in a short folder of their own, because Unix socket paths may
+to ``ray start``. The head serves Ray's dashboard, and with it the State API, where what it needs is installed
+(``ray[default]``); its token is that of the attempt's pages, so the job page lets its owner in. Ray's sessions live in a short folder of their own, because Unix socket paths may
 have 107 bytes only and a job's folder is often longer. It is removed at the end, or, if this process
 was killed, by the next one on the host.
 """
@@ -11,11 +12,15 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
+from importlib.util import find_spec
 from pathlib import Path
+
+from howdah import task
 
 AGENT_PORT = "--dashboard-agent-listen-port"
 NODE_PORTS = (
@@ -26,7 +31,9 @@ NODE_PORTS = (
     "--runtime-env-agent-port",
     "--metrics-export-port",
 )
-HEAD_PORTS = ("--port", "--ray-client-server-port", *NODE_PORTS)
+HEAD_PORTS = ("--port", "--ray-client-server-port", *NODE_PORTS, "--dashboard-port")
+DASHBOARD = ("aiohttp_cors", "colorful", "opencensus", "pydantic", "virtualenv")
+"""What ``ray[default]`` brings beside ``ray``."""
 LONGEST = 28
 """Characters of a folder that leave room for Ray's socket names."""
 LAST_S = 3
@@ -43,16 +50,23 @@ def main():
     for option, port in zip(HEAD_PORTS if head else NODE_PORTS, ports):
         argv += [option, port]
     sessions = make_folder()
+    dashboard = None
     if head:
-        write_token(os.environ["RAY_AUTH_TOKEN_PATH"])
-        argv += ["--head", "--include-dashboard", "false", "--temp-dir", str(sessions / "s")]
+        token = page_token()
+        write_token(os.environ["RAY_AUTH_TOKEN_PATH"], token or secrets.token_hex(32))
+        argv += ["--head", "--temp-dir", str(sessions / "s")]
+        if all(find_spec(module) for module in DASHBOARD):
+            argv += ["--include-dashboard", "true", "--dashboard-host", os.environ["HOWDAH_HOST"]]
+            dashboard = int(ports[HEAD_PORTS.index("--dashboard-port")]) if token else None
+        else:
+            argv += ["--include-dashboard", "false"]
     else:
         argv += ["--address", os.environ["RAY_ADDRESS"], "--temp-dir", str(sessions / "s")]
     argv += sys.argv[1:]
     # Told to end, Ray would first wait 30 s for its work to move elsewhere: there is none left.
     os.environ.setdefault("RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S", "0")
     try:
-        return run(argv, argv[argv.index(AGENT_PORT) + 1])
+        return run(argv, argv[argv.index(AGENT_PORT) + 1], dashboard)
     finally:
         shutil.rmtree(str(sessions), ignore_errors=True)
 
@@ -87,15 +101,23 @@ def alive(pid):
     return True
 
 
-def write_token(path):
+def page_token():
+    """The secret of this attempt's pages; empty if there is none."""
+    try:
+        return Path(os.environ["HOWDAH_PAGE_TOKEN_FILE"]).read_text()
+    except (KeyError, OSError):
+        return ""
+
+
+def write_token(path, token):
     """A new secret for each cluster, readable by its owner only, there completely or not at all."""
     temporary = f"{path}.{os.getpid()}"
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(secrets.token_hex(32))
+        file.write(token)
     Path(temporary).replace(path)
 
 
-def run(argv, agent_port):
+def run(argv, agent_port, dashboard=None):
     """Run Ray's node to its end; asked to end, end it within seconds. Returns what to exit with.
 
     Ray gets a session of its own: told to end, all its processes at once would wait for each other.
@@ -107,6 +129,9 @@ def run(argv, agent_port):
     told = False
     while child.poll() is None and not ending.wait(0.2):
         told = told or tell_port(child.pid, agent_port)
+        if dashboard is not None and answers(dashboard):
+            task.announce_web("Ray", dashboard, locked=True, viewable=False)
+            dashboard = None
     if child.poll() is None:
         child.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -114,7 +139,17 @@ def run(argv, agent_port):
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     code = child.wait()
+    if ending.is_set():
+        return 128 + signal.SIGTERM
     return code if code >= 0 else 128 - code
+
+
+def answers(port):
+    """Whether something listens on a port of this task."""
+    with contextlib.suppress(OSError):
+        socket.create_connection((os.environ["HOWDAH_HOST"], port), timeout=1).close()
+        return True
+    return False
 
 
 def tell_port(parent, port):
