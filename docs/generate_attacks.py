@@ -1,5 +1,7 @@
-"""Writes docs/design/005-attacks.md from tests/security: the attacks that are tried, and by which test.
+"""Writes docs/design/005-attacks.md: the attacks that are tried, and by which test.
 
+They are in tests/security; those that need a real Hadoop or Spark are in a ``test_security.py`` beside
+the fixtures that start it.
 The first sentences of a test's docstring tell the attack and what stops it; one of the report of
 findings begins with its number, ``Finding 5: …``. A test without a docstring is told by its name.
 Run it after a change there; tests/docs compares what is committed with it.
@@ -15,15 +17,16 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "design" / "005-attacks.md"
-TESTS = ROOT / "tests" / "security"
+TESTS = ROOT / "tests"
 
 _HEAD = """\
 # 005: Attacks that are tried
 
-<!-- Written by docs/generate_attacks.py from tests/security. Change those. -->
+<!-- Written by docs/generate_attacks.py from tests/security and tests/*/test_security.py. Change those. -->
 
 Each line is an attack on a running job, its files or its clients, and the test that tries it. An attack
-that once got through has the number it was found under. What is guaranteed and what is not is in
+that once got through has the number it was found under. Files are in `tests/security` where no folder is
+named. What is guaranteed and what is not is in
 [Threat model](005-security.md).
 """
 _FINDING = re.compile(r"Findings? ([\d, ]+(?:and \d+)?): +")
@@ -41,7 +44,8 @@ class Attack(NamedTuple):
 
 def attacks() -> list[Attack]:
     """All that are tried, in the order of the files."""
-    return [attack for file in sorted(TESTS.glob("test_*.py")) for attack in _of(file)]
+    files = [*sorted(TESTS.glob("security/test_*.py")), *sorted(TESTS.glob("*/test_security.py"))]
+    return [attack for file in files for attack in _of(file)]
 
 
 def page() -> str:
@@ -65,7 +69,9 @@ def _of(file: Path) -> Iterator[Attack]:
                 text = _told(node)
                 finding = _FINDING.match(text)
                 text = text[finding.end() :] if finding else text
-                test = f"{file.name}::{node.name}"
+                beside = file.parent.name != "security"
+                name = f"tests/{file.parent.name}/{file.name}" if beside else file.name
+                test = f"{name}::{node.name}"
                 yield Attack(finding[1] if finding else "", _sentence(text), test)
 
 

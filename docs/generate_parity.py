@@ -1,7 +1,7 @@
 """Writes the parity tables of docs/guides from the tests that stand for their rows.
 
-Run it after a change of tests/yarn/test_tony_*.py, tests/spark/compat/test_tfos_*.py or
-tests/spark/test_examples.py; a test compares what is committed with it, and fails where a row has no
+Run it after a change of tests/yarn/tony.py, tests/compat/test_tony_cases.py, tests/yarn/test_tony_*.py,
+tests/spark/compat/test_tfos_*.py or tests/spark/test_examples.py; a test compares what is committed with it, and fails where a row has no
 test, or one that may be skipped or never sees the real servers.
 """
 
@@ -25,14 +25,28 @@ TENSORFLOWONSPARK = GUIDES / "tensorflowonspark-parity.md"
 _TONY = """\
 # TonY's tests, and ours
 
-<!-- Written by docs/generate_parity.py from tests/yarn/test_tony_*.py. Change those. -->
+<!-- Written by docs/generate_parity.py from tests/yarn/tony.py and the tests that stand for its rows. Change
+those. -->
 
 TonY has end-to-end tests on a mini cluster (`TestTonyE2E`). Each has its like here, on a real YARN and
 HDFS of several processes. Some of ours ask for more than TonY's: where that expects a job to fail
 because something of its own died, ours expects the job to go on.
 
-This table is made from the tests. The build fails where a row has no test, where a test was skipped,
-and where one does not use the real cluster.
+These tables are made from the tests. The build fails where a row has no test on the real cluster, and where
+a test was skipped.
+
+## The cases that state an exit code
+
+`TestTonyE2E` has {count}. {same} end here as there with the same options given to `howdah tony`: with 0, or
+with another code than 0. Of the other {others}, each says why. `test_tony_cases` runs the options of each on one
+machine, where that can be; the others run the like on YARN.
+
+"""
+
+_NOT_ZERO = "testPSWorkerTrainingShouldFailMissedHeartbeat"
+"""It says no more of its exit code."""
+_TONY_OTHERS = """
+## The others
 
 """
 
@@ -52,7 +66,27 @@ and where one does not use a real Spark.
 
 def tony_page(found: list[Like]) -> str:
     """The whole page."""
-    return _TONY + _table("| TonY's test | | Ours |", tony.ROWS, found)
+    same = sum((case.there == 0) == (case.here == 0) for case in tony.CASES)
+    count = len(tony.CASES)
+    parts = [_TONY.format(count=count, same=same, others=count - same)]
+    parts.append("| Case | | TonY's exit code | Ours | | Tests |\n|---|---|---|---|---|---|\n")
+    parts += (
+        f"| {case.row} | `{case.name}` | {_code(case)} | {case.here} | {_outcome(case)} | "
+        f"{_tests(case.row, found)} |\n"
+        for case in tony.CASES
+    )
+    cases = {case.row for case in tony.CASES}
+    rest = {row: name for row, name in tony.ROWS.items() if row not in cases}
+    return "".join(parts) + _TONY_OTHERS + _table("| TonY's test | | Ours |", rest, found)
+
+
+def _code(case: tony.Case) -> str:
+    return "not 0" if case.name == _NOT_ZERO else str(case.there)
+
+
+def _outcome(case: tony.Case) -> str:
+    same = (case.there == 0) == (case.here == 0)
+    return ("the same" if same else "**differs**") + (f": {case.why}" if case.why else "")
 
 
 def tensorflowonspark_page(found: list[Like]) -> str:
@@ -75,12 +109,13 @@ def _table(head: str, rows: Mapping[str, str], found: list[Like]) -> str:
 
 
 def _tests(row: str, found: list[Like]) -> str:
-    return "<br>".join(f"`{_name(like.test)}`" for like in found if like.row == row)
+    return "<br>".join(f"`{_name(like.test, row)}`" for like in found if like.row == row)
 
 
-def _name(test: str) -> str:
+def _name(test: str, row: str) -> str:
+    """A test's name; one that is given its row as a parameter is not told apart by it."""
     file, _, name = test.partition("::")
-    return f"{Path(file).stem}::{name}"
+    return f"{Path(file).stem}::{name.removesuffix(f'[{row}]')}"
 
 
 if __name__ == "__main__":

@@ -22,27 +22,41 @@ its command line, its scripts. When you like it, turn it into a job file, which 
 
 ## Run it
 
-Where the old command line was
+Put `howdah tony` before the old command line and leave the rest as it is:
 
-```text
-java -cp "`hadoop classpath --glob`:tony/*:tony" com.linkedin.tony.cli.ClusterSubmitter \\
+```sh
+howdah tony java -cp "MyJob/*:MyJob" com.linkedin.tony.cli.ClusterSubmitter \\
     -executes train.py -src_dir src -python_binary_path python3 -conf tony.worker.instances=4
 ```
 
-write
+Java is not started and need not be there. Of what it is told only the class path is used: `tony.xml` and
+the file of `-conf_file` are looked for in its folders, after the current one. `java` and its options may be
+left out, and so may the submitter. `ClusterSubmitter` means `--backend yarn`, `LocalSubmitter` means
+`--backend local`; without one the job runs where `howdah run` would run it. No program called `tony` is
+installed, since you may have one. If you want the name:
 
 ```sh
-howdah run --backend yarn --tony tony.xml -executes train.py -src_dir src -python_binary_path python3 -conf tony.worker.instances=4
+alias tony='howdah tony'
 ```
 
-`howdah submit` takes the same and leaves the job running. All of TonY's options are taken, with one
-dash or two, beside Howdah's own: `--set` puts a value of the job file over what was converted,
-`--dry-run` shows what would be run. Without `--tony`, `-conf_file` names the file, or it is `tony.xml`
-in the current folder. The same job runs on this machine with `--backend local`.
+`howdah run` and `howdah submit` take the same options; `submit` leaves the job running:
+
+```sh
+howdah submit --backend yarn --tony tony.xml -executes train.py -src_dir src -conf tony.worker.instances=4
+```
+
+All of TonY's options are taken, with one dash or two, with `=` before the value or without, and with values
+that begin with a dash. They go beside Howdah's own: `--set` puts a value of the job file over what was
+converted, `--dry-run` shows what would be run. Without `--tony`, `-conf_file` names the file (a path or a
+URL), or it is `tony.xml` in the current folder. Double quotes around a whole value are taken away, as TonY's
+parser does. What is no option is refused; TonY ignores it, and everything behind it.
 
 What wins: `-conf`, then `$TONY_CONF_DIR/tony-site.xml`, then the job's file, then TonY's defaults.
 Paths are relative to the current folder. XML is read as Hadoop reads it, with `${name}`, includes and
 `<final>`.
+
+The exit code is 0 where TonY's is 0. Where TonY's is not, it says what happened: 1 the job failed, 2 the
+command line or configuration is wrong, 3 the cluster refused, 4 it timed out, 130 it was stopped.
 
 What nothing needs here, what works otherwise, and keys that TonY does not have are told on standard
 error, all at once, each with its key. A job that cannot be run as it is written is refused, with all
@@ -59,11 +73,29 @@ howdah run job.toml
 The job file is the same job. Every line says which key it came from, and what was left out is listed
 at its end.
 
+## When a job is done
+
+As `TonySession` decides it:
+
+- All tracked tasks are waited for: those of every role that is neither untracked (`ps`) nor a sidecar
+  (`tensorboard`). The chief's success alone ends nothing, and an evaluator is waited for.
+- The chief is every task of the role `chief`, or `worker:0` where there is no such role. Its failure fails the
+  job. So does that of an untracked task, and of a role in `tony.application.stop-on-failure-jobtypes`.
+- Any other tracked task may fail: the job goes on without it and succeeds, unless all tracked tasks have
+  failed. A record says so when it happens, and the summary lists the failed tasks. In a job whose workers all
+  need each other (PyTorch, Horovod) the others fail or wait for the lost one. Say
+  `-conf tony.application.fail-on-worker-failure-enabled=true`, and the first failure fails the job at once,
+  as it does in a job file without `tolerate`.
+- A role whose time after a group has come, with `.ignored = true`, becomes untracked: it runs on, is no longer
+  waited for, and still fails the job if it fails.
+- With `tony.am.retry-count` a job that has failed starts anew, with all its tasks.
+
 ## What is different, and why
 
-- **A failure is a failure.** TonY reported success though a worker had failed; here every failure of a
-  tracked role counts. The exit code, the class of the failure, the last lines and what to do are in the
-  [summary](failures.md).
+- **What is tried again.** TonY takes a lost node, a preempted container or a silent one for a failure of
+  the task. Here they are none: the task comes back, and no retry is spent. A role of
+  `stop-on-failure-jobtypes` (`ps`, unless you say otherwise) is the exception: in a job without retries its loss
+  ends the job, as there.
 - **`tony.am.retry-count` becomes `attempts`.** Lost nodes and preempted containers cost none of them, and
   only what was lost is asked for again. TonY restarted everything, in new containers. Without the key a
   job has one attempt, as with TonY; a job file has three.
@@ -72,22 +104,37 @@ at its end.
   is given back after `timeouts.hold`.
 - **Commas in values of variables** are part of the value. `tony.containers.envs` of `A=x,y,B=1` are two
   variables.
-- **`$` in `tony.containers.envs`** was expanded by the NodeManager's shell. Here values are what they
-  are; expansion is for commands.
-- **The evaluator** was waited for, and still is after the conversion. In a job file it is not, unless it
-  says `tracking = "tracked"`; see [A role that may never end](stages.md#a-role-that-may-never-end).
+- **`tony.containers.envs`**: what YARN reads (`YARN_CONTAINER_RUNTIME_TYPE`) or expands (`$JAVA_HOME/lib`) goes
+  into the launch context of the containers (`hadoop.container-env`), the rest into `[env]`; programs see both.
+  A `$` in `PATH`, `LD_…` and `PYTHON…` is not expanded, since Howdah's own process in the container would get
+  the value too. Nor is it without YARN.
+- **Sidecars** fail no job, neither by failing before they have registered nor with
+  `fail-on-worker-failure-enabled`. They are in nobody's `TF_CONFIG` or `CLUSTER_SPEC` and get no `TF_CONFIG`.
+- **PyTorch's ranks** are unique over chief and workers, and `WORLD` is their number. TonY gives `chief:0` and
+  `worker:0` both rank 0.
+- **Placement.** `IN` is a preference. What `placement` cannot say is refused with the key.
+- **A prepare stage** is told of no roles whose containers are not there yet; TonY lists them empty.
+- **The application's type** is `HOWDAH`. Find yours by name, tag or queue.
+- **Tokens.** A token file (`HADOOP_TOKEN_FILE_LOCATION`) is used to reach HDFS from your machine; its tokens, and
+  a token of the ResourceManager, are not handed to the programs. Where the variable is set, that is said.
+- **The evaluator** is waited for after the conversion. In a job file it is not, unless it says
+  `tracking = "tracked"`; see [A role that may never end](stages.md#a-role-that-may-never-end).
 - **Python.** `-python_venv` is unpacked as the folder `venv`, as before. Better: `[environment]` in the
   job file builds it from your requirements, ships it once, and keeps it on the cluster.
-- **A single node** (no instances) ran inside the application master. Here it is one container of its own.
+- **A single node** (no instances) ran inside the application master. Here it is one container of its own, as
+  `worker:0`.
 
-Programs get the variables TonY gave them, [by the same names](../reference/environment.md#tonys-names).
+Programs get the variables TonY gave them, [by the same names and with the same
+values](../reference/environment.md#tonys-names): `compat = "tony"`, which a converted job file has, sees to it.
+Whoever could look at the job still can: TonY opened its logs to everybody, and so does the converted job
+(`[acl] view = ["*"]`; `--set 'acl.view=[]'` closes them).
 
 ## What else there was
 
 | TonY | Here |
 |---|---|
-| `ClusterSubmitter` | `howdah run --backend yarn`, or `howdah submit` to leave it running |
-| `LocalSubmitter` | `howdah run --backend local`: no cluster at all |
+| `ClusterSubmitter` | `howdah tony`, `howdah run --backend yarn`, or `howdah submit` to leave it running |
+| `LocalSubmitter` | the same with `--backend local`: no cluster at all |
 | `NotebookSubmitter` | `howdah notebook --backend yarn`, and `howdah tunnel` from a laptop |
 | `TonyClient` as a library | [`howdah.submit`](python.md); `on_event`, `on_state` and `on_log` for its listeners, `stop` for the forced kill |
 | `CallbackHandler.onApplicationIdReceived` | `application_id` in the job directory's `meta.json`, there when `submit` returns |
@@ -97,7 +144,7 @@ Programs get the variables TonY gave them, [by the same names](../reference/envi
 | `TF_GRPC_REUSE_PORT` | the same: a task's ports stay held until its program has them |
 | `TB_SERVER_REUSE_PORT` | not needed: TensorBoard's port is reserved for it |
 | history files and their portal | the job directory; `howdah list`, `howdah status`, `howdah events` |
-| end-to-end tests | [each has its like](tony-parity.md) |
+| end-to-end tests | [each has its like](tony-parity.md), with its outcome and ours |
 
 ## Keys
 

@@ -7,6 +7,7 @@ stands for a row and was skipped, and, in a collection, writes what it finds to 
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import subprocess
@@ -53,10 +54,16 @@ class Parity:
     """What those are, in words."""
     files: tuple[str, ...]
     """Patterns in ``tests/``."""
+    further: tuple[str, ...] = ()
+    """The same of tests without the real servers: each row has one with them besides."""
 
     def collected(self) -> list[Like]:
         """All that stand for a row, in the order of the files."""
-        files = [file for pattern in self.files for file in sorted(_TESTS.glob(pattern))]
+        files = [
+            file
+            for pattern in (*self.files, *self.further)
+            for file in sorted(_TESTS.glob(pattern))
+        ]
         with tempfile.NamedTemporaryFile(suffix=".json") as out:
             done = subprocess.run(
                 [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
@@ -87,7 +94,7 @@ class Parity:
 
     def problems(self, found: list[Like]) -> list[str]:
         """Why the table would not be true; empty if it is."""
-        rows = {like.row for like in found}
+        rows = {like.row for like in found if like.real or not self._further(like)}
         told = [
             f"nothing stands for {row!r} ({name})"
             for row, name in self.rows.items()
@@ -96,11 +103,15 @@ class Parity:
         for like in found:
             if like.row not in self.rows:
                 told.append(f"{like.test} stands for {like.row!r}, which is not {self.row}")
-            if not like.real:
+            if not like.real and not self._further(like):
                 told.append(f"{like.test} does not use {self.real} ({', '.join(self.fixtures)})")
             if like.skipped:
                 told.append(f"{like.test} may be skipped or fail")
         return told
+
+    def _further(self, like: Like) -> bool:
+        file = like.test.partition("::")[0].removeprefix("tests/")
+        return any(fnmatch.fnmatch(file, pattern) for pattern in self.further)
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:

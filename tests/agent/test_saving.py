@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from howdah.core.messages import CheckpointSaved, HeldPhase, TaskExited, TaskSaving
 from howdah.wire.messages import AgentNote, Heartbeat, Prepare
 from tests.agent.rig import TASK, Rig, python, shell, start_message, until
@@ -184,6 +186,12 @@ async def test_outputs_are_copied_once_their_store_is_back(tmp_path: Path) -> No
         assert (tmp_path / "out/results/a").read_text() == "1"
 
 
+def copying(folder: Path) -> bool:
+    """Whether a process still copies outputs of an agent in that folder."""
+    found = (process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"]))
+    return any("howdah.storage.outputs" in line and str(folder) in " ".join(line) for line in found)
+
+
 async def test_a_store_that_is_away_for_checkpoints_costs_no_outputs(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()
@@ -191,6 +199,7 @@ async def test_a_store_that_is_away_for_checkpoints_costs_no_outputs(tmp_path: P
         away(tmp_path)
         await rig.start(chief(WRITE + "open('results/a', 'w').write('1')"))
         await until((tmp_path / "out/results/a").exists)
+        await until(lambda: not copying(tmp_path))
         exit = await rig.stop(grace_s=0, save_s=0)
         assert [line.partition(":")[0] for line in exit.unsaved] == ["checkpoints"]
 

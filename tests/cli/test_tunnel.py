@@ -101,6 +101,12 @@ def test_a_notebook_is_one_address_away(tmp_path: Path) -> None:
     assert "lesson.txt" in [entry["name"] for entry in listed["content"]]
     with pytest.raises(urllib.error.HTTPError, match="403"):
         get(f"{base}api/contents")
+    body = json.dumps({"type": "file", "format": "text", "content": "edited"}).encode()
+    edit = urllib.request.Request(
+        f"{base}api/contents/lesson.txt?token={token}", body, method="PUT"
+    )
+    with urllib.request.urlopen(edit, timeout=30):
+        assert (tmp_path / "lesson.txt").read_text() == "edited"
     again = start("tunnel", newest().job_id, "notebook:0")
     assert b"JupyterLab" in get(address(again))
     assert token not in (run.text + run.told).replace(printed, "")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from howdah.cli import tony
+from howdah.cli import tony_options as tony
 from howdah.cli.main import cli
 from howdah.client.loading import load_file
+from howdah.compat.tony import java
 from howdah.spec.load import LoadedJob
 from tests.cli.howdah import howdah, newest
 from tests.compat.given import xml
@@ -102,35 +104,158 @@ def test_a_job_of_tonys_runs_with_its_own_command_line(folder: Path) -> None:
     assert newest().meta().job_file == str(folder / "tony.xml")
 
 
-VALUES = {
-    "executes": ("train.py", "train.py"),
-    "task_params": ("--steps 5 -v", "--steps 5 -v"),
-    "python_binary_path": ("bin/python3.12", "bin/python3.12"),
-    "src_dir": ("src", "src"),
-    "shell_env": ("A=-1", 'A = "-1"'),
-    "container_env": ("B=--x", 'B = "--x"'),
-    "conf": ("tony.worker.command=-x --y", "-x --y"),
+VALUES: dict[str, tuple[str, str, Any]] = {
+    "executes": ("-x train.py", "command", "python -x train.py"),
+    "task_params": ("--steps 5 -v", "command", "python train.py --steps 5 -v"),
+    "python_binary_path": ("bin/python3.12", "environment.python", "bin/python3.12"),
+    "python_venv": ("venv.zip", "files", ["venv.zip -> venv/"]),
+    "src_dir": ("other", "source", "other"),
+    "shell_env": ("A=-1", "env.A", "-1"),
+    "container_env": ("B=--x", "env.B", "--x"),
+    "conf": ("tony.worker.command=-x --y", "roles.worker.command", "-x --y"),
+    "conf_file": ("-other.xml", "roles.worker.instances", 7),
+    "sidecar_tensorboard_log_dir": ("--logs", "tensorboard.folder", "--logs"),
 }
-"""Options of TonY's that a job file shows: what is written, and what the job then has."""
+"""Options of TonY's: what is written, and what of the job it then is."""
+FORMS = ("-{} {}", "--{} {}", "-{}={}", "--{}={}")
 
 
-@pytest.mark.parametrize("form", ["-{name} {value}", "--{name} {value}", "--{name}={value}"])
-@pytest.mark.parametrize("name", VALUES)
-def test_an_option_of_tonys_takes_its_value_in_every_form(name: str, form: str) -> None:
-    value, shown = VALUES[name]
-    option = form.format(name=name, value="VALUE").split(" ")
-    rest = [] if name == "executes" else ["-executes", "train.py"]
-    rest += [] if name == "python_binary_path" else ["-python_binary_path", "python"]
-    result = invoked(
-        "init",
-        "-",
-        "--from-tony",
-        "tony.xml",
-        *rest,
-        *(word.replace("VALUE", value) for word in option),
-    )
+@pytest.fixture
+def plain(folder: Path) -> Path:
+    """The current folder, with a job in it that this machine can run."""
+    made = {"tony.application.name": "digits", "tony.worker.instances": "2"}
+    (folder / "tony.xml").write_text(xml(made))
+    return folder
+
+
+def dry(*arguments: str) -> Any:
+    """The document of the job that ``howdah tony`` would run."""
+    result = invoked("tony", "--backend", "local", "--dry-run", "--json", *arguments)
     assert result.exception is None, result.exception
-    assert shown in result.output.replace("\\", ""), result.output
+    return json.loads(result.stdout)["job"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", VALUES)
+def test_an_option_of_tonys_takes_its_value_in_every_form(
+    name: str, form: str, plain: Path
+) -> None:
+    folder = plain
+    for place in ("other", "logs"):
+        (folder / place).mkdir()
+    with zipfile.ZipFile(folder / "venv.zip", "w") as archive:
+        archive.writestr("bin/python", "")
+    (folder / "-other.xml").write_text(xml({"tony.worker.instances": "7"}))
+    value, place, made = VALUES[name]
+    option, _, rest = form.format(name, "VALUE").partition(" ")
+    words = [word.replace("VALUE", value) for word in (option, rest) if word]
+    if name != "executes":
+        words += ["-executes", "train.py"]
+    if name != "python_binary_path":
+        words += ["-python_binary_path", "python"]
+    found = dry(*words)
+    for key in place.split("."):
+        found = found[key]
+    assert found == made
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("hdfs_classpath", "/yarn/lib"), ("debug", ""), ("hdfs_classpath", "-x")]
+)
+@pytest.mark.parametrize("dashes", ["-", "--"])
+@pytest.mark.usefixtures("plain")
+def test_options_that_nothing_needs_are_taken_too(name: str, value: str, dashes: str) -> None:
+    words = [f"{dashes}{name}", *([value] if value else [])]
+    result = invoked("tony", "--dry-run", *OPTIONS, *words, "--backend", "local")
+    assert result.exception is None, result.exception
+    assert f"howdah: -{name}: not needed: " in result.stderr
+
+
+@pytest.mark.parametrize("word", ["-help", "--help", "-h"])
+def test_help_is_asked_for_as_with_tony(word: str) -> None:
+    assert "Run a job of TonY by its own command line" in invoked("tony", word).stdout
+
+
+@pytest.mark.usefixtures("plain")
+def test_quotes_around_a_whole_value_are_taken_away_as_tony_does() -> None:
+    assert dry(*OPTIONS, "-task_params", '"--steps 5"')["command"].endswith("train.py --steps 5")
+    assert dry(*OPTIONS, "-task_params", '--text "a b"')["command"].endswith('--text "a b"')
+
+
+SUBMITTER = "com.linkedin.tony.cli.ClusterSubmitter"
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        ("java", "-cp", "/opt/hadoop/*:conf", SUBMITTER),
+        ("/usr/bin/java", "-Xmx1g", "-Dx=y", "--class-path=lib/*:conf", SUBMITTER),
+        (SUBMITTER,),
+        ("ClusterSubmitter",),
+        (),
+    ],
+)
+def test_a_line_of_tonys_runs_with_howdah_tony_before_it(
+    before: tuple[str, ...], plain: Path
+) -> None:
+    if "java" in " ".join(before):
+        (plain / "conf").mkdir()
+        (plain / "tony.xml").rename(plain / "conf" / "tony.xml")
+    result = invoked("tony", *before, *OPTIONS, "--dry-run", "--json", "--backend", "local")
+    assert result.exception is None, result.exception
+    assert json.loads(result.stdout)["job"]["name"] == "digits"
+
+
+def test_the_file_of_conf_file_is_found_in_the_class_path(folder: Path) -> None:
+    (folder / "conf").mkdir()
+    (folder / "conf" / "mine.xml").write_text(xml({"tony.application.name": "mine"}))
+    words = ("java", "-cp", "conf", SUBMITTER, *OPTIONS, "-conf_file", "mine.xml")
+    result = invoked("tony", *words, "--dry-run", "--json", "--backend", "local")
+    assert json.loads(result.stdout)["job"]["name"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("submitter", "backend"), [("ClusterSubmitter", "yarn"), ("LocalSubmitter", "local")]
+)
+def test_a_submitter_says_where_the_job_runs(submitter: str, backend: str) -> None:
+    line = java.command_line(["java", "-cp", "x", f"com.linkedin.tony.cli.{submitter}", "-debug"])
+    assert (line.backend, line.arguments) == (backend, ("-debug",))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("java", "-cp", "x"), "java is told to run no class"),
+        (("java", "-cp", "x", "org.Other", "-executes", "x"), "is no submitter of TonY's"),
+        (("java", "-cp", "x", "a.NotebookSubmitter"), "use howdah notebook --backend yarn"),
+        (("job.toml",), "job.toml is a job file, and howdah tony is for jobs of TonY"),
+        (("-nonsense", "x"), "No such option"),
+    ],
+)
+def test_what_is_no_line_of_tonys_is_refused_in_words(words: tuple[str, ...], told: str) -> None:
+    assert told in str(getattr(invoked("tony", *words).exception, "message", ""))
+
+
+@pytest.mark.usefixtures("plain")
+def test_a_file_of_tokens_is_said_not_to_be_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", "/tmp/tokens")
+    result = invoked("tony", *OPTIONS, "--dry-run", "--backend", "local")
+    assert (
+        "howdah: HADOOP_TOKEN_FILE_LOCATION: its tokens, and one of the Resource" in result.stderr
+    )
+
+
+def test_a_configuration_may_be_a_url(folder: Path) -> None:
+    (folder / "far").mkdir()
+    (folder / "far" / "mine.xml").write_text(
+        xml({"tony.application.name": "mine", "tony.nonsense": "1"})
+    )
+    url = (folder / "far" / "mine.xml").as_uri()
+    result = invoked("tony", *OPTIONS, "-conf_file", url, "--dry-run", "--backend", "local")
+    assert result.exception is None, result.exception
+    assert f"howdah: {url}: tony.nonsense: TonY has no such key" in result.stderr
+    missing = invoked("tony", *OPTIONS, "-conf_file", f"{url}.bak", "--dry-run")
+    assert f"{url}.bak: it cannot be read" in str(missing.exception)
 
 
 def test_tonys_options_are_enough_without_a_file(folder: Path) -> None:
@@ -177,7 +302,8 @@ def test_the_job_file_that_init_writes_is_the_job_that_run_runs(folder: Path) ->
     written, ran = load_file("job.toml"), run(folder)
     assert written.job == ran.job
     assert written.source == ran.source
-    assert written.job.env == {"A": "${undefined}", "B": "x,y"}
+    assert written.job.env == {"B": "x,y"}
+    assert written.job.hadoop.container_env == {"A": "${undefined}"}
     assert written.job.roles["ps"].command == RICH["tony.ps.command"]
 
 

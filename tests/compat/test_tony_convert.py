@@ -42,6 +42,7 @@ def test_the_example_of_tonys_guide_is_a_job() -> None:
     assert made == {
         "name": "TonyApplication",
         "framework": "tensorflow",
+        "compat": "tony",
         "command": "venv/Python/bin/python models/mnist_distributed.py "
         "--steps 2500 --batch_size 64",
         "source": "src",
@@ -49,7 +50,7 @@ def test_the_example_of_tonys_guide_is_a_job() -> None:
         "attempts": 1,
         "env": {"LD_LIBRARY_PATH": "/usr/java/latest/jre/lib/amd64/server"},
         "roles": {
-            "worker": {"instances": 4, "memory": "4g", "cores": 1, "gpus": 1},
+            "worker": {"instances": 4, "memory": "4g", "cores": 1, "gpus": 1, "tolerate": True},
             "ps": {
                 "instances": 2,
                 "memory": "3g",
@@ -59,6 +60,7 @@ def test_the_example_of_tonys_guide_is_a_job() -> None:
             },
         },
         "hadoop": {"classpath": True},
+        "acl": {"view": ["*"]},
     }
     loaded = from_document({**made, "source": ""}, env={}, further=planning.problems)
     assert loaded.job.roles["worker"].gpus == 1
@@ -69,7 +71,15 @@ def test_without_instances_the_job_is_one_task_with_what_the_master_was_given() 
         {"tony.am.memory": "4096", "tony.am.vcores": "3", "tony.am.gpus": "1"}, executes="./go"
     )
     assert made["framework"] == "command"
-    assert made["roles"] == {"worker": {"instances": 1, "memory": "4096m", "cores": 3, "gpus": 1}}
+    assert made["roles"] == {
+        "worker": {
+            "instances": 1,
+            "memory": "4096m",
+            "cores": 3,
+            "gpus": 1,
+            "env": {"PREPROCESSING_JOB": "true"},
+        }
+    }
     assert "master" not in made
 
 
@@ -142,14 +152,78 @@ def test_what_looks_like_our_substitution_stays_text() -> None:
 
 
 def test_a_variable_the_node_would_have_expanded_is_spoken_of() -> None:
-    told = notes({**TWO, "tony.containers.envs": "P=$HADOOP_HOME/lib"}, executes="x")
+    told = notes({**TWO, "tony.containers.envs": "LD_PRELOAD=$HADOOP_HOME/lib"}, executes="x")
     assert told == [
         (
             About.CHANGED,
-            "tony.xml: tony.containers.envs: the $ in P is not expanded; say it in the command: "
-            "P=… python train.py",
+            "tony.xml: tony.containers.envs: the $ in LD_PRELOAD is not expanded; say it in the command: "
+            "LD_PRELOAD=… python train.py",
         )
     ]
+
+
+def test_what_the_node_reads_or_expands_is_told_to_the_node() -> None:
+    envs = 'A=1,P=$HADOOP_HOME/lib,YARN_CONTAINER_RUNTIME_TYPE=docker,J={"a":$X}'
+    made = document({**TWO, "tony.containers.envs": envs}, executes="x", shell_env=("B=$X",))
+    assert made["env"] == {"A": "1", "J": '{"a":$X}', "B": "$X"}
+    assert made["hadoop"]["container-env"] == {
+        "P": "$HADOOP_HOME/lib",
+        "YARN_CONTAINER_RUNTIME_TYPE": "docker",
+    }
+    assert from_document({**made, "source": ""}, env={}).job.hadoop.container_env
+
+
+FAIL_ON = "tony.application.fail-on-worker-failure-enabled"
+
+
+@pytest.mark.parametrize(
+    ("values", "tolerated"),
+    [
+        ({"tony.worker.instances": "1"}, {}),
+        (TWO, {"worker": True}),
+        ({**TWO, FAIL_ON: "false"}, {"worker": True}),
+        ({**TWO, FAIL_ON: "true"}, {"worker": False}),
+        ({**TWO, "tony.ps.instances": "1"}, {"worker": True}),
+        ({"tony.worker.instances": "1", "tony.ps.instances": "1"}, {}),
+        ({"tony.worker.instances": "1", "tony.chief.instances": "1"}, {"worker": True}),
+        (
+            {**TWO, "tony.evaluator.instances": "1", "tony.helper.instances": "1"}
+            | {
+                "tony.application.sidecar.jobtypes": "helper",
+                "tony.application.stop-on-failure-jobtypes": "worker",
+            },
+            {"evaluator": True},
+        ),
+    ],
+)
+def test_every_tracked_task_but_the_chief_may_fail_unless_told_otherwise(
+    values: dict[str, str], tolerated: dict[str, bool]
+) -> None:
+    roles = document(values, executes="x")["roles"]
+    assert {name: r["tolerate"] for name, r in roles.items() if "tolerate" in r} == tolerated
+
+
+def test_a_ps_that_fails_ends_only_a_job_that_is_not_tried_again() -> None:
+    values = {**TWO, "tony.ps.instances": "1"}
+    assert document(values, executes="x")["roles"]["ps"]["stop-on-failure"] is True
+    made = document({**values, "tony.am.retry-count": "1"}, executes="x")
+    assert "stop-on-failure" not in made["roles"]["ps"]
+
+
+def test_a_single_node_runs_the_masters_command_once() -> None:
+    values = {"tony.am.command": "python alone.py", "tony.application.enable-preprocess": "true"}
+    made = document(values, executes="x")
+    assert made["roles"]["worker"]["command"] == "python alone.py"
+    assert "preprocess" not in made
+
+
+def test_affinity_is_said_to_be_a_preference() -> None:
+    ((about, text),) = notes({**TWO, "tony.worker.placement-spec": "IN,NODE,worker"}, executes="x")
+    assert about is About.CHANGED
+    assert text == (
+        "tony.xml: tony.worker.placement-spec: IN is a preference here, and a must with TonY; a node "
+        "label is a must here too"
+    )
 
 
 def test_hadoops_class_path_is_left_out_where_it_was() -> None:
@@ -254,7 +328,7 @@ def test_a_group_time_out_makes_a_role_linger() -> None:
     made = document(values, executes="x")["roles"]["evaluator"]
     assert made["linger"] == {"after": ["worker", "chief"], "limit": "1h"}
     made = document({**values, f"{key}.ignored": "true"}, executes="x")["roles"]["evaluator"]
-    assert made["linger"]["then"] == "stop"
+    assert made["linger"]["then"] == "untrack"
 
 
 def test_a_time_out_after_a_group_that_is_not_there_never_comes() -> None:
@@ -303,13 +377,14 @@ def test_placement_specs_say_what_placement_can(spec: str, placement: dict[str, 
     assert made["roles"]["worker"]["placement"] == placement
 
 
-@pytest.mark.parametrize("spec", ["java=true", "IN,RACK,worker", "NOTIN,NODE,nobody"])
-def test_placement_specs_that_placement_cannot_say_are_spoken_of(spec: str) -> None:
-    values = {**TWO, "tony.containers.placement-spec": spec}
-    assert "placement" not in document(values, executes="x")["roles"]["worker"]
-    ((about, text),) = notes(values, executes="x")
-    assert about is About.CHANGED
-    assert spec in text
+@pytest.mark.parametrize(
+    "spec", ["java=true", "IN,RACK,worker", "NOTIN,NODE,nobody", "CARDINALITY,NODE,worker,0,1"]
+)
+def test_placement_specs_that_placement_cannot_say_are_refused(spec: str) -> None:
+    (told,) = problems({**TWO, "tony.containers.placement-spec": spec}, executes="x")
+    assert told.startswith("tony.xml: tony.containers.placement-spec: ")
+    assert spec in told
+    assert "; " in told, "what to do"
 
 
 def test_images_are_used_where_docker_is_enabled() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from howdah.cli.tony import NAMES
+from howdah.cli.tony_options import NAMES
 from howdah.compat.tony.convert import convert
 from howdah.compat.tony.options import Arguments
 from howdah.compat.tony.settings import Source

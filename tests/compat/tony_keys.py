@@ -65,6 +65,7 @@ KEYS = {
     "tony.task.executor.execution.error-message-max-depth": "5",
     "tony.task.executor.jvm.opts": "-Xmx1g",
     "tony.task.am.jvm.opts": "-Xmx1g",
+    "tony.task.default.jvm.opts": "-Xmx1g",
     "tony.container.allocation.timeout": "60000",
     "tony.container.registration.timeout": "60000",
     # application master
@@ -75,6 +76,7 @@ KEYS = {
     "tony.am.node-label": "gpu",
     "tony.am.startup-timeout": "60000",
     "tony.am.resources": "a.txt",
+    "tony.am.command": "python alone.py",
     "tony.am.wait-client-signal-stop-timeout-sec": "5",
     # task types and containers
     "tony.worker.instances": "3",
@@ -96,7 +98,7 @@ KEYS = {
     "tony.tensorboard.command": "tensorboard",
     "tony.containers.resources": "a.txt",
     "tony.containers.command": "python other.py",
-    "tony.containers.envs": "A=1",
+    "tony.containers.envs": "YARN_CONTAINER_RUNTIME_TYPE=docker,A=1",
     "tony.containers.placement-spec": "NOTIN,NODE,worker",
     "tony.containers.allocation-tags": "train",
     "tony.execution.envs": "A=1",
@@ -143,6 +145,7 @@ KEYS = {
 }
 
 BESIDE: dict[str, dict[str, str]] = {
+    "tony.horovod.driver.mode.debug": {"tony.application.framework": "horovod"},
     "tony.application.training-stage": {"tony.application.prepare-stage": "worker"},
     "tony.application.group.A": {"tony.application.dependency.ps.timeout.after.A": "60"},
     "tony.application.dependency.ps.timeout.after.A": {"tony.application.group.A": "worker"},
@@ -160,8 +163,14 @@ BESIDE: dict[str, dict[str, str]] = {
     "tony.docker.worker.image": {"tony.docker.enabled": "true"},
     "tony.application.docker.enabled": {"tony.application.docker.image": "image"},
     "tony.application.docker.image": {"tony.application.docker.enabled": "true"},
-    "tony.worker.allocation-tags": {"tony.ps.placement-spec": "IN,NODE,train"},
-    "tony.containers.allocation-tags": {"tony.ps.placement-spec": "IN,NODE,train"},
+    "tony.worker.allocation-tags": {
+        "tony.ps.placement-spec": "NOTIN,NODE,train",
+        "tony.loader.allocation-tags": "train",
+    },
+    "tony.containers.allocation-tags": {
+        "tony.ps.placement-spec": "NOTIN,NODE,train",
+        "tony.loader.allocation-tags": "train",
+    },
     "tony.tensorboard.vcores": {"tony.tensorboard.instances": "1"},
     "tony.tensorboard.memory": {"tony.application.tensorboard-log-dir": "/logs"},
     "tony.tensorboard.gpus": {"tony.tensorboard.instances": "1"},
@@ -169,7 +178,7 @@ BESIDE: dict[str, dict[str, str]] = {
 }
 """What a key needs beside it to have an effect."""
 
-ALONE = ("tony.am.gpus", "tony.am.resources")
+ALONE = ("tony.am.command", "tony.am.gpus", "tony.am.resources")
 """Keys that have an effect where there is no task type only."""
 
 OPTIONS = (

@@ -310,7 +310,7 @@ class FakeBackend:
         self.refuse = ""
 
     def places(self, job: Job, directory: JobDirectory) -> Places:
-        return inside.places(job, directory)
+        return inside.places_with(job, directory, directory.meta().source)
 
     async def announce(self, address: CoordinatorAddress) -> None:
         self.announced.append(address)

@@ -98,10 +98,11 @@ def test_outputs_go_to_a_place_of_each_task() -> None:
         container_id="c1", task=Task("worker", 1), attempt=1, generation=1, ports=0
     )
     own = orders(worker(outputs=Outputs(folders=("out",)))).prepare(command).outputs
-    assert own == {"folders": ["out"], "store": "/jobs/j/outputs/worker-1"}
+    assert own == {"folders": ["out"], "keep": [], "store": "/jobs/j/outputs/worker-1"}
     url = orders(worker(outputs=Outputs(folders=("out",), store="s3://b/x/"))).prepare(command)
-    assert url.outputs == {"folders": ["out"], "store": "s3://b/x/j/worker-1"}
-    assert orders(worker()).prepare(command).outputs is None
+    assert url.outputs == {"folders": ["out"], "keep": [], "store": "s3://b/x/j/worker-1"}
+    kept = orders(worker(outputs=Outputs(keep=("*.pt",)))).prepare(command).outputs
+    assert kept == {"folders": [], "keep": ["*.pt"], "store": "/jobs/j/outputs/worker-1"}
 
 
 def test_a_start_has_programs_peers_and_limits() -> None:

@@ -23,6 +23,18 @@ server = tf.distribute.Server(config["cluster"], job_name="worker", task_index=i
 with socket.create_connection(("127.0.0.1", port), timeout=10):
     print("bound", flush=True)
 """
+JAX = """
+import os, socket
+import jax
+host, port = os.environ["JAX_COORDINATOR_ADDRESS"].rsplit(":", 1)
+if os.environ["JAX_PROCESS_ID"] == "0":
+    try:
+        socket.socket().bind(("127.0.0.1", int(port)))
+    except OSError as error:
+        print("held:", error, flush=True)
+jax.distributed.initialize()
+print("devices", jax.device_count(), flush=True)
+"""
 
 
 @pytest.mark.timeout(150)
@@ -35,3 +47,13 @@ def test_tensorflows_server_binds_the_port_that_the_agent_still_holds(tmp_path: 
         )
         assert run.end(120) == 0, run.text + run.told
     assert run.text.count("held:") == 2 and run.text.count("bound") == 2
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed")
+def test_jaxs_service_binds_the_port_that_the_agent_still_holds(tmp_path: Path) -> None:
+    with ended_at_last():
+        workers = {"worker": {"instances": 2, "env": {"JAX_PLATFORMS": "cpu"}}}
+        run = start("run", str(job_file(tmp_path, JAX, framework="jax", roles=workers)))
+        assert run.end(120) == 0, run.text + run.told
+    assert run.text.count("held:") == 1 and run.text.count("devices 2") == 2

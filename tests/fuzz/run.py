@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import resource
 import signal
 from types import FrameType
@@ -33,6 +34,7 @@ def fuzz(name: str, count: int, seed: int) -> None:
     former = signal.signal(signal.SIGALRM, _hung)
     before = _peak_mb()
     data = b""
+    logging.disable()  # a million lines tell nobody anything
     try:
         for data in mutate.inputs(target.seeds, target.words, round(count * target.share), seed):
             signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
@@ -45,6 +47,7 @@ def fuzz(name: str, count: int, seed: int) -> None:
             f"{name} --seed {seed}: {type(error).__name__}: {error} on {data!r}"
         ) from error
     finally:
+        logging.disable(logging.NOTSET)
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, former)
     if _peak_mb() - before > MEMORY_MB:

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import io
-import shutil
-import struct
 import tempfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
 from howdah.core.messages import AgentSilent, Exit, Held, HeldPhase, Record, Task, TaskExited
-from howdah.hadoop.aggregated import javaserial
-from howdah.hadoop.aggregated.source import LogFormatError
-from howdah.hadoop.credentials import Credentials, CredentialsError, Format, Token
-from howdah.hadoop.errors import ConfigurationError, HadoopError
-from howdah.hadoop.frames import FrameReader, parse_response, read_varint
+from howdah.hadoop.errors import ConfigurationError
 from howdah.hadoop.siteparser import read_properties
 from howdah.packing.archives import PackingError
 from howdah.packing.ignoring import rules
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.ipc import read_head, read_schema
-from howdah.spark.tfrecord.errors import TFRecordError
-from howdah.spark.tfrecord.framing import blocks, frame
 from howdah.spec import load
 from howdah.spec.document import read_file
 from howdah.spec.problems import JobFileError
@@ -49,35 +40,12 @@ from howdah.wire.messages import (
     ToClient,
     Watch,
 )
+from tests.fuzz.hadoop import HADOOP
+from tests.fuzz.programs import PROGRAMS
+from tests.fuzz.records import RECORDS
+from tests.fuzz.target import FOLDER, Target, in_file
 
-
-class Target(NamedTuple):
-    """One decoder."""
-
-    seeds: list[bytes]
-    decode: Callable[[bytes], Any]
-    errors: tuple[type[Exception], ...]
-    words: tuple[bytes, ...] = ()
-    share: float = 1.0
-    """Of the inputs asked for, where one takes long."""
-
-
-_FOLDER = Path(
-    tempfile.mkdtemp(prefix="hwt-fuzz-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
-)
-atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
 _TASK = Task("worker", 0)
-
-
-def _file(name: str, read: Callable[[Path], Any]) -> Callable[[bytes], Any]:
-    path = _FOLDER / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-
-    def decode(data: bytes) -> None:
-        path.write_bytes(data)
-        read(path)
-
-    return decode
 
 
 def _stream(types: Any) -> Callable[[bytes], Any]:
@@ -108,7 +76,7 @@ _CLIENT = [encode(ClientHello(job_id="a-1", user="x")), encode(Watch(tasks=(_TAS
 
 def _journal_lines() -> list[bytes]:
     """Without their checksums, which are made again for each input."""
-    folder = Path(tempfile.mkdtemp(prefix="journal-", dir=_FOLDER))
+    folder = Path(tempfile.mkdtemp(prefix="journal-", dir=FOLDER))
 
     async def write() -> None:
         made = journal.Journal.open(folder)
@@ -123,7 +91,7 @@ def _journal_lines() -> list[bytes]:
 
 
 def _journal() -> Callable[[bytes], Any]:
-    decode = _file("journal/events-0001.jsonl", lambda path: list(journal.read(path.parent)))
+    decode = in_file("journal/events-0001.jsonl", lambda path: list(journal.read(path.parent)))
     end = _journal_lines()[-1].replace(b'"seq":3', b'"seq":2')
 
     def checked(data: bytes) -> None:
@@ -156,27 +124,6 @@ def _feed(data: bytes) -> None:
         read_schema(head, read_into)
 
 
-def _rpc(data: bytes) -> None:
-    for answer in FrameReader(1 << 20).feed(data):
-        parse_response(answer)
-
-
-def _rpc_answers() -> list[bytes]:
-    from howdah.hadoop.protos import common
-
-    header = common.RpcResponseHeaderProto(callId=3, status=0, serverIpcVersionNum=9)
-    packed = header.SerializeToString()
-    body = bytes([len(packed)]) + packed + b"\x02\x08\x01"
-    return [struct.pack(">I", len(body)) + body]
-
-
-def _credentials() -> list[bytes]:
-    token = Token(identifier=b"i" * 20, password=b"p" * 20, kind="K", service="s:1")
-    held = Credentials(tokens={"a": token}, secrets={"b": b"c"})
-    return [held.to_bytes(kind) for kind in Format]
-
-
-_JAVA = b"\xac\xed\x00\x05" + b"sr\x00\x01A" + b"\0" * 8 + b"\x02\0\x01I\0\x01xxp\0\0\0\x05"
 _TOML = b"""name = "digits"
 command = ["python", "train.py"]
 env = {A = "1", "b c" = 'x'}
@@ -230,46 +177,41 @@ def _tony(path: Path) -> None:
     tony.read(path, Arguments(), {})
 
 
-def _records(data: bytes) -> None:
-    for block in blocks(io.BytesIO(data)):
-        block.payloads()
-
-
-TARGETS: dict[str, Target] = {
-    "frames-agent": Target(_AGENT, _stream(FromAgent), (FrameError,)),
-    "frames-to-agent": Target(_TO_AGENT, _stream(ToAgent), (FrameError,)),
-    "frames-client": Target(_CLIENT, _stream(FromClient), (FrameError,)),
-    "frames-to-client": Target(_CLIENT, _stream(ToClient), (FrameError,)),
-    "journal": Target(_journal_lines(), _journal(), (journal.JournalError,)),
-    "feed": Target([_arrow()], _feed, (FeedError, EOFError)),
-    "hadoop-rpc": Target(_rpc_answers(), _rpc, (HadoopError,)),
-    "hadoop-varint": Target([b"\x80\x01"], lambda data: read_varint(data, 0), (HadoopError,)),
-    "credentials": Target(_credentials(), Credentials.read, (CredentialsError,)),
-    "java-serial": Target([_JAVA], javaserial.loads, (LogFormatError,)),
-    "tfrecord": Target([frame([b"one", b"", b"x" * 50])], _records, (TFRecordError,)),
-    "job-toml": Target(
-        [_TOML], _file("a/job.toml", read_file), (JobFileError,), (b"[[", b'"""', b"="), 0.5
-    ),
-    "job-yaml": Target(
-        [_YAML], _file("b/job.yaml", read_file), (JobFileError,), (b"*c", b"&c", b"!!")
-    ),
-    "job-json": Target(
-        [_JSON], _file("c/job.json", read_file), (JobFileError,), (b"[", b'{"', b"1e999")
-    ),
-    "job": Target([_TOML], _file("g/job.toml", _job), (JobFileError,), (b"[[", b"="), 0.05),
-    "site-xml": Target(
-        [_XML],
-        _file("d/core-site.xml", read_properties),
-        (ConfigurationError,),
-        (b"<!ENTITY", b"&x;"),
-    ),
-    "tony-xml": Target([_XML], _file("e/tony.xml", _tony), (JobFileError,), (b"<!ENTITY",)),
-    "ignore": Target(
-        [_IGNORE], _file("f/.gitignore", _ignored), (PackingError,), (b"**/", b"["), 0.2
-    ),
-    "ticket": Target(
-        [tickets.mint_session("token", 1.0).encode()],
-        lambda data: tickets.session_is_good(data.decode("latin-1"), "token", 2.0),
-        (),
-    ),
-}
+TARGETS: dict[str, Target] = (
+    HADOOP
+    | PROGRAMS
+    | RECORDS
+    | {
+        "frames-agent": Target(_AGENT, _stream(FromAgent), (FrameError,)),
+        "frames-to-agent": Target(_TO_AGENT, _stream(ToAgent), (FrameError,)),
+        "frames-client": Target(_CLIENT, _stream(FromClient), (FrameError,)),
+        "frames-to-client": Target(_CLIENT, _stream(ToClient), (FrameError,)),
+        "journal": Target(_journal_lines(), _journal(), (journal.JournalError,)),
+        "feed": Target([_arrow()], _feed, (FeedError, EOFError)),
+        "job-toml": Target(
+            [_TOML], in_file("a/job.toml", read_file), (JobFileError,), (b"[[", b'"""', b"="), 0.5
+        ),
+        "job-yaml": Target(
+            [_YAML], in_file("b/job.yaml", read_file), (JobFileError,), (b"*c", b"&c", b"!!")
+        ),
+        "job-json": Target(
+            [_JSON], in_file("c/job.json", read_file), (JobFileError,), (b"[", b'{"', b"1e999")
+        ),
+        "job": Target([_TOML], in_file("g/job.toml", _job), (JobFileError,), (b"[[", b"="), 0.05),
+        "site-xml": Target(
+            [_XML],
+            in_file("d/core-site.xml", read_properties),
+            (ConfigurationError,),
+            (b"<!ENTITY", b"&x;"),
+        ),
+        "tony-xml": Target([_XML], in_file("e/tony.xml", _tony), (JobFileError,), (b"<!ENTITY",)),
+        "ignore": Target(
+            [_IGNORE], in_file("f/.gitignore", _ignored), (PackingError,), (b"**/", b"["), 0.2
+        ),
+        "ticket": Target(
+            [tickets.mint_session("token", 1.0).encode()],
+            lambda data: tickets.session_is_good(data.decode("latin-1"), "token", 2.0),
+            (),
+        ),
+    }
+)

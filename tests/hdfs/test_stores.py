@@ -99,7 +99,7 @@ def test_outputs_go_to_hdfs_and_later_ones_replace_them(
     base = tmp_path / "task"
     fill(base, **{"results/a.csv": "1", "results/deep/b.csv": "2"})
     spec = OutputSpec(base=str(base), folders=("results",), store=f"{url}/out/worker-0")
-    assert copy(spec) == Copied(files=2, bytes=2)
+    assert copy(spec) == Copied(files=2, kept=0, bytes=2)
     fill(base, **{"results/a.csv": "new"})
     copy(spec)
     assert hdfs.read(f"{url}/out/worker-0/results/a.csv") == b"new"

@@ -16,21 +16,27 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can be anoth
 
 
 @contextlib.contextmanager
-def program(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """A program of another user, its output a pipe; it is ended at last."""
+def program(
+    code: str, *arguments: str, fds: tuple[int, ...] = ()
+) -> Iterator[subprocess.Popen[str]]:
+    """A program of another user, its output a pipe; it is ended at last.
+
+    ``fds``: what it inherits open, as if it had got there by itself.
+    """
     # Not by Popen's own ``user``: the interpreter may be where only its owner can reach it.
-    become = f"import os\nos.setgroups([])\nos.setgid({NOBODY})\nos.setuid({NOBODY})\n"
+    become = f"os.setgroups([])\nos.setgid({NOBODY})\nos.setuid({NOBODY})\n"
     process = subprocess.Popen(
         [
             sys.executable,
             "-u",
             "-c",
-            f"import encodings.idna, socket, sys\n{become}{code}",
+            f"import ctypes, encodings.idna, json, os, socket, ssl, stat, sys\n{become}{code}",
             *arguments,
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        pass_fds=fds,
     )
     try:
         yield process

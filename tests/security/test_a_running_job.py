@@ -5,16 +5,21 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import resource
 import socket
 import ssl
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from howdah.core.messages import Held, HeldPhase, Task
 from howdah.storage.layout import CoordinatorAddress
+from howdah.wire.frames import encode
+from howdah.wire.messages import AgentHello, AskStop, ClientHello
 from tests.acceptance.jobs import Job
 from tests.cli.howdah import ended_at_last, howdah, job_file, start, until
 
@@ -108,7 +113,9 @@ def _talk(port: int, data: bytes, context: ssl.SSLContext | None = None) -> byte
     return answer
 
 
-def _context(job: Job | None = None, newest: ssl.TLSVersion | None = None) -> ssl.SSLContext:
+def _context(
+    job: Job | None = None, newest: ssl.TLSVersion | None = None, role: str = "client"
+) -> ssl.SSLContext:
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -116,7 +123,7 @@ def _context(job: Job | None = None, newest: ssl.TLSVersion | None = None) -> ss
         context.maximum_version = newest
     if job is not None:
         folder = job.directory.secrets
-        context.load_cert_chain(folder / "client.pem", folder / "client.key")
+        context.load_cert_chain(folder / f"{role}.pem", folder / f"{role}.key")
     return context
 
 
@@ -155,6 +162,93 @@ def test_the_page_tells_a_stranger_nothing(jobs: tuple[Job, Job]) -> None:
             link.close()
     assert _talk(port, b"\0" * 5000 + b"\r\n\r\n").startswith(b"HTTP/1.1 400 ")
     _still_runs(job)
+
+
+@pytest.mark.timeout(90)
+def test_a_job_has_no_say_over_another(jobs: tuple[Job, Job]) -> None:
+    """A compromised task has its own job's certificates, keys and token, and knows all of another job's
+    names; it can neither stop nor read the job beside its own."""
+    job, mine = jobs
+    held = Held(task=Task("worker", 0), attempt=1, generation=1, phase=HeldPhase.RUNNING)
+    for job_id in (job.directory.job_id, mine.directory.job_id):
+        agent = AgentHello(job_id=job_id, container_id="1", host="127.0.0.1", pid=1, held=held)
+        client = ClientHello(job_id=job_id, user="root")
+        for hello in (agent, client):
+            for role in ("agent", "client", "coordinator"):
+                said = encode(hello) + encode(AskStop())
+                assert _talk(_address(job).port, said, _context(mine, role=role)) == b""
+    for method, path in (("POST", "/api/v1/stop"), ("GET", "/api/v1/config")):
+        link = http.client.HTTPConnection("127.0.0.1", _address(job).http_port, timeout=20)
+        link.request(method, path, headers={"Authorization": f"Bearer {mine.directory.token()}"})
+        assert link.getresponse().status == 401
+        link.close()
+    _still_runs(job)
+    _still_runs(mine)
+
+
+@pytest.mark.timeout(90)
+def test_a_recorded_conversation_says_nothing_when_it_is_sent_again(jobs: tuple[Job, Job]) -> None:
+    """Somebody on the way records all that a client says to the coordinator and sends it again; the
+    coordinator says nothing to them, and does nothing."""
+    job, _ = jobs
+    address = _address(job)
+    recorded: list[bytes] = []
+    with socket.create_server(("127.0.0.1", 0)) as relay:
+        thread = threading.Thread(target=_relay, args=(relay, address.port, recorded))
+        thread.start()
+        context = _context(job)
+        raw = socket.create_connection(relay.getsockname(), timeout=20)
+        with context.wrap_socket(raw) as link:
+            link.sendall(encode(ClientHello(job_id=job.directory.job_id, user="root")))
+            assert len(link.recv(4096)) > 4, "the coordinator has answered its client"
+        thread.join(20)
+    whole = b"".join(recorded)
+    assert len(whole) > 1000
+    answer = _talk(address.port, whole)
+    assert job.directory.job_id.encode() not in answer
+    _still_runs(job)
+
+
+def _relay(listener: socket.socket, port: int, recorded: list[bytes]) -> None:
+    near, _ = listener.accept()
+    with near, socket.create_connection(("127.0.0.1", port), timeout=20) as far:
+
+        def back() -> None:
+            with contextlib.suppress(OSError):
+                while data := far.recv(65536):
+                    near.sendall(data)
+
+        thread = threading.Thread(target=back)
+        thread.start()
+        with contextlib.suppress(OSError):
+            while data := near.recv(65536):
+                recorded.append(data)
+                far.sendall(data)
+            far.shutdown(socket.SHUT_WR)
+        thread.join(20)
+
+
+@pytest.mark.timeout(90)
+def test_neither_coordinator_nor_agent_leaves_its_memory_in_a_file(tmp_path: Path) -> None:
+    """Finding 18: a core file of a coordinator or an agent would hold keys and the token wherever the process was
+    started; they write none, whatever the user's limit, which the user's programs get as it was."""
+    before = resource.getrlimit(resource.RLIMIT_CORE)
+    told = "import resource\nprint('limit', resource.getrlimit(resource.RLIMIT_CORE), flush=True)\n"
+    resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
+    try:
+        job = Job(start("run", str(job_file(tmp_path, told + PROGRAM))))
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, before)
+    try:
+        assert str((before[1], before[1])) in job.until_printed("limit.*").string
+        (program,) = job.programs("worker:0")
+        agent = program.parent()
+        assert agent is not None
+        for pid in (job.coordinator().pid, agent.pid):
+            assert resource.prlimit(pid, resource.RLIMIT_CORE)[0] == 0
+    finally:
+        howdah("stop", "--now", job.directory.job_id)
+        job.run.end()
 
 
 def test_the_node_daemon_hangs_up_on_whoever_does_not_greet(jobs: tuple[Job, Job]) -> None:

@@ -50,8 +50,10 @@ class Store:
         directory = JobDirectory(self.planted)
         directory.write_meta(msgspec.structs.replace(directory.meta(), job_id=name))
 
-    def howdah(self, *arguments: str, umask: int = -1) -> subprocess.CompletedProcess[str]:
-        env = {**os.environ, "HOWDAH_HOME": str(self.home)}
+    def howdah(
+        self, *arguments: str, umask: int = -1, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "HOWDAH_HOME": str(self.home), **variables}
         return subprocess.run(
             [*HOWDAH, *arguments],
             env=env,
@@ -123,6 +125,34 @@ def test_a_store_whose_folder_others_could_replace_is_refused(store: Store) -> N
     assert len(list(store.base.iterdir())) == 2
     open_level.chmod(0o1777)  # sticky, as /tmp: nobody else can replace it
     assert store.howdah("status", store.own.name).returncode == 0
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("mode", [0o2775, 0o777], ids=["team", "emptyDir"])
+def test_a_shared_folder_is_refused_until_its_user_says_that_it_is_trusted(
+    store: Store, mode: int
+) -> None:
+    """A store is below a folder of a team, or one that everybody may write to and root owns; it is
+    refused with what to do, and taken when the user trusts that folder, but not what is below it."""
+    shared = store.home
+    if os.getuid() == 0:
+        os.chown(shared, -1, STRANGER)
+    shared.chmod(mode)
+    told = store.howdah("status", store.own.name)
+    assert told.returncode and f"others may write to {shared}" in told.stderr
+    for way_out in ("chmod +t", "HOWDAH_TRUSTED_FOLDER", "HOWDAH_HOME"):
+        assert way_out in told.stderr
+    trusting = {"HOWDAH_TRUSTED_FOLDER": str(shared)}
+    assert "succeeded" in store.howdah("status", store.own.name, **trusting).stdout
+    store.base.parent.chmod(0o777)
+    told = store.howdah("status", store.own.name, **trusting)
+    assert told.returncode and f"others may write to {store.base.parent}" in told.stderr
+    store.base.parent.chmod(0o700)
+    given_away(store.planted)
+    told = store.howdah("attach", "--revive", store.planted.name, **trusting)
+    assert told.returncode and "belongs to another user" in told.stderr
+    shared.chmod(mode | 0o1000)
+    assert "succeeded" in store.howdah("status", store.own.name).stdout
 
 
 @pytest.mark.timeout(60)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+import msgspec
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.routing import Route
 
 from howdah.backends.base import PageReaders
@@ -13,7 +15,7 @@ from howdah.core.messages import Task
 from howdah.spec.model import Job, Preprocess, Role
 from howdah.wire.messages import WebAddress
 from howdah.wire.status import FailureView
-from tests.unit.web.fake_job import TOKEN
+from tests.unit.web.fake_job import TOKEN, FakeJob
 from tests.unit.web.serving import Served, serving
 from tests.unit.web.upstream import program
 
@@ -147,6 +149,36 @@ def test_a_reader_gets_no_part_of_a_secret_by_asking_for_a_stretch_of_a_log(serv
             assert len(mine["text"].encode()) == len(text.encode()), "offsets stay what they are"
 
 
+def test_a_secret_of_several_lines_is_hidden_line_by_line(served: Served) -> None:
+    """Finding 16: a key of several lines stands in [env] and in a program's last lines, which answers bring line by
+    line; a reader sees none of them."""
+    lines = ["-----BEGIN KEY-----", "MIIEvQIBADANBgkqhkiG9w0", "BAQEFAASCBKcwggSjAgEA"]
+    job = msgspec.structs.replace(JOB, env={"KEY": "\n".join(lines) + "\n"})
+    failure = FailureView(
+        time=1.0,
+        what="failed",
+        cause="user-code",
+        generation=1,
+        counted=True,
+        tail=("Traceback", *lines),
+        task="worker:0",
+        attempt=1,
+        advice="none",
+    )
+
+    def say(live: FakeJob) -> None:
+        live.job = lambda: job  # type: ignore[method-assign]
+        live.fail(failure)
+        live.task("worker:0", last_line=lines[1], attempt=1, state="running")
+
+    served.do(say)
+    assert lines[2].encode() in served.get("/api/v1/job").body
+    for path in every_look(served):
+        if not path.endswith("/stream"):
+            body = served.get(path, headers=READER).body
+            assert not [line for line in lines[1:] if line.encode() in body], path
+
+
 def test_a_reader_of_the_stream_is_told_no_secret(served: Served) -> None:
     """Finding 3: the stream of events tells a reader no secret, also where a log brings one in parts."""
     served.do(lambda job: job.print("worker:1", "begin\n", attempt=1))
@@ -185,3 +217,31 @@ def own(page: WebAddress) -> WebAddress:
         secret=page.secret,
         viewable=False,
     )
+
+
+def test_no_name_makes_a_metric_or_a_label_of_its_own(served: Served) -> None:
+    """Names of the job, its user, its framework and the causes of its failures have quotes, backslashes
+    and line breaks; in the metrics they are values of labels and nothing else."""
+    evil = 'x"} 1\nhowdah_job_outcome{outcome="succeeded"} 1\n# EOF\\'
+    failure = FailureView(
+        time=1.0,
+        what=evil,
+        cause=evil,
+        generation=1,
+        counted=True,
+        task="worker:0",
+        attempt=1,
+        advice=evil,
+    )
+
+    def say(live: FakeJob) -> None:
+        live.change(name=evil, user=evil, framework=evil, phase="running")
+        live.fail(failure)
+
+    served.do(say)
+    families = list(text_string_to_metric_families(served.get("/metrics").body.decode()))
+    samples = [sample for family in families for sample in family.samples]
+    (info,) = [sample for sample in samples if sample.name == "howdah_job_info"]
+    assert {info.labels[name] for name in ("name", "user", "framework")} == {evil}
+    assert [s.labels["cause"] for s in samples if s.name == "howdah_job_failures_total"].count(evil)
+    assert all(s.value == 0 for s in samples if s.name == "howdah_job_outcome")

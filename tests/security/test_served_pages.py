@@ -150,6 +150,38 @@ def test_the_proxy_tells_nothing_to_another_users_listener() -> None:
         assert strangers.line(thief) == "heard b''"
 
 
+ANSWERS_AT_ONCE = """
+import socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+while True:
+    link, _ = server.accept()
+    link.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 7\\r\\n\\r\\nforged!")
+    link.close()
+"""
+
+
+@strangers.needs_root
+def test_the_proxy_shows_nothing_of_a_listener_that_has_hung_up_already() -> None:
+    """Finding 15: a program of another user listens where a task announced its page, sends an answer
+    before it is asked and hangs up, so that nobody is at the other end when that is looked up; its
+    answer, with scripts of its own, is not shown as the job's."""
+    with serving() as served, strangers.program(ANSWERS_AT_ONCE) as thief:
+        port = int(strangers.line(thief))
+        address = WebAddress(
+            task=Task("worker", 0),
+            attempt=1,
+            name="Page",
+            host="127.0.0.1",
+            port=port,
+            uid=os.getuid(),
+        )
+        served.do(lambda job: job.link("worker:0", address))
+        for _ in range(50):
+            answer = served.get("/proxy/worker:0/")
+            assert (answer.status, b"forged!" in answer.body) == (502, False)
+
+
 def test_the_proxy_shows_a_locked_page_to_its_owner() -> None:
     """Finding 8: a page that demands the attempt's secret is opened by the job's page, whose reader
     is never shown the secret and cannot send another."""

@@ -242,7 +242,7 @@ def test_programs_keep_the_limit_of_descriptors_they_were_given() -> None:
         "resource.setrlimit(resource.RLIMIT_NOFILE, (300, 900))\n"
         "descriptors.raise_limit(); descriptors.raise_limit()\n"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], flush=True)\n"
-        "with descriptors.limit_as_found():\n"
+        "with descriptors.limits_as_found():\n"
         "    subprocess.run(['sh', '-c', 'ulimit -Sn; ulimit -Hn'])\n"
         "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0], flush=True)\n"
     )

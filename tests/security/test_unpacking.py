@@ -127,6 +127,15 @@ def test_what_a_container_sends_follows_no_link(tmp_path: Path) -> None:
     assert everything(elsewhere) == {"file"} and (elsewhere / "file").read_text() == "kept"
 
 
+def test_what_a_container_sends_waits_at_no_pipe(tmp_path: Path) -> None:
+    """Finding 17: a program has made a named pipe where a file of the job directory is to be written, which would
+    keep the driver waiting for a reader for ever; it is refused at once."""
+    (tmp_path / "outputs").mkdir()
+    os.mkfifo(tmp_path / "outputs" / "x")
+    with pytest.raises(ValueError, match="outputs/x"):
+        Intake(tmp_path).take(Part(path="outputs/x", offset=0, data=TEXT))
+
+
 def test_event_files_are_not_pulled_through_links(tmp_path: Path) -> None:
     """A program has put a link into its TensorBoard folder; what is pulled there is not written
     through it."""

@@ -86,7 +86,21 @@ def stages(draw: random.Random, size: int) -> Plan:
     )
 
 
-SHAPES = (gang, parameter_servers, elastic, each, stages)
+def tolerant(draw: random.Random, size: int) -> Plan:
+    """All but the chief may fail; an evaluator comes after the workers."""
+    restart = draw.choice([Restart.GANG, Restart.TASK])
+    return random_plan(
+        draw,
+        [
+            role("worker", size, chief=True, tolerated_from=draw.randint(0, 1), restart=restart),
+            role("evaluator", after=("worker",), ranked=False, restart=Restart.TASK),
+            server(restart=draw.choice([Restart.GANG, Restart.TASK])),
+        ],
+        mode=draw.choice([Mode.GANG, Mode.GANG, Mode.EACH]),
+    )
+
+
+SHAPES = (gang, parameter_servers, elastic, each, stages, tolerant)
 
 
 def random_plan(draw: random.Random, roles: list[RolePlan], **fields: Any) -> Plan:

@@ -191,8 +191,8 @@ MUTANTS = [
     Mutant(
         "a tracked failure ends as success",
         "reconcile.py",
-        "succeeded = turn.count(role, (S.SUCCEEDED,))\n        if succeeded == role.maximum:",
-        "succeeded = turn.count(role, (S.SUCCEEDED, S.ENDED))\n        if succeeded == role.maximum:",
+        "succeeded = turn.count(role, (S.SUCCEEDED,))\n        if succeeded == role.maximum or",
+        "succeeded = turn.count(role, (S.SUCCEEDED, S.ENDED))\n        if succeeded == role.maximum or",
         "after_a_crash_the_whole_gang_restarts_in_its_containers()",
     ),
     Mutant(
@@ -210,10 +210,17 @@ MUTANTS = [
         "a_port_that_another_user_takes_in_every_attempt_ends_the_job_when_they_are_spent()",
     ),
     Mutant(
+        "ports may be taken for ever at no cost",
+        "restart.py",
+        "    return unit.ports_taken > rule.free\n",
+        "    return False\n",
+        "progress_between_them_makes_taken_ports_cost_no_less()",
+    ),
+    Mutant(
         "all tasks share one budget",
         "restart.py",
-        "if turn.state.phase in BREAKING or not _alone(turn, data):",
-        "if True:",
+        "    if turn.state.phase in BREAKING:\n        return turn.gang_unit\n    if _alone",
+        "    if True:\n        return turn.gang_unit\n    if _alone",
         "each_unit_has_a_budget_of_its_own()",
     ),
     Mutant(
@@ -380,6 +387,49 @@ MUTANTS = [
         "    turn.state.released.append(role.name)\n",
         "",
         "a_lingering_evaluator_is_ended_when_its_time_is_over()",
+    ),
+    # failures that are tolerated
+    Mutant(
+        "a worker that may fail takes the gang along",
+        "restart.py",
+        "if _alone(turn, data) or _tolerated(turn, report):",
+        "if _alone(turn, data):",
+        "a_worker_that_may_fail_disturbs_nobody(Restart.GANG)",
+    ),
+    Mutant(
+        "a job of which every task has failed succeeds",
+        "restart.py",
+        "        if _all_failed(turn):\n",
+        "        if False:\n",
+        "a_job_of_which_every_task_has_failed_has_failed()",
+    ),
+    Mutant(
+        "a lost machine is tolerated as a failure",
+        "restart.py",
+        "return turn.tolerated(report.task) and RULES[report.cause].counted",
+        "return turn.tolerated(report.task)",
+        "a_lost_machine_of_a_worker_that_may_fail_is_replaced()",
+    ),
+    Mutant(
+        "what had failed is missing in the gang that restarts",
+        "restart.py",
+        "                data.retired = False\n",
+        "                pass\n",
+        "a_gang_that_restarts_tries_again_what_had_failed()",
+    ),
+    Mutant(
+        "the rest of a gang waits for what has failed before it began",
+        "reconcile.py",
+        "members -= sum(data.retired for data in turn.in_states([role], S.ENDED))",
+        "pass",
+        "a_gang_begins_without_a_worker_that_cannot_be_prepared()",
+    ),
+    Mutant(
+        "a failure of what is no longer waited for is tolerated",
+        "turn.py",
+        "if first is None or task.role in self.state.released:",
+        "if first is None:",
+        "an_evaluator_that_is_no_longer_waited_for_still_fails_the_job()",
     ),
     # growth
     Mutant(

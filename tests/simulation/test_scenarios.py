@@ -6,6 +6,7 @@ What runs is what the pretended cluster says, not what the machine believes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -364,7 +365,7 @@ def test_a_program_that_does_not_start_is_no_reason_to_try_again() -> None:
     assert world.attempt("worker:0") == 1
 
 
-def test_a_reserved_port_that_was_taken_does_not_count() -> None:
+def test_a_reserved_port_that_was_taken_three_times_does_not_count() -> None:
     habits = Habits(
         work=lambda task, attempt: (
             (1.0, Exit(code=1, port_taken=True)) if task == "worker:0" and attempt < 4 else None
@@ -376,12 +377,20 @@ def test_a_reserved_port_that_was_taken_does_not_count() -> None:
     succeeds(world, "worker:0", "worker:1")
 
 
-def test_ports_that_are_taken_time_after_time_end_the_job_in_the_end() -> None:
+def test_ports_that_are_taken_time_after_time_count_from_the_fourth_on() -> None:
     habits = Habits(work=lambda task, attempt: (0.1, Exit(code=1, port_taken=True)))
-    world = World(plan(role("worker", attempts=1), retry_limit=6), habits=habits)
-    world.sleep(10.0)
-    assert not world.done and world.attempt("worker:0") <= 6
-    assert "port" in ends(world, Outcome.FAILED, 3600.0)
+    world = World(plan(role("worker", attempts=2)), habits=habits)
+    told = ends(world, Outcome.FAILED, 3600.0)
+    assert "port" in told and "all 2 attempts are spent" in told
+    assert [failure.counted for failure in world.state.failures] == [False] * 3 + [True] * 2
+
+
+def test_progress_between_them_makes_taken_ports_cost_no_less() -> None:
+    habits = Habits(work=lambda task, attempt: (7200.0, Exit(code=1, port_taken=True)))
+    world = World(plan(role("worker", attempts=1)), habits=habits)
+    told = ends(world, Outcome.FAILED, 10 * 7200.0)
+    assert "its one attempt is spent" in told
+    assert [failure.counted for failure in world.state.failures] == [False] * 3 + [True]
 
 
 def test_a_port_that_another_user_takes_in_every_attempt_ends_the_job_when_they_are_spent() -> None:
@@ -925,6 +934,35 @@ def test_a_lingering_evaluator_is_ended_when_its_time_is_over() -> None:
     succeeds(world, "worker:0")
 
 
+def late() -> World:
+    """A world whose evaluator has had its time and is no longer waited for."""
+    evaluator = role(
+        "evaluator",
+        ranked=False,
+        join=Join.NOW,
+        attempts=1,
+        tolerated_from=0,
+        lingers_after=("worker",),
+        linger_s=30.0,
+        linger_then=Lingering.UNTRACK,
+    )
+    world = running(plan(role("worker"), evaluator, role("other", ranked=False, join=Join.NOW)))
+    world.succeed("worker:0")
+    world.sleep(60.0)
+    assert world.runs("evaluator:0", "other:0")
+    return world
+
+
+def test_an_evaluator_that_is_no_longer_waited_for_runs_on_until_the_others_are_done() -> None:
+    succeeds(late(), "other:0")
+
+
+def test_an_evaluator_that_is_no_longer_waited_for_still_fails_the_job() -> None:
+    world = late()
+    world.fail("evaluator:0")
+    assert "evaluator:0" in ends(world, Outcome.FAILED)
+
+
 # -- (H) stages ---------------------------------------------------------------------------------------
 
 
@@ -1257,6 +1295,73 @@ def test_a_task_that_is_never_restarted_ends_the_job() -> None:
     world = running(plan(role("worker", 2, restart=Restart.NEVER)))
     world.fail("worker:0")
     assert "never" in ends(world, Outcome.FAILED, 60.0)
+
+
+def tolerant(workers: int = 3, **fields: Any) -> World:
+    """A world in which all workers but the first may fail."""
+    return running(plan(role("worker", workers, chief=True, tolerated_from=1, **fields)))
+
+
+@pytest.mark.parametrize("restart", [Restart.GANG, Restart.TASK])
+def test_a_worker_that_may_fail_disturbs_nobody(restart: Restart) -> None:
+    world = tolerant(restart=restart)
+    world.fail("worker:2")
+    world.sleep(60.0)
+    assert world.runs("worker:0", "worker:1") and not world.runs("worker:2")
+    assert (world.state.restarts, world.attempt("worker:2")) == (0, 1)
+    succeeds(world, "worker:0", "worker:1")
+    assert (
+        world.state.reason == "all tracked tasks succeeded but worker:2, which may fail (tolerate)"
+    )
+
+
+def test_the_chief_fails_the_job_whoever_else_may_fail() -> None:
+    world = tolerant(attempts=1)
+    world.succeed("worker:1")
+    world.fail("worker:0")
+    assert "its one attempt is spent" in ends(world, Outcome.FAILED)
+
+
+def test_a_job_of_which_every_task_has_failed_has_failed() -> None:
+    world = running(plan(role("helper", 2, tolerated_from=0, ranked=False)))
+    world.fail("helper:0")
+    world.sleep(5.0)
+    world.fail("helper:1")
+    assert ends(world, Outcome.FAILED).endswith("every tracked task has failed")
+
+
+def test_a_lost_machine_of_a_worker_that_may_fail_is_replaced() -> None:
+    world = tolerant(attempts=1)
+    world.lose("worker:2", ContainerEndKind.NODE_LOST)
+    world.until(lambda: world.state.generation == 2 and world.runs("worker:0", "worker:2"))
+    succeeds(world, "worker:0", "worker:1", "worker:2")
+
+
+def test_a_gang_that_restarts_tries_again_what_had_failed() -> None:
+    world = tolerant()
+    world.fail("worker:2")
+    world.sleep(5.0)
+    world.fail("worker:0")
+    world.until(lambda: world.state.generation == 2 and world.runs("worker:0", "worker:2"))
+    succeeds(world, "worker:0", "worker:1", "worker:2")
+
+
+def test_a_gang_begins_without_a_worker_that_cannot_be_prepared() -> None:
+    unprepared = Exit(failed_to_start="its checkpoint is damaged")
+    habits = Habits(prepare=lambda task, attempt: unprepared if task == "worker:1" else None)
+    job = plan(role("worker", 3, chief=True, tolerated_from=1))
+    world = World(job, habits=habits)
+    world.until(lambda: world.runs("worker:0", "worker:2"))
+    succeeds(world, "worker:0", "worker:2")
+
+
+def test_what_waits_for_a_role_does_not_wait_for_its_failed_tasks() -> None:
+    habits = Habits(work=lambda task, attempt: (0.1, NO_PROGRAM) if task == "worker:1" else None)
+    evaluator = role("evaluator", after=("worker",), ranked=False, join=Join.NOW)
+    job = plan(role("worker", 3, chief=True, tolerated_from=1), evaluator)
+    world = World(job, habits=habits)
+    world.until(lambda: world.runs("worker:0", "worker:2", "evaluator:0"))
+    succeeds(world, "worker:0", "worker:2", "evaluator:0")
 
 
 def test_a_role_that_stops_the_job_on_failure_does() -> None:

@@ -427,7 +427,9 @@ class World:
                 before = f"{name}:{index}"
                 end = self.endings.get(before)
                 joined = (before, program.generation) in self.cluster.joined
-                if not joined and (end is None or end[1].code != 0):
+                first = self.plan.role(name).tolerated_from
+                given_up = first is not None and index >= first and self.state.tasks[before].retired
+                if not joined and not given_up and (end is None or end[1].code != 0):
                     raise Truth(f"{program} starts before {before} has joined: {self.where()}")
 
     def _verify_ranks(self, program: Program, order: StartTask, role: RolePlan) -> None:
@@ -580,6 +582,10 @@ class World:
             if role.tracking is not Tracking.TRACKED or role.name in state.released:
                 continue
             ends = [self.endings.get(f"{role.name}:{index}") for index in range(role.maximum)]
-            clean = sum(e is not None and e[1].code == 0 and not e[1].stopped for e in ends)
-            if clean < role.minimum:
+            clean = [e is not None and e[1].code == 0 and not e[1].stopped for e in ends]
+            needed = role.minimum
+            if role.tolerated_from is not None:
+                needed = min(needed, role.tolerated_from)
+                clean = clean[:needed]
+            if sum(clean) < needed:
                 raise Truth(f"succeeded, but the tasks of {role.name} ended with {ends[:8]}")

@@ -85,3 +85,26 @@ def test_a_task_over_its_containers_memory_is_told_so(yarn: Yarn) -> None:
 def test_a_job_larger_than_any_container_is_refused_in_words(yarn: Yarn) -> None:
     with pytest.raises(BackendError, match="memory"):
         yarn.submit('command = "true"\n[roles.worker]\nmemory = "900g"\n')
+
+
+def test_what_a_task_makes_is_listed_and_what_the_job_file_keeps_is_on_hdfs(yarn: Yarn) -> None:
+    program = """
+from pathlib import Path
+Path("settings.json").write_text("changed by the program")
+Path("model.pt").write_text("weights")
+Path("runs").mkdir()
+Path("runs/log.txt").write_text("a line")
+"""
+    job = yarn.submit(
+        'command = "python3 program.py"\n[roles.worker]\nmemory = "256m"\n'
+        '[outputs]\nkeep = ["*.pt", "runs"]\n',
+        files={"program.py": program, "settings.json": "{}"},
+    )
+    final = job.wait()
+    assert final.outcome == "succeeded", final.reason
+    made = job.task("worker:0").made
+    assert made is not None
+    assert (made.files, made.kept) == (3, 2)
+    assert set(made.names) == {"settings.json", "model.pt", "runs/log.txt"}
+    assert job.read("outputs/worker-0/model.pt") == b"weights"
+    assert job.read("outputs/worker-0/runs/log.txt") == b"a line"

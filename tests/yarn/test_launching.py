@@ -55,9 +55,13 @@ def environment(proto: yarn.ContainerLaunchContextProto) -> dict[str, str]:
     return {item.key: item.value for item in proto.environment}
 
 
-def agent(resources: RoleResources = RoleResources(), role: str = "worker"):  # noqa: B008
+def agent(
+    resources: RoleResources = RoleResources(),  # noqa: B008
+    role: str = "worker",
+    **container_env: str,
+):
     return launch_context.agent(
-        LOCAL_RESOURCES, role, resources, CONTAINER_LAUNCH, b"tokens", Acl()
+        LOCAL_RESOURCES, role, resources, CONTAINER_LAUNCH, b"tokens", Acl(), container_env
     )
 
 
@@ -154,6 +158,13 @@ def test_docker_is_asked_for_by_image_and_mounts() -> None:
         "YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS": "/data:/data:ro,/tmp:/scratch:rw",
     }
     assert launch_context.docker(RoleResources()) == {}
+
+
+def test_variables_for_the_node_are_in_the_launch_context_as_they_are() -> None:
+    docker = RoleResources(image="image")
+    env = environment(agent(docker, P="$HADOOP_HOME/lib", YARN_CONTAINER_RUNTIME_TYPE="runc"))
+    assert env["P"] == "$HADOOP_HOME/lib"
+    assert env["YARN_CONTAINER_RUNTIME_TYPE"] == "docker"
 
 
 def test_access_lists_are_users_and_no_groups() -> None:

@@ -239,6 +239,35 @@ def test_an_evaluator_whose_time_out_is_ignored_is_stopped_and_the_job_succeeds(
     assert states == {"chief:0": "succeeded", "worker:0": "succeeded", "evaluator:0": "ended"}
 
 
+def late_worker(tony: Tony, worker: str, *arguments: str, **types: int) -> YarnJob:
+    """A chief that ends at once, and a worker that is no longer waited for after a second."""
+    tony.script("for_ever.py", "import time\ntime.sleep(600)")
+    tony.script("fail_late.py", "import time\ntime.sleep(3)\nraise SystemExit(1)")
+    key = "tony.application.dependency.worker.timeout.after.A"
+    values = {"tony.application.group.A": "chief", key: 1, f"{key}.ignored": "true"}
+    values["tony.worker.command"] = f"python3 {worker}"
+    return tony.executes("", *conf(values), *arguments, chief=1, worker=1, **types)
+
+
+@pytest.mark.tony("a group's time-out that is ignored, beside a ps")
+def test_a_ps_and_a_worker_that_never_end_are_stopped_when_the_chief_has_succeeded(
+    tony: Tony,
+) -> None:
+    ps = conf({"tony.ps.command": "python3 for_ever.py"})
+    final = late_worker(tony, "for_ever.py", *ps, ps=1).wait(120)
+    assert final.outcome == "succeeded", final.reason
+    states = {task.task: task.state for task in final.tasks}
+    assert states == {"chief:0": "succeeded", "worker:0": "ended", "ps:0": "ended"}
+
+
+@pytest.mark.tony("a group's time-out that is ignored, and a failure")
+def test_a_worker_that_is_no_longer_waited_for_still_fails_the_job(tony: Tony) -> None:
+    evaluator = conf({"tony.evaluator.command": "python3 for_ever.py"})
+    final = late_worker(tony, "fail_late.py", *evaluator, evaluator=1).wait(120)
+    assert final.outcome == "failed"
+    assert final.failures[0].task == "worker:0"
+
+
 @pytest.mark.tony("lost connection with the application master")
 def test_a_frozen_master_is_replaced_and_the_agents_go_to_the_new_one(tony: Tony) -> None:
     job = waiting(tony, worker=1)

@@ -57,7 +57,6 @@ def test_a_driver_of_ones_own_takes_the_place_of_ours(tony: Tony) -> None:
             {
                 "tony.driver.command": "python3 driver.py",
                 "tony.application.untracked.jobtypes": "driver",
-                "tony.horovod.driver.mode.debug": "true",
             }
         ),
         worker=2,

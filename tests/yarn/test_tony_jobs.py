@@ -87,6 +87,8 @@ def test_a_shipped_environment_is_unpacked_as_venv_and_variables_keep_their_comm
         *("-executes", "main.py", "-python_venv", "env.zip"),
         *("-python_binary_path", "Python/bin/python"),
         *("-shell_env", "ENV_CHECK=a,b", "-container_env", "OTHER=1"),
+        *("-container_env", "WHERE=on $NM_HOST"),
+        *("-container_env", "YARN_CONTAINER_RUNTIME_TYPE=default"),
         worker=1,
         ps=1,
     )
@@ -94,6 +96,9 @@ def test_a_shipped_environment_is_unpacked_as_venv_and_variables_keep_their_comm
     assert final.outcome == "succeeded", final.reason
     env = env_of(job, "worker:0")
     assert (env["IN_VENV"], env["ENV_CHECK"], env["OTHER"]) == ("yes", "a,b", "1")
+    assert env["WHERE"] == f"on {env['NM_HOST']}"
+    assert env["YARN_CONTAINER_RUNTIME_TYPE"] == "default"
+    assert (env["JOB_ID"], env["TASK_NUM"], env["IS_CHIEF"]) == (job.application_id, "1", "true")
     cluster = json.loads(env["CLUSTER_SPEC"])
     assert {name: len(tasks) for name, tasks in cluster.items()} == {"worker": 1, "ps": 1}
     config = json.loads(env["TF_CONFIG"])
@@ -130,11 +135,31 @@ if os.environ["TASK_INDEX"] == "1":
     sys.exit(42)
 time.sleep(0 if os.environ["IS_CHIEF"] == "true" else 60)
 """
-    final = tony.executes(script, worker=2).wait(120)
+    strict = conf({"tony.application.fail-on-worker-failure-enabled": "true"})
+    final = tony.executes(script, *strict, worker=2).wait(120)
     assert final.outcome == "failed"
     failure = final.failures[0]
     assert (failure.task, failure.exit_code) == ("worker:1", 42)
     assert "ValueError: no data" in failure.tail
+
+
+@pytest.mark.tony("a worker that is not the chief fails")
+def test_unless_told_otherwise_a_job_succeeds_without_a_worker_and_says_which(tony: Tony) -> None:
+    script = """
+import os, sys, time
+if os.environ["TASK_INDEX"] == "1":
+    sys.exit(42)
+while not os.path.exists(os.environ["STOP_FILE"]):
+    time.sleep(0.1)
+"""
+    stop = tony.folder / "stop"
+    job = tony.executes(script, "-shell_env", f"STOP_FILE={stop}", worker=2, ps=1)
+    job.until(lambda v: states(v).get("worker:1") == ("ended", 42) or None, "the worker's end")
+    stop.touch()
+    final = job.wait(120)
+    assert final.outcome == "succeeded", final.reason
+    assert "but worker:1" in final.reason
+    assert [(failure.task, failure.exit_code) for failure in final.failures] == [("worker:1", 42)]
 
 
 @pytest.mark.tony("stages: dbloader and db, then ps and worker")

@@ -263,8 +263,15 @@ class Attempt:
         async with self._checkpoints.watching(start), mirror.running():
             self._ended = await self._run.run()
             self._say_last_reports()
+            if not self._checkpoints.is_all:
+                await asyncio.to_thread(self._outputs.look, self._checkpoints.folders)
             unsaved = await self._save(self._run, self._ended, mirror)
-        return msgspec.structs.replace(self._ended, unsaved=unsaved, outputs=self._outputs.copied)
+        return msgspec.structs.replace(
+            self._ended,
+            unsaved=unsaved,
+            outputs=self._outputs.copied,
+            made=self._outputs.made,
+        )
 
     async def _until_stopped(self, step: Coroutine[Any, Any, Ready]) -> Ready:
         """The step's result, unless the attempt is stopped first."""
@@ -281,10 +288,15 @@ class Attempt:
         with contextlib.suppress(FileNotFoundError):
             container.checkpoint_request.unlink()
         with _step("its working folder can't be made"):
-            folders = [*self._checkpoints.folders, *self._outputs.folders]
-            workfolder.make(
-                container.work / workfolder.TASK, container.source, folders, container.launch.files
-            )
+            if not container.launch.in_place:
+                await asyncio.to_thread(
+                    workfolder.fill,
+                    container.task,
+                    container.source,
+                    [*self._checkpoints.folders, *self._outputs.folders],
+                    container.launch.files,
+                    container.given,
+                )
             self._checkpoints.folder.mkdir(parents=True, exist_ok=True)
             self._outputs.make()
         with _step("its checkpoint can't be restored"):

@@ -19,6 +19,7 @@ from howdah.agent import workfolder
 from howdah.agent.children import Helper, HelperProblem, module
 from howdah.agent.container import Container
 from howdah.core.messages import CheckpointSaved
+from howdah.storage.folders import Tree, scan
 from howdah.wire.messages import Prepare, Start
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ UNSAVED = "checkpoints"
 
 SHOWN_DIGITS = 12
 """Of a checksum, where it is shown to people."""
+_LOOK_S = 2.0
+"""Between looks whether a task has written anything that others write for it as a rule."""
 _AGAIN_S = 1.0
 """Before a watcher that died is started again."""
 _LAST_TRIES = 3
@@ -78,6 +81,9 @@ class Checkpoints:
         self._watching: asyncio.Task[None] | None = None
         self._last = ""
         """What the watcher was told at the end, once it was."""
+        self._ending = asyncio.Event()
+        self._first = False
+        """Whether this task's folder is saved whatever others write."""
         self.trouble = ""
         """Why the store has not taken the newest state; empty where nothing kept it from that."""
         self._lost = ""
@@ -89,11 +95,16 @@ class Checkpoints:
         return (str(self._spec["folder"]),) if self._spec is not None else ()
 
     @property
+    def is_all(self) -> bool:
+        """Whether what is new in the working folder is this task's checkpoint."""
+        return self._first and self.folder == self._container.task
+
+    @property
     def folder(self) -> Path:
         """The folder programs write checkpoints to."""
         if self._spec is None:
             return self._container.work / UNSAVED
-        return workfolder.place(self._container.work / workfolder.TASK, str(self._spec["folder"]))
+        return workfolder.place(self._container.task, str(self._spec["folder"]))
 
     async def restore(self) -> Restored | None:
         """Bring back what the command names, or the newest; the folder holds nothing else then.
@@ -131,11 +142,20 @@ class Checkpoints:
 
     @contextlib.asynccontextmanager
     async def watching(self, start: Start) -> AsyncIterator[None]:
-        """Save what the programs complete, if this task's folder is the one that is saved."""
-        if self._spec is None or not self._is_saved(start):
+        """Save what the programs complete, if this task's folder is the one that is saved: its own, the
+        chief's, or that of the lowest rank that writes anything."""
+        spec, rank = self._spec, _rank(start)
+        if spec is None or (rank is None and spec.get("source") != "each"):
             yield
             return
-        self._watching = asyncio.get_running_loop().create_task(self._watch(self._spec))
+        if spec.get("source") == "each":
+            watching, self._first = self._watch(spec), True
+        elif rank == 0:
+            watching, self._first = self._watch({**spec, "rank": 0}), True
+        else:
+            before = scan(self.folder)
+            watching = self._watch_once_written({**spec, "rank": rank}, before)
+        self._watching = asyncio.get_running_loop().create_task(watching)
         try:
             yield
         finally:
@@ -160,6 +180,7 @@ class Checkpoints:
         """
         assert self._watching is not None
         self._last = f"{'finish' if clean else 'end'} {limit_s:.3f}"
+        self._ending.set()
         self._tell_last()
         await asyncio.wait({self._watching})
 
@@ -175,11 +196,18 @@ class Checkpoints:
                 why = f"{what}; no more time than {limit_s:g} s was left"
         return (f"{self._spec['folder']}: {why}",) if why else ()
 
-    def _is_saved(self, start: Start) -> bool:
-        assert self._spec is not None
-        if self._spec.get("source", "chief") == "each":
-            return True
-        return any(spec.env.get("HOWDAH_IS_CHIEF") == "true" for spec in start.processes)
+    async def _watch_once_written(self, spec: dict[str, Any], before: Tree) -> None:
+        """The same where most tasks never write: only then is there a process for it."""
+        while True:
+            ending = self._ending.is_set()
+            if await asyncio.to_thread(scan, self.folder) != before:
+                await self._watch(spec)
+                return
+            if ending:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_S):
+                    await self._ending.wait()
 
     async def _watch(self, spec: dict[str, Any]) -> None:
         """Keep a watcher going until one has done what it was told at the end."""
@@ -247,7 +275,18 @@ class Checkpoints:
         document = {"generation": prepare.generation, "attempt": prepare.attempt, **spec}
         document |= {"folder": str(self.folder), "task": prepare.task}
         document["spare"] = str(self._container.work / "unsaved-checkpoint")
+        if self.folder == self._container.task:
+            given = msgspec.json.encode(self._container.given)
+            document["given"] = self._container.write_private("given.json", given)
+            document["without"] = (prepare.outputs or {}).get("folders", ())
         return self._container.write_private("checkpoint.json", msgspec.json.encode(document))
+
+
+def _rank(start: Start) -> int | None:
+    """The least rank of the task's programs; None if they have none."""
+    ranks = [spec.env["HOWDAH_RANK"] for spec in start.processes if "HOWDAH_RANK" in spec.env]
+    chief = any(spec.env.get("HOWDAH_IS_CHIEF") == "true" for spec in start.processes)
+    return 0 if chief else min(map(int, ranks), default=None)
 
 
 def _understand(line: bytes) -> _Said | None:

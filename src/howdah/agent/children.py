@@ -89,7 +89,7 @@ class Children:
         Raises:
             OSError, ValueError: it could not be started.
         """
-        with descriptors.limit_as_found():
+        with descriptors.limits_as_found():
             process = subprocess.Popen(
                 list(argv),
                 env=dict(env),

@@ -12,9 +12,11 @@ from howdah.agent.forwarder import LogFollowers
 from howdah.agent.launch import AgentLaunch, LogNames
 from howdah.agent.processes import Stat, marker, stat
 from howdah.agent.watchdog import Watchdog
+from howdah.agent.workfolder import TASK
 from howdah.core.messages import Task
 from howdah.storage import layout
 from howdah.storage.files import write_private
+from howdah.storage.folders import Signature
 from howdah.wire.messages import AgentNote, Prepare, Start
 
 
@@ -44,6 +46,10 @@ class Container:
         self.work = Path(launch.work_dir)
         self.logs = Path(launch.log_dir)
         self.source = Path(launch.source) if launch.source else None
+        self.task = self.source if launch.in_place and self.source else self.work / TASK
+        """The programs' working folder."""
+        self.given: dict[str, Signature] = {}
+        """The files there that are not the programs' own, as they were put there."""
         self.checkpoint_request = self.work / "checkpoint-request"
 
     @property

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fnmatch
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path, PurePath
 
 import msgspec
 
-from howdah.agent import workfolder
+from howdah.agent import checkpoints, workfolder
 from howdah.agent.children import Helper, HelperProblem, module
 from howdah.agent.container import Container
-from howdah.core.messages import Task
+from howdah.core.messages import Made, Task
 from howdah.storage import layout
 from howdah.wire.messages import Mirror, Prepare, Start
 
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 UNSAVED = "outputs"
 """Where a job without an `[outputs]` table has its folder: below the container's own."""
 
+_NAMED = 5
+"""Of the files that were made, in what is said of them."""
 _LOOK_S = 2.0
 _AGAIN_S = 5.0
 _LOG_PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)
@@ -38,10 +41,12 @@ class _Said(msgspec.Struct, frozen=True, kw_only=True):
     transient: bool = False
     problems: tuple[str, ...] | None = None
     files: int = 0
+    kept: int = 0
 
 
 class Outputs:
-    """Folders of one attempt that are copied to the job's store at its end.
+    """What of one attempt's working folder is copied to the job's store at its end: the folders that
+    [outputs] names, and of what else is new there what its `keep` fits.
 
     A helper process does it (`howdah.storage.outputs`).
     """
@@ -57,6 +62,12 @@ class Outputs:
         self._store = str(wanted.get("store", ""))
         self.folders: tuple[str, ...] = tuple(map(str, wanted.get("folders", ())))
         """What is copied: paths inside the working folder."""
+        self._keep: tuple[str, ...] = tuple(map(str, wanted.get("keep", ())))
+        self._news: dict[str, int] = {}
+        """What else the programs have made there: sizes by path."""
+        self._kept: dict[str, str] = {}
+        """What of it is to be copied: paths relative to the working folder, by name in the store."""
+        self._copied_news = 0
         self._lost: tuple[str, ...] | None = None
         """What could not be copied, once the helper is done."""
         self.copied = 0
@@ -81,16 +92,56 @@ class Outputs:
             (path if _is_folder(folder) else path.parent).mkdir(parents=True, exist_ok=True)
         self.folder.mkdir(parents=True, exist_ok=True)
 
+    def look(self, without: Iterable[str]) -> None:
+        """See what the programs have made, now that they have ended; in which folders of the working
+        folder it is somebody else's affair is ``without``."""
+        container = self._container
+        if self._prepare.outputs is None or container.launch.in_place:
+            return
+        found = workfolder.news(container.task, container.given, [*self.folders, *without])
+        self._news = {name: signature.size for name, signature in found.items()}
+        paths = {name: name for name in found}
+        for folder in self._others():
+            for inside, signature in workfolder.news(container.work / folder, {}).items():
+                name = f"{folder}/{inside}"
+                while name in paths:
+                    name += "~"
+                self._news[name], paths[name] = signature.size, f"../{folder}/{inside}"
+        self._kept = {name: path for name, path in paths.items() if _fits(name, self._keep)}
+
+    def _others(self) -> Iterator[str]:
+        """Folders beside the working folder that programs are told to write to where the job file
+        names none."""
+        if not self.folders:
+            yield UNSAVED
+        if self._prepare.checkpoint is None:
+            yield checkpoints.UNSAVED
+
+    @property
+    def made(self) -> Made | None:
+        """What `look` has found; None if there is nothing."""
+        if not self._news:
+            return None
+        largest = sorted(self._news, key=lambda name: (-self._news[name], name))
+        return Made(
+            files=len(self._news),
+            size=sum(self._news.values()),
+            names=tuple(largest[:_NAMED]),
+            kept=self._copied_news,
+            place=self._store if self._copied_news else "",
+        )
+
     @property
     def wanted(self) -> bool:
         """Whether there is something to copy."""
-        return any(self._has_files(folder) for folder in self.folders)
+        return bool(self._kept) or any(self._has_files(folder) for folder in self.folders)
 
     async def save(self, limit_s: float) -> None:
         """Copy what is there, for so long; to be cancelled when there is less time."""
         document = {
-            "base": str(self._container.work / workfolder.TASK),
+            "base": str(self._container.task),
             "folders": self.folders,
+            "files": self._kept,
             "store": self._store,
             "attempt": self._prepare.attempt,
             "limit_s": limit_s,
@@ -102,7 +153,8 @@ class Outputs:
             async with self._container.helpers.running(argv) as helper:
                 while (line := await helper.line()) is not None:
                     said = msgspec.json.decode(line, type=_Said)
-                    self._lost, self.copied = said.problems, said.files
+                    self._lost = said.problems
+                    self.copied, self._copied_news = said.files, said.kept
                     if said.problem:
                         self.trouble = said.problem
                         again = "; it is tried again" if said.transient else ""
@@ -116,7 +168,7 @@ class Outputs:
         except (HelperProblem, OSError, msgspec.DecodeError) as error:
             problem = str(error)
         if problem:
-            self._lost = tuple(f"{folder}: {problem}" for folder in self.folders)
+            self._lost = tuple(f"{name}: {problem}" for name in self._names())
 
     def unsaved(self, limit_s: float) -> tuple[str, ...]:
         """What could not be saved in ``limit_s`` seconds, and why; a line for each folder."""
@@ -124,17 +176,32 @@ class Outputs:
             return self._lost
         why = self.trouble or f"not copied to {self._store}"
         return tuple(
-            f"{folder}: {why}; no more time than {limit_s:g} s was left"
-            for folder in self.folders
-            if self._has_files(folder)
+            f"{name}: {why}; no more time than {limit_s:g} s was left" for name in self._names()
         )
+
+    def _names(self) -> Iterator[str]:
+        """What there is to copy, in words."""
+        yield from (folder for folder in self.folders if self._has_files(folder))
+        if self._kept:
+            yield "its working folder"
 
     def _has_files(self, folder: str) -> bool:
         path = self._path(folder)
         return path.is_file() or workfolder.has_files(path)
 
     def _path(self, folder: str) -> Path:
-        return workfolder.place(self._container.work / workfolder.TASK, folder)
+        return workfolder.place(self._container.task, folder)
+
+
+def _fits(name: str, patterns: Iterable[str]) -> bool:
+    """Whether one of the patterns is for the file, for a folder it is in, or for its name alone."""
+    parts = name.split("/")
+    above = {"/".join(parts[:end]) for end in range(1, len(parts) + 1)}
+    return any(
+        fnmatch.fnmatchcase(each, pattern.strip("/"))
+        for pattern in patterns
+        for each in (*above, parts[-1])
+    )
 
 
 def _is_folder(name: str) -> bool:

@@ -44,9 +44,13 @@ class AgentLaunch(msgspec.Struct, frozen=True, kw_only=True):
     log_dir: str
     """Logs are spooled here; see `LogNames`."""
     source: str | None = None
-    """The user's code; its top-level entries are linked into the working folder."""
+    """The user's code, which the working folder is filled with; see `howdah.agent.workfolder`."""
+    origin: str | None = None
+    """Where the user has it on this machine: messages name files there. None elsewhere."""
+    in_place: bool = False
+    """``source`` itself is the working folder, and nothing is put there."""
     files: dict[str, str] = {}
-    """What else is linked there, by name: before the source, so that of two of one name this counts."""
+    """What else is put there, by name: before the source, so that of two of one name this counts."""
     shared_dir: str | None = None
     """A folder all tasks share, where the backend has one."""
     python_path: str = ""

@@ -47,6 +47,7 @@ def main(launch_file: str) -> int:
         return BAD_LAUNCH
     try:
         descriptors.raise_limit()
+        descriptors.no_core_files()
         # Before there is anything to watch, and before the loop: a fork is cleanest now.
         watchdog = Watchdog(marker(launch.job_id, launch.container_id), launch.gpu_locks)
         return asyncio.run(_run(launch, watchdog))

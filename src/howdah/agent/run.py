@@ -28,7 +28,6 @@ from howdah.agent.programs import Ending, ProcessTree, Programs, StartProblem
 from howdah.agent.reports import Report, Reported, Web
 from howdah.agent.stacks import group
 from howdah.agent.tcp_table import packed
-from howdah.agent.workfolder import TASK
 from howdah.core.messages import Exit, TaskJoined, TaskStarted
 from howdah.core.plan import Join
 from howdah.storage.logs import LogWriter, lines
@@ -83,7 +82,7 @@ class Run:
         self._log = LogWriter(self._path, launch.log_max_bytes, launch.log_segments)
         self._newest_line = newest_line
         self._forwarder = LogForwarder(self._log, self._log_has_grown, newest_line)
-        self._programs = Programs(container.children, self._forwarder, container.work / TASK)
+        self._programs = Programs(container.children, self._forwarder, container.task)
         self._tree = ProcessTree(container.children, container.marker, container.own_pids)
         self._ending = Ending(self._tree, container.children, self._programs.still_running)
         self._progress = Progress(self._loop.time, ready.checkpoint_dir)
@@ -210,7 +209,7 @@ class Run:
             timed_out=self._timed_out,
             run_s=self._start.run_s,
             told=self._told,
-            folder=str(self._container.work / TASK),
+            folder=str(self._container.task),
             python=self._start.processes[0].env.get("HOWDAH_PYTHON", ""),
             owner_of=self._stranger_on,
             hijacked=next(iter(self._strangers), None),
@@ -222,14 +221,15 @@ class Run:
 
     def _own_path(self, line: str) -> str:
         """The line with the user's path of a file in place of the working folder's: that one goes."""
-        folder, source = f"{self._container.work / TASK}/", self._container.source
+        folder, source = f"{self._container.task}/", self._container.source
         if folder not in line or source is None:
             return line
-        shipped = source.is_relative_to(self._container.work)
+        origin = self._container.launch.origin
 
         def own(found: re.Match[str]) -> str:
-            there = source / found[1]
-            return found[0] if not there.exists() else found[1] if shipped else str(there)
+            if not (source / found[1]).exists():
+                return found[0]
+            return found[1] if origin is None else f"{origin}/{found[1]}"
 
         return re.sub(f'{re.escape(folder)}([^"\\s:,]+)', own, line)
 
@@ -372,7 +372,7 @@ class Run:
                 self._end(0.0)
                 return
             cost = time.thread_time() - start
-            await asyncio.sleep(max(pause, cost * 1000))
+            await asyncio.sleep(max(pause, cost * 100))
             pause = min(pause * 1.2, _STRANGER_LOOK_S)
 
     async def _numeric(self, peers: tuple[Address, ...]) -> set[Address]:

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Collection
 
 from howdah.agent.processes import HAS_PROC, socket_inodes
-from howdah.agent.tcp_table import ESTABLISHED, LISTEN, Row, packed, rows, tables
+from howdah.agent.tcp_table import ESTABLISHED, LISTEN, SYN_RECEIVED, Row, packed, rows, tables
 
 _ANY = (b"\0" * 4, b"\0" * 16)
 
@@ -57,11 +57,11 @@ def far_uid(near: socket.socket) -> int | None:
 
     None where the other end is on another machine, is closed, or the system does not tell.
     """
+    if not can_be_told(near):
+        return None
     try:
         ours, theirs = near.getsockname()[:2], near.getpeername()[:2]
     except OSError:
-        return None
-    if not HAS_PROC or not (ours[0] == theirs[0] or ipaddress.ip_address(theirs[0]).is_loopback):
         return None
     ends = (packed(theirs[0]), theirs[1]), (packed(ours[0]), ours[1])
     for table in tables():
@@ -69,8 +69,18 @@ def far_uid(near: socket.socket) -> int | None:
             if (row.local, row.remote) == ends:
                 if row.inode:
                     return row.uid
-                if row.state == ESTABLISHED:
+                if row.state in (ESTABLISHED, SYN_RECEIVED):
                     # Not accepted yet: it is the listener's.
                     uids = {each.uid for each in listeners(*theirs)}
                     return uids.pop() if len(uids) == 1 else None
     return None
+
+
+def can_be_told(near: socket.socket) -> bool:
+    """Whether the other end is on this machine, and the system tells whose it is while there is one:
+    who has hung up already is nobody."""
+    try:
+        ours, theirs = near.getsockname()[0], near.getpeername()[0]
+    except OSError:
+        return HAS_PROC
+    return HAS_PROC and (ours == theirs or ipaddress.ip_address(theirs).is_loopback)

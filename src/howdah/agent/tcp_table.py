@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 ESTABLISHED = b"01"
+SYN_RECEIVED = b"03"
 LISTEN = b"0A"
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 

@@ -1,13 +1,15 @@
 """A task's working folder, and the container's folder in what a coordinator writes.
 
-Programs start in ``<work_dir>/task``. What they read is the source folder's, through one link for
-each entry; what they write with a relative path stays in the container.
+Programs start in ``<work_dir>/task``, which has the source's folders as folders of its own, its small
+files as copies, and the rest as links: what they write beside their script stays in the container.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
+from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 from typing import Any, TypeVar
@@ -15,8 +17,19 @@ from typing import Any, TypeVar
 import msgspec
 
 from howdah.agent.launch import HERE
+from howdah.storage.folders import Signature, scan
 
 TASK = "task"
+
+COPIED_BYTES = 1 << 20
+"""Files up to this size are copied; larger ones are links to the source's file."""
+MOST_BYTES = 64 << 20
+MOST_COPIES = 1000
+"""Copied in all. What comes after that is linked too: a large source must not delay each start."""
+CACHES = ("__pycache__", "*.py[co]", ".ipynb_checkpoints", ".nfs*", ".DS_Store")
+"""Names that nobody made."""
+MOST_ENTRIES = 20_000
+"""Entries of the source, the upper levels first. Folders that come after them are links as a whole."""
 
 _T = TypeVar("_T")
 
@@ -42,25 +55,60 @@ def substitute(document: _T, folder: str) -> _T:
 
 def make(
     task: Path, source: Path | None, folders: Iterable[str], files: Mapping[str, str] = {}
-) -> None:
+) -> set[str]:
     """Make or complete the folder; what programs have put there stays.
 
-    ``files`` are paths by name that are linked too, and before the source. ``folders`` are paths inside it that must be the task's own, whatever the source has of that
-    name: they are never links, and an entry on the way to one of them becomes a real folder with
-    links of its own.
+    ``files`` are paths by name that are put there too, and before the source. ``folders`` are paths
+    inside it that are the task's own: nothing that the source has of that name is put there.
+
+    Returns what was put there, as paths relative to it.
 
     Raises:
         OSError: it can't be made, or the source can't be read.
     """
     task.mkdir(mode=0o700, parents=True, exist_ok=True)
-    inside = [parts for parts in map(_parts, folders) if parts]
+    own = {parts for parts in map(_parts, folders) if parts}
+    filling = _Filling(task, own)
     for name, path in files.items():
-        with contextlib.suppress(FileExistsError):
-            (task / name).symlink_to(path)
+        filling.put((name,), Path(path))
+    filling.below()
     if source is not None:
-        _link(task, source, inside)
-    for parts in inside:
+        filling.all_of((), source)
+        filling.below()
+    for parts in own:
         task.joinpath(*parts[:-1]).mkdir(parents=True, exist_ok=True)
+    return filling.made
+
+
+def fill(
+    task: Path,
+    source: Path | None,
+    folders: Iterable[str],
+    files: Mapping[str, str],
+    given: dict[str, Signature],
+) -> None:
+    """`make` the folder, and note in ``given`` how the files are that were put there.
+
+    Raises:
+        OSError: as `make`.
+    """
+    made = make(task, source, folders, files)
+    if made:
+        found = scan(task)
+        given.update({name: found[name] for name in made if name in found})
+
+
+def news(
+    task: Path, given: Mapping[str, Signature], without: Iterable[str] = ()
+) -> dict[str, Signature]:
+    """The files that are new in the folder, or changed; caches and folders ``without`` do not
+    count."""
+    left_out = tuple(f"{'/'.join(parts)}/" for parts in map(_parts, without) if parts)
+    return {
+        name: signature
+        for name, signature in scan(task, CACHES).items()
+        if given.get(name) != signature and not f"{name}/".startswith(left_out)
+    }
 
 
 def place(task: Path, folder: str) -> Path:
@@ -81,13 +129,75 @@ def _parts(folder: str) -> tuple[str, ...]:
     return parts
 
 
-def _link(target: Path, source: Path, real: list[tuple[str, ...]]) -> None:
-    for entry in os.scandir(source):
-        below = [parts for parts in real if parts[0] == entry.name]
-        path = target / entry.name
-        if not below:
-            with contextlib.suppress(FileExistsError):
-                path.symlink_to(entry.path)
-        elif all(len(parts) > 1 for parts in below) and entry.is_dir():
-            path.mkdir(exist_ok=True)
-            _link(path, Path(entry.path), [parts[1:] for parts in below])
+class _Filling:
+    """Entries of the source on their way into a working folder."""
+
+    def __init__(self, task: Path, own: set[tuple[str, ...]]) -> None:
+        self.made: set[str] = set()
+        self._task = task
+        self._own = own
+        self._on_the_way = {parts[:end] for parts in own for end in range(1, len(parts))}
+        self._folders: deque[tuple[tuple[str, ...], Path]] = deque()
+        """Those that were made and are not filled yet."""
+        self._entries = self._bytes = self._copies = 0
+
+    def below(self) -> None:
+        """Fill the folders that were made, the upper ones first."""
+        while self._folders:
+            self.all_of(*self._folders.popleft())
+
+    def all_of(self, parts: tuple[str, ...], source: Path) -> None:
+        """Put there what is in a folder of the source."""
+        for entry in os.scandir(source):
+            self.put((*parts, entry.name), Path(entry.path))
+
+    def put(self, parts: tuple[str, ...], source: Path) -> None:
+        """Put one entry there, unless there is something or it is the task's own folder."""
+        if parts in self._own or self._task.is_relative_to(source):
+            return  # a job's folder may be in the source folder: that ends nowhere
+        self._entries += 1
+        target = self._task.joinpath(*parts)
+        try:
+            status = source.lstat()
+        except FileNotFoundError:
+            return  # it went away meanwhile
+        room = self._entries <= MOST_ENTRIES
+        on_the_way = parts in self._on_the_way and source.is_dir()
+        if (stat.S_ISDIR(status.st_mode) and room) or on_the_way:
+            if not target.is_symlink():
+                with contextlib.suppress(FileExistsError):
+                    target.mkdir(mode=stat.S_IMODE(status.st_mode) | 0o700)
+                if target.is_dir():
+                    self._folders.append((parts, source))
+            return
+        with contextlib.suppress(FileExistsError):
+            if not (stat.S_ISREG(status.st_mode) and room and self._copied(source, target, status)):
+                target.symlink_to(_target(source, status, len(parts)))
+            self.made.add("/".join(parts))
+
+    def _copied(self, source: Path, target: Path, status: os.stat_result) -> bool:
+        size = status.st_size
+        if size > COPIED_BYTES or self._bytes + size > MOST_BYTES or self._copies == MOST_COPIES:
+            return False
+        if not os.access(source, os.R_OK):
+            return False
+        self._bytes += size
+        self._copies += 1
+        mode = stat.S_IMODE(status.st_mode) & 0o777 | 0o600
+        with open(source, "rb") as old:
+            descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+            with open(descriptor, "wb") as new:
+                new.write(old.read())
+        # Compiled modules are valid as long as their source has the time it had.
+        os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+        return True
+
+
+def _target(source: Path, status: os.stat_result, depth: int) -> str:
+    """What a link in the working folder points to: a link within the source stays one within."""
+    if stat.S_ISLNK(status.st_mode):
+        target = source.readlink()
+        inside = os.path.normpath("/".join(["x"] * (depth - 1) + [str(target)]))
+        if not target.is_absolute() and not inside.startswith(".."):
+            return str(target)
+    return str(source)

@@ -80,6 +80,12 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     helpers: str | None = None
     """Folder of `howdah.frameworks.helpers`; None where it is this installation's."""
     source: str | None = None
+    """What working folders are filled with."""
+    origin: str | None = None
+    """As in `howdah.agent.launch.AgentLaunch`."""
+    keeps: bool = False
+    """Whether what programs make in their working folders is kept unless the job file says which: the
+    job directory is a folder of the same machine."""
     shared_dir: str
     """A folder all tasks see: a path, or a URL where there is none."""
     home: str
@@ -87,6 +93,10 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     tensorboard_dir: str
     tensorboard_url: str | None = None
     """Where event files of all tasks are kept, if `tensorboard_dir` is each container's own."""
+    container_env: Mapping[str, str] = {}
+    """Variables of ``hadoop.container-env``, where no container of a cluster has them already."""
+    application: str = ""
+    """The cluster's id of the job, where a cluster runs it."""
     files: Mapping[str, Mapping[str, str]] = {}
     """What agents put beside the source: paths by role (``""`` for all) and name."""
 
@@ -195,6 +205,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     done: int = 0
     total: int | None = None
+    note: str = ""
+    """What a user should know of it afterwards."""
 
 
 class SubmissionCancelled(Exception):

@@ -29,6 +29,11 @@ class Unsupported(msgspec.Struct, frozen=True):
     """What to do instead."""
 
 
+_IN_PLACE = Unsupported(
+    "in-place",
+    "its programs run on other machines",
+    hint="leave it out, or run on this machine (--backend local)",
+)
 _NOT_IN_A_QUEUE = "jobs wait for this machine in no queue"
 _OF_THE_APPLICATION = "it travels with the Spark application"
 
@@ -54,12 +59,19 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
         ),
         Unsupported("acl", "only its owner sees a job of this machine", refused=False),
         Unsupported(
+            "hadoop.container-env",
+            "programs get the variables as they are written, and no container of YARN does",
+            refused=False,
+        ),
+        Unsupported(
             "hadoop.classpath",
             "programs get the CLASSPATH of your shell, if it has one",
             refused=False,
         ),
     ),
+    "yarn": (_IN_PLACE,),
     "spark": (
+        _IN_PLACE,
         *(
             Unsupported(
                 f"environment.{key}",
@@ -99,6 +111,11 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
         Unsupported("master", "the coordinator is a process beside the driver", refused=False),
         Unsupported("acl", "who may see the job is the application's affair", refused=False),
         Unsupported(
+            "hadoop.container-env",
+            "programs get the variables as they are written, and no container of YARN does",
+            refused=False,
+        ),
+        Unsupported(
             "hadoop.classpath",
             "programs get the CLASSPATH of their executors, if these have one",
             refused=False,
@@ -123,6 +140,11 @@ _OWN_KEYS = {
     "cores": "cores",
 }
 """What clusters call what a role has a key of its own for."""
+
+
+def honours(backend: str, key: str) -> bool:
+    """Whether a job with that key runs as its file says."""
+    return not any(rule.key == key and rule.refused for rule in UNSUPPORTED.get(backend, ()))
 
 
 def look(loaded: LoadedJob, backend: str, site_file: str | None) -> tuple[list[Problem], list[str]]:
@@ -155,7 +177,9 @@ def _set(
     if isinstance(value, dict):
         for each, one in value.items():
             yield from _set(one, rest, (*place, each))
-    elif (below := getattr(value, name)) != getattr(type(value)(), name):
+        return
+    field = name.replace("-", "_")
+    if (below := getattr(value, field)) != getattr(type(value)(), field):
         yield from _set(below, rest, (*place, name))
 
 

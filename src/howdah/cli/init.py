@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from howdah.cli import tony
+from howdah.cli import tony_options as tony
 from howdah.cli.jobs import DEFAULT_FILE, json_option
 
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from howdah.cli import tony
+from howdah.cli import tony_options as tony
 
 if TYPE_CHECKING:
     from howdah.client.handle import AsyncJobHandle
+    from howdah.compat.tony.java import CommandLine
     from howdah.spec.load import LoadedJob
     from howdah.storage.jobdir import JobDirectory
 
@@ -20,6 +21,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_FILE = "job.toml"
 
 _COMMAND = "howdah.command"
+TONY = "howdah.tony"
+"""Where a context keeps the command line of TonY (`howdah.compat.tony.java.CommandLine`)."""
 
 
 class JobCommand(click.Command):
@@ -94,6 +97,11 @@ _SOURCE_OPTIONS = (
     click.option(
         "--tensorboard", is_flag=True, help="Run TensorBoard as a sidecar, on the job's page."
     ),
+    click.option(
+        "--in-place",
+        is_flag=True,
+        help="Run in your own folder, not in a copy of it: what programs write is written there.",
+    ),
     backend_option,
 )
 
@@ -107,6 +115,7 @@ def load_job(
     name: str | None,
     overrides: tuple[str, ...],
     tensorboard: bool,
+    in_place: bool,
     tony_file: Path | None = None,
     **of_tony: Any,
 ) -> LoadedJob:
@@ -117,6 +126,8 @@ def load_job(
         JobFileError: the job cannot be run; all problems at once.
     """
     command = ctx.meta.get(_COMMAND)
+    if in_place:
+        overrides = (*overrides, "in-place=true")
     if extra:
         words = " ".join([str(job), *extra])
         raise click.UsageError(
@@ -130,10 +141,11 @@ def load_job(
         if given
     ]
     options = tony.taken(of_tony)
-    if tony_file is not None or tony.used(options):
+    line: CommandLine | None = ctx.meta.get(TONY)
+    if tony_file is not None or line is not None or tony.used(options):
         others = [*flags, *(["a command behind --"] if command else [])]
         _only_tony(ctx, job, tony_file, options, others)
-        return tony.load(tony_file, options, overrides, tensorboard=tensorboard)
+        return tony.load(tony_file, options, overrides, tensorboard=tensorboard, line=line)
     if job is None and command is None and not flags and Path(DEFAULT_FILE).is_file():
         job = Path(DEFAULT_FILE)
     if job is None:
@@ -177,7 +189,8 @@ def _only_tony(
     others: list[str],
 ) -> None:
     """Refuse what makes no sense with a job of TonY."""
-    what = "--tony" if file is not None else f"-{tony.used(options)[0]}"
+    used = tony.used(options)
+    what = "--tony" if file is not None else f"-{used[0]}" if used else "howdah tony"
     if job is not None:
         raise click.UsageError(
             f"{job} is a job file, and {what} is for jobs of TonY: give one of them", ctx

@@ -16,6 +16,7 @@ import click
 COMMANDS = {
     "run": "Run a job and follow it until it ends.",
     "submit": "Start a job and leave it running.",
+    "tony": "Run a job of TonY by its own command line.",
     "list": "List jobs.",
     "status": "Show one job: its tasks, failures and pages.",
     "logs": "Print what a job's tasks wrote.",

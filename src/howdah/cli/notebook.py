@@ -62,13 +62,15 @@ def command(
 ) -> int:
     """Run JupyterLab in a container until Ctrl-C.
 
-    It has the memory and GPUs you ask for and sees the folder as every task sees its source. A
-    port of this machine leads to it through the job's coordinator; the address, with its token, is
-    printed when it is up. 'howdah tunnel' opens another such port, also from another machine.
+    It has the memory and GPUs you ask for. On this machine it edits the folder itself; on a cluster it
+    has a copy, and what was changed is copied to the job's outputs when it ends. A port of this
+    machine leads to it through the job's coordinator; the address, with its token, is printed when it
+    is up. 'howdah tunnel' opens another such port, also from another machine.
 
     With --json: one JSON object a line, as 'howdah run' prints them, and one with type "notebook"
     and the address.
     """
+    from howdah.backends.support import honours
     from howdah.cli.attached import View, follow
     from howdah.cli.interrupts import Tie
     from howdah.client.background import Background
@@ -84,6 +86,7 @@ def command(
         loaded = load_object(
             notebook_job(
                 source=source,
+                in_place=honours(backend, "in-place"),
                 memory=memory,
                 cores=cores,
                 gpus=gpus,

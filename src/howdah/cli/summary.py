@@ -16,6 +16,8 @@ TAIL = 20
 """Lines of the failing task that are shown."""
 UNSAVED_SHOWN = 10
 """Lines of what could not be saved that are shown."""
+MADE_SHOWN = 4
+"""Tasks whose files are shown."""
 ROWS = 64
 """Tasks that are shown at the end of a job."""
 LABEL = 16
@@ -105,6 +107,8 @@ def summary(view: JobView, paint: Paint, *, width: int | None) -> list[str]:
         lines += _labelled("What to do", view.advice, paint, width)
     if view.unsaved:
         lines += ["", *_unsaved(view, paint, width)]
+    if any(task.made for task in view.tasks):
+        lines += ["", *_made(view, paint, width)]
     earlier = [failure for failure in view.failures if failure is not decisive]
     if earlier:
         lines += ["", *_earlier(earlier, paint, width)]
@@ -192,6 +196,29 @@ def _unsaved(view: JobView, paint: Paint, width: int | None) -> Iterator[str]:
             paint,
             width,
         )
+
+
+def _made(view: JobView, paint: Paint, width: int | None) -> Iterator[str]:
+    """What programs have left in their working folders, and where it is."""
+    makers = [(task.task, task.made) for task in view.tasks if task.made]
+    for number, (task, made) in enumerate(makers[:MADE_SHOWN]):
+        files = human.counted(made.files, "file")
+        named = ", ".join(made.names) + (", …" if len(made.names) < made.files else "")
+        text = f"{task} made {files}, {human.mebibytes(made.size / 2**20)}: {named}"
+        lost = made.files - made.kept
+        if not made.kept:
+            text += "; not kept"
+        elif lost:
+            text += f"; {lost} of them are not kept"
+        yield from _labelled("Files" if number == 0 else "", _printable(text), paint, width)
+        if made.place:
+            yield from _labelled("", made.place, paint, None)
+    if len(makers) > MADE_SHOWN:
+        more = f"and {len(makers) - MADE_SHOWN} more tasks: howdah status --json {view.job_id}"
+        yield from _labelled("", more, paint, None)
+    if any(made.kept < made.files for _, made in makers):
+        keep = '`[outputs] keep = "all"`, or a list of patterns, keeps such files.'
+        yield from _labelled("", keep, paint, width)
 
 
 def _earlier(failures: list[FailureView], paint: Paint, width: int | None) -> Iterator[str]:

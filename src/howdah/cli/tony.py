@@ -1,120 +1,48 @@
-"""``--tony`` and TonY's own options, for commands that start a job."""
+"""``howdah tony``: run a job of TonY by the command line that TonY was given."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
 import click
 
-from howdah.cli.terminal import echo
+from howdah.cli import run
+from howdah.cli.jobs import TONY, JobCommand
+from howdah.compat.tony.java import NotTonY, command_line
 
-if TYPE_CHECKING:
-    from howdah.compat.tony import FromTony
-    from howdah.compat.tony.work import Conversion
-    from howdah.spec.load import LoadedJob
 
-F = TypeVar("F", bound=Callable[..., Any])
+class TonyCommand(JobCommand):
+    """``howdah run`` for whoever writes TonY's command lines."""
 
-# As howdah.compat.tony.table has them, which is not imported for every command; a test compares.
-_TEXTS = (
-    "executes",
-    "task_params",
-    "python_binary_path",
-    "python_venv",
-    "src_dir",
-    "hdfs_classpath",
-    "conf_file",
-    "sidecar_tensorboard_log_dir",
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        try:
+            line = command_line(args)
+        except NotTonY as error:
+            raise click.UsageError(str(error), ctx) from None
+        ctx.meta[TONY] = line
+        backend = ["--backend", line.backend] if line.backend is not None else []
+        return super().parse_args(ctx, [*backend, *line.arguments])
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[java -cp PATH] [SUBMITTER]", "[TONY'S OPTIONS]", "[OPTIONS]"]
+
+
+command = TonyCommand(
+    "tony",
+    params=run.command.params,
+    callback=run.command.callback,
+    context_settings={"help_option_names": ["-h", "--help", "-help"]},
+    help="""Run a job of TonY by its own command line.
+
+    Put 'howdah tony' before the line that started the job with TonY:
+
+    \b
+        howdah tony java -cp "MyJob/*:MyJob" com.linkedin.tony.cli.ClusterSubmitter \\
+            -executes train.py -src_dir src -conf tony.worker.instances=4
+
+    Java is not needed: what it is told is passed over, but for the class path, where tony.xml is looked
+    for after the current folder. 'java' and its options may be left out, and so may the submitter.
+    ClusterSubmitter stands for --backend yarn, LocalSubmitter for --backend local.
+
+    TonY's options are taken with one dash or two and with '=' or without; the guide "From TonY" lists
+    them. Everything else is as with 'howdah run': Ctrl-C, exit codes, --json.
+    """,
 )
-_REPEATED = ("shell_env", "container_env", "conf")
-_SWITCHES = ("debug",)
-NAMES = (*_TEXTS, *_REPEATED, *_SWITCHES)
-"""TonY's options, with one dash or two."""
-
-
-def tony_options(command: F) -> F:
-    """TonY's command line, not shown in the help: the guide for its users lists it."""
-    for name in reversed(NAMES):
-        # Only switches may say is_flag: with False, click takes the value for optional, and one that
-        # begins with a dash for another option.
-        switch: dict[str, Any] = {"is_flag": True} if name in _SWITCHES else {}
-        command = click.option(
-            f"--{name}",
-            f"-{name}",
-            f"tony_{name}",
-            hidden=True,
-            multiple=name in _REPEATED,
-            **switch,
-        )(command)
-    return command
-
-
-def taken(options: dict[str, Any]) -> dict[str, Any]:
-    """Take TonY's options out of a command's; by TonY's names."""
-    return {name: options.pop(f"tony_{name}") for name in NAMES if f"tony_{name}" in options}
-
-
-def used(options: dict[str, Any]) -> list[str]:
-    """Those that were given."""
-    return [name for name, value in options.items() if value not in (None, (), False)]
-
-
-def convert(file: Path | None, options: dict[str, Any]) -> FromTony:
-    """The job of TonY that a command line describes.
-
-    Raises:
-        JobFileError: all problems at once.
-    """
-    from howdah.compat import tony
-    from howdah.compat.tony.options import arguments
-
-    return tony.read(file, arguments(options))
-
-
-def load(
-    file: Path | None,
-    options: dict[str, Any],
-    overrides: tuple[str, ...] = (),
-    *,
-    tensorboard: bool = False,
-) -> LoadedJob:
-    """The same, loaded like a job file; what there is to tell is told on standard error.
-
-    Raises:
-        JobFileError: all problems at once.
-    """
-    from howdah.client import loading
-
-    found = convert(file, options)
-    tell(found.made)
-    path = found.file.absolute() if found.file is not None else None
-    if path is not None and path.parent != Path.cwd():
-        path = None  # what it names is relative to this folder, not to its own
-    document = found.made.document
-    if tensorboard:
-        document = {"tensorboard": {}, **document}
-    return loading.load_document(document, overrides, label=found.label, path=path)
-
-
-def job_file(file: Path | None, options: dict[str, Any], folder: Path) -> str:
-    """The text of a job file in ``folder`` that is the same job.
-
-    Raises:
-        JobFileError: all problems at once.
-    """
-    from msgspec.structs import replace
-
-    from howdah.compat.tony.write import job_file, moved
-
-    found = convert(file, options)
-    tell(found.made)
-    document = moved(found.made.document, str(Path.cwd()), str(folder.absolute()))
-    return job_file(replace(found.made, document=document), found.settings, found.label)
-
-
-def tell(made: Conversion) -> None:
-    """Say what was left out or is different, all at once."""
-    for note in made.notes:
-        echo(f"howdah: {note}", err=True)

@@ -12,6 +12,7 @@ from howdah.spec import site
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
 from howdah.spec.problems import JobFileError, Problem, dotted
+from howdah.spec.units import instance_range
 
 
 def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
@@ -34,7 +35,13 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
     problems = [*found, *_missing(loaded), *unwritable]
     if problems:
         raise JobFileError(problems)
-    return (*notes, *more)
+    return (*notes, *more, *_shared_folder(job))
+
+
+def _shared_folder(job: Job) -> Iterator[str]:
+    tasks = sum(instance_range(role.instances)[1] for role in job.roles.values())
+    if job.in_place and tasks > 1:
+        yield f"in-place: {tasks} tasks write to one folder, each over what the others have written"
 
 
 def _missing(loaded: LoadedJob) -> Iterator[Problem]:

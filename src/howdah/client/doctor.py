@@ -136,7 +136,7 @@ def _jobs_folder(store: str | None) -> Iterator[Finding]:
         yield problem(
             "job directories",
             f"{why}: somebody else could put jobs there",
-            "chown or chmod go-w it, or set HOWDAH_HOME to a folder of your own",
+            f"set HOWDAH_HOME to a folder of your own, or make that one yours and {ownership.REMEDY}",
         )
         return
     free = shutil.disk_usage(existing).free

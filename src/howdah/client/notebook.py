@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from howdah.core.messages import Task
-from howdah.spec.model import Environment, Job, Mode, Restart, Role, Timeouts
+from howdah.spec.model import Environment, Job, Mode, Outputs, Restart, Role, Timeouts
 
 ROLE = "notebook"
 TASK = Task(ROLE, 0)
@@ -13,6 +13,7 @@ def notebook_job(
     *,
     name: str = ROLE,
     source: str | None = ".",
+    in_place: bool = False,
     memory: str | None = None,
     cores: int | None = None,
     gpus: int = 0,
@@ -21,7 +22,10 @@ def notebook_job(
     label: str | None = None,
     total: str = "24h",
 ) -> Job:
-    """The job of a notebook that ends by itself after ``total``."""
+    """The job of a notebook that ends by itself after ``total``.
+
+    With ``in_place`` it edits the source folder itself; else what was changed is among the job's outputs.
+    """
     role = Role(
         memory=memory,
         cores=cores,
@@ -36,6 +40,8 @@ def notebook_job(
         framework="command",
         mode=Mode.EACH,
         source=source,
+        in_place=in_place,
+        outputs=None if in_place else Outputs(keep="all"),
         environment=environment or Environment(),
         roles={ROLE: role},
         queue=queue,

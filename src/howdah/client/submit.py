@@ -100,6 +100,13 @@ def _submit(
         howdah=__version__,
         submitter=submitting.submitter(),
     )
+
+    def tell(step: Step) -> None:
+        if step.note:
+            note(step.note)
+        else:
+            progress(step)
+
     for text in checks.check(loaded, job, backend):
         note(text)
     submission.check(job, loaded)
@@ -107,7 +114,7 @@ def _submit(
         _create(directory, job, meta)
         populate(directory)
         _create_authority(directory)
-        submission.go(directory, progress)
+        submission.go(directory, tell)
     except BackendError as error:
         directory.write_final(_refused(directory, job.framework, meta, str(error)))
         raise

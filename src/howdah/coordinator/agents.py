@@ -58,7 +58,7 @@ _LEVELS = {level.value: level for level in Level}
 class Session:
     """One agent's present connection."""
 
-    __slots__ = ("channel", "container_id", "host", "over", "silent", "task")
+    __slots__ = ("channel", "container_id", "host", "name", "over", "silent", "task")
 
     def __init__(self, container_id: str, channel: Channel, host: str, task: Task | None) -> None:
         self.container_id = container_id
@@ -67,8 +67,12 @@ class Session:
         self.silent = False
         self.over: asyncio.Event | None = None
         """Made when its end is waited for."""
-        self.task = task
+        self.serve(task)
+
+    def serve(self, task: Task | None) -> None:
         """The task its container serves; what it says of any other is ignored."""
+        self.task = task
+        self.name = str(task)
 
     def end(self) -> None:
         """Wake what waits for its end."""
@@ -115,7 +119,7 @@ class Agents:
         if session is None or session.channel.closed:
             return False
         if isinstance(message, Prepare):
-            session.task = message.task
+            session.serve(message.task)
         session.channel.send(message)
         return True
 
@@ -242,8 +246,8 @@ class AgentConversations:
                 return  # replaced: the newer connection speaks for this container
             if session.task is None:
                 return
-            about: Any = message  # all others name a task
-            data = self._state().tasks.get(str(session.task))
+            about: Any = message  # all but heartbeats name a task
+            data = self._state().tasks.get(session.name)
             # Others are made up: an agent has its attempt from the coordinator.
             real = data is not None and 0 <= about.attempt <= data.attempt
             if type(message) is Heartbeat:

@@ -6,7 +6,7 @@ what it likes; it must not fill the journal, the log or the memory that all task
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 
@@ -62,13 +62,10 @@ def is_planned(task: Task, plan: Plan | None) -> bool:
     return 0 <= task.index < MAX_TASKS and any(role.name == task.role for role in roles)
 
 
-def are_few(values: Mapping[str, float]) -> bool:
-    """Whether `few` would change nothing."""
-    return len(values) <= NAMES and all(len(name) <= NAME_LENGTH for name in values)
-
-
-def few(values: Mapping[str, float]) -> dict[str, float]:
-    """As many of the values as are kept, the first of them."""
+def few(values: dict[str, float]) -> dict[str, float]:
+    """As many of the values as are kept, the first of them; the same object if all are."""
+    if not values or (len(values) <= NAMES and max(map(len, values)) <= NAME_LENGTH):
+        return values
     kept: dict[str, float] = {}
     for name, value in values.items():
         if len(kept) >= NAMES:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.coordinator.allowance import LINE_LENGTH, are_few, few
+from howdah.coordinator.allowance import LINE_LENGTH, few
 from howdah.coordinator.driver import Clock
 from howdah.coordinator.status import LiveState
 from howdah.core.messages import AgentSilent, AnyEvent, Task, TaskHung
@@ -91,8 +91,8 @@ class HeartbeatMonitor:
         if not beat.attempt:
             return
         sample = beat.sample
-        if sample is not None and not are_few(sample.values):
-            sample = msgspec.structs.replace(sample, values=few(sample.values))
+        if sample is not None and (values := few(sample.values)) is not sample.values:
+            sample = msgspec.structs.replace(sample, values=values)
             beat = msgspec.structs.replace(beat, sample=sample)
         if beat.last_line is not None and len(beat.last_line) > LINE_LENGTH:
             beat = msgspec.structs.replace(beat, last_line=beat.last_line[:LINE_LENGTH])

@@ -14,7 +14,7 @@ from howdah.core.messages import LaunchAgent, Member, PrepareTask, StartTask, Ta
 from howdah.core.plan import Join, Plan
 from howdah.frameworks import programs
 from howdah.frameworks.sidecars import ANSWER, PREPROCESS, is_preprocess, is_tensorboard
-from howdah.spec.model import Job, Tracking
+from howdah.spec.model import Job, Outputs, Tracking
 from howdah.spec.units import mebibytes, port_range, seconds
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory
@@ -45,6 +45,8 @@ class LaunchSpecs:
             shared_dir=places.shared_dir,
             tensorboard_dir=places.tensorboard_dir,
             helpers=places.helpers or programs.HELPERS,
+            application=places.application,
+            container_env=places.container_env,
         )
         self._peers = _Peers()
         self.master: tuple[str, int] | None = None
@@ -63,6 +65,8 @@ class LaunchSpecs:
             work_dir=str(directory.container_path(command.container_id)),
             log_dir=str(directory.logs),
             source=self._inside.source,
+            origin=self._inside.origin,
+            in_place=job.in_place,
             files={**files.get("", {}), **files.get(command.task.role, {})},
             shared_dir=self._inside.shared_dir,
             python_path=self._inside.python_path,
@@ -86,7 +90,9 @@ class LaunchSpecs:
             checkpoint=checkpoint(
                 self._job, self._plan, self._directory, self._inside.home, command
             ),
-            outputs=outputs(self._job, self._directory.job_id, self._inside.home, command.task),
+            outputs=outputs(
+                self._job, self._plan, self._directory.job_id, self._inside, command.task
+            ),
             save_s=self._plan.role(command.task.role).save_s,
         )
 
@@ -190,13 +196,21 @@ def mirror(job: Job, places: Places, task: Task) -> Mirror | None:
     return Mirror(way="push", folder=places.tensorboard_dir, place=place)
 
 
-def outputs(job: Job, job_id: str, home: str, task: Task) -> dict[str, Any] | None:
-    """Which folders of a task are copied to where."""
-    if job.outputs is None or not job.outputs.folders:
+def outputs(job: Job, plan: Plan, job_id: str, places: Places, task: Task) -> dict[str, Any] | None:
+    """What of a task's working folder is copied to where."""
+    sidecar = plan.role(task.role).tracking is Tracking.SIDECAR
+    if sidecar or (job.in_place and job.outputs is None):
         return None
-    store = job.outputs.store
-    if store is None:
-        place = f"{home}/{layout.OUTPUTS}/{task.role}-{task.index}"
+    table = job.outputs or Outputs()
+    keep = table.keep
+    if keep is None and places.keeps and not job.in_place:
+        keep = "all"
+    if table.store is None:
+        place = f"{places.home}/{layout.OUTPUTS}/{task.role}-{task.index}"
     else:
-        place = f"{job_place(store, job_id)}/{task.role}-{task.index}"
-    return {"folders": list(job.outputs.folders), "store": place}
+        place = f"{job_place(table.store, job_id)}/{task.role}-{task.index}"
+    return {
+        "folders": list(table.folders),
+        "keep": ["*"] if keep == "all" else list(keep or ()),
+        "store": place,
+    }

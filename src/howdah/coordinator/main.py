@@ -94,6 +94,7 @@ def _coordinate(directory: JobDirectory, leave: Callable[[Exception, float], Non
     """``leave`` is called with what this coordinator fails at, and how many seconds it lived."""
     _log_to(directory.logs / LOG_FILE)
     descriptors.raise_limit()
+    descriptors.no_core_files()
     began = time.monotonic()
     try:
         return asyncio.run(_live(directory))

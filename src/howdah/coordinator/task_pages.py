@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from urllib.parse import quote
 
-from howdah.agent.socket_owners import far_uid
+from howdah.agent.socket_owners import can_be_told, far_uid
 from howdah.wire.messages import WebAddress
 
 CONNECT_S = 5.0
@@ -27,8 +27,15 @@ async def connect(page: WebAddress) -> Connection:
         Unreachable: nobody answers there, or somebody else.
     """
     reader, writer = await connected(f"{page.task}'s {page.name}", page.host, page.port)
-    uid = far_uid(writer.get_extra_info("socket"))
-    if uid is not None and page.uid is not None and uid != page.uid:
+    link = writer.get_extra_info("socket")
+    uid = far_uid(link)
+    if page.uid is None or uid == page.uid:
+        return reader, writer
+    if uid is None and can_be_told(link):
+        # It may have left an answer of its own behind, which nobody asked for.
+        writer.transport.abort()
+        raise Unreachable(f"{page.task}'s {page.name} hung up before it was asked for anything")
+    if uid is not None:
         writer.transport.abort()
         raise Unreachable(
             f"at {page.host}:{page.port}, where {page.task} announced {page.name}, a process of user "

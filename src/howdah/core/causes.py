@@ -41,8 +41,9 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """The strongest report of a generation's end is its cause; equals are ranked by time."""
     counted: bool
     """Counts against the restart budget (`attempts`). What does not count backs off all the same."""
-    retries: int | None = None
-    """Of one that does not count: restarts in a row without progress; None: `Plan.retry_limit`."""
+    free: int | None = None
+    """Of one that does not count: so many of a unit, later ones do; None: all, as long as no more
+    than `Plan.retry_limit` come in a row without progress."""
     again: bool = True
     """May be tried again at all."""
     node_fault: bool = False
@@ -105,7 +106,7 @@ RULES: dict[FailureCause, Rule] = {
     FailureCause.PORT_TAKEN: Rule(
         strength=45,
         counted=False,
-        retries=5,
+        free=3,  # chance brings one; who brings more shall not restart a job for nothing
         advice="Another program took a port that Howdah had reserved. New ports are chosen at each "
         "restart; if it repeats, give Howdah a range of its own with `[network] ports`.",
     ),

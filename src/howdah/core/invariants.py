@@ -243,12 +243,14 @@ def _outcome(state: JobState) -> None:
             continue
         tasks = [state.tasks[f"{role.name}:{index}"] for index in range(role.maximum)]
         succeeded = sum(data.state is S.SUCCEEDED for data in tasks)
+        if role.tolerated_from is not None:
+            succeeded += sum(data.retired for data in tasks[role.tolerated_from :])
         _must(
             succeeded >= role.minimum,
             f"succeeded with {succeeded} of at least {role.minimum} tasks of {role.name}",
         )
         for data in tasks:
             _must(
-                data.state is S.SUCCEEDED or not data.member,
+                data.state is S.SUCCEEDED or data.retired or not data.member,
                 f"succeeded, but {data.task} is {data.state.value}",
             )

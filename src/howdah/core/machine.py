@@ -251,7 +251,8 @@ def _on_checkpoint(turn: Turn, event: CheckpointSaved) -> None:
     restart.progressed(turn.gang_unit)
     if (own := state.units.get(str(event.task))) is not None:
         restart.progressed(own)
-    state.checkpoint = event.name
+    newest = state.checkpoint or ""
+    state.checkpoint = max(newest, event.name, key=lambda name: (len(name), name))
     turn.record("checkpoint-saved", f"{event.task} saved checkpoint {event.name}", data=data)
 
 

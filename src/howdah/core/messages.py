@@ -110,6 +110,20 @@ class HeldPhase(enum.Enum):
     EXITED = "exited"
 
 
+class Made(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt's programs have written to their working folder, besides the folders that
+    [checkpoint] and [outputs] name."""
+
+    files: int
+    size: int
+    """In bytes."""
+    names: tuple[str, ...] = ()
+    """The first few, the largest first."""
+    kept: int = 0
+    """Files that were copied to `place`."""
+    place: str = ""
+
+
 class Exit(msgspec.Struct, frozen=True, kw_only=True):
     """How an attempt's programs ended. Of several processes, the first that failed."""
 
@@ -154,6 +168,7 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     """What of its checkpoints and outputs is saved nowhere, each with the reason, one line each."""
     outputs: int = 0
     """Files of its output folders that were copied."""
+    made: Made | None = None
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):

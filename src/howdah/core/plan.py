@@ -41,6 +41,9 @@ class RolePlan(msgspec.Struct, frozen=True, kw_only=True):
     tracking: Tracking = Tracking.TRACKED
     restart: Restart = Restart.GANG
     stop_on_failure: bool = False
+    tolerated_from: int | None = None
+    """Tasks from this index on may fail: they are not started again, and the job goes on without
+    them. None: no task may."""
     ranked: bool = True
     """Its processes have ranks in the job's world (chief, worker), or not (ps, evaluator, sidecar)."""
     chief: bool = False

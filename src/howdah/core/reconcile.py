@@ -174,7 +174,14 @@ def _complete(turn: Turn) -> None:
                 return
     if _stage_succeeded(turn):
         waited_for = " that were waited for" if state.released else ""
-        _stage_done(turn, f"all tracked tasks{waited_for} succeeded")
+        _stage_done(turn, f"all tracked tasks{waited_for} succeeded{_but(turn)}")
+
+
+def _but(turn: Turn) -> str:
+    """Which tasks had failed, where that is tolerated."""
+    roles = [role for role in turn.plan.roles if role.tolerated_from is not None]
+    failed = [data.task for data in turn.in_states(roles, S.ENDED) if data.retired]
+    return f" but {ending.names(failed)}, which may fail (tolerate)" if failed else ""
 
 
 def _stage_succeeded(turn: Turn) -> bool:
@@ -186,13 +193,20 @@ def _stage_succeeded(turn: Turn) -> bool:
     ]
     for role in tracked:
         succeeded = turn.count(role, (S.SUCCEEDED,))
-        if succeeded == role.maximum:
+        if succeeded == role.maximum or _tolerably_over(turn, role):
             continue
         if succeeded < role.minimum or role.minimum == role.maximum:
             return False
         if any(d.member and d.state is not S.SUCCEEDED for d in turn.tasks([role])):
             return False
     return bool(tracked)
+
+
+def _tolerably_over(turn: Turn, role: RolePlan) -> bool:
+    """Each of its tasks has succeeded, or failed for good where that is tolerated."""
+    if role.tolerated_from is None or turn.count(role, OVER) < role.maximum:
+        return False
+    return all(data.retired for data in turn.in_states([role], S.ENDED))
 
 
 def _stage_done(turn: Turn, why: str) -> None:
@@ -333,8 +347,10 @@ def _barrier_open(turn: Turn) -> bool:
     for role in turn.gang():
         if role.minimum == role.maximum:
             members = role.maximum
+            if role.tolerated_from is not None:
+                members -= sum(data.retired for data in turn.in_states([role], S.ENDED))
         else:
-            members = sum(data.member for data in turn.tasks([role]))
+            members = sum(data.member and not data.retired for data in turn.tasks([role]))
         if turn.count(role, (S.PREPARED,)) < members:
             return False
     return True
@@ -344,7 +360,8 @@ def _ready(turn: Turn, role: RolePlan) -> bool:
     """All its tasks that take part have joined, or have succeeded already."""
     if len(turn.index.joined[role.name]) >= role.maximum:
         return True
-    if role.minimum == role.maximum and role.tracking is not Tracking.SIDECAR:
+    fixed = role.minimum == role.maximum and role.tolerated_from is None
+    if fixed and role.tracking is not Tracking.SIDECAR:
         return False
     for data in turn.tasks([role]):
         if data.retired:
@@ -402,7 +419,9 @@ def _linger(turn: Turn) -> None:
 
 
 def _done(turn: Turn, role: RolePlan) -> bool:
-    """All its tasks have succeeded; of an elastic role, all that take part."""
+    """All its tasks have succeeded, or failed where they may; of an elastic role, all that take part."""
+    if _tolerably_over(turn, role):
+        return True
     succeeded = turn.count(role, (S.SUCCEEDED,))
     if role.minimum == role.maximum:
         return succeeded == role.maximum
@@ -427,6 +446,8 @@ def _linger_passed(turn: Turn, role: RolePlan) -> None:
         return
     turn.record("role-released", f"{what}; it is no longer waited for", level=Level.WARNING)
     turn.state.released.append(role.name)
+    if role.linger_then is Lingering.UNTRACK:
+        return
     for data in late:
         why = "it was waited for long enough"
         tasks.stop(turn, data, why, grace_s=role.grace_s, save_s=role.save_s)

@@ -11,7 +11,7 @@ judged by the same rules, each by itself. What is optional never ends the job.
 from __future__ import annotations
 
 from howdah.core import task as tasks
-from howdah.core.causes import RULES, FailureCause, Rule
+from howdah.core.causes import RULES, FailureCause
 from howdah.core.messages import Level, Task
 from howdah.core.plan import RolePlan
 from howdah.core.state import (
@@ -59,7 +59,7 @@ def take_reports(turn: Turn) -> None:
         return
     for report in reports:
         data = turn.task(report.task)
-        unit = _unit_of(turn, data)
+        unit = _unit_of(turn, data, report)
         unit.reports.append(report)
         turn.changes += 1
         if unit.window_until is None:
@@ -71,14 +71,21 @@ def take_reports(turn: Turn) -> None:
         _lost_before_start(turn, report)
 
 
-def _unit_of(turn: Turn, data: TaskData) -> RestartUnit:
+def _unit_of(turn: Turn, data: TaskData, report: FailureReport) -> RestartUnit:
     """Whose failure this is: the task's alone, or its gang's."""
     if turn.alone(data):
         return turn.own_unit(data)
-    gang = turn.gang_unit
-    if turn.state.phase in BREAKING or not _alone(turn, data):
-        return gang
-    return turn.own_unit(data)
+    if turn.state.phase in BREAKING:
+        return turn.gang_unit
+    if _alone(turn, data) or _tolerated(turn, report):
+        return turn.own_unit(data)
+    return turn.gang_unit
+
+
+def _tolerated(turn: Turn, report: FailureReport) -> bool:
+    """A failure of the task's own, which the job does without the task after. A machine that was
+    lost is no such failure."""
+    return turn.tolerated(report.task) and RULES[report.cause].counted
 
 
 def _alone(turn: Turn, data: TaskData) -> bool:
@@ -139,7 +146,7 @@ def judge_gang(turn: Turn) -> None:
         why = "the gang grows" if grown else "the gang broke"
         _restart_gang(turn, 0.0, why)
         return
-    failure = _classify(turn, reports)
+    failure = _classify(turn, gang, reports)
     report = failure.report
     optional = turn.optional(turn.task(report.task))
     verdict = _judge(turn, gang, failure, turn.role(report.task))
@@ -202,11 +209,18 @@ def judge_alone(turn: Turn, data: TaskData, unit: RestartUnit) -> None:
         return  # it has a deadline of its own to end
     if _may_be_explained(turn, unit):
         return
-    if unit.kind is UnitKind.TASK and not _alone(turn, data):
+    tolerated = all(_tolerated(turn, report) for report in unit.reports)
+    if unit.kind is UnitKind.TASK and not _alone(turn, data) and not tolerated:
         break_gang(turn, unit.reports[0].what)  # with its container went its address
         return
-    failure = _classify(turn, _close_window(turn, unit))
+    failure = _classify(turn, unit, _close_window(turn, unit))
     report = failure.report
+    if _tolerated(turn, report):
+        failure.counted = False
+        retire(turn, data, f"{report.what} [{report.cause.value}]")
+        if _all_failed(turn):
+            raise End(f"{report.what}; every tracked task has failed", RULES[report.cause].advice)
+        return
     verdict = _judge(turn, unit, failure, turn.role(data.task))
     if failure.counted:
         data.counted = unit.counted
@@ -215,7 +229,7 @@ def judge_alone(turn: Turn, data: TaskData, unit: RestartUnit) -> None:
             raise End(f"{report.what}; {verdict}", RULES[report.cause].advice)
         retire(turn, data, f"{report.what}; {verdict}")
         return
-    if report.cause is FailureCause.PORT_TAKEN and unit.uncounted >= STICKY_TRIES:
+    if report.cause is FailureCause.PORT_TAKEN and unit.ports_taken >= STICKY_TRIES:
         if unit.kind is UnitKind.TASK and turn.role(data.task).sticky_ports:
             turn.record("address-lost", f"{report.what}; the gang moves", level=Level.WARNING)
             break_gang(turn, report.what)
@@ -236,12 +250,18 @@ def judge_alone(turn: Turn, data: TaskData, unit: RestartUnit) -> None:
     turn.set_time(unit, "retry_at", turn.now + delay)
 
 
-def _classify(turn: Turn, reports: list[FailureReport]) -> Failure:
+def _all_failed(turn: Turn) -> bool:
+    """No tracked task has succeeded, or may yet."""
+    tracked = (role for role in turn.plan.roles if role.tracking is Tracking.TRACKED)
+    return all(data.retired for data in turn.tasks(tracked))
+
+
+def _classify(turn: Turn, unit: RestartUnit, reports: list[FailureReport]) -> Failure:
     """The strongest report; of equals the earliest."""
     report = min(reports, key=lambda r: (-RULES[r.cause].strength, r.time))
     failure = Failure(
         report=report,
-        counted=RULES[report.cause].counted,
+        counted=_counts(unit, report),
         secondary=len(reports) - 1,
         lines=report.exit.tail if report.exit else (),
     )
@@ -250,6 +270,15 @@ def _classify(turn: Turn, reports: list[FailureReport]) -> Failure:
         turn.state.failures = [f for f in turn.state.failures if not _same_again(f, report)]
     turn.state.failures.append(failure)
     return failure
+
+
+def _counts(unit: RestartUnit, report: FailureReport) -> bool:
+    """Whether it counts against the unit's budget."""
+    rule = RULES[report.cause]
+    if rule.free is None:
+        return rule.counted
+    unit.ports_taken += 1
+    return unit.ports_taken > rule.free
 
 
 def _same_again(failure: Failure, report: FailureReport) -> bool:
@@ -277,7 +306,7 @@ def _judge(turn: Turn, unit: RestartUnit, failure: Failure, role: RolePlan) -> s
         return f"all {role.attempts} attempts are spent"
     if unit.kind is UnitKind.SIDECAR and not failure.counted:
         return ""  # it waits longer and longer for better times
-    if not failure.counted and unit.uncounted > _limit(turn, rule):
+    if not failure.counted and unit.uncounted > turn.plan.retry_limit:
         return f"{unit.uncounted - 1} restarts in a row without progress"
     return ""
 
@@ -295,10 +324,6 @@ def _same_defect(turn: Turn, unit: RestartUnit, failure: Failure) -> bool:
 def _defect(failure: Failure) -> str:
     exit = failure.report.exit
     return exit.defect if exit is not None else ""
-
-
-def _limit(turn: Turn, rule: Rule) -> int:
-    return turn.plan.retry_limit if rule.retries is None else rule.retries
 
 
 def _count(turn: Turn, unit: RestartUnit, counted: bool) -> None:
@@ -358,9 +383,10 @@ def _lost_before_start(turn: Turn, report: FailureReport) -> None:
 
 
 def retire(turn: Turn, data: TaskData, why: str) -> None:
-    """The job goes on without this optional task."""
+    """The job goes on without this task, which is optional or tolerated to fail."""
     data.retired = True
-    data.member = False
+    # The others keep their ranks, and its place in the world.
+    data.member = data.member and turn.tolerated(data.task)
     if data.awaited:
         turn.set_awaited(data, False)
     turn.index.unrequested[data.task.role].discard(data.task.index)
@@ -392,10 +418,12 @@ def pass_to_servers(turn: Turn) -> None:
 
 
 def renew_gang(turn: Turn) -> None:
-    """Free the members for the next generation."""
+    """Free the members for the next generation, and try again what had failed and was tolerated."""
     _close_window(turn, turn.gang_unit)
     for role in turn.gang():
         for data in turn.in_states([role], *OVER):
+            if turn.tolerated(data.task):
+                data.retired = False
             if not data.retired:
                 tasks.renew(turn, data)
     turn.gang_unit.desired = Desired.RUNNING

@@ -180,7 +180,8 @@ class TaskData(msgspec.Struct, kw_only=True):
     counted: int = 0
     """Failures that counted against a budget of its own, for roles that restart task by task."""
     retired: bool = False
-    """Will not be started again: an optional task that cannot be had."""
+    """Will not be started again: an optional task that cannot be had, or one that was tolerated to
+    fail."""
     restored: str | None = None
     saved: str | None = None
     """Its newest checkpoint, of any attempt."""
@@ -285,6 +286,8 @@ class RestartUnit(msgspec.Struct, kw_only=True):
     """Those of them without progress since: the back-off grows with them."""
     uncounted: int = 0
     """Failures that do not count, in a row without progress."""
+    ports_taken: int = 0
+    """Failures because somebody unknown took a reserved port."""
     last_failure: float | None = None
 
 

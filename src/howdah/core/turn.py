@@ -299,6 +299,13 @@ class Turn:
         role = self.role(data.task)
         return role.tracking is Tracking.SIDECAR or data.task.index >= role.minimum
 
+    def tolerated(self, task: Task) -> bool:
+        """It may fail by its own fault without failing the job."""
+        first = self.role(task).tolerated_from
+        if first is None or task.role in self.state.released:
+            return False
+        return task.index >= first
+
     def own_unit(self, data: TaskData) -> RestartUnit:
         """The unit of that task alone, made if there is none."""
         name = str(data.task)

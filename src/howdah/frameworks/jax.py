@@ -6,7 +6,9 @@ JAX_LOCAL_DEVICE_IDS; number and id of the process are arguments, or what it fin
 knows. ``jax.distributed.initialize()`` without arguments finds Open MPI's variables here, and a script
 that passes arguments takes them from JAX_NUM_PROCESSES and JAX_PROCESS_ID.
 
-Process 0 serves the coordination service on its first port. JAX_LOCAL_DEVICE_IDS gives each of a
+Process 0 serves the coordination service on its first port. gRPC binds it with SO_REUSEPORT
+(``grpc.so_reuseport``, on by default on Linux), so the agent holds it until then;
+``TF_GRPC_REUSE_PORT`` is how it is told so, JAX itself does not read it. JAX_LOCAL_DEVICE_IDS gives each of a
 task's several programs one GPU of its own, and a single one all: Open MPI's would be one.
 
 As observed with JAX 0.10 and gloo collectives: SIGTERM is swallowed, survivors of a dead process
@@ -69,5 +71,7 @@ class Jax(Framework):
             hints["JAX_LOCAL_DEVICE_IDS"] = str(process)
         elif gpus:
             hints["JAX_LOCAL_DEVICE_IDS"] = ",".join(map(str, range(gpus)))
+        if member.rank == 0 and topology.world_size > 1:
+            hints["TF_GRPC_REUSE_PORT"] = "1"
         env |= addresses.unless_set(job, member, hints)
         return env | addresses.interface_hints(job, member, "NCCL_SOCKET_IFNAME")

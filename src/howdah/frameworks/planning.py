@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from howdah.core.plan import Completion, Join, Plan, RolePlan
-from howdah.frameworks import checks, registry, sidecars
+from howdah.frameworks import checks, registry, sidecars, tony
 from howdah.frameworks.base import (
     INDEPENDENT,
     SIDECAR,
@@ -143,6 +143,7 @@ def _role_plan(job: Job, name: str, network: Join, stage: int) -> RolePlan:
         tracking=rules.tracking,
         restart=_restart(job, role, rules),
         stop_on_failure=_first(role.stop_on_failure, rules.stop_on_failure),
+        tolerated_from=_tolerated_from(job, name, rules),
         ranked=rules.ranked,
         chief=rules.chief,
         stage=stage,
@@ -151,7 +152,7 @@ def _role_plan(job: Job, name: str, network: Join, stage: int) -> RolePlan:
         linger_s=seconds(linger.limit) if linger is not None else None,
         linger_then=linger.then if linger is not None else Lingering.FAIL,
         attempts=_first(role.attempts, job.attempts),
-        ports=_first(role.ports, _ports(job, rules)),
+        ports=_first(role.ports, _ports(job, name, rules)),
         sticky_ports=rules.sticky_ports,
         join=_join(job, name, rules, network),
         watched=rules.watched,
@@ -191,12 +192,13 @@ def _after(job: Job, role: Role, rules: RoleDefaults) -> tuple[str, ...]:
     return tuple(name for name in wanted if name in job.roles)
 
 
-def _ports(job: Job, rules: RoleDefaults) -> int:
+def _ports(job: Job, name: str, rules: RoleDefaults) -> int:
     """What the framework needs, and one more for the chief's own TensorBoard (TonY's TB_PORT).
 
     Where TensorBoard is a sidecar of the job, the chief needs none.
     """
-    own_board = rules.chief and sidecars.TENSORBOARD not in job.roles
+    chief = name == tony.chief_role(job) if tony.exact(job) else rules.chief
+    own_board = chief and sidecars.TENSORBOARD not in job.roles
     return rules.ports + (1 if own_board else 0)
 
 
@@ -222,7 +224,12 @@ def _network_join(job: Job) -> Join:
 
 
 def _completion(job: Job, framework: Framework, roles: tuple[RolePlan, ...]) -> Completion:
-    """The framework's rule, unless the chief is not tracked: then only all can decide."""
+    """The framework's rule, unless the chief is not tracked: then only all can decide.
+
+    TonY waits for all (``TonySession.updateSessionStatus``).
+    """
+    if tony.exact(job):
+        return Completion.ALL
     chief_decides = any(role.chief and role.tracking is Tracking.TRACKED for role in roles)
     if job.mode is Mode.GANG and chief_decides:
         return framework.completion(job)
@@ -231,6 +238,14 @@ def _completion(job: Job, framework: Framework, roles: tuple[RolePlan, ...]) -> 
 
 def _limit(own: Duration | None, common: Duration) -> float | None:
     return seconds(common if own is None else own)
+
+
+def _tolerated_from(job: Job, name: str, rules: RoleDefaults) -> int | None:
+    """The chief's failure is never tolerated; it is the first task of its role."""
+    if not job.roles[name].tolerate:
+        return None
+    chief = rules.chief or (tony.exact(job) and name == tony.chief_role(job))
+    return 1 if chief else 0
 
 
 def _first(own: T | None, default: T) -> T:

@@ -13,6 +13,7 @@ The agent adds what only it knows: folders of the task, the report socket, devic
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import msgspec
 
 from howdah.core.messages import Member, Task, Topology
 from howdah.core.plan import Plan
-from howdah.frameworks import addresses, registry
+from howdah.frameworks import addresses, registry, tony
 from howdah.frameworks.base import WebPage
 from howdah.frameworks.shell import argv
 from howdah.frameworks.sidecars import is_tensorboard, tensorboard_page
@@ -53,6 +54,10 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     tensorboard_dir: str
     """Where summaries go; a path or URL."""
     helpers: str = HELPERS
+    container_env: Mapping[str, str] = {}
+    """Variables of ``hadoop.container-env``, where no container has them already."""
+    application: str = ""
+    """The cluster's id of the job, where a cluster runs it."""
 
 
 def programs(
@@ -93,10 +98,11 @@ def programs(
     found: list[ProcessSpec] = []
     for process in range(member.processes):
         env = _defaults(places)
+        env |= places.container_env
         env |= job.env
         env |= job.roles[task.role].env
         env |= _howdah(plan, topology, member, process, attempt, places)
-        env |= _tony(job, plan, topology, member, process, attempt)
+        env |= _tony(job, plan, topology, member, process, attempt, places.application)
         env |= cluster
         if answer is not None:
             env["MODEL_PARAMS"] = answer
@@ -196,27 +202,19 @@ def _howdah(
 
 
 def _tony(
-    job: Job, plan: Plan, topology: Topology, member: Member, process: int, attempt: int
+    job: Job,
+    plan: Plan,
+    topology: Topology,
+    member: Member,
+    process: int,
+    attempt: int,
+    application: str,
 ) -> dict[str, str]:
-    """The variables a script written for TonY reads.
-
-    TonY counts sessions from 0, one for each time it restarts all tasks.
-    """
-    role = member.task.role
-    gang = job.mode is Mode.GANG
-    tasks = len(addresses.of_role(topology, role)) if gang else plan.role(role).maximum
-    env = {
-        "JOB_NAME": role,
-        "TASK_INDEX": str(member.task.index),
-        "TASK_NUM": str(tasks),
-        "IS_CHIEF": _truth(_is_chief(member, process)),
-        "JOB_ID": plan.job_id,
-        "SESSION_ID": str(max(topology.generation - 1, 0)),
-        "DISTRIBUTED_MODE": "GANG" if gang else "FCFS",
-        "ATTEMPT_NUMBER": str(attempt),
-    }
+    """The variables a script written for TonY reads."""
+    chief = _is_chief(member, process)
+    env = tony.variables(job, plan, topology, member, attempt, chief=chief, application=application)
     port = _tensorboard_port(job, member)
-    if is_tensorboard(job, role) and member.ports:
+    if is_tensorboard(job, member.task.role) and member.ports:
         port = member.ports[0]
     if port is not None:
         env["TB_PORT"] = str(port)
@@ -232,8 +230,9 @@ def _truth(value: bool) -> str:
 
 
 def _tensorboard_port(job: Job, member: Member) -> int | None:
-    """The chief's spare port, for a TensorBoard the script starts itself."""
+    """The chief's spare port, for a TensorBoard that the script starts itself."""
     needed = registry.get(job.framework).role(job, member.task.role).ports
-    if member.rank == 0 and len(member.ports) > needed:
+    chief = tony.is_chief(job, member.task) if tony.exact(job) else member.rank == 0
+    if chief and len(member.ports) > needed:
         return member.ports[needed]
     return None

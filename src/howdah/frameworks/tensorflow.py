@@ -12,6 +12,7 @@ TF_CONFIG rules:
   differ from the task's index.
 * Without ``chief`` (or ``master``), ``worker`` 0 is the chief.
 * In mode ``each`` there is no TF_CONFIG: the programs are on their own.
+* With ``compat = "tony"`` it is what TonY makes of it (`howdah.frameworks.tony`), for every role.
 
 Synchronous training (no ``ps``), as observed with TensorFlow 2.21: a missing peer is waited for
 silently for ever, a dead one is noticed after 11-13 s, SIGTERM is swallowed, and one process alone
@@ -33,9 +34,11 @@ default never ends, so it is untracked: its failure counts, its end is not waite
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from howdah.core.messages import Member, Topology
 from howdah.core.plan import Completion, Join
-from howdah.frameworks import addresses
+from howdah.frameworks import addresses, tony
 from howdah.frameworks.base import (
     INDEPENDENT,
     Framework,
@@ -69,7 +72,8 @@ class TensorFlow(Framework):
         return Completion.CHIEF if coordinated(job) else Completion.ALL
 
     def check(self, job: Job) -> list[Problem]:
-        found = needs_one_of(job, "chief", "worker")
+        # TonY runs whatever roles there are.
+        found = [] if tony.exact(job) else needs_one_of(job, "chief", "worker")
         if "chief" in job.roles and "master" in job.roles:
             found.append(
                 Problem(
@@ -122,18 +126,33 @@ class TensorFlow(Framework):
         self, job: Job, topology: Topology, member: Member, process: int
     ) -> dict[str, str]:
         role = member.task.role
-        if job.mode is Mode.EACH or role not in (*CLUSTER, "evaluator"):
+        if job.mode is Mode.EACH:
             return {}
-        cluster = {
-            "chief" if name == "master" else name: found
-            for name in CLUSTER
-            if (found := addresses.addresses(topology, name))
-        }
-        if role == "evaluator":
-            cluster["evaluator"] = addresses.addresses(topology, "evaluator")
-        place = addresses.of_role(topology, role).index(member)
-        task = {"type": "chief" if role == "master" else role, "index": place}
+        if tony.exact(job):
+            if job.roles[role].tracking is Tracking.SIDECAR:
+                return {}
+            cluster, task = tony.cluster_and_task(job, topology, member)
+        elif role in (*CLUSTER, "evaluator"):
+            cluster, task = _cluster_and_task(topology, member)
+        else:
+            return {}
         env = {"TF_CONFIG": addresses.compact({"cluster": cluster, "task": task})}
         if sum(map(len, cluster.values())) > 1:
             env |= addresses.unless_set(job, member, {"TF_GRPC_REUSE_PORT": "1"})
         return env | addresses.interface_hints(job, member, "NCCL_SOCKET_IFNAME")
+
+
+def _cluster_and_task(
+    topology: Topology, member: Member
+) -> tuple[Mapping[str, Sequence[str]], dict[str, str | int]]:
+    """The two parts of TF_CONFIG."""
+    role = member.task.role
+    cluster = {
+        "chief" if name == "master" else name: found
+        for name in CLUSTER
+        if (found := addresses.addresses(topology, name))
+    }
+    if role == "evaluator":
+        cluster["evaluator"] = addresses.addresses(topology, "evaluator")
+    place = addresses.of_role(topology, role).index(member)
+    return cluster, {"type": "chief" if role == "master" else role, "index": place}

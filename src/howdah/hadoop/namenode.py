@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -13,7 +13,7 @@ from howdah.hadoop.credentials import HDFS_TOKEN, Token
 from howdah.hadoop.identity import Identity
 from howdah.hadoop.protos import common, hdfs
 from howdah.hadoop.retry import RetryPolicy
-from howdah.hadoop.service import Service, token_service
+from howdah.hadoop.service import Service, expiry, token_service
 
 QUOTA_DONT_SET = 0x7FFFFFFFFFFFFFFF
 QUOTA_RESET = 0xFFFFFFFFFFFFFFFF  # -1 in a field without sign
@@ -75,7 +75,7 @@ class NameNode(Service):
             common.RenewDelegationTokenRequestProto(token=token.to_proto()),
             common.RenewDelegationTokenResponseProto,
         )
-        return datetime.fromtimestamp(answer.newExpiryTime / 1000, UTC)
+        return expiry(answer)
 
     async def cancel_token(self, token: Token) -> None:
         """Make a token worthless."""

@@ -17,7 +17,7 @@ from howdah.hadoop.identity import Identity
 from howdah.hadoop.ids import ApplicationId, AttemptId, ContainerId, NodeId, Resource
 from howdah.hadoop.protos import common, yarn
 from howdah.hadoop.retry import RetryPolicy
-from howdah.hadoop.service import Service, token_service
+from howdah.hadoop.service import Service, expiry, token_service
 
 NodeState = Literal[
     "NEW",
@@ -385,7 +385,7 @@ class ResourceManager(Service):
             common.RenewDelegationTokenRequestProto(token=token.to_proto()),
             common.RenewDelegationTokenResponseProto,
         )
-        return datetime.fromtimestamp(answer.newExpiryTime / 1000, UTC)
+        return expiry(answer)
 
     async def cancel_token(self, token: Token) -> None:
         """Make a token worthless."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import time
 import uuid
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from howdah.hadoop import retry as retrying
@@ -162,11 +164,13 @@ class RpcClient:
                 call = dataclasses.replace(call, retry=call.retry + 1)
                 continue
             try:
-                return response_type.FromString(data)
-            except DecodeError as error:
+                answer = response_type.FromString(data)
+                _check_texts(answer)
+            except (DecodeError, UnicodeDecodeError) as error:
                 raise ProtocolError(
                     f"{self.address}: the answer to {method} is no {response_type.__name__}: {error}"
                 ) from None
+            return answer
 
     async def _try(self, call: Call, deadline: float, try_timeout_s: float | None) -> bytes:
         connection = await self._reach(deadline)
@@ -221,3 +225,36 @@ class RpcClient:
             f"{method}: no server at {places} could be reached for {waited_s:.1f} s; the last"
             f" answer was: {error}"
         )
+
+
+def _check_texts(message: Message) -> None:
+    """Raises `UnicodeDecodeError` for a text that is not UTF-8: protobuf hands such out as bytes."""
+    for name, is_text, is_list in _fields(type(message)):
+        if is_list:
+            for each in getattr(message, name):
+                _check(each)
+        elif is_text or message.HasField(name):
+            _check(getattr(message, name))
+
+
+def _check(value: Message | str | bytes) -> None:
+    if isinstance(value, bytes):
+        value.decode()
+    elif not isinstance(value, str):
+        _check_texts(value)
+
+
+@functools.cache
+def _fields(kind: type[Message]) -> list[tuple[str, bool, bool]]:
+    """A message's texts and messages by name, as reports of thousands of nodes have them: whether
+    they are texts, whether there are many."""
+    empty = kind()
+    return [
+        (
+            field.name,
+            field.type == FieldDescriptor.TYPE_STRING,
+            not isinstance(getattr(empty, field.name), (str, Message)),
+        )
+        for field in kind.DESCRIPTOR.fields
+        if field.type in (FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_MESSAGE)
+    ]

@@ -6,6 +6,7 @@ import asyncio
 import ipaddress
 import socket
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -14,9 +15,9 @@ from google.protobuf.message import Message
 from howdah.hadoop.address import Address
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.connection import Limits
-from howdah.hadoop.errors import RemoteError, remote_error
+from howdah.hadoop.errors import ProtocolError, RemoteError, remote_error
 from howdah.hadoop.identity import Identity
-from howdah.hadoop.protos import yarn
+from howdah.hadoop.protos import common, yarn
 from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.rpc import RpcClient
 
@@ -68,6 +69,20 @@ def remote_exception(proto: yarn.SerializedExceptionProto) -> RemoteError:
         if cause.message and cause.message not in details:
             details = f"{details}; {cause.message}" if details else cause.message
     return remote_error(proto.class_name, details)
+
+
+def expiry(answer: common.RenewDelegationTokenResponseProto) -> datetime:
+    """Until when a renewed token is good.
+
+    Raises:
+        ProtocolError: no such moment exists.
+    """
+    try:
+        return datetime.fromtimestamp(answer.newExpiryTime / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        raise ProtocolError(
+            f"a token is renewed until {answer.newExpiryTime} ms, which is no time"
+        ) from None
 
 
 async def token_service(addresses: Sequence[Address], configuration: Configuration) -> str:

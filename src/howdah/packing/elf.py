@@ -20,6 +20,9 @@ _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_STRSZ, _DT_SONAME = 0, 1, 5, 10, 14
 _DT_RPATH, _DT_RUNPATH, _DT_DEBUG = 15, 29, 21
 _PAGE = 0x10000  # the largest of the processors'
 
+_DAMAGE = (struct.error, ValueError, OverflowError)
+"""What reading beyond the end of a file, or a text that is none, raises."""
+
 _GLIBC = re.compile(rb"GLIBC_2\.(\d+)\0")
 
 
@@ -40,11 +43,17 @@ def glibc(data: bytes) -> int:
 def without_symbols(data: bytes) -> bytes:
     """The file without what only debuggers read: everything behind the last mapped byte.
 
-    Section headers lie there too and are not needed to run.
+    Section headers lie there too and are not needed to run. What is damaged stays as it is.
     """
     if not is_elf(data):
         return data
-    image = _Image(data)
+    try:
+        return _without_symbols(data, _Image(data))
+    except _DAMAGE:
+        return data
+
+
+def _without_symbols(data: bytes, image: _Image) -> bytes:
     end = max(
         (offset + size for type_, _, offset, _, _, size, _, _ in image.programs() if size),
         default=0,
@@ -57,31 +66,40 @@ def without_symbols(data: bytes) -> bytes:
 
 
 def soname(data: bytes) -> str | None:
-    """The name others load it by; None if it says none."""
+    """The name others load it by; None if it says none, or is damaged."""
     if not is_elf(data):
         return None
-    image = _Image(data)
-    at = image.value(_DT_SONAME)
-    return None if at is None else image.string(at).decode()
+    try:
+        image = _Image(data)
+        at = image.value(_DT_SONAME)
+        return None if at is None else image.string(at).decode()
+    except (NotChangeable, *_DAMAGE):
+        return None
 
 
 def run_path(data: bytes) -> str | None:
-    """The run path, whichever of the two kinds it is of."""
-    return _Image(data).run_path() if is_elf(data) else None
+    """The run path, whichever of the two kinds it is of; None if there is none to be read."""
+    try:
+        return _Image(data).run_path() if is_elf(data) else None
+    except (NotChangeable, *_DAMAGE):
+        return None
 
 
 def with_run_path(data: bytes, path: str) -> bytes:
     """The file with that run path (``DT_RPATH``: it counts for what is loaded later as well).
 
     Raises:
-        NotChangeable: there is no room for one.
+        NotChangeable: there is no room for one, or the file is damaged.
     """
     if not is_elf(data):
         raise NotChangeable("not a 64-bit little-endian ELF file")
-    image = _Image(data)
-    if not image.offset:
-        raise NotChangeable("statically linked")
-    return image.overwritten(path) or image.extended(path)
+    try:
+        image = _Image(data)
+        if not image.offset:
+            raise NotChangeable("statically linked")
+        return image.overwritten(path) or image.extended(path)
+    except _DAMAGE as error:
+        raise NotChangeable(f"damaged: {error}") from None
 
 
 class _Image:
@@ -157,6 +175,8 @@ class _Image:
         programs = self.programs()
         note = next((at for at, item in enumerate(programs) if item[0] == _PT_NOTE), None)
         loads = [at for at, item in enumerate(programs) if item[0] == _PT_LOAD]
+        if not loads:
+            raise NotChangeable("no part of it is mapped")
         # The loader takes the mapped parts in the order of their addresses.
         if note is None or note < max(loads):
             raise NotChangeable("it has no program header to spare")

@@ -48,7 +48,17 @@ Command = Annotated[
     str | list[str],
     Meta(description="A shell command line, or a list of arguments that no shell sees."),
 ]
+Keep = Annotated[
+    Annotated[str, Meta(pattern="^all$")] | tuple[str, ...],
+    Meta(description='"all", or a list of patterns.'),
+]
 CheckpointSource = Annotated[str, Meta(extra_json_schema={"enum": ["chief", "each"]})]
+UNFINISHED = (
+    *("*.tmp*", "*.part", "*.partial", "*tmp_*", "*_temp", "tmp-*", "*-tmp-*", "tmp????????"),
+    *(".nfs*", ".~*", ".*.sw?", "._*", ".DS_Store", ".ipynb_checkpoints"),
+)
+"""Names that frameworks give what they have not finished, and editors and systems what is theirs. Other
+hidden files count: without its ``.metadata`` a distributed checkpoint of PyTorch cannot be read."""
 CheckpointSignal = Annotated[
     str,
     Meta(extra_json_schema={"enum": ["SIGTERM", "SIGUSR1", "SIGUSR2", "SIGHUP"]}),
@@ -82,11 +92,13 @@ class Tracking(enum.Enum):
 class Lingering(enum.Enum):
     """What becomes of a role that is still running after its time.
 
-    ``fail``: the job has timed out; ``stop``: its tasks are stopped and no longer count.
+    ``fail``: the job has timed out; ``stop``: its tasks are stopped and no longer count; ``untrack``: they
+    run on until the others are done, and their failure still fails the job.
     """
 
     FAIL = "fail"
     STOP = "stop"
+    UNTRACK = "untrack"
 
 
 class Restart(enum.Enum):
@@ -95,6 +107,12 @@ class Restart(enum.Enum):
     GANG = "gang"
     TASK = "task"
     NEVER = "never"
+
+
+class Compat(enum.Enum):
+    """Whose programs the job runs."""
+
+    TONY = "tony"
 
 
 class Timeouts(_Table, frozen=True, kw_only=True):
@@ -156,7 +174,8 @@ class Linger(_Table, frozen=True, kw_only=True):
     limit: Duration
     """This role's tasks must have ended within this."""
     then: Lingering = Lingering.FAIL
-    """fail: the job has timed out; stop: they are stopped, and the job does not wait for them."""
+    """fail: the job has timed out; stop: they are stopped, and the job does not wait for them; untrack: they
+    run on, and the job does not wait for them."""
 
 
 class Role(_Table, frozen=True, kw_only=True):
@@ -191,6 +210,9 @@ class Role(_Table, frozen=True, kw_only=True):
     """tracked, untracked or sidecar; by default what the framework says of a role of this name."""
     stop_on_failure: bool | None = None
     """A failure of this role fails the job at once, whatever budget is left."""
+    tolerate: bool = False
+    """A task of this role that fails is not started again, and the job goes on without it. The chief's
+    failure and that of all tracked tasks fail the job all the same."""
     restart: Restart | None = None
     """gang, task or never; by default what the framework needs."""
     attempts: Positive | None = None
@@ -235,6 +257,10 @@ class Hadoop(_Table, frozen=True, kw_only=True):
     classpath: bool = False
     """Set ``CLASSPATH`` and what else libhdfs needs, for readers that use it (TensorFlow's and
     pyarrow's ``hdfs://``): the output of ``hadoop classpath --glob`` on the node."""
+    container_env: dict[str, str] = {}
+    """Variables of the containers themselves, for what a node reads before anything of the job runs:
+    ``YARN_CONTAINER_RUNTIME_TYPE`` and the like. YARN expands ``$NAME`` in them. Programs get them too,
+    unless ``env`` has the same name."""
     name_nodes: tuple[str, ...] = ()
     """Other file systems the tasks use, such as ``hdfs://other:8020``: their tokens come along."""
     python: str | None = None
@@ -267,16 +293,17 @@ class Checkpoint(_Table, frozen=True, kw_only=True):
     """A folder that follows the job: saved to the store, brought back before a restart."""
 
     folder: str = "checkpoints"
-    """The folder, relative to a task's working folder, its programs write checkpoints to."""
+    """The folder, relative to a task's working folder, its programs write checkpoints to; "." for what
+    is new or changed in the working folder itself."""
     source: CheckpointSource | None = None
-    """chief: rank 0's folder is the job's and every task gets it back; each: a folder a task. By
-    default chief in a gang whose tasks have ranks, else each."""
+    """chief: the chief's folder, or that of the lowest rank that writes, is the job's and every task
+    gets it back; each: a folder a task. By default chief in a gang whose tasks have ranks, else each."""
     keep: Positive = 3
     """How many complete checkpoints are kept in the store."""
     settle: Duration = "500ms"
     """Files unchanged for this long are taken as finished."""
-    ignore: tuple[str, ...] = ("*.tmp*", "*.part", "*.partial", "*tmp_*", "*_temp", ".*.*", ".nfs*")
-    """Names never copied: what frameworks write before they rename."""
+    ignore: tuple[str, ...] = UNFINISHED
+    """Names never copied: what frameworks write before they rename, and what nobody wrote."""
     save_limit: Duration = "30m"
     """When a task's programs have ended, its last checkpoint and its outputs may take this long to be
     saved. What is not saved by then is given up, and the job says so."""
@@ -289,10 +316,14 @@ class Checkpoint(_Table, frozen=True, kw_only=True):
 
 
 class Outputs(_Table, frozen=True, kw_only=True):
-    """Folders copied to the store when a task ends."""
+    """What is copied to the store when a task ends."""
 
     folders: tuple[str, ...] = ()
     """Folders relative to a task's working folder."""
+    keep: Keep | None = None
+    """Of the other files that are new or changed in a task's working folder: "all", or patterns of
+    those that are kept ("*.pt", "logs", "runs/*.json"). By default all on this machine; on a cluster
+    none, and the end of the job names them."""
     store: str | None = None
     """Where they go, a path (relative to the job file) or fsspec URL; each job has a folder named by
     its id there. By default they are inside the job directory."""
@@ -342,7 +373,7 @@ class Preprocess(_Table, frozen=True, kw_only=True):
     """A command run once, before any role is started; its failure fails the job."""
 
     command: Command
-    """What is run, in a view of the source folder like any task."""
+    """What is run, in a copy of the source folder like any task."""
     memory: Memory | None = None
     """Memory of its container; enforced where it is given."""
     timeout: Duration = "off"
@@ -373,12 +404,17 @@ class Job(_Table, frozen=True, kw_only=True):
     """Shown in lists and pages; letters, digits, ``._-``. By default the job file's name."""
     framework: str = "command"
     """tensorflow, pytorch, jax, horovod, mpi, mxnet, xgboost, lightgbm, dask, ray or command."""
+    compat: Compat | None = None
+    """tony: programs are told what TonY told them (`TF_CONFIG` of every role, its `TASK_NUM`, `IS_CHIEF`
+    and `JOB_ID`), and all tracked tasks are waited for, whatever the framework says."""
     mode: Mode = Mode.GANG
     """gang: no program starts before all are there; each: every task starts when it is ready."""
     command: Command | None = None
     """What every role runs that has no command of its own."""
     source: str | None = "."
-    """Folder with your code, relative to the job file; tasks start in a view of it. "" for none."""
+    """Folder with your code, relative to the job file; tasks start in a copy of it. "" for none."""
+    in_place: bool = False
+    """Programs run in the source folder itself and write to it, on this machine only."""
     environment: Environment = Environment()
     """Which Python the programs run in."""
     env: dict[str, str] = {}
@@ -395,7 +431,7 @@ class Job(_Table, frozen=True, kw_only=True):
     checkpoint: Checkpoint | None = None
     """The checkpoint folder that follows the job; absent: scripts look after themselves."""
     outputs: Outputs | None = None
-    """Folders copied to the store when a task ends."""
+    """What is copied to the store when a task ends."""
     tensorboard: TensorBoard | None = None
     """TensorBoard as a sidecar; absent: none. An empty table is enough."""
     logs: Logs = Logs()

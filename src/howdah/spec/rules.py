@@ -20,6 +20,8 @@ OWN_VARIABLES = "HOWDAH_"
 
 JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 ROLE_NAME = r"[A-Za-z]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
+CONTAINER_ENV_UNSAFE = r'["\\`\n]|\$\('
+"""What ends or breaks the line of a launch script that sets a variable; ``$NAME`` is expanded there."""
 VARIABLE_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
 _RESOURCE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?")
@@ -265,11 +267,15 @@ def _outcome(job: Job) -> Iterator[Finding]:
         if role.stop_on_failure and role.tracking is Tracking.SIDECAR:
             message = "a sidecar never decides anything, so it cannot stop the job"
             yield Finding(path, message, 'remove it, or use tracking = "untracked"')
+        if role.stop_on_failure and role.tolerate:
+            message = "a failure of this role cannot both stop the job and be tolerated"
+            yield Finding((*path[:2], "tolerate"), message, "remove one of the two")
 
 
 def _variables(job: Job) -> Iterator[Finding]:
     tables: list[tuple[KeyPath, Mapping[str, str]]] = [(("env",), job.env)]
     tables += [(("roles", name, "env"), role.env) for name, role in job.roles.items()]
+    tables.append((("hadoop", "container-env"), job.hadoop.container_env))
     if job.preprocess is not None:
         tables.append((("preprocess", "env"), job.preprocess.env))
     for path, variables in tables:
@@ -281,6 +287,10 @@ def _variables(job: Job) -> Iterator[Finding]:
             elif name.startswith(OWN_VARIABLES):
                 message = f"names that begin with {OWN_VARIABLES} are Howdah's own"
                 yield Finding((*path, name), message, "choose another name")
+    for name, value in job.hadoop.container_env.items():
+        if (found := re.search(CONTAINER_ENV_UNSAFE, value)) is not None:
+            message = f"YARN's launch scripts cannot carry {shown(found[0])}"
+            yield Finding(("hadoop", "container-env", name), message, "put the variable into [env]")
 
 
 def _network(job: Job) -> Iterator[Finding]:
@@ -303,7 +313,12 @@ def _network(job: Job) -> Iterator[Finding]:
 
 def _folders(job: Job) -> Iterator[Finding]:
     if (checkpoint := job.checkpoint) is not None:
-        yield from _own_folder(("checkpoint", "folder"), checkpoint.folder)
+        if checkpoint.folder != ".":
+            yield from _own_folder(("checkpoint", "folder"), checkpoint.folder)
+        if job.in_place:
+            message = "programs that run in-place keep their files where they are"
+            hint = "leave [checkpoint] out, or in-place"
+            yield Finding(("in-place",), f"{message}, so no checkpoints are saved", hint)
         settle = units.seconds(checkpoint.settle)
         if settle is None or settle > 3600:
             long = "would never take" if settle is None else "is too long before taking"
@@ -324,6 +339,16 @@ def _folders(job: Job) -> Iterator[Finding]:
     if job.outputs is not None:
         for index, folder in enumerate(job.outputs.folders):
             yield from _own_folder(("outputs", "folders", index), folder)
+        for index, pattern in enumerate(
+            () if job.outputs.keep == "all" else job.outputs.keep or ()
+        ):
+            if (
+                not pattern.strip("/ ")
+                or pattern.startswith(("/", "~"))
+                or ".." in pattern.split("/")
+            ):
+                message = f"{shown(pattern)} is no pattern for files of the working folder"
+                yield Finding(("outputs", "keep", index), message, 'write one such as "*.pt"')
     if job.tensorboard is not None and not job.tensorboard.folder.strip():
         yield Finding(("tensorboard", "folder"), "the folder's name is empty")
     sources = ("python", "requirements", "project", "venv", "archive")

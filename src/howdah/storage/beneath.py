@@ -6,7 +6,9 @@ there yet which of them would lead out.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from howdah.storage.files import PRIVATE_FILE, PRIVATE_FOLDER
 
 _MOST_LINKS = 40
 """Links that Linux follows in one path, ``MAXSYMLINKS``; beyond it a path leads nowhere."""
+_NO_FILE = "{!r} in {} is no file but a pipe, a socket or a folder; remove it"
 
 
 class LeadsOutside(OSError):
@@ -24,10 +27,11 @@ def open_beneath(folder: Path, name: str, flags: int, mode: int = PRIVATE_FILE) 
     """Open the file of that relative name below the folder; folders on the way are made, 0700.
 
     No link below the folder is followed, the last part's neither, whatever other processes do to
-    the folder meanwhile.
+    the folder meanwhile. What is there and is no file is not opened: a pipe has its writers wait.
 
     Raises:
-        LeadsOutside: the name is absolute, has ``..``, or a part of it is a link or no folder.
+        LeadsOutside: the name is absolute, has ``..``, or a part of it is a link, or neither folder
+            nor file.
         OSError: it can't be opened.
     """
     *folders, last = parts(name)
@@ -37,12 +41,19 @@ def open_beneath(folder: Path, name: str, flags: int, mode: int = PRIVATE_FILE) 
             below = _enter(at, part, folder, name)
             os.close(at)
             at = below
+        flags |= os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
         try:
-            return os.open(last, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=at)
-        except OSError:
+            opened = os.open(last, flags, mode, dir_fd=at)
+        except OSError as error:
             if _is_link(at, last):
                 raise LeadsOutside(f"{name!r} is a link in {folder}; it is not followed") from None
+            if error.errno == errno.ENXIO:
+                raise LeadsOutside(_NO_FILE.format(name, folder)) from None
             raise
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            os.close(opened)
+            raise LeadsOutside(_NO_FILE.format(name, folder))
+        return opened
     finally:
         os.close(at)
 

@@ -9,7 +9,6 @@ import contextlib
 import fnmatch
 import hashlib
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -136,6 +135,8 @@ def _copy(reader: int, writer: int) -> None:
         os.lseek(reader, 0, os.SEEK_SET)
         os.lseek(writer, 0, os.SEEK_SET)
         os.ftruncate(writer, 0)
+    import shutil  # the agent, which uses this module too, does without
+
     with open(reader, "rb", closefd=False) as source, open(writer, "wb", closefd=False) as target:
         shutil.copyfileobj(source, target, 1 << 20)
 

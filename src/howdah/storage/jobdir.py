@@ -301,8 +301,8 @@ def check_folder_of_jobs(base: Path) -> None:
     if why := ownership.exposed(base):
         raise NotYours(
             f"The job directories in {base} can't be trusted: {why}, so that somebody else could put "
-            "jobs there that run commands of theirs as you. Take that right away (chown, chmod go-w), "
-            "or keep jobs elsewhere: HOWDAH_HOME, or `store` in the job file"
+            f"jobs there that run commands of theirs as you. Keep jobs elsewhere (HOWDAH_HOME, or `store` "
+            f"in the job file), or make the folder yours and {ownership.REMEDY}"
         )
 
 

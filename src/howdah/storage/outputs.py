@@ -39,6 +39,8 @@ class OutputSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The task's working folder."""
     folders: tuple[str, ...]
     """Relative to ``base``; a file counts as a folder of one file."""
+    files: dict[str, str] = {}
+    """More files: paths relative to ``base`` by name in the store."""
     store: str
     """The task's own place: a path or fsspec URL. A folder ``a/b`` becomes ``<store>/a/b``."""
     attempt: int = 0
@@ -86,6 +88,9 @@ def publish(store: str, job_id: str) -> bool:
 
 class Copied(msgspec.Struct, frozen=True, kw_only=True):
     files: int
+    """Of the folders."""
+    kept: int
+    """Of `OutputSpec.files`."""
     bytes: int
     problems: tuple[str, ...] = ()
     """A line for each folder of which something could not be copied; the rest was."""
@@ -101,6 +106,8 @@ def copy(spec: OutputSpec, report: Callable[[Problem], None] = lambda problem: N
     """
     base = Path(spec.base)
     found = {folder: _files(base, folder) for folder in spec.folders}
+    if spec.files:
+        found["its working folder"] = list(spec.files)
     waiting = sorted({path for paths in found.values() for path in paths})
     sizes: dict[str, int] = {}
     failed: dict[str, Exception] = {}
@@ -113,8 +120,9 @@ def copy(spec: OutputSpec, report: Callable[[Problem], None] = lambda problem: N
                 place = place or open_place(
                     spec.store, attempt=spec.attempt, patience_s=_PATIENCE_S
                 )
-                place.put(base / path, path)
-                sizes[path] = (base / path).stat().st_size
+                file = base / spec.files.get(path, path)
+                place.put(file, path)
+                sizes[path] = file.stat().st_size
             except Outdated:
                 raise
             except Exception as error:
@@ -133,7 +141,8 @@ def copy(spec: OutputSpec, report: Callable[[Problem], None] = lambda problem: N
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, _PAUSE_S[1])
     problems = tuple(_problems(spec, found, failed))
-    return Copied(files=len(sizes), bytes=sum(sizes.values()), problems=problems)
+    kept = len(sizes.keys() & spec.files.keys())
+    return Copied(files=len(sizes) - kept, kept=kept, bytes=sum(sizes.values()), problems=problems)
 
 
 def _problems(

@@ -14,6 +14,8 @@ import pwd
 import stat
 from pathlib import Path
 
+TRUSTED = "HOWDAH_TRUSTED_FOLDER"
+"""Environment variable: the user trusts whoever can write to this folder, or to one above it."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -39,12 +41,16 @@ def exposed(folder: Path) -> str:
 
     The folder must be the user's, and each level above the user's or root's; none may be writable by
     others. Above it a sticky one such as ``/tmp`` may: there everybody replaces their own only.
-    Levels that do not exist yet are left out.
+    Levels that do not exist yet are left out, and so is what the user trusts (`TRUSTED`).
     """
     real = Path(os.path.realpath(folder))
     if why := stranger(real):
         return why
+    trusted = os.environ.get(TRUSTED)
+    end = Path(os.path.realpath(trusted)) if trusted else None
     for level in real.parents:
+        if level == end:
+            break
         try:
             status = level.stat()
         except FileNotFoundError:
@@ -57,6 +63,13 @@ def exposed(folder: Path) -> str:
             mode = stat.S_IMODE(status.st_mode)
             return f"others may write to {level}, above {folder} (mode {mode:o})"
     return ""
+
+
+REMEDY = (
+    f"`chmod go-w` it, or `chmod +t` it where others must go on writing there; or, if you trust all of "
+    f"them, set {TRUSTED} to it"
+)
+"""For a level above a folder that others may write to."""
 
 
 def _others_write(status: os.stat_result) -> bool:

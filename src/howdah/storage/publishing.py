@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 
 from howdah.storage.errors import Outdated
-from howdah.storage.folders import FolderChanged, Signature, Tree, scan
+from howdah.storage.folders import FolderChanged, Signature, Tree
 from howdah.storage.restoring import NoVersion, restore
-from howdah.storage.stores import HDFS_PATIENCE_S, MANIFEST, Draft, LocalStore, open_store
+from howdah.storage.stores import CLAIM, HDFS_PATIENCE_S, MANIFEST, Draft, LocalStore, open_store
 from howdah.storage.versions import (
     CheckpointSpec,
     Manifest,
@@ -45,6 +45,7 @@ class Publisher:
         """Files as they were when they were read, and their digests then."""
         self._young: set[str] = set()
         """Files that had just changed then: another change may have left no trace."""
+        self._claimed = False
         self._version: str = ""
         self._manifest: Manifest | None = None
         """The newest version in the store, as far as is known."""
@@ -72,22 +73,41 @@ class Publisher:
         """
         started = time.monotonic()
         if tree is None:
-            tree = scan(self._folder, self._spec.ignore)
+            tree = self._spec.look()
         if not self.changed(tree):
             return None
         self._check()
         return self._publish(tree, started)
 
     def begin(self) -> None:
-        """Remove unfinished versions, and prove that the place can be written. Only for the one
-        writer of the place.
+        """Remove unfinished versions, unless they may be another task's, and prove that the place can
+        be written.
 
         Raises:
             Outdated, OSError: as `publish`.
         """
         self._check()
-        self._store.clean()
+        if not self._spec.rank:
+            self._store.clean()
         self._store.draft().discard()
+
+    def claim(self) -> bool:
+        """Say that this task has something to save; whether no task of a lower rank has said so in
+        this generation.
+
+        Raises:
+            OSError: the store can't be read or written.
+        """
+        if self._spec.rank is None:
+            return True
+        generation = f"{CLAIM}{self._spec.generation:06}-"
+        own = f"{generation}{self._spec.rank:06}"
+        if not self._claimed:
+            self._store.claim(own)
+            self._claimed = True
+        if self._spec.rank == 0:
+            return True
+        return not any(generation < each < own for each in self._store.claims())
 
     def _publish(self, tree: Tree, started: float) -> Saved | None:
         draft = self._store.draft()
@@ -96,7 +116,7 @@ class Publisher:
             files: list[SavedFile] = []
             for path, signature in sorted(tree.items()):
                 files.append(self._save(draft, path, signature, tree))
-            if scan(self._folder, self._spec.ignore) != tree:
+            if self._spec.look() != tree:
                 raise FolderChanged(f"{self._folder} changed while it was copied")
             self._known = {file.path: (tree[file.path], file.sha256) for file in files}
             self._young = {

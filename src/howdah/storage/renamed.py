@@ -38,7 +38,8 @@ TABLE: Mapping[str, Renamed] = {
 
 def event(document: dict[str, Any]) -> dict[str, Any]:
     """An event of the last release as this one writes it."""
-    found = TABLE.get(document.get("type", ""))
+    name = document.get("type")
+    found = TABLE.get(name) if isinstance(name, str) else None
     if found is None:
         return document
     return {**_with_names(document, found), "type": found.now}

@@ -31,7 +31,7 @@ def restore(spec: CheckpointSpec) -> Restored:
     """Bring ``spec.version``, or the newest sound version, into the folder, and nothing else.
 
     Every file is compared with its checksum; a damaged version is skipped and named. The folder is
-    replaced whole; without any version it is empty afterwards.
+    replaced whole, but for what ``spec.given`` names; without any version it is empty afterwards.
 
     Raises:
         NoVersion: there is none at all although ``spec.version`` names one: beginning from nothing
@@ -55,7 +55,7 @@ def restore(spec: CheckpointSpec) -> Restored:
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
             raise
-        _replace(folder, fresh)
+        _replace(spec, fresh)
         return Restored(
             version=version,
             files=len(manifest.files),
@@ -71,7 +71,7 @@ def restore(spec: CheckpointSpec) -> Restored:
         )
     fresh = _beside(folder)
     fresh.mkdir(mode=0o700)
-    _replace(folder, fresh)
+    _replace(spec, fresh)
     return Restored(version=None, skipped=tuple(skipped))
 
 
@@ -112,7 +112,11 @@ def _beside(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}-{secrets.token_hex(4)}.tmp")
 
 
-def _replace(folder: Path, fresh: Path) -> None:
+def _replace(spec: CheckpointSpec, fresh: Path) -> None:
+    folder = Path(spec.folder)
+    if spec.given:
+        _replace_news(spec, folder, fresh)
+        return
     old = _beside(folder)
     with contextlib.suppress(FileNotFoundError):
         folder.rename(old)
@@ -121,3 +125,15 @@ def _replace(folder: Path, fresh: Path) -> None:
         old.unlink()
     else:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _replace_news(spec: CheckpointSpec, folder: Path, fresh: Path) -> None:
+    """The same among files that stay."""
+    for name in spec.look():
+        (folder / name).unlink()
+    for place, _, names in os.walk(fresh):
+        target = folder / Path(place).relative_to(fresh)
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in names:
+            (Path(place) / name).replace(target / name)
+    shutil.rmtree(fresh)

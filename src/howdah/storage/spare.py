@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.storage.errors import Outdated, in_words, is_transient, lacks_room
-from howdah.storage.folders import FolderChanged, Tree, copy_proven, scan
+from howdah.storage.folders import FolderChanged, Tree, copy_proven
 from howdah.storage.publishing import Publisher
 from howdah.storage.versions import CheckpointSpec, Problem, Saved
 
@@ -41,9 +41,9 @@ def keep(spec: CheckpointSpec, tree: Tree) -> bool:
             else:
                 copy_proven(folder / path, target)
                 os.utime(target, ns=(signature.mtime_ns, signature.mtime_ns))
-        if scan(folder, spec.ignore) != tree:
+        if spec.look() != tree:
             raise FolderChanged(str(folder))
-        own = msgspec.structs.replace(spec, folder=str(spare / _FILES), version=None)
+        own = msgspec.structs.replace(spec, folder=str(spare / _FILES), version=None, given="")
         (fresh / _SPEC).write_bytes(msgspec.json.encode(own))
         forget(spec)
         fresh.rename(spare)

@@ -24,6 +24,8 @@ from howdah.storage.hdfs_names import is_hdfs
 
 MANIFEST = "manifest.json"
 
+CLAIM = ".writer-"
+
 HDFS_PATIENCE_S = 60.0
 """Each call waits so long for a NameNode that restarts, unless its caller has its own way."""
 
@@ -79,6 +81,14 @@ class Store(Protocol):
 
     def clean(self) -> None:
         """Remove what writers left that died."""
+        ...
+
+    def claim(self, name: str) -> None:
+        """Leave an empty file there, of a name that begins with `CLAIM`."""
+        ...
+
+    def claims(self) -> list[str]:
+        """The names of all such files."""
         ...
 
 
@@ -138,6 +148,13 @@ class LocalStore:
             for entry in list(os.scandir(self.path)):
                 if _UNFINISHED.fullmatch(entry.name):
                     shutil.rmtree(entry.path, ignore_errors=True)
+
+    def claim(self, name: str) -> None:
+        make_private_folder(self.path)
+        (self.path / name).touch(mode=0o600)
+
+    def claims(self) -> list[str]:
+        return [path.name for path in self.path.glob(f"{CLAIM}*")]
 
     def _names(self) -> list[str]:
         try:
@@ -228,6 +245,13 @@ class HdfsStore:
                 if _UNFINISHED.fullmatch(stat.name):
                     self.hdfs.remove(stat.path, recursive=True)
 
+    def claim(self, name: str) -> None:
+        self.hdfs.mkdirs(self.root)
+        self.hdfs.write(f"{self.root}/{name}", b"")
+
+    def claims(self) -> list[str]:
+        return [stat.name for stat in self.hdfs.list(self.root) if stat.name.startswith(CLAIM)]
+
     def _names(self) -> list[str]:
         try:
             return _sorted(stat.name for stat in self.hdfs.list(self.root) if stat.is_dir)
@@ -308,15 +332,24 @@ class UrlStore:
             if not self._fs.exists(f"{self._root}/{name}/{MANIFEST}"):
                 self.remove(name)
 
+    def claim(self, name: str) -> None:
+        self._fs.makedirs(self._root, exist_ok=True)
+        self._fs.pipe_file(f"{self._root}/{name}", b"")
+
+    def claims(self) -> list[str]:
+        return [name for name in self._entries() if name.startswith(CLAIM)]
+
     def _names(self) -> list[str]:
+        return _sorted(self._entries())
+
+    def _entries(self) -> set[str]:
         # Listings are cached in places; other processes write here too.
         self._fs.invalidate_cache()
         try:
             found = self._fs.ls(self._root, detail=False)
         except FileNotFoundError:
-            return []
-        names = {posixpath.basename(str(path).rstrip("/")) for path in found}
-        return _sorted(names)
+            return set()
+        return {posixpath.basename(str(path).rstrip("/")) for path in found}
 
 
 class _UrlDraft:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from pathlib import Path
 
 import msgspec
 
 from howdah.core.messages import Task
 from howdah.spec.model import Checkpoint
 from howdah.storage.beneath import LeadsOutside, escaping, parts
+from howdah.storage.folders import Signature, scan
 from howdah.storage.stores import MANIFEST, Store, open_store
 
 
@@ -23,6 +26,9 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
     source: str = "chief"
     """"chief": the place is the job's own; "each": every task has a folder of its own in it."""
     task: Task | None = None
+    rank: int | None = None
+    """Of several tasks with one place, the one of the lowest rank that writes anything is saved; None
+    where no other task has this place."""
     keep: int = 3
     settle_s: float = 0.5
     ignore: tuple[str, ...] = Checkpoint().ignore
@@ -38,6 +44,11 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Where a sound state of the folder is kept that the store does not take; empty: nowhere."""
     origin: str = ""
     """As in `Manifest`, for a version that is a copy of another job's."""
+    given: str = ""
+    """JSON file of the files, with their signatures, that were in the folder before any program ran:
+    they are no part of a version unless they have changed, and stay where they are."""
+    without: tuple[str, ...] = ()
+    """Folders in the folder that are no part of it."""
 
     @property
     def place(self) -> str:
@@ -45,6 +56,24 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
         if self.source != "each" or self.task is None:
             return self.store
         return f"{self.store.rstrip('/')}/{self.task.role}-{self.task.index}"
+
+    def look(self) -> dict[str, Signature]:
+        """The files that make a version, as they are now."""
+        found = scan(Path(self.folder), self.ignore)
+        if not self.given:
+            return found
+        given = _given(self.given)
+        left_out = tuple(f"{folder.rstrip('/')}/" for folder in self.without)
+        return {
+            name: signature
+            for name, signature in found.items()
+            if given.get(name) != signature and not name.startswith(left_out)
+        }
+
+
+@lru_cache(maxsize=1)
+def _given(path: str) -> dict[str, Signature]:
+    return msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Signature])
 
 
 class SavedFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -32,7 +32,7 @@ import msgspec
 
 from howdah.storage import spare
 from howdah.storage.errors import Outdated, in_words, is_transient
-from howdah.storage.folders import FolderChanged, Tree, last_change, scan, written_now
+from howdah.storage.folders import FolderChanged, Tree, last_change, written_now
 from howdah.storage.publishing import Publisher
 from howdah.storage.versions import CheckpointSpec, Problem
 
@@ -41,6 +41,10 @@ OPEN_FACTOR = 20
 
 HURRY_FACTOR = 2
 """A folder that has not been quiet for so many times ``settle_s`` is saved in a shorter quiet."""
+
+TURN_S = 2.0
+"""A task of a higher rank than others that share its place waits so long for one of theirs to say that
+it has something to save."""
 
 RESTLESS_S = 60.0
 """A folder that is never quiet for so long is reported."""
@@ -51,6 +55,7 @@ _LAST_BACKOFF_S = (0.25, 5.0)
 """The same after their end."""
 _PATIENCE_S = 5.0
 """For each call to HDFS: the watcher itself tries again."""
+_TURN_POLL_S = 0.1
 _CHANGING = 3
 """A folder that still changes after its programs' end is tried so often."""
 
@@ -140,6 +145,9 @@ class _Watch:
         self._kept: Tree | None = None
         """What is kept because of that."""
         self._outdated = False
+        """This folder is not saved any more."""
+        self._turn_at: float | None = None
+        """When it is this task's turn, unless one of a lower rank says so before."""
         self._open_file: str | None = None
         """A file of `_tree` that was open for writing when last looked."""
 
@@ -151,7 +159,7 @@ class _Watch:
             if request is not None and request.kind is not Kind.PUBLISH:
                 self._last(request)
                 return
-            tree = scan(self._folder, self._spec.ignore)
+            tree = self._spec.look()
             # A folder with very many files takes long to scan: stay below a twentieth of a core.
             spent = time.monotonic() - began
             pause_s = max(min(self._needed_s(began) / 4, 1.0), 0.02, 20 * spent)
@@ -170,6 +178,8 @@ class _Watch:
         if self._restless_since is None:
             self._restless_since = now
         due = publisher is not None and (prompt or now >= self._not_before)
+        if publisher is not None and due and not self._has_turn(publisher, now):
+            return
         if (due or (self._refusing and tree != self._kept)) and (prompt or self._settled(now)):
             if publisher is not None and due:
                 self._try(publisher)
@@ -208,6 +218,18 @@ class _Watch:
 
     def _restless_file(self) -> str:
         return max(self._tree, key=lambda name: self._tree[name].ctime_ns, default="")
+
+    def _has_turn(self, publisher: Publisher, now: float) -> bool:
+        try:
+            if not publisher.claim():
+                self._outdated, self._publisher = True, None
+                return False
+        except Exception as error:
+            self._refused(error)
+            return False
+        if self._turn_at is None:
+            self._turn_at = now + (TURN_S if self._spec.rank else 0.0)
+        return now >= self._turn_at
 
     # -- the store -------------------------------------------------------------------------------
 
@@ -266,7 +288,7 @@ class _Watch:
         if self._outdated:
             return
         spec = self._spec
-        if request.kind is Kind.END and self._perhaps_torn(scan(self._folder, spec.ignore)):
+        if request.kind is Kind.END and self._perhaps_torn(spec.look()):
             if (kept := spare.kept(spec)) is None:
                 return
             spec, self._publisher = kept, None
@@ -275,6 +297,8 @@ class _Watch:
         while True:
             try:
                 self._publisher = self._publisher or Publisher(spec, _PATIENCE_S)
+                if self._publisher.changed(spec.look()) and not self._waits_for_turn(deadline):
+                    return
                 self._publish(self._publisher, None)
                 return
             except Outdated as error:
@@ -293,9 +317,21 @@ class _Watch:
             time.sleep(pause_s)
             pause_s = min(2 * pause_s, _LAST_BACKOFF_S[1])
 
+    def _waits_for_turn(self, deadline: float) -> bool:
+        """Whether this folder is the one that is saved."""
+        assert self._publisher is not None
+        while self._publisher.claim():
+            now = time.monotonic()
+            if self._turn_at is None:
+                self._turn_at = now + (TURN_S if self._spec.rank else 0.0)
+            if now >= min(self._turn_at, deadline):
+                return True
+            time.sleep(_TURN_POLL_S)
+        return False
+
     def _keep_last(self, spec: CheckpointSpec) -> None:
         """For the next attempt here, should the store be away until the time is up."""
-        if spec is self._spec and (tree := scan(self._folder, spec.ignore)) != self._kept:
+        if spec is self._spec and (tree := spec.look()) != self._kept:
             if spare.keep(spec, tree):
                 self._kept = tree
 

@@ -258,9 +258,9 @@ class Channel(asyncio.Protocol, Generic[T]):
         except FrameError as error:
             self._fail(str(error))
             return
-        if messages:
+        if messages and self._deadline is not None:
             self._lift_deadline()
-        if self._frame_s is not None and self._deadline is None and self._decoder.pending:
+        if self._decoder.pending and self._deadline is None and self._frame_s is not None:
             self._deadline = self._loop.call_later(self._frame_s, self._unfinished, self._frame_s)
         if not messages:
             return

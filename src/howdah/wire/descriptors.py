@@ -1,4 +1,5 @@
-"""Open files of this process: as many as the system lets it have, and who may use them."""
+"""Limits of this process: as many open files as the system lets it have, and who may use them; and no
+core files."""
 
 from __future__ import annotations
 
@@ -12,37 +13,44 @@ STRANGERS_MOST = 512
 """They cost up to 50 kB each, whatever the number of descriptors."""
 STRANGERS_LEAST = 16
 
-_before: tuple[int, int] | None = None
-"""The limits before `raise_limit`."""
+_before: dict[int, tuple[int, int]] = {}
+"""The limits before they were changed."""
 
 
 def raise_limit() -> None:
     """Let this process open as many files as the hard limit allows. Harmless twice."""
-    global _before
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == hard:
-        return
+    if soft != hard:
+        _change(resource.RLIMIT_NOFILE, hard)
+
+
+def no_core_files() -> None:
+    """Leave no memory behind, if this process is killed, in a file: keys and the token are in it."""
+    _change(resource.RLIMIT_CORE, 0)
+
+
+def _change(limit: int, soft: int) -> None:
+    found = resource.getrlimit(limit)
     # A system may promise more than it gives: then the limit stays.
     with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        _before = _before or (soft, hard)
+        resource.setrlimit(limit, (soft, found[1]))
+        _before.setdefault(limit, found)
 
 
 @contextlib.contextmanager
-def limit_as_found() -> Generator[None]:
-    """Start programs with the limit they would have had without `raise_limit`.
+def limits_as_found() -> Generator[None]:
+    """Start programs with the limits they would have had without this module's changes.
 
     Programs that use ``select`` fail with descriptors above 1,023.
     """
-    raised = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if _before is None or raised == _before:
-        yield
-        return
-    resource.setrlimit(resource.RLIMIT_NOFILE, _before)
+    changed = {limit: resource.getrlimit(limit) for limit in _before}
+    for limit, found in _before.items():
+        resource.setrlimit(limit, found)
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, raised)
+        for limit, ours in changed.items():
+            resource.setrlimit(limit, ours)
 
 
 def strangers_at_a_port() -> int:

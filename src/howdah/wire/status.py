@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from howdah.core.causes import RULES, FailureCause, signal_name
-from howdah.core.messages import Exit, Task
+from howdah.core.messages import Exit, Made, Task
 from howdah.core.state import Failure, JobPhase, JobState, Outcome, TaskData, TaskState
 
 
@@ -68,6 +68,8 @@ class TaskView(_View, frozen=True, kw_only=True):
     signal: str | None = None
     counted: int = 0
     """Failures that count against the restart budget of a task that restarts alone."""
+    made: Made | None = None
+    """What its last attempt has left in its working folder."""
     last_line: str | None = None
     # Live, absent in a finished job:
     cpu: float | None = None
@@ -250,6 +252,7 @@ def _task_view(state: JobState, data: TaskData, ranks: Mapping[Task, int | None]
         exit_code=data.exit.code if data.exit else None,
         signal=signal_name(data.exit.signal) if data.exit and data.exit.signal else None,
         counted=data.counted,
+        made=data.exit.made if data.exit else None,
     )
 
 

@@ -1,4 +1,4 @@
-"""The working folder: the source through links, real folders where programs write; and its path."""
+"""The working folder: what of the source is copied and what linked; and its path."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from howdah.agent import workfolder
 from howdah.agent.launch import HERE, AgentLaunch
-from howdah.agent.workfolder import make, place, substitute
+from howdah.agent.workfolder import COPIED_BYTES, make, place, substitute
 from howdah.core.messages import Task
 from howdah.wire.messages import Prepare, ProcessSpec, Start
 
@@ -23,11 +24,37 @@ def source(tmp_path: Path) -> Path:
     return folder
 
 
-def test_entries_of_the_source_are_linked(tmp_path: Path, source: Path) -> None:
+def test_small_files_are_copies_and_large_ones_links(tmp_path: Path, source: Path) -> None:
+    (source / "data.bin").write_bytes(b"x" * (COPIED_BYTES + 1))
+    task = tmp_path / "task"
+    made = make(task, source, [])
+    assert made == {"train.py", "pkg/model.py", "checkpoints/old", "data.bin"}
+    assert not (task / "train.py").is_symlink()
+    assert (task / "train.py").stat().st_mtime_ns == (source / "train.py").stat().st_mtime_ns
+    assert (task / "data.bin").readlink() == source / "data.bin"
+
+
+def test_links_within_the_source_stay_within_and_others_lead_where_they_led(
+    tmp_path: Path, source: Path
+) -> None:
+    (source / "pkg/latest").symlink_to("../checkpoints")
+    (source / "pkg/out").symlink_to("../../elsewhere")
     task = tmp_path / "task"
     make(task, source, [])
-    assert (task / "train.py").is_symlink()
-    assert (task / "pkg").readlink() == source / "pkg"
+    assert (task / "pkg/latest").resolve() == (task / "checkpoints").resolve()
+    assert (task / "pkg/out").readlink() == source / "pkg/out"
+
+
+def test_folders_beyond_the_limit_are_links_as_a_whole(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workfolder, "MOST_ENTRIES", 4)
+    task = tmp_path / "task"
+    (source / "pkg/deep").mkdir()
+    make(task, source, ["pkg/deep/own"])
+    assert (task / "train.py").exists()
+    assert {each.name for each in (task / "pkg").iterdir()} == {"model.py", "deep"}
+    assert not (task / "pkg/deep").is_symlink()
 
 
 def test_what_a_program_writes_stays_out_of_the_source(tmp_path: Path, source: Path) -> None:
@@ -45,7 +72,7 @@ def test_a_folder_inside_a_source_folder_leaves_the_rest_of_that_visible(
 ) -> None:
     task = tmp_path / "task"
     make(task, source, ["pkg/out/checkpoints"])
-    assert (task / "pkg/model.py").is_symlink()
+    assert (task / "pkg/model.py").exists()
     assert not (task / "pkg").is_symlink()
     assert (task / "pkg/out").is_dir()
     assert not (source / "pkg/out").exists()
@@ -61,8 +88,8 @@ def test_making_it_again_keeps_what_is_there(tmp_path: Path, source: Path) -> No
     (source / "late.py").write_text("")
     make(task, source, ["checkpoints"])
     assert (task / "checkpoints/step-1").exists()
-    assert not (task / "train.py").is_symlink()
-    assert (task / "late.py").is_symlink()
+    assert (task / "train.py").read_text() == "changed by the program"
+    assert (task / "late.py").exists()
 
 
 def test_folders_outside_the_working_folder_are_left_alone(tmp_path: Path, source: Path) -> None:

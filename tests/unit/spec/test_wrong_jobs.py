@@ -230,6 +230,13 @@ WRONG: Wrong = {
             'job.toml:5: roles.board.stop-on-failure: a sidecar never decides anything, so it cannot stop the job; remove it, or use tracking = "untracked"',
         ],
     ),
+    "a role whose failure stops the job and is tolerated": (
+        "job.toml",
+        ROLE + "stop-on-failure = true\ntolerate = true\n",
+        [
+            "job.toml:4: roles.worker.tolerate: a failure of this role cannot both stop the job and be tolerated; remove one of the two",
+        ],
+    ),
     "a bad variable name": (
         "job.toml",
         RUN + '[env]\n"MY VAR" = "x"\n"1A" = "x"\n[roles.worker]\n',

@@ -256,7 +256,7 @@ def test_a_new_job_can_begin_with_the_newest_checkpoint_of_another(
     spec: CheckpointSpec, folder: Path, tmp_path: Path
 ) -> None:
     assert adopt(spec.place, str(tmp_path / "new"), "digits-1") is None
-    fill(folder, **{"model": "1", ".model.x1": "not saved"})
+    fill(folder, **{"model": "1", ".nfs0001": "not saved"})
     publish(spec)
     fill(folder, model="2")
     result = saved(publish(spec))

@@ -45,7 +45,7 @@ def content(place: str, name: str) -> str:
 def test_folders_and_files_are_copied_under_their_own_names(base: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     assert copy(spec(base, store, "results", "model.onnx", "./results/")) == Copied(
-        files=4, bytes=12
+        files=4, kept=0, bytes=12
     )
     assert (store / "results" / "deep" / "b.csv").read_text() == "3"
     assert (store / "model.onnx").read_text() == "weights"
@@ -59,7 +59,7 @@ def test_a_url_is_a_store_too(base: Path) -> None:
 
 
 def test_a_folder_that_was_never_made_is_no_problem(base: Path, tmp_path: Path) -> None:
-    assert copy(spec(base, tmp_path / "store", "plots")) == Copied(files=0, bytes=0)
+    assert copy(spec(base, tmp_path / "store", "plots")) == Copied(files=0, kept=0, bytes=0)
 
 
 def test_a_later_attempts_files_replace_the_earlier_ones(base: Path, tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_store_that_comes_back_gets_what_it_did_not_take(base: Path, tmp_path:
         told.append(problem)
         store.unlink()
 
-    assert copy(change(spec(base, store), limit_s=30.0), heard) == Copied(files=3, bytes=5)
+    assert copy(change(spec(base, store), limit_s=30.0), heard) == Copied(files=3, kept=0, bytes=5)
     (problem,) = told
     assert problem.transient
     assert f"results: 3 of 3 files not copied to {store}" in problem.problem
@@ -149,7 +149,12 @@ def test_as_a_process_it_prints_its_result(
     path = tmp_path / "spec.json"
     path.write_bytes(msgspec.json.encode(spec(base, tmp_path / "store")))
     assert main([str(path)]) == 0
-    assert json.loads(capsys.readouterr().out) == {"files": 3, "bytes": 5, "problems": []}
+    assert json.loads(capsys.readouterr().out) == {
+        "files": 3,
+        "kept": 0,
+        "bytes": 5,
+        "problems": [],
+    }
     path.write_bytes(msgspec.json.encode(spec(base, "nosuch://store")))
     assert main([str(path)]) == 0
     assert "nosuch" in json.loads(capsys.readouterr().out)["problems"][0]

@@ -370,7 +370,7 @@ class LocalBackend:
     # -- what is here --------------------------------------------------------------------------
 
     def _lay_out(self) -> None:
-        inside.lay_out(self.places(self._directory.job(), self._directory))
+        inside.lay_out(self._directory.job(), self._directory)
 
     def _plan(self) -> Plan:
         job = planning.expand(self._directory.job())

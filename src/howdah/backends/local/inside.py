@@ -13,13 +13,16 @@ import msgspec
 from howdah.backends.base import BackendError, Places, Step
 from howdah.backends.interpreter import answers_to_its_names, interpreter, name
 from howdah.backends.where import tensorboard_folder
-from howdah.packing.archives import PackingError, cache_folder
+from howdah.packing.archives import PackingError, Progress, cache_folder, quiet
+from howdah.packing.snapshot import snapshot
 from howdah.spec.model import Job
 from howdah.storage.files import write_atomically
 from howdah.storage.jobdir import JobDirectory
 from howdah.version import PACKAGE
 
 PREPARED = "local.json"
+SOURCE = "source"
+"""Below the containers' folder."""
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,25 +37,40 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 def prepare(
     job: Job, directory: JobDirectory, folder: Path, progress: Callable[[Step], None]
 ) -> None:
-    """Make the job's environment and files ready; paths are relative to ``folder``.
+    """Make the job's copy of its source, its environment and its files ready; paths are relative to
+    ``folder``.
 
     Raises:
         BackendError: they can't be had, and why.
     """
-    from howdah.packing import in_place
 
     def tell(what: str, done: int, total: int | None) -> None:
         progress(Step(what=what, done=done, total=total))
 
-    cache = cache_folder()
     try:
-        prepared = Prepared(
-            python=in_place.python(job, folder, cache, tell),
-            files=in_place.files(job, folder, cache, tell),
-        )
-        write_atomically(directory.path / PREPARED, msgspec.json.encode(prepared))
+        if note := _copy_source(job, directory, tell):
+            progress(Step(what="", note=note))
+        if job.environment.is_made or job.files_by_role:
+            from howdah.packing import in_place
+
+            cache = cache_folder()
+            prepared = Prepared(
+                python=in_place.python(job, folder, cache, tell),
+                files=in_place.files(job, folder, cache, tell),
+            )
+            write_atomically(directory.path / PREPARED, msgspec.json.encode(prepared))
     except (PackingError, OSError) as error:
         raise BackendError(f"The job was not started: {error}") from error
+
+
+def _copy_source(job: Job, directory: JobDirectory, progress: Progress = quiet) -> str:
+    source, copy = directory.meta().source, directory.containers / SOURCE
+    if source is None or job.in_place or copy.exists():
+        return ""
+    # Stores may be in the source folder: jobs are not copied into jobs.
+    stores = (job.store, job.checkpoint and job.checkpoint.store, job.outputs and job.outputs.store)
+    without = {Path(store) for store in stores if store and "://" not in store}
+    return snapshot(Path(source), copy, {directory.path, directory.path.parent, *without}, progress)
 
 
 def places(job: Job, directory: JobDirectory) -> Places:
@@ -61,7 +79,12 @@ def places(job: Job, directory: JobDirectory) -> Places:
         prepared = msgspec.json.decode((directory.path / PREPARED).read_bytes(), type=Prepared)
     except FileNotFoundError:
         prepared = Prepared()
-    return places_with(job, directory, directory.meta().source, prepared)
+    source = directory.meta().source
+    found = places_with(job, directory, source, prepared)
+    if source is None or job.in_place:
+        return found
+    copy = str(directory.containers / SOURCE)
+    return msgspec.structs.replace(found, source=copy, origin=source)
 
 
 def places_with(
@@ -77,27 +100,32 @@ def places_with(
         path=os.environ.get("PATH") or os.defpath,
         python_path=str(directory.containers / "python"),
         source=source,
+        keeps=True,
         files=prepared.files,
+        container_env=job.hadoop.container_env,
         shared_dir=str(directory.shared),
         home=home,
         tensorboard_dir=tensorboard_folder(job, home),
     )
 
 
-def lay_out(places: Places) -> None:
-    """Make what agents expect to find: the folder that holds `howdah.task` alone, and ``python``.
+def lay_out(job: Job, directory: JobDirectory) -> None:
+    """Make what agents expect to find: the copy of the source, the folder that holds `howdah.task`
+    alone, and ``python``.
 
-    The first is without an ``__init__.py``: a Howdah that is installed in the program's environment
+    That folder is without an ``__init__.py``: a Howdah that is installed in the program's environment
     wins over such a folder although PYTHONPATH comes first, and where there is none the folder
     serves.
 
     Raises:
         OSError: the job directory cannot be written.
     """
-    package = Path(places.python_path, "howdah")
+    found = places(job, directory)
+    _copy_source(job, directory)
+    package = Path(found.python_path, "howdah")
     package.mkdir(parents=True, exist_ok=True)
     source = Path(PACKAGE, "task.py")
     if source.exists():
         shutil.copyfile(source, package / "task.py")
-    if places.bin:
-        name(Path(places.bin), places.python)
+    if found.bin:
+        name(Path(found.bin), found.python)

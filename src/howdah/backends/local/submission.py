@@ -39,7 +39,7 @@ class LocalSubmission:
         from howdah.backends.local.inside import prepare
 
         job = directory.job()
-        if self._checks and (job.environment.is_made or job.files_by_role):
+        if self._checks:
             try:
                 prepare(job, directory, self._folder, progress)
             finally:

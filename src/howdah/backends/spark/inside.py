@@ -22,6 +22,7 @@ def places(job: Job, source: str | None, path: str) -> Places:
         python_path=f"{HERE}/{luggage.PYTHON_PATH}",
         helpers=None,
         source=f"{HERE}/{luggage.SOURCE}" if source is not None else None,
+        container_env=job.hadoop.container_env,
         shared_dir=f"{HOME}/{layout.SHARED}",
         home=HOME,
         tensorboard_dir=tensorboard_folder(job, HOME),

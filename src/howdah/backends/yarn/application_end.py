@@ -19,7 +19,7 @@ from howdah.wire.status import EXIT_CODES, FailureView, JobView
 
 TAIL_LINES = 20
 
-_EXIT = re.compile(r"exited with\s+exitCode: (-?\d+)")
+_EXIT = re.compile(r"exited with\s+exitCode: (-?\d{1,10})\b")
 _TIMES = re.compile(r"failed (\d+) times")
 _KILLED = re.compile(r"killed by user (\S+)(?: at (\S+))?")
 _SAID = re.compile(r"with diagnostic message: (.+)", re.DOTALL)  # ClientRMService

@@ -109,7 +109,8 @@ class YarnBackend:
                 "There is no AMRM token in the credential file: a job's coordinator on YARN is"
                 " started by YARN, not by hand"
             )
-        self._acl = directory.job().acl
+        job = directory.job()
+        self._acl, self._container_env = job.acl, job.hadoop.container_env
         expiry_s = self._configuration.duration_s(_EXPIRY, 600.0)
         self.lease_s = expiry_s + LEASE_MARGIN_S
         self.host = env.get("NM_HOST") or "127.0.0.1"
@@ -141,7 +142,13 @@ class YarnBackend:
 
     def places(self, job: Job, directory: JobDirectory) -> Places:
         """See `howdah.backends.base.Backend.places`."""
-        return inside.places(job, self.local_resources, directory.meta().url or str(directory.path))
+        own = self._container
+        return inside.places(
+            job,
+            self.local_resources,
+            directory.meta().url or str(directory.path),
+            str(own.attempt.application) if own is not None else "",
+        )
 
     async def announce(self, address: CoordinatorAddress) -> None:
         """See `howdah.backends.base.Backend.announce`."""
@@ -406,6 +413,7 @@ class YarnBackend:
                 self.container_launch(launch),
                 self._agent_tokens,
                 self._acl,
+                self._container_env,
             )
         )
         request.container_token.CopyFrom(common.TokenProto.FromString(container.token))

@@ -13,7 +13,7 @@ from howdah.storage.hdfs_names import is_hdfs
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def places(job: Job, local_resources: LocalResources, home: str) -> Places:
+def places(job: Job, local_resources: LocalResources, home: str, application: str = "") -> Places:
     """See `howdah.backends.base.Backend.places`; ``home`` is the job directory's URL."""
     # Few programs can write to HDFS, and TensorBoard can't read there without TensorFlow.
     events = tensorboard_folder(job, home)
@@ -26,6 +26,7 @@ def places(job: Job, local_resources: LocalResources, home: str) -> Places:
         source=f"{HERE}/{SOURCE}" if local_resources.source is not None else None,
         shared_dir=f"{home}/{layout.SHARED}",
         home=home,
+        application=application,
         tensorboard_dir=f"{HERE}/{layout.TENSORBOARD}" if is_hdfs(events) else events,
         tensorboard_url=events if is_hdfs(events) else None,
     )

@@ -74,10 +74,11 @@ def agent(
     launch: ContainerLaunch,
     credentials: bytes,
     acl: Acl,
+    container_env: Mapping[str, str],
 ) -> yarn.ContainerLaunchContextProto:
     """An agent's container.
 
-    ``credentials`` are the bytes `for_agents` makes.
+    ``credentials`` are the bytes `for_agents` makes; ``container_env`` is the job file's.
 
     Raises:
         BackendError: something in it cannot be written into a launch script.
@@ -99,6 +100,7 @@ def agent(
     )
     env = {"HADOOP_USER_NAME": local_resources.user, launches.VARIABLE: launches.encode(launch)}
     env |= docker(resources)
+    own = {name: text for name, text in container_env.items() if name not in env}
     shipped = [
         *local_resources.runtime,
         *(
@@ -108,7 +110,11 @@ def agent(
         ),
         *files,
     ]
-    return _context(command, env, shipped, credentials, acl)
+    context = _context(command, env, shipped, credentials, acl)
+    for name, value in own.items():
+        # Expanded by the node; `howdah.spec.rules` has looked at it.
+        context.environment.add(key=name, value=value)
+    return context
 
 
 def for_agents(credentials: Credentials, secrets: Mapping[str, bytes]) -> bytes:

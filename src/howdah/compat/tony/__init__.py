@@ -7,7 +7,7 @@ follows and the documentation shows.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -16,9 +16,11 @@ from howdah.compat.tony import settings as settings_files
 from howdah.compat.tony.convert import convert
 from howdah.compat.tony.options import Arguments
 from howdah.compat.tony.settings import Settings
-from howdah.compat.tony.work import Conversion
+from howdah.compat.tony.work import About, Conversion, Note
 
 DEFAULT_FILE = "tony.xml"
+TOKENS = "HADOOP_TOKEN_FILE_LOCATION"
+"""Names a file of tokens that were got before (by Oozie, Azkaban and the like)."""
 
 
 class FromTony(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,26 +29,53 @@ class FromTony(msgspec.Struct, frozen=True, kw_only=True):
     made: Conversion
     settings: Settings
     file: Path | None
-    """Its own configuration; None where the command line said everything."""
+    """Its own configuration; None where the command line said everything, or it is a URL."""
+    url: str | None = None
+    """The same where it is one."""
 
     @property
     def label(self) -> str:
         """What to call it."""
-        return str(self.file) if self.file is not None else "TonY's command line"
+        return str(self.file or self.url or "TonY's command line")
 
 
-def read(file: Path | None, given: Arguments, env: Mapping[str, str] = os.environ) -> FromTony:
+def in_the_current_folder(name: str) -> str | None:
+    """The file, if it is there."""
+    return name if Path(name).is_file() else None
+
+
+def read(
+    file: Path | None,
+    given: Arguments,
+    env: Mapping[str, str] = os.environ,
+    find: Callable[[str], str | None] = in_the_current_folder,
+) -> FromTony:
     """A job of TonY as a job file's document.
 
-    Without a file, ``-conf_file`` names it, or it is ``tony.xml`` in the current folder, if there
-    is one.
+    Without a file, ``-conf_file`` names it, a path or a URL, or it is ``tony.xml``, if there is one:
+    where ``find`` finds them.
 
     Raises:
         JobFileError: all problems at once.
     """
-    if file is None and given.conf_file is not None:
-        file = Path(given.conf_file)
-    if file is None and Path(DEFAULT_FILE).is_file():
-        file = Path(DEFAULT_FILE)
+    if file is None and given.conf_file is not None and "://" in given.conf_file:
+        found = settings_files.read(given.conf_file, given.conf, env)
+        made = _converted(found, given, env)
+        return FromTony(made=made, settings=found, file=None, url=given.conf_file)
+    if file is None:
+        name = find(given.conf_file or DEFAULT_FILE) or given.conf_file
+        file = Path(name) if name is not None else None
     found = settings_files.read(file, given.conf, env)
-    return FromTony(made=convert(found, given), settings=found, file=file)
+    return FromTony(made=_converted(found, given, env), settings=found, file=file)
+
+
+def _converted(settings: Settings, given: Arguments, env: Mapping[str, str]) -> Conversion:
+    made = convert(settings, given)
+    if not env.get(TOKENS):
+        return made
+    text = (
+        "its tokens, and one of the ResourceManager, are not handed to the programs as TonY hands them; "
+        "name the file systems that programs use in tony.other.namenodes"
+    )
+    note = Note(about=About.CHANGED, key=TOKENS, text=text)
+    return msgspec.structs.replace(made, notes=(*made.notes, note))

@@ -17,6 +17,7 @@ from howdah.compat.tony.settings import Settings, Source
 from howdah.compat.tony.table import OPTIONS, ROWS, Kind, row_of
 from howdah.compat.tony.work import About, Conversion, Work
 from howdah.spec.problems import closest, shown
+from howdah.spec.rules import CONTAINER_ENV_UNSAFE
 from howdah.spec.values import Table
 
 DEFAULT_NAME = "TonyApplication"
@@ -25,6 +26,10 @@ ALONE = "worker"
 SKIP_CLASSPATH = "SKIP_HADOOP_PATH"
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+_EXPANDED = re.compile(r"\$[A-Za-z_{]|\{\{")
+"""What a NodeManager's shell replaces in a container's environment."""
+_OF_THE_AGENT = re.compile(r"PATH$|PYTHON|LD_")
+"""What Howdah's own process in the container must not be given."""
 _MARK = re.compile(r"\$\{(?=env[:.]|job\.)")
 
 
@@ -38,9 +43,15 @@ def convert(settings: Settings, given: Arguments) -> Conversion:
     """
     work = Work(settings, given)
     types = role_parts.types(work)
-    work.document = {"name": _name(work), "framework": _framework(work, types)}
+    work.document = {
+        "name": _name(work),
+        "framework": _framework(work, types),
+        "compat": "tony",
+        # Everybody may look at a job of TonY's and its logs (ApplicationMaster.ContainerLauncher).
+        "acl": {"view": ["*"]},
+    }
     _put_plain(work, types)
-    _command(work)
+    _command(work, single=not types)
     _source(work)
     _environment(work)
     _hadoop(work)
@@ -88,23 +99,32 @@ def _framework(work: Work, types: dict[str, int]) -> str:
             f"standalone is one task, and the job has {sum(types.values())}",
             "write one instance, or another framework",
         )
+    key = "tony.horovod.driver.mode.debug"
+    if name == "horovod" and work.value(key, values.flag):
+        work.problem(
+            key,
+            "its driver tells TonY a port in a file, which nobody reads here",
+            "have the role driver serve Horovod's rendezvous on $HOWDAH_PORT and leave the key out, or "
+            "leave both out",
+        )
     return "command" if name == "standalone" or not types else name
 
 
-def _command(work: Work) -> None:
+def _command(work: Work, *, single: bool) -> None:
     work.put("command", command(work.given))
     mode = work.value("tony.application.distributed-mode", values.text)
     if mode is not None and mode.upper() == "FCFS":
         work.put("mode", "each")
     retries = work.value("tony.am.retry-count", values.count)
     work.put("attempts", (retries or 0) + 1)
-    if not work.value("tony.application.enable-preprocess", values.flag):
+    if not work.value("tony.application.enable-preprocess", values.flag) or single:
         return
-    if work.document.get("command") is None:
+    first = work.value("tony.am.command", values.text) or work.document.get("command")
+    if first is None:
         key = "tony.application.enable-preprocess"
         work.problem(key, "there is no command to run first", "give --executes")
         return
-    step: Table = {"command": work.document["command"], "env": {"PREPROCESSING_JOB": "true"}}
+    step: Table = {"command": first, "env": {"PREPROCESSING_JOB": "true"}}
     if (memory := work.value("tony.am.memory", values.memory)) is not None:
         step["memory"] = memory
     work.put("preprocess", step)
@@ -128,17 +148,29 @@ def _environment(work: Work) -> None:
     shell = work.value("tony.execution.envs", values.environment) or {}
     shell |= values.variables(work.given.shell_env)
     skip = {**container, **shell}.get(SKIP_CLASSPATH)
-    work.put("env", {**container, **shell})
     if skip is None:
         work.put("hadoop.classpath", True)
-    # The NodeManager's shell expands what is in a container's environment; nobody does here.
-    for name, value in container.items():
-        if re.search(r"\$[A-Za-z_{(]|\{\{", value) and name not in shell:
-            work.note(
-                About.CHANGED,
-                "tony.containers.envs",
-                f"the $ in {name} is not expanded; say it in the command: {name}=… python train.py",
-            )
+    launch = {
+        name: value
+        for name, value in container.items()
+        if name not in shell and _for_the_node(work, name, value)
+    }
+    work.put("env", {k: v for k, v in {**container, **shell}.items() if k not in launch})
+    work.put("hadoop.container-env", launch)
+
+
+def _for_the_node(work: Work, name: str, value: str) -> bool:
+    """Whether YARN's NodeManager is to see the variable, because it reads or expands it."""
+    if _EXPANDED.search(value) is None:
+        return name.startswith("YARN_")
+    if re.search(CONTAINER_ENV_UNSAFE, value) is None and not _OF_THE_AGENT.match(name):
+        return True
+    work.note(
+        About.CHANGED,
+        "tony.containers.envs",
+        f"the $ in {name} is not expanded; say it in the command: {name}=… python train.py",
+    )
+    return False
 
 
 def _hadoop(work: Work) -> None:
@@ -221,6 +253,7 @@ def _escaped(value: Any) -> Any:
 _ORDER = (
     "name",
     "framework",
+    "compat",
     "mode",
     "command",
     "source",
@@ -236,6 +269,7 @@ _ORDER = (
     "timeouts",
     "master",
     "hadoop",
+    "acl",
 )
 
 

@@ -60,6 +60,7 @@ APPLICATION = (
         key="tony.application.stop-on-failure-jobtypes",
         default="ps",
         to="roles.<type>.stop-on-failure",
+        words="with `tony.am.retry-count` their failure starts all anew instead, as there",
     ),
     Row(
         key="tony.application.prepare-stage",
@@ -85,8 +86,9 @@ APPLICATION = (
     Row(
         key="tony.application.dependency.<type>.timeout.after.<group>.ignored",
         default="false",
-        to='roles.<type>.linger.then = "stop"',
-        words="`true`: such tasks are stopped and no longer count; else the job has timed out",
+        to='roles.<type>.linger.then = "untrack"',
+        words="`true`: such tasks run on and are no longer waited for, but their failure still fails the job; "
+        "else the job has timed out",
     ),
     Row(
         key="tony.application.tensorboard-log-dir",
@@ -118,10 +120,12 @@ APPLICATION = (
         "YARN shows Howdah's jobs with the type HOWDAH; find yours by name, tag or queue",
         "TONY",
     ),
-    not_needed(
-        "tony.application.fail-on-worker-failure-enabled",
-        "every failure of a tracked role counts, always: a job never succeeds with a failed worker",
-        "false",
+    Row(
+        key="tony.application.fail-on-worker-failure-enabled",
+        default="false",
+        to="roles.<type>.tolerate",
+        words="`false` tolerates failures of every tracked task but the chief: the job succeeds unless all "
+        "have failed. `true` fails the job with the first; a sidecar still decides nothing",
     ),
     not_needed(
         "tony.application.num-client-rm-connect-retries",
@@ -143,10 +147,12 @@ APPLICATION = (
     not_needed("tony.application.test.horovod-test-mode-enable", OWN_TESTS, "false"),
     not_needed("tony.horovod.mode.test", OWN_TESTS, "false"),
     not_needed("tony.horovod.mode.test.fast.fail", OWN_TESTS, "false"),
-    not_needed(
-        "tony.horovod.driver.mode.debug",
-        "a role `driver` with a command of its own takes the rendezvous server's place",
-        "false",
+    Row(
+        key="tony.horovod.driver.mode.debug",
+        default="false",
+        kind=Kind.CHECKED,
+        words="`true` is refused: its driver tells TonY a port in a file. A role `driver` with a command of "
+        "its own takes the rendezvous server's place here if it serves on `$HOWDAH_PORT`",
     ),
     gone("tony.application.single-node", "a job without instances runs as one task"),
 )

@@ -42,7 +42,17 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True):
 def arguments(options: Mapping[str, Any]) -> Arguments:
     """The arguments among the options of a command line."""
     fields = Arguments.__struct_fields__
-    return Arguments(**{name: options[name] for name in fields if name in options})
+    return Arguments(**{name: _unquoted(options[name]) for name in fields if name in options})
+
+
+def _unquoted(value: Any) -> Any:
+    """A value without quotes around the whole of it, which TonY's parser takes away (commons-cli's
+    ``Util.stripLeadingAndTrailingQuotes``)."""
+    if isinstance(value, tuple):
+        return tuple(map(_unquoted, value))
+    if isinstance(value, str) and len(value) > 1 and value[0] == value[-1] == '"':
+        return value[1:-1] if value.count('"') == 2 else value
+    return value
 
 
 def command(given: Arguments) -> str | None:

@@ -33,15 +33,21 @@ def _add(part: str, role: str, tags: Mapping[str, frozenset[str]], found: dict[s
     kind = words[0].lower()
     if kind not in ("in", "notin") or len(words) < 3:
         raise ValueError(
-            f"{part!r} has no counterpart in `placement`; a node attribute or a cardinality is best "
-            "said with a node label"
+            f"{part!r} has no counterpart in `placement`; say a node attribute or a cardinality with a "
+            "node label (tony.<type>.node-label), or leave it out"
         )
     if words[1].lower() != "node":
-        raise ValueError(f"{part!r} speaks of {words[1]}; only NODE can be said here")
+        raise ValueError(
+            f"{part!r} speaks of {words[1]}; only NODE can be said here, so use a node label or leave it "
+            "out"
+        )
     for tag in words[2:]:
         meant = sorted(name for name, own in tags.items() if tag in own)
         if not meant:
-            raise ValueError(f"no role has the allocation tag {tag!r} that {part!r} names")
+            raise ValueError(
+                f"no role has the allocation tag {tag!r} that {part!r} names; say which one does with "
+                "tony.<type>.allocation-tags"
+            )
         for other in meant:
             if other == role:
                 found["pack" if kind == "in" else "spread"] = True

@@ -78,7 +78,10 @@ def _single(work: Work, name: str) -> None:
         "instances": 1,
         "memory": work.value("tony.am.memory", values.memory) or MEMORY,
         "cores": work.value("tony.am.vcores", values.count) or CORES,
+        "env": {"PREPROCESSING_JOB": "true"},
     }
+    if (command := work.value("tony.am.command", values.text)) is not None:
+        role["command"] = command
     if gpus := work.value("tony.am.gpus", values.count):
         role["gpus"] = gpus
     if found := files(work, "tony.am.resources"):
@@ -95,6 +98,8 @@ def _master(work: Work) -> None:
         work.note(About.NOT_NEEDED, "tony.am.gpus", text)
     if work.settings.get("tony.am.resources") is not None:
         work.note(About.NOT_NEEDED, "tony.am.resources", "not needed: the master needs no files")
+    if "preprocess" not in work.document and work.settings.get("tony.am.command") is not None:
+        work.note(About.NOT_NEEDED, "tony.am.command", "not needed: nothing is run first")
 
 
 def _listed(work: Work, key: str, default: str) -> list[str]:
@@ -109,6 +114,11 @@ def _meaning(work: Work, found: dict[str, int]) -> None:
     stopping = _listed(work, "tony.application.stop-on-failure-jobtypes", "ps")
     if work.document["framework"] == "horovod":
         untracked = [*untracked, "driver"]
+    apart = {*untracked, *sidecars}
+    strict = work.value("tony.application.fail-on-worker-failure-enabled", values.flag)
+    # It ends one session there, and the next one begins.
+    final = work.document["attempts"] == 1
+    tolerable = sum(number for name, number in found.items() if name not in apart) > 1
     for name in found:
         role = _table(work, name)
         if name in sidecars:
@@ -118,7 +128,15 @@ def _meaning(work: Work, found: dict[str, int]) -> None:
         elif name in _OTHERWISE_UNTRACKED:
             role["tracking"] = "tracked"
         if name in stopping and name not in sidecars:
-            role["stop-on-failure"] = True
+            if final:
+                role["stop-on-failure"] = True
+        elif tolerable and name not in apart and not _only_chief(found, name):
+            role["tolerate"] = not strict
+
+
+def _only_chief(found: dict[str, int], name: str) -> bool:
+    """Every task of the role is a chief (``TonySession.isChief``)."""
+    return name == "chief" or ("chief" not in found and name == "worker" and found[name] == 1)
 
 
 _OTHERWISE_UNTRACKED = ("ps", "evaluator", "server", "scheduler")
@@ -149,7 +167,7 @@ def _lingering(work: Work, found: dict[str, int]) -> None:
             continue  # as TonY: a time-out that waits for nobody never comes
         linger: Table = {"after": others, "limit": limit}
         if work.value(f"{key}.ignored", values.flag):
-            linger["then"] = "stop"
+            linger["then"] = "untrack"
         _table(work, name)["linger"] = linger
 
 
@@ -174,7 +192,14 @@ def _placement(work: Work, found: dict[str, int]) -> None:
             try:
                 _table(work, name)["placement"] = placement.placement(spec, name, tags)
             except ValueError as error:
-                work.note(About.CHANGED, key, f"left out: {error}")
+                message, _, hint = str(error).partition("; ")
+                work.problem(key, message, hint or None)
+                break
+            if {"pack", "near"} & {*_table(work, name)["placement"]}:
+                text = (
+                    "IN is a preference here, and a must with TonY; a node label is a must here too"
+                )
+                work.note(About.CHANGED, key, text)
             break
 
 

@@ -7,8 +7,10 @@ defaults, which are in `howdah.compat.tony.table` and are not repeated here.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import os
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from howdah.spec.problems import JobFileError, Problem
 
 CONF_DIR = "TONY_CONF_DIR"
 SITE_FILE = "tony-site.xml"
+_MOST_BYTES = 64 << 20
 APPENDING = ("tony.containers.envs", "tony.execution.envs", "tony.containers.resources")
 """``-conf`` adds to these (TonyConfigurationKeys.MULTI_VALUE_CONF)."""
 
@@ -64,12 +67,12 @@ class Settings:
 
 
 def read(
-    file: Path | None, given: Sequence[str] = (), env: Mapping[str, str] = os.environ
+    file: Path | str | None, given: Sequence[str] = (), env: Mapping[str, str] = os.environ
 ) -> Settings:
     """The settings of a job.
 
     Args:
-        file: the job's own file, such as ``tony.xml``.
+        file: the job's own file, such as ``tony.xml``; a URL as text.
         given: ``key=value`` of each ``-conf``, in their order.
 
     Raises:
@@ -107,7 +110,9 @@ def _site_file(env: Mapping[str, str]) -> Path | None:
     return path if path is not None and path.is_file() else None
 
 
-def _properties(path: Path) -> list[Property]:
+def _properties(path: Path | str) -> list[Property]:
+    if isinstance(path, str):
+        return _remote_properties(path)
     if not path.is_file():
         hint = "name the TonY configuration, such as tony.xml"
         raise JobFileError([Problem(file=str(path), message="there is no such file", hint=hint)])
@@ -115,3 +120,24 @@ def _properties(path: Path) -> list[Property]:
         return read_properties(path)
     except ConfigurationError as error:
         raise JobFileError([Problem(file=str(path), message=str(error))]) from error
+
+
+def _remote_properties(url: str) -> list[Property]:
+    from howdah.storage.places import open_place
+
+    folder, _, name = url.rpartition("/")
+    try:
+        data = open_place(folder).read(name, 0, _MOST_BYTES)
+    except Exception as error:  # whatever an fsspec implementation raises
+        message = f"it cannot be read: {error or type(error).__name__}"
+        hint = "name a TonY configuration that can be read from here"
+        raise JobFileError([Problem(file=url, message=message, hint=hint)]) from error
+    with tempfile.TemporaryDirectory(prefix="howdah-tony-") as here:
+        copy = Path(here, "tony.xml")
+        copy.write_bytes(data)
+        try:
+            found = read_properties(copy)
+        except ConfigurationError as error:
+            message = str(error).replace(str(copy), url)
+            raise JobFileError([Problem(file=url, message=message)]) from error
+    return [dataclasses.replace(item, source=url) for item in found]

@@ -68,6 +68,7 @@ TASKS = (
     ),
     not_needed("tony.task.executor.jvm.opts", JVM, "-Xmx1536m"),
     not_needed("tony.task.am.jvm.opts", JVM),
+    not_needed("tony.task.default.jvm.opts", JVM),
 )
 
 MASTER = (
@@ -103,6 +104,12 @@ MASTER = (
         default="0",
         to="master.startup",
         read=values.milliseconds,
+    ),
+    Row(
+        key="tony.am.command",
+        to="roles.worker.command",
+        read=None,
+        words="the one task's, if the job has no other (single node), and that of the preprocess step",
     ),
     Row(
         key="tony.am.resources",
@@ -149,7 +156,8 @@ TYPES = (
         key="tony.<type>.placement-spec",
         to="roles.<type>.placement",
         words="`NOTIN,NODE,tag` is `apart` (or `spread`, if it is its own), `IN,NODE,tag` is "
-        "`near` (or `pack`); node attributes and racks need a node label here",
+        "`near` (or `pack`), a preference; cardinalities, node attributes and racks are refused: use a "
+        "node label",
     ),
     Row(
         key="tony.<type>.allocation-tags",
@@ -171,8 +179,9 @@ TYPES = (
     Row(key="tony.containers.resources", to="files", words="as `tony.<type>.resources`"),
     Row(
         key="tony.containers.envs",
-        to="env",
-        words="what has no `NAME=` belongs to the value before it, so that values may have commas",
+        to="env, hadoop.container-env",
+        words="what has no `NAME=` belongs to the value before it, so that values may have commas. What YARN "
+        "reads (`YARN_CONTAINER_…`) or expands (`$NAME`) goes into the container's launch context",
     ),
     Row(key="tony.execution.envs", to="env", words="likewise; wins over `tony.containers.envs`"),
     Row(

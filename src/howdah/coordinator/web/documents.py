@@ -267,7 +267,7 @@ class Timeline:
                 if self._failed is None:
                     self._failed = time
                 return False
-            case "task-restarting" | "sidecar-retired":
+            case "task-restarting" | "task-retired" | "sidecar-retired":
                 self._failed = None
                 return False
             case "generation-ended" | "growing":

@@ -105,7 +105,9 @@ def _tables(job: Job) -> list[Any]:
 
 
 def _values(job: Job) -> set[str]:
-    return {str(value) for table in _tables(job) for value in table.env.values()}
+    """And each line of those that have several: many answers are lists of lines."""
+    values = {str(value) for table in _tables(job) for value in table.env.values()}
+    return values | {line.strip() for value in values for line in value.splitlines()}
 
 
 def _is_telling(value: str) -> bool:

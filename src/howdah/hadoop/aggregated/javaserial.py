@@ -167,6 +167,8 @@ class _Reader:
         chain: list[_Class] = []
         each: _Class | None = declared
         while each is not None:
+            if len(chain) > _MAX_DEPTH:  # or one that is its own ancestor
+                raise LogFormatError(f"{declared.name} is serialised with too many ancestors")
             chain.append(each)
             each = each.parent
         for level in reversed(chain):

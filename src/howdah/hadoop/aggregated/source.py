@@ -92,6 +92,7 @@ class Data:
         self._at = start
         self._end = start + length
         self._inflate = zlib.decompressobj(_ZLIB_OR_GZIP) if compression == "gz" else None
+        self._packed = b""
         self._buffer = b""
         self._used = 0
         self.position = 0
@@ -137,20 +138,31 @@ class Data:
 
     def _fill(self) -> bool:
         """Have something in the buffer; false if nothing is left."""
-        while self._at < self._end:
-            wanted = min(PIECE_BYTES, self._end - self._at)
-            data = self._files.read(self._path, self._at, wanted)
+        while self._packed or self._at < self._end:
+            data, self._packed = self._packed, b""
             if not data:
-                raise LogFormatError(f"{self._path} ends too early")
-            self._at += len(data)
+                wanted = min(PIECE_BYTES, self._end - self._at)
+                data = self._files.read(self._path, self._at, wanted)
+                if not data:
+                    raise LogFormatError(f"{self._path} ends too early")
+                self._at += len(data)
             self._used = 0
-            try:
-                self._buffer = data if self._inflate is None else self._inflate.decompress(data)
-            except zlib.error as error:
-                raise LogFormatError(f"{self._path}: its compressed data: {error}") from None
+            self._buffer = data if self._inflate is None else self._unpacked(data)
             if self._buffer:
                 return True
-        return False
+        if self._inflate is not None:
+            self._used, self._buffer = 0, self._unpacked(b"")  # zlib keeps the last ones
+        return self._used < len(self._buffer)
+
+    def _unpacked(self, data: bytes) -> bytes:
+        """A thousand times as much may come out of it: no more than a piece does at a time."""
+        assert self._inflate is not None
+        try:
+            made = self._inflate.decompress(data, PIECE_BYTES)
+        except zlib.error as error:
+            raise LogFormatError(f"{self._path}: its compressed data: {error}") from None
+        self._packed = self._inflate.unconsumed_tail
+        return made
 
 
 def modified_utf8(data: bytes) -> str:

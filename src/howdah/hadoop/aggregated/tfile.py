@@ -16,6 +16,7 @@ _MAGIC = bytes.fromhex("d111d36891b5d7b639df414092bae150")
 _TAIL_BYTES = 8 + 4 + len(_MAGIC)  # where the index is, version, magic
 _MAX_INDEX_BYTES = 64 << 20
 _MAX_KEY_BYTES = 1 << 16
+_MAX_DIGITS = 19  # of Java's long
 _NOT_CONTAINERS = ("APPLICATION_ACL", "APPLICATION_OWNER", "VERSION")
 
 
@@ -108,7 +109,7 @@ def _entries(value: _Value) -> Iterator[tuple[str, int]]:
     """Name and length of each log; the caller takes or skips its bytes before the next one."""
     while not value.at_end():
         name, length = value.utf(), value.utf()
-        if not (length.isascii() and length.isdigit()):
+        if not (length.isascii() and length.isdigit() and len(length) <= _MAX_DIGITS):
             raise LogFormatError(f"the length of the log {name!r} is {length!r}")
         yield name, int(length)
 

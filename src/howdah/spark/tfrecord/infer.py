@@ -86,6 +86,11 @@ def _all_lists(block: Block, record_type: RecordType) -> list[tuple[str, bool, l
 
 def _lists(parsed: Parsed, odd: Any) -> list[tuple[str, bool, list[Found]]]:
     buffer = parsed.buffer
+    for key, each in (*parsed.context.items(), *parsed.lists.items()):
+        if not _is_text(key):
+            odd[each.owners] = True  # protobuf, which rewrites these records, refuses them
+    if odd.any():
+        return []
     flat = [
         (key.decode(), False, read_lists(buffer, each.owners, each.starts, each.ends, odd))
         for key, each in parsed.context.items()
@@ -95,6 +100,14 @@ def _lists(parsed: Parsed, odd: Any) -> list[tuple[str, bool, list[Found]]]:
         for key, each in parsed.lists.items()
     ]
     return flat + nested
+
+
+def _is_text(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _count(seen: _Seen, found: Found, binary: bool) -> None:

@@ -1,0 +1,186 @@
+"""The source folder as it is at submission, for programs of this machine: a copy that they may write to.
+
+What a program writes never reaches the user's own files, and a restart runs what was submitted. Not
+copied but linked are environments and version control, and of folders beyond the limits the largest
+files and the lowest levels; a note names those.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+from collections import deque
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import msgspec
+
+from howdah.packing.archives import Progress, quantity, quiet
+
+MOST_FILES = 5000
+MOST_BYTES = 256 * 10**6
+"""Where the file system cannot share blocks between files."""
+SURPRISING = 100 * 10**6
+"""Bytes whose copying is shown."""
+
+LINKED = frozenset((".git", ".hg", ".svn", ".bzr", ".tox", ".nox", ".cache", "node_modules"))
+"""Folders that programs read, if at all. Environments are linked too."""
+_ENVIRONMENT = ("pyvenv.cfg", "conda-meta")
+_FICLONE = 0x40049409
+"""``linux/fs.h``: let a file share another one's blocks until either is written to."""
+_WORTH_SHARING = 1 << 20
+_TOLD = 3
+
+
+class _Entry(msgspec.Struct):
+    """One entry of the folder."""
+
+    name: str
+    """Relative to the folder."""
+    size: int = 0
+    link: str = ""
+    """What it is linked to; empty for a file that is copied, and for a folder that is made."""
+    is_folder: bool = False
+
+
+def snapshot(
+    folder: Path,
+    target: Path,
+    without: Collection[Path] = (),
+    progress: Progress = quiet,
+    *,
+    most_files: int = MOST_FILES,
+    most_bytes: int = MOST_BYTES,
+) -> str:
+    """Copy the folder to ``target``, which is not there yet; what stands there is whole.
+
+    ``without`` are paths that are left out.
+
+    Returns a note for the user about what is linked because it is too much; empty if there is nothing.
+
+    Raises:
+        OSError: it cannot be read or written.
+    """
+    entries = list(_look(folder, frozenset(without), most_files))
+    fresh = target.with_name(f".{target.name}.tmp")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(mode=0o700, parents=True)
+    too_much = [entry for entry in entries if entry.is_folder and entry.link]
+    shares = _shares_blocks(folder, entries, fresh)
+    if not shares:
+        too_much += _too_large(folder, entries, most_bytes)
+    total = sum(entry.size for entry in entries if not entry.link)
+    done = 0
+    for entry in entries:
+        path = fresh / entry.name
+        if entry.link:
+            path.symlink_to(entry.link)
+        elif entry.is_folder:
+            path.mkdir(mode=0o700)
+        else:
+            with contextlib.suppress(FileNotFoundError):  # it went away meanwhile
+                _copy(folder / entry.name, path, shares=shares)
+            done += entry.size
+            if total > SURPRISING:
+                progress("copying the source folder", done, total)
+    fresh.rename(target)
+    return _note(folder, too_much)
+
+
+def _shares_blocks(folder: Path, entries: list[_Entry], fresh: Path) -> bool:
+    """Whether a copy costs neither time nor room here."""
+    largest = max(entries, key=lambda entry: entry.size, default=None)
+    if largest is None or largest.size < _WORTH_SHARING:
+        return False
+    trial = fresh / ".trial"
+    try:
+        _copy(folder / largest.name, trial, shares=True)
+        return True
+    except OSError:
+        return False
+    finally:
+        trial.unlink(missing_ok=True)
+
+
+def _copy(source: Path, target: Path, *, shares: bool) -> None:
+    with open(source, "rb") as old:
+        status = os.fstat(old.fileno())
+        mode = stat.S_IMODE(status.st_mode) & 0o777 | 0o600
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with open(os.open(target, flags, mode), "wb") as new:
+            if shares:
+                fcntl.ioctl(new.fileno(), _FICLONE, old.fileno())
+            else:
+                shutil.copyfileobj(old, new, 1 << 20)
+    os.utime(target, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def _look(folder: Path, without: Collection[Path], most: int) -> Iterator[_Entry]:
+    """What is in it, the upper levels first. Folders that come after so many files are links."""
+    waiting = deque([""])
+    files = 0
+    while waiting:
+        place = waiting.popleft()
+        if place and files >= most:
+            yield _Entry(place, link=str(folder / place), is_folder=True)
+            continue
+        if place:
+            yield _Entry(place, is_folder=True)
+        for entry in os.scandir(folder / place):
+            name, path = f"{place}/{entry.name}".lstrip("/"), Path(entry.path)
+            if path in without:
+                continue
+            if entry.is_symlink():
+                yield _Entry(name, link=_target(path, name))
+                continue
+            status = entry.stat(follow_symlinks=False)
+            is_folder = stat.S_ISDIR(status.st_mode)
+            if not os.access(path, os.R_OK | (os.X_OK if is_folder else 0)):
+                yield _Entry(name, link=str(path))
+            elif not is_folder:
+                files += 1
+                is_file = stat.S_ISREG(status.st_mode)
+                yield _Entry(name, status.st_size) if is_file else _Entry(name, link=str(path))
+            elif entry.name in LINKED or any((path / mark).exists() for mark in _ENVIRONMENT):
+                yield _Entry(name, link=str(path))
+            else:
+                waiting.append(name)
+
+
+def _target(link: Path, name: str) -> str:
+    """What a link of the folder points to in the copy: within it, or to the same outside."""
+    target = link.readlink()
+    inside = os.path.normpath(Path(name).parent / target)
+    if target.is_absolute() or inside == ".." or inside.startswith("../"):
+        return os.path.normpath(link.parent / target)
+    return str(target)
+
+
+def _too_large(folder: Path, entries: list[_Entry], most: int) -> list[_Entry]:
+    """The largest files, which are linked until the rest fits."""
+    linked: list[_Entry] = []
+    total = sum(entry.size for entry in entries if not entry.link)
+    for entry in sorted(entries, key=lambda entry: -entry.size):
+        if total <= most:
+            break
+        total -= entry.size
+        entry.link = str(folder / entry.name)
+        linked.append(entry)
+    return linked
+
+
+def _note(folder: Path, linked: list[_Entry]) -> str:
+    if not linked:
+        return ""
+    told = [
+        f"{entry.name}/" if entry.is_folder else f"{entry.name} ({quantity(entry.size)})"
+        for entry in linked[:_TOLD]
+    ]
+    more = f" and {len(linked) - _TOLD} more" if len(linked) > _TOLD else ""
+    return (
+        f"{folder} is large: {', '.join(told)}{more} are not copied, and a program that writes to "
+        "them writes to your own. Data is better kept elsewhere"
+    )

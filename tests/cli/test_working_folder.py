@@ -1,0 +1,173 @@
+"""What a program writes to its working folder: never to the user's folder, told at the end, and kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.howdah import gone, howdah, job_file, newest
+
+WRITES_EVERYWHERE = """
+import os
+from pathlib import Path
+
+me = os.environ["HOWDAH_RANK"]
+Path("results.json").write_text(me)
+Path("pkg/out.txt").write_text(me)
+Path("runs/old/log.txt").open("a").write(me)
+with open("data.bin", "r+b") as file:
+    file.write(b"changed")
+Path("lightning_logs").mkdir()
+Path("lightning_logs/model.pt").write_text("weights of " + me)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder that jobs of yesterday have been run in by hand."""
+    folder = tmp_path / "job"
+    (folder / "pkg").mkdir(parents=True)
+    (folder / "pkg/model.py").write_text("")
+    (folder / "results.json").write_text("of yesterday")
+    (folder / "runs/old").mkdir(parents=True)
+    (folder / "runs/old/log.txt").write_text("of yesterday\n")
+    (folder / "data.bin").write_bytes(b"x" * (2 << 20))
+    return folder
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_nothing_a_program_writes_reaches_the_users_folder_and_all_of_it_is_kept(
+    folder: Path,
+) -> None:
+    file = job_file(folder.parent, WRITES_EVERYWHERE, roles={"worker": {"instances": 2}})
+    before = _files(folder)
+    run = howdah("run", str(file))
+    assert _files(folder) == before
+    view = gone(newest())
+    kept = Path(view.directory, "outputs")
+    for rank in ("0", "1"):
+        own = _files(kept / f"worker-{rank}")
+        assert own["lightning_logs/model.pt"] == f"weights of {rank}".encode()
+        assert own["results.json"] == rank.encode()
+        assert own["pkg/out.txt"] == rank.encode()
+        assert own["runs/old/log.txt"].endswith(rank.encode())
+        assert own["data.bin"].startswith(b"changed")
+        assert "pkg/model.py" not in own
+    assert "worker:0 made 5 files" in run.text, run.text
+    assert str(kept / "worker-0") in run.text.replace("\n", "")
+
+
+def test_what_a_failed_program_made_is_kept_too(folder: Path) -> None:
+    script = "open('half.txt', 'w').write('as far as it came'); raise SystemExit(3)"
+    run = howdah("run", str(job_file(folder.parent, script, attempts=1)), code=1)
+    view = gone(newest())
+    kept = Path(view.directory, "outputs/worker-0/half.txt")
+    assert kept.read_text() == "as far as it came"
+    assert "worker:0 made 1 file" in run.text
+
+
+@pytest.mark.parametrize(
+    ("keep", "names"),
+    [
+        (["*.json"], {"results.json"}),
+        (["runs"], {"runs/old/log.txt"}),
+        (["lightning_logs/*.pt", "pkg"], {"lightning_logs/model.pt", "pkg/out.txt"}),
+        ([], set[str]()),
+    ],
+)
+def test_the_job_file_says_what_is_kept(folder: Path, keep: list[str], names: set[str]) -> None:
+    file = job_file(folder.parent, WRITES_EVERYWHERE, outputs={"keep": keep})
+    run = howdah("run", str(file))
+    view = gone(newest())
+    assert set(_files(Path(view.directory, "outputs/worker-0"))) == names
+    left = f"{5 - len(names)} of them are not kept" if names else "not kept"
+    assert left in run.text.replace("\n", " "), run.text
+
+
+def test_a_folder_of_caches_is_nothing_that_was_made(folder: Path) -> None:
+    (folder / "helper.py").write_text("x = 1")
+    run = howdah("run", str(job_file(folder.parent, "import helper")))
+    assert "made" not in run.text
+    assert "__pycache__" not in {path.name for path in folder.iterdir()}
+
+
+def test_the_folder_for_outputs_is_kept_where_the_job_file_names_none(folder: Path) -> None:
+    script = "import os; open(os.environ['HOWDAH_OUTPUT_DIR'] + '/a.txt', 'w').write('a')"
+    howdah("run", str(job_file(folder.parent, script)))
+    view = gone(newest())
+    assert Path(view.directory, "outputs/worker-0/outputs/a.txt").read_text() == "a"
+
+
+def test_a_job_runs_as_it_was_submitted_whatever_becomes_of_the_folder(folder: Path) -> None:
+    script = """
+import os, pathlib, sys
+me = pathlib.Path(os.environ["SOURCE"], "train.py")
+if me.read_text() != "raise SystemExit(9)":
+    me.write_text("raise SystemExit(9)")
+    sys.exit(5)
+print("as submitted")
+"""
+    file = job_file(folder.parent, script, env={"SOURCE": str(folder)}, attempts=2)
+    run = howdah("run", str(file))
+    assert "worker:0 | as submitted" in run.text
+    assert gone(newest()).restarts == 1
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_the_working_folder_as_checkpoint_is_what_is_new_in_it(folder: Path, changed: bool) -> None:
+    """Programs that write beside their script, as minGPT does, resume when the folder is "."."""
+    script = """
+import os, pathlib, sys
+step = pathlib.Path("results.json" if os.environ["CHANGED"] else "snapshot.txt")
+before = step.read_text() if step.exists() else "0"
+before = before if before.isdecimal() else "0"
+print("resumed at", before)
+step.write_text(str(int(before) + 1))
+sys.exit(0 if before == "2" else 4)
+"""
+    file = job_file(
+        folder.parent,
+        script,
+        env={"CHANGED": "yes" if changed else ""},
+        attempts=5,
+        checkpoint={"folder": ".", "settle": "50ms"},
+    )
+    run = howdah("run", str(file))
+    assert "resumed at 2" in run.text
+    view = gone(newest())
+    versions = Path(view.directory, "checkpoints")
+    newest_version = max(path for path in versions.iterdir() if path.is_dir())
+    manifest = json.loads((newest_version / "manifest.json").read_bytes())
+    assert [each["path"] for each in manifest["files"]] == [
+        "results.json" if changed else "snapshot.txt"
+    ]
+
+
+def test_in_place_runs_in_the_users_own_folder(folder: Path) -> None:
+    file = job_file(folder.parent, WRITES_EVERYWHERE)
+    run = howdah("run", "--in-place", str(file))
+    assert (folder / "results.json").read_text() == "0"
+    assert (folder / "lightning_logs/model.pt").exists()
+    assert "made" not in run.text
+
+
+def test_in_place_with_several_tasks_is_warned_of(folder: Path) -> None:
+    file = job_file(folder.parent, "print('here')", roles={"worker": {"instances": 2}})
+    run = howdah("run", "--in-place", str(file))
+    assert "2 tasks write to one folder" in run.told
+
+
+def test_in_place_keeps_no_checkpoints_and_says_so(folder: Path) -> None:
+    file = job_file(folder.parent, "", checkpoint={})
+    run = howdah("run", "--in-place", str(file), code=2)
+    assert "in-place" in run.told
+    assert "[checkpoint]" in run.told

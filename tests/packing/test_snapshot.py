@@ -1,0 +1,72 @@
+"""The copy of a source folder that programs of this machine run in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from howdah.packing.snapshot import snapshot
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "source"
+    (folder / "pkg/deep").mkdir(parents=True)
+    (folder / "train.py").write_text("print(1)")
+    (folder / "train.py").chmod(0o755)
+    (folder / "pkg/model.py").write_text("")
+    (folder / "pkg/deep/data.txt").write_text("deep")
+    return folder
+
+
+def test_a_copy_has_modes_and_times_and_is_no_link(folder: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    assert snapshot(folder, copy) == ""
+    old, new = (folder / "train.py").stat(), (copy / "train.py").stat()
+    assert (new.st_mtime_ns, new.st_mode) == (old.st_mtime_ns, old.st_mode)
+    (copy / "pkg/deep/data.txt").write_text("changed")
+    assert (folder / "pkg/deep/data.txt").read_text() == "deep"
+
+
+def test_environments_and_version_control_are_linked_and_stores_left_out(
+    folder: Path, tmp_path: Path
+) -> None:
+    for name in (".git", "node_modules", "env/lib", "conda/conda-meta", "jobs/me"):
+        (folder / name).mkdir(parents=True)
+    (folder / "env/pyvenv.cfg").write_text("")
+    copy = tmp_path / "copy"
+    assert snapshot(folder, copy, {folder / "jobs"}) == ""
+    linked = {path.name for path in copy.iterdir() if path.is_symlink()}
+    assert linked == {".git", "node_modules", "env", "conda"}
+    assert (copy / "env").resolve() == folder / "env"
+    assert not (copy / "jobs").exists()
+
+
+def test_links_lead_where_they_led(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("shared")
+    (folder / "pkg/out").symlink_to("../../outside")
+    (folder / "pkg/in").symlink_to("../train.py")
+    copy = tmp_path / "below/copy"
+    snapshot(folder, copy)
+    assert (copy / "pkg/out").read_text() == "shared"
+    assert (copy / "pkg/in").resolve() == copy / "train.py"
+
+
+def test_what_is_too_much_is_linked_and_named(folder: Path, tmp_path: Path) -> None:
+    (folder / "data.bin").write_bytes(b"x" * 5000)
+    note = snapshot(folder, tmp_path / "copy", most_bytes=1000)
+    assert (tmp_path / "copy/data.bin").resolve() == folder / "data.bin"
+    assert not (tmp_path / "copy/train.py").is_symlink()
+    assert "data.bin (5.0 kB) are not copied" in note
+    note = snapshot(folder, tmp_path / "other", most_files=3)
+    assert (tmp_path / "other/pkg/model.py").exists()
+    assert (tmp_path / "other/pkg/deep").resolve() == folder / "pkg/deep"
+    assert "pkg/deep/ are not copied" in note
+
+
+def test_what_cannot_be_read_or_is_no_file_is_linked(folder: Path, tmp_path: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    snapshot(folder, tmp_path / "copy")
+    assert (tmp_path / "copy/pipe").is_symlink()
