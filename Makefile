@@ -23,7 +23,10 @@ demo:
 
 test:
 	@tools/setup dev tensorflow pytorch frameworks programs spark notebook docs
-	@chromium=$$(tests/tools/ensure_chromium) && \
+	@chromium=$$(tests/tools/ensure_chromium) && krb5=$$(tests/tools/ensure_kerberos) && \
+	  if [ -n "$$krb5" ]; then \
+	    export HOWDAH_KRB5="$$krb5" LD_LIBRARY_PATH="$$krb5/libraries$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}"; \
+	  fi && \
 	  HOWDAH_CHROMIUM="$$chromium" $(RUN) tests/tools/run_tests $(JOBS) $(TESTS) $(ARGS)
 
 # spark: the Spark rooms' types are pyspark's and pyarrow's.
@@ -65,4 +68,4 @@ constraints:
 	@grep -c == constraints.txt
 
 clean:
-	rm -rf .venv .venv-tools .pytest_cache .hypothesis .ruff_cache .import_linter_cache docs/_build
+	rm -rf .venv .venv-tools .krb5 .pytest_cache .hypothesis .ruff_cache .import_linter_cache docs/_build

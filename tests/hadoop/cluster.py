@@ -8,6 +8,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.parse
@@ -19,6 +21,7 @@ import msgspec
 
 from tests.hadoop import artifacts, configuration, daemons, ports, rpc
 from tests.hadoop.errors import ClusterError
+from tests.hadoop.kdc import Kdc
 from tests.hadoop.options import Options
 from tests.hadoop.rest import call
 from tests.hadoop.site import HOST, PROXY_HOST, Daemon, Kind, Site
@@ -27,6 +30,16 @@ _START_S = 180.0
 """A quiet machine takes 6 s, one with twenty processes for two cores took 45 s."""
 _STOP_S = 20.0
 _POLL_S = 0.05
+_FOLDERS = """
+import sys, hdfs_native
+client = hdfs_native.Client(sys.argv[1])
+for path, mode in (("/tmp", 0o1777), ("/user", 0o755), ("/app-logs", 0o1777)):
+    client.mkdirs(path, mode)
+    client.set_permission(path, mode)
+for user in ("ally", "bob"):
+    client.mkdirs(f"/user/{user}", 0o755)
+    client.set_owner(f"/user/{user}", user, user)
+"""
 
 
 class Cluster:
@@ -52,6 +65,8 @@ class Cluster:
                 ports.has_address(f"127.0.0.{11 + i}") for i in range(options.node_managers)
             ),
         )
+        if options.kerberos:
+            Kdc(site.realm_dir).create(site.kdc_port)
         configuration.write(site, f"{jars[0].parent}/*")
         daemons.prepare_archives(site)
         _copy_formatted_name(site)
@@ -94,6 +109,11 @@ class Cluster:
         """``http://127.0.0.2:<port>`` of the web proxy, if there is one of its own."""
         return f"http://{PROXY_HOST}:{self.site.proxy_port}"
 
+    @property
+    def kdc(self) -> Kdc:
+        """The realm, where there is one (``kerberos=True``)."""
+        return Kdc(self.site.realm_dir)
+
     def rm_web_of(self, number: int) -> str:
         """Web address of one of the ResourceManagers."""
         return f"http://{HOST}:{self.site.resource_manager_ports(number).web}"
@@ -104,6 +124,7 @@ class Cluster:
             "HADOOP_CONF_DIR": str(self.conf_dir),
             "YARN_CONF_DIR": str(self.conf_dir),
             "JAVA_HOME": str(artifacts.java_home()),
+            **(self.kdc.env() if self.site.options.kerberos else {}),
         }
 
     # Life -------------------------------------------------------------------------------------
@@ -172,9 +193,25 @@ class Cluster:
         return bean["Safemode"] == "" and len(json.loads(bean["LiveNodes"])) == 1
 
     def _make_folders(self) -> bool:
+        if self.site.options.kerberos:
+            return self._make_secure_folders()
         for path, mode in (("/tmp", "1777"), ("/user", "755"), ("/app-logs", "1777")):
             self.hdfs(path, "MKDIRS", permission=mode)
         self.hdfs(f"/user/{self.site.user}", "MKDIRS", permission="755")
+        return True
+
+    def _make_secure_folders(self) -> bool:
+        """WebHDFS wants SPNEGO here. Another program makes the folders: a process has one identity."""
+        ticket = self.kdc.kinit("hdfs", self.site.realm_dir / "hdfs.tickets")
+        done = subprocess.run(
+            [sys.executable, "-c", _FOLDERS, self.default_fs],
+            env={**os.environ, **self.env(), **ticket},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        if done.returncode:
+            raise OSError(done.stderr)
         return True
 
     def _rm_is_started(self) -> bool:

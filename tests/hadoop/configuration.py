@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-from tests.hadoop import queues
+from tests.hadoop import queues, security
 from tests.hadoop.options import Gpus, LogFormat, Placement
 from tests.hadoop.site import HOST, MARKER, PROXY_HOST, Daemon, Kind, Site
 
@@ -57,6 +57,8 @@ def write(site: Site, classpath: str) -> None:
     shared = _shared(site, classpath)
     _write(site.conf_dir, _with_own(site, shared))
     for daemon in site.daemons:
+        if daemon.kind is Kind.KDC:
+            continue
         place = site.own_conf_dir(daemon)
         files = {name: dict(values) for name, values in shared.items()}
         for name, values in _own(site, daemon).items():
@@ -141,10 +143,15 @@ def _with_own(site: Site, files: Files) -> Files:
 
 
 def _shared(site: Site, classpath: str) -> Files:
+    secure = site.options.kerberos
     return {
-        "core-site.xml": _core(site),
-        "hdfs-site.xml": _hdfs(site),
-        "yarn-site.xml": {**_resource_manager(site), **_yarn(site, classpath)},
+        "core-site.xml": _core(site) | (security.core() if secure else {}),
+        "hdfs-site.xml": _hdfs(site) | (security.hdfs(site) if secure else {}),
+        "yarn-site.xml": {
+            **_resource_manager(site),
+            **_yarn(site, classpath),
+            **(security.yarn(site) if secure else {}),
+        },
         "resource-types.xml": {
             "yarn.resource-types": ",".join([GPU] * site.has_gpus + [LICENCE]),
         },
@@ -299,7 +306,8 @@ def _yarn(site: Site, classpath: str) -> dict[str, str]:
         f"{_NM}.localizer.client.thread-count": "5",
         f"{_NM}.localizer.fetch.thread-count": "4",
         f"{_NM}.container-manager.thread-count": "8",
-        f"{_NM}.admin-env": f"MALLOC_ARENA_MAX=$MALLOC_ARENA_MAX,{MARKER}={site.folder}",
+        f"{_NM}.admin-env": f"MALLOC_ARENA_MAX=$MALLOC_ARENA_MAX,{MARKER}={site.folder}"
+        + (security.container_env(site) if site.options.kerberos else ""),
         # A restarted NodeManager finds its containers again, however it ended.
         f"{_NM}.recovery.enabled": "true",
         f"{_NM}.recovery.supervised": "true",

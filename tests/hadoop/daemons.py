@@ -18,6 +18,7 @@ from pathlib import Path
 import psutil
 
 from tests.hadoop import artifacts
+from tests.hadoop.kdc import Kdc
 from tests.hadoop.site import MARKER, Daemon, Kind, Site
 
 _SERVER = "org.apache.hadoop.yarn.server"
@@ -61,18 +62,30 @@ def start(site: Site, daemon: Daemon) -> None:
         raise ValueError(f"{daemon.name} runs already (process {running})")
     with (site.logs / f"{daemon.name}.log").open("ab") as log:
         child = subprocess.Popen(
-            [str(artifacts.java()), *_flags(site, daemon), _MAIN[daemon.kind]],
+            _command(site, daemon),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             cwd=site.folder,
-            env=environment(site, site.own_conf_dir(daemon)),
+            env=_environment_of(site, daemon),
             start_new_session=True,
         )
     _children[child.pid] = child
     place = _pid_file(site, daemon)
     place.parent.mkdir(exist_ok=True)
     place.write_text(f"{child.pid} {psutil.Process(child.pid).create_time()}")
+
+
+def _command(site: Site, daemon: Daemon) -> list[str]:
+    if daemon.kind is Kind.KDC:
+        return Kdc(site.realm_dir).command()
+    return [str(artifacts.java()), *_flags(site, daemon), _MAIN[daemon.kind]]
+
+
+def _environment_of(site: Site, daemon: Daemon) -> dict[str, str]:
+    if daemon.kind is Kind.KDC:
+        return {**Kdc(site.realm_dir).server_env(), MARKER: str(site.folder)}
+    return environment(site, site.own_conf_dir(daemon))
 
 
 def run(site: Site, daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -213,6 +226,8 @@ def _pid_file(site: Site, daemon: Daemon) -> Path:
 def prepare_archives(site: Site) -> None:
     """Choose the daemons of this cluster that make the archives that are missing."""
     for daemon in site.daemons:
+        if daemon.kind is Kind.KDC:
+            continue
         if daemon.number == 1 and not _archive(site, daemon).exists():
             _draft(site, daemon).parent.mkdir(parents=True, exist_ok=True)
 
@@ -246,6 +261,8 @@ def _flags(site: Site, daemon: Daemon) -> list[str]:
         f"-Dhadoop.log.dir={site.logs}",
         f"-Dyarn.log.dir={site.logs}",
     ]
+    if site.options.kerberos:
+        flags.append(f"-Djava.security.krb5.conf={Kdc(site.realm_dir).configuration}")
     archive = _archive(site, daemon)
     if archive.exists():
         flags += [f"-XX:SharedArchiveFile={archive}"]

@@ -66,5 +66,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The NameNode gives delegation tokens although there is no Kerberos."""
     access_lists: bool = True
     """``yarn.acl.enable``."""
+    kerberos: bool = False
+    """A realm of its own (`tests.hadoop.kdc`); all daemons demand Kerberos or tokens."""
     properties: dict[str, str] = {}
     """More properties, over the cluster's own. Their names decide the file they go to."""

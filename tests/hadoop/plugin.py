@@ -1,4 +1,5 @@
-"""Fixtures: `hadoop`, the cluster of the whole run, and `hadoop_cluster`, for one's own.
+"""Fixtures: `hadoop`, the cluster of the whole run, `hadoop_kerberos`, the one with Kerberos, and
+`hadoop_cluster`, for one's own.
 
 All processes of a run (pytest-xdist) share one cluster. Tests that break daemons, or need a cluster
 with other options, make their own: a cluster takes some 6 s (three times that on a busy machine) and
@@ -18,13 +19,14 @@ import pytest
 
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.errors import ClusterError
-from tests.hadoop.options import Options
+from tests.hadoop.options import Gpus, Options
 from tests.hadoop.shared import Use
 
 MakeCluster = Callable[..., Cluster]
 """``make(**options)`` with the fields of `Options`: a running cluster of the caller's own."""
 
-_FIXTURES = {"hadoop", "hadoop_cluster", "hadoop_module_cluster"}
+_FIXTURES = {"hadoop", "hadoop_kerberos", "hadoop_cluster", "hadoop_module_cluster"}
+SECURE = Options(kerberos=True, node_managers=1, labels=False, gpus=Gpus.NONE)
 _TIMEOUT_S = 300
 """For tests with a cluster: the first of them waits for its start, and once for the download."""
 
@@ -40,8 +42,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def hadoop(pytestconfig: pytest.Config) -> Iterator[Cluster]:
     """The cluster that all tests of this run share: leave it as you found it."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}-{secrets.token_hex(4)}"
-    use = _use(_folder(run), Options())
+    use = _use(_folder(_run()), Options())
+    yield use.cluster
+    use.end()
+
+
+@pytest.fixture(scope="session")
+def hadoop_kerberos() -> Iterator[Cluster]:
+    """A cluster with a realm of its own, which the run's tests of Kerberos share."""
+    use = _use(_folder(f"krb-{_run()}"), SECURE)
     yield use.cluster
     use.end()
 
@@ -56,6 +65,11 @@ def hadoop_cluster() -> Iterator[MakeCluster]:
 def hadoop_module_cluster() -> Iterator[MakeCluster]:
     """Make clusters for the tests of one module."""
     yield from _own_clusters()
+
+
+def _run() -> str:
+    """One for all processes of a run."""
+    return os.environ.get("PYTEST_XDIST_TESTRUNUID") or f"{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def _own_clusters() -> Iterator[MakeCluster]:

@@ -18,6 +18,7 @@ MARKER = "HOWDAH_TEST_CLUSTER"
 class Kind(StrEnum):
     """A daemon's program."""
 
+    KDC = "kdc"
     NAMENODE = "namenode"
     DATANODE = "datanode"
     RESOURCE_MANAGER = "resourcemanager"
@@ -94,7 +95,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         managers = [Daemon(Kind.RESOURCE_MANAGER, i + 1) for i in range(self.resource_managers)]
         nodes = [Daemon(Kind.NODE_MANAGER, i + 1) for i in range(self.options.node_managers)]
         proxy = [Daemon(Kind.WEB_PROXY)] if self.options.web_proxy else []
-        return [Daemon(Kind.NAMENODE), *managers, Daemon(Kind.DATANODE), *nodes, *proxy]
+        kdc = [Daemon(Kind.KDC)] if self.options.kerberos else []
+        return [*kdc, Daemon(Kind.NAMENODE), *managers, Daemon(Kind.DATANODE), *nodes, *proxy]
 
     @property
     def resource_managers(self) -> int:
@@ -141,6 +143,15 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def proxy_port(self) -> int:
         return self.first_port + 5
+
+    @property
+    def kdc_port(self) -> int:
+        return self.first_port + 6
+
+    @property
+    def realm_dir(self) -> Path:
+        """The realm's database, configuration and keys."""
+        return self.folder / "realm"
 
     def resource_manager_ports(self, number: int) -> ResourceManagerPorts:
         first = self.first_port + 10 + 5 * (number - 1)

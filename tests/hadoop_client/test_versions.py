@@ -11,14 +11,14 @@ import secrets
 
 import pytest
 
-from howdah.hadoop import connection, digest, errors
+from howdah.hadoop import connection, errors
 from howdah.hadoop.aggregated import AggregatedLogs
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import Token
 from howdah.hadoop.digest import DigestLayer
 from howdah.hadoop.identity import Identity
 from howdah.hadoop.namenode import NameNode
-from howdah.hadoop.protos import hdfs, yarn
+from howdah.hadoop.protos import yarn
 from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.rpc import RpcClient
 from howdah.hadoop.scheduler import SUCCEEDED
@@ -134,24 +134,6 @@ async def test_files_are_reached_with_a_token(configuration: Configuration) -> N
         async with NameNode(configuration, "x", token=forged) as other:
             with pytest.raises(errors.HadoopError):
                 await other.file_info("/")
-
-
-async def test_both_ciphers_are_understood(
-    protected: Cluster, configuration: Configuration, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if "privacy" not in protected.site.options.properties["hadoop.rpc.protection"]:
-        return
-    async with NameNode(configuration, USER) as nn:
-        token = await nn.delegation_token(USER)
-    identity = Identity(USER, token=token, qops=("auth-conf",))
-    for cipher in ("rc4", "3des"):
-        monkeypatch.setattr(digest, "_CIPHERS", (cipher,))
-        async with RpcClient(configuration.name_nodes(), NameNode.PROTOCOL, identity) as rpc:
-            for path in ("/", "/tmp", "/" + "long" * 500):
-                request = hdfs.GetFileInfoRequestProto(src=path)
-                answer = await rpc.call("getFileInfo", request, hdfs.GetFileInfoResponseProto)
-                assert answer.HasField("fs") == (len(path) < 10)
-            assert layer_of(rpc)._block == (8 if cipher == "3des" else 1)
 
 
 async def test_less_protection_than_demanded_is_refused_in_words(

@@ -10,6 +10,7 @@ from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.connection import Limits
 from howdah.hadoop.identity import Identity
 from howdah.hadoop.ids import NodeId
+from howdah.hadoop.login import Login
 from howdah.hadoop.protos import common, yarn
 from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.service import Service
@@ -26,14 +27,14 @@ class HaService(Service):
         self,
         configuration: Configuration,
         address: Address,
-        user: str,
+        login: Login | str,
         *,
         retry: RetryPolicy | None = None,
         limits: Limits | None = None,
     ) -> None:
         manager = address in configuration.rm_addresses("admin")
         key = "yarn.resourcemanager.principal" if manager else "dfs.namenode.kerberos.principal"
-        identity = Identity.from_configuration(configuration, user, None, key)
+        identity = Identity.from_configuration(configuration, login, None, key)
         super().__init__([address], identity, retry=retry, limits=limits)
 
     async def state(self) -> HaState:
@@ -76,12 +77,12 @@ class ResourceManagerAdmin(Service):
     def __init__(
         self,
         configuration: Configuration,
-        user: str,
+        login: Login | str,
         *,
         retry: RetryPolicy | None = None,
         limits: Limits | None = None,
     ) -> None:
-        identity = Identity.from_configuration(configuration, user, None, self.PRINCIPAL)
+        identity = Identity.from_configuration(configuration, login, None, self.PRINCIPAL)
         addresses = configuration.rm_addresses("admin")
         super().__init__(addresses, identity, retry=retry, limits=limits)
 

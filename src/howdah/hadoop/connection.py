@@ -8,6 +8,7 @@ import dataclasses
 import os
 import socket
 import time
+from collections.abc import Iterator
 
 from google.protobuf.message import DecodeError
 
@@ -16,6 +17,7 @@ from howdah.hadoop.address import Address
 from howdah.hadoop.digest import Layer
 from howdah.hadoop.errors import (
     AuthenticationError,
+    AuthenticationRefused,
     CallTimeout,
     ConnectFailed,
     ConnectionLost,
@@ -26,6 +28,7 @@ from howdah.hadoop.identity import Identity
 from howdah.hadoop.protos import common
 
 _READ_BYTES = 65536
+_GSS = "GSS initiate failed"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -194,11 +197,21 @@ class Connection:
         context = common.IpcConnectionContextProto(protocol=protocol)
         auth = frames.AUTH_SASL if identity.negotiates else frames.AUTH_NONE
         self._writer.write(frames.connection_header(auth))
-        method = await self._authenticate(identity) if identity.negotiates else "SIMPLE"
-        if method != "TOKEN":  # a token names its user itself
+        try:
+            method = await self._authenticate(identity) if identity.negotiates else "SIMPLE"
+        except AuthenticationRefused as error:
+            if _GSS not in str(error):
+                raise
+            raise AuthenticationError(
+                f"{self.address} does not accept the Kerberos ticket ({error.message}), and says no more:"
+                " compare its clock with the KDC's, its keytab with the KDC's keys (klist -kte), and"
+                " read its log"
+            ) from error
+        # A token names its user itself; so does a ticket, unless another is acted for.
+        if method == "SIMPLE" or (method == "KERBEROS" and identity.real_user):
             context.userInfo.effectiveUser = identity.user
-            if identity.real_user and method == "SIMPLE":
-                context.userInfo.realUser = identity.real_user
+        if method == "SIMPLE" and identity.real_user:
+            context.userInfo.realUser = identity.real_user
         self._write(frames.special_frame(frames.CALL_CONNECTION_CONTEXT, self._client_id, context))
         self._reading = asyncio.create_task(self._read(), name=f"hadoop rpc {self.address}")
         self._beat()
@@ -216,10 +229,8 @@ class Connection:
                 method = chosen.method
                 if method == "SIMPLE":
                     return method
-                if method == "KERBEROS":
-                    mechanism = await asyncio.to_thread(self._kerberos, identity, chosen)
-                else:
-                    mechanism = sasl.mechanism(identity, chosen, self.address.host)
+                # A name service and the KDC may be asked.
+                mechanism = await asyncio.to_thread(sasl.mechanism, identity, chosen, self._hosts)
                 if chosen.HasField("challenge"):
                     token = mechanism.evaluate(chosen.challenge)
                     chosen.ClearField("challenge")
@@ -245,12 +256,12 @@ class Connection:
                 name = common.RpcSaslProto.SaslState.Name(said.state)
                 raise AuthenticationError(f"{self.address} sent {name} out of order")
 
-    def _kerberos(self, identity: Identity, chosen: common.RpcSaslProto.SaslAuth) -> sasl.Mechanism:
-        """Kerberos to this server; asks the name service and the KDC."""
-        host = self.address.host
-        if host.replace(".", "").isdigit() or ":" in host:
-            host = socket.getfqdn(host)
-        return sasl.mechanism(identity, chosen, host)
+    def _hosts(self) -> Iterator[str]:
+        """The server's name as it is configured, then as the name service has it."""
+        yield self.address.host
+        with contextlib.suppress(OSError):
+            peer = self._writer.get_extra_info("peername")[0]
+            yield socket.gethostbyaddr(peer)[0]
 
     def _send_sasl(self, message: common.RpcSaslProto) -> None:
         self._writer.write(frames.special_frame(frames.CALL_SASL, b"", message))

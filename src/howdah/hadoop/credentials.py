@@ -22,6 +22,8 @@ from howdah.hadoop.errors import HadoopError, ProtocolError
 from howdah.hadoop.protos import common
 
 MAGIC = b"HDTS"
+TOKEN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
+"""Environment variable with the path of such a file."""
 AMRM_TOKEN = "YARN_AM_RM_TOKEN"
 NM_TOKEN = "NMToken"
 HDFS_TOKEN = "HDFS_DELEGATION_TOKEN"
@@ -85,7 +87,7 @@ class Token:
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
         except ValueError as error:
             raise CredentialsError(f"not a token's URL text: {error}") from None
-        return _Reader(data).token()
+        return WritableReader(data).token()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -117,7 +119,7 @@ class Credentials:
     @classmethod
     def from_environment(cls, env: Mapping[str, str] | None = None) -> Credentials:
         """From the file that ``HADOOP_TOKEN_FILE_LOCATION`` names; none if it names none."""
-        location = (os.environ if env is None else env).get("HADOOP_TOKEN_FILE_LOCATION")
+        location = (os.environ if env is None else env).get(TOKEN_FILE)
         return cls.read(location) if location else cls()
 
     def of_kind(self, kind: str) -> tuple[Token, ...]:
@@ -184,7 +186,7 @@ def _parse(data: bytes) -> Credentials:
     if data[:4] != MAGIC or len(data) < 5:
         raise CredentialsError("it does not begin with HDTS, as a credential file does")
     if data[4] == Format.WRITABLE:
-        return _Reader(data[5:]).credentials()
+        return WritableReader(data[5:]).credentials()
     if data[4] != Format.PROTOBUF:
         raise CredentialsError(f"its format is {data[4]}; known are 0 and 1")
     try:
@@ -212,7 +214,7 @@ def _sized(data: bytes) -> bytes:
     return _vint(len(data)) + data
 
 
-class _Reader:
+class WritableReader:
     """Reads the Writable serialisation."""
 
     def __init__(self, data: bytes) -> None:
@@ -221,18 +223,18 @@ class _Reader:
 
     def credentials(self) -> Credentials:
         tokens: dict[str, Token] = {}
-        for _ in range(self._vint()):
-            alias = self._text()
+        for _ in range(self.number()):
+            alias = self.text()
             tokens[alias] = self.token()
         secrets: dict[str, bytes] = {}
-        for _ in range(self._vint()):
-            name = self._text()
+        for _ in range(self.number()):
+            name = self.text()
             secrets[name] = self._sized()
         return Credentials(tokens, secrets)
 
     def token(self) -> Token:
         identifier, password = self._sized(), self._sized()
-        return Token(identifier, password, self._text(), self._text())
+        return Token(identifier, password, self.text(), self.text())
 
     def _take(self, count: int) -> bytes:
         if count > len(self._data) - self._at:
@@ -240,7 +242,7 @@ class _Reader:
         self._at += count
         return self._data[self._at - count : self._at]
 
-    def _vint(self) -> int:
+    def number(self) -> int:
         first = int.from_bytes(self._take(1), "big", signed=True)
         if first >= 0:
             return first
@@ -249,9 +251,9 @@ class _Reader:
         return int.from_bytes(self._take(-112 - first), "big")
 
     def _sized(self) -> bytes:
-        return self._take(self._vint())
+        return self._take(self.number())
 
-    def _text(self) -> str:
+    def text(self) -> str:
         try:
             return self._sized().decode()
         except UnicodeDecodeError:

@@ -25,7 +25,8 @@ QOPS = ("auth", "auth-int", "auth-conf")
 PROTECTION = {"authentication": "auth", "integrity": "auth-int", "privacy": "auth-conf"}
 """SASL's names for what ``hadoop.rpc.protection`` says."""
 
-_CIPHERS = ("rc4", "3des")  # of those a Java server offers; the weaker ones are refused
+_CIPHER = "rc4"
+"""Of those a Java server offers (all are outdated), the one that needs no library: see `Rc4`."""
 _OVERHEAD = 64  # more than any signature and padding adds
 _DIRECTIVE = re.compile(r'\s*([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))\s*(?:,|$)')
 
@@ -44,8 +45,33 @@ class Layer(Protocol):
         ...
 
 
-class _Cipher(Protocol):
-    def update(self, data: bytes) -> bytes: ...
+class Rc4:
+    """The stream cipher, one direction; to encrypt is to decrypt.
+
+    3 MB/s: it protects calls, not files. Kept here so that a job's runtime needs no library of ciphers.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        state = list(range(256))
+        j = 0
+        for i in range(256):
+            j = (j + state[i] + key[i % len(key)]) & 255
+            state[i], state[j] = state[j], state[i]
+        self._state, self._i, self._j = state, 0, 0
+
+    def update(self, data: bytes) -> bytes:
+        """The next bytes of the stream."""
+        state, i, j = self._state, self._i, self._j
+        done = bytearray(data)
+        for at, byte in enumerate(data):
+            i = (i + 1) & 255
+            x = state[i]
+            j = (j + x) & 255
+            state[i] = y = state[j]
+            state[j] = x
+            done[at] = byte ^ state[(x + y) & 255]
+        self._i, self._j = i, j
+        return bytes(done)
 
 
 def _md5(data: bytes) -> bytes:
@@ -85,7 +111,6 @@ class _Session:
 
     secret: bytes
     qop: str
-    cipher: str
     expected: bytes
     max_bytes: int
 
@@ -132,7 +157,8 @@ class DigestMd5:
         if said.get("algorithm", "md5-sess").lower() != "md5-sess":
             raise AuthenticationError(f"the server wants the algorithm {said['algorithm']!r}")
         qop = self._choose_qop(said)
-        cipher = _choose_cipher(said) if qop == "auth-conf" else ""
+        if qop == "auth-conf":
+            _check_cipher(said)
         realm = said.get("realm", "")
         nonce, cnonce = said["nonce"], base64.b64encode(self._random(18)).decode()
         secret = _md5(
@@ -151,7 +177,7 @@ class DigestMd5:
             raise AuthenticationError(f"the server's maxbuf is {said['maxbuf']!r}") from None
         if not 1024 <= max_bytes < 1 << 24:
             raise AuthenticationError(f"the server's maxbuf is {max_bytes}")
-        self._session = _Session(secret, qop, cipher, proof(""), max_bytes)
+        self._session = _Session(secret, qop, proof(""), max_bytes)
         answer = [
             "charset=utf-8",
             f'username="{self._user}"',
@@ -164,8 +190,8 @@ class DigestMd5:
             f"response={proof('AUTHENTICATE').decode()}",
             f"qop={qop}",
         ]
-        if cipher:
-            answer.append(f'cipher="{cipher}"')
+        if qop == "auth-conf":
+            answer.append(f'cipher="{_CIPHER}"')
         return ",".join(answer).encode()
 
     def finish(self, token: bytes) -> None:
@@ -189,7 +215,7 @@ class DigestMd5:
         session = self._session
         if session is None or session.qop == "auth":
             return None
-        return DigestLayer(session.secret, session.cipher, session.max_bytes)
+        return DigestLayer(session.secret, session.qop == "auth-conf", session.max_bytes)
 
     def _choose_qop(self, said: dict[str, str]) -> str:
         offered = [q.strip().lower() for q in said.get("qop", "auth").split(",")]
@@ -202,14 +228,12 @@ class DigestMd5:
         )
 
 
-def _choose_cipher(said: dict[str, str]) -> str:
+def _check_cipher(said: dict[str, str]) -> None:
     offered = [c.strip().lower() for c in said.get("cipher", "").split(",")]
-    for cipher in _CIPHERS:
-        if cipher in offered:
-            return cipher
-    raise AuthenticationError(
-        f"the server offers the ciphers {', '.join(offered)}; known here are {', '.join(_CIPHERS)}"
-    )
+    if _CIPHER not in offered:
+        raise AuthenticationError(
+            f"the server offers the ciphers {', '.join(offered)}; known here is {_CIPHER}"
+        )
 
 
 def _quoted(text: str) -> str:
@@ -217,24 +241,23 @@ def _quoted(text: str) -> str:
 
 
 class DigestLayer:
-    """Signs, and encrypts if a cipher is given, what goes over a connection (RFC 2831, 2.3-2.4).
+    """Signs, and encrypts if told, what goes over a connection (RFC 2831, 2.3-2.4).
 
     ``server`` turns the direction around, for tests.
     """
 
     def __init__(
-        self, secret: bytes, cipher: str, max_bytes: int = 65536, server: bool = False
+        self, secret: bytes, encrypt: bool, max_bytes: int = 65536, server: bool = False
     ) -> None:
         ours, theirs = "client-to-server", "server-to-client"
         if server:
             ours, theirs = theirs, ours
         self._send_key = _integrity_key(secret, ours)
         self._receive_key = _integrity_key(secret, theirs)
-        self._block = 8 if cipher == "3des" else 1
         self._encrypt = self._decrypt = None
-        if cipher:
-            self._encrypt = _cipher(cipher, _sealing_key(secret, ours), encrypt=True)
-            self._decrypt = _cipher(cipher, _sealing_key(secret, theirs), encrypt=False)
+        if encrypt:
+            self._encrypt = Rc4(_sealing_key(secret, ours))
+            self._decrypt = Rc4(_sealing_key(secret, theirs))
         self._sent = self._received = 0
         self.max_plain_bytes = max_bytes - _OVERHEAD
 
@@ -245,11 +268,7 @@ class DigestLayer:
         mac = hmac.digest(self._send_key, number + data, "md5")[:10]
         if self._encrypt is None:
             return data + mac + b"\0\1" + number
-        padding = b""
-        if self._block > 1:
-            count = self._block - (len(data) + len(mac)) % self._block
-            padding = bytes([count]) * count
-        return self._encrypt.update(data + padding + mac) + b"\0\1" + number
+        return self._encrypt.update(data + mac) + b"\0\1" + number
 
     def unwrap(self, data: bytes) -> bytes:
         """A piece received.
@@ -261,14 +280,8 @@ class DigestLayer:
             raise AuthenticationError("a protected piece from the server is malformed")
         number, body = data[-4:], data[:-6]
         if self._decrypt is not None:
-            if len(body) % self._block:
-                raise AuthenticationError("an encrypted piece is no whole number of blocks")
             body = self._decrypt.update(body)
         plain, mac = body[:-10], body[-10:]
-        if self._block > 1:
-            if not plain or not 1 <= plain[-1] <= self._block:
-                raise AuthenticationError("an encrypted piece has a wrong padding")
-            plain = plain[: -plain[-1]]
         expected = hmac.digest(self._receive_key, number + plain, "md5")[:10]
         if not hmac.compare_digest(mac, expected):
             raise AuthenticationError("a protected piece has a wrong signature")
@@ -284,22 +297,3 @@ def _integrity_key(secret: bytes, direction: str) -> bytes:
 
 def _sealing_key(secret: bytes, direction: str) -> bytes:
     return _md5(secret + f"Digest H(A1) to {direction} sealing key magic constant".encode())
-
-
-def _cipher(name: str, key: bytes, encrypt: bool) -> _Cipher:
-    # Both are outdated; they are what the mechanism has. Imported late: few clusters encrypt.
-    from cryptography.hazmat.decrepit.ciphers.algorithms import ARC4, TripleDES
-    from cryptography.hazmat.primitives.ciphers import Cipher, modes
-
-    if name == "rc4":
-        made = Cipher(ARC4(key), mode=None)
-    else:
-        first, second = _des_key(key[:7]), _des_key(key[7:14])
-        made = Cipher(TripleDES(first + second + first), modes.CBC(key[8:]))
-    return made.encryptor() if encrypt else made.decryptor()
-
-
-def _des_key(seven: bytes) -> bytes:
-    """Seven bytes spread over eight, the lowest bit of each free (for parity)."""
-    bits = int.from_bytes(seven, "big")
-    return bytes((bits >> (49 - 7 * i) & 0x7F) << 1 for i in range(8))

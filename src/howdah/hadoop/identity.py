@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+from howdah.hadoop import gss
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import Token
 from howdah.hadoop.digest import PROTECTION, QOPS
 from howdah.hadoop.errors import ConfigurationError
+from howdah.hadoop.login import Login
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -19,8 +21,10 @@ class Identity:
         real_user: who does so, if the user is impersonated (a proxy user of the cluster's).
         token: authenticates by itself, and names the user, where the server takes it.
         kerberos: the user's ticket may be used.
+        credential: whose ticket that is; None is the default cache's.
         server_principal: the Kerberos principal that the server must have, as the configuration
             names it: ``service/_HOST@REALM``, where ``_HOST`` is the server's host name.
+        server_pattern: what its principal must look like instead (``*`` and ``?``), if not empty.
         qops: protections that are accepted (`digest.QOPS`), the most wanted first.
         allow_simple: a server that asks for no proof at all is accepted. Where it is not, a token
             or Kerberos is needed, and a server without either is taken for a false one.
@@ -30,7 +34,9 @@ class Identity:
     real_user: str | None = None
     token: Token | None = None
     kerberos: bool = False
+    credential: gss.Credential | None = dataclasses.field(default=None, repr=False, compare=False)
     server_principal: str = ""
+    server_pattern: str = ""
     qops: tuple[str, ...] = QOPS
     allow_simple: bool = True
 
@@ -43,11 +49,14 @@ class Identity:
     def from_configuration(
         cls,
         configuration: Configuration,
-        user: str,
+        login: Login | str,
         token: Token | None = None,
         principal_key: str = "",
     ) -> Identity:
         """As the cluster's configuration wants it; ``principal_key`` is where the server's is.
+
+        A name alone is somebody without tokens, whom only a cluster without Kerberos believes, and one
+        with it if the default cache's ticket is that user's.
 
         Raises:
             ConfigurationError: ``hadoop.rpc.protection`` names what there is not.
@@ -65,11 +74,15 @@ class Identity:
             raise ConfigurationError(
                 f"{configuration.source('hadoop.rpc.protection')}: hadoop.rpc.protection is empty"
             )
+        who = login if isinstance(login, Login) else Login(login)
         return cls(
-            user=user,
+            user=who.user,
+            real_user=who.real_user or None,
             token=token,
-            kerberos=secure,
+            kerberos=secure and (who.kerberos or who is not login),
+            credential=who.credential,
             server_principal=configuration.get(principal_key),
+            server_pattern=configuration.get(f"{principal_key}.pattern") if principal_key else "",
             qops=tuple(qops) if secure else (*qops, *(q for q in QOPS if q not in qops)),
             allow_simple=not secure or fallback,
         )

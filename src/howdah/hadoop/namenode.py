@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import socket
 from datetime import datetime
 from typing import Literal
 from urllib.parse import urlsplit
@@ -11,6 +13,7 @@ from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.connection import Limits
 from howdah.hadoop.credentials import HDFS_TOKEN, Token
 from howdah.hadoop.identity import Identity
+from howdah.hadoop.login import Login
 from howdah.hadoop.protos import common, hdfs
 from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.service import Service, expiry, token_service
@@ -28,15 +31,18 @@ class NameNode(Service):
     def __init__(
         self,
         configuration: Configuration,
-        user: str,
+        login: Login | str,
         *,
         url: str | None = None,
         token: Token | None = None,
         retry: RetryPolicy | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """``url`` is an ``hdfs://`` one; the default file system without it."""
-        identity = Identity.from_configuration(configuration, user, token, self.PRINCIPAL)
+        """``url`` is an ``hdfs://`` one; the default file system without it. ``token`` is one of the
+        NameNode's; else the login's, if it has one."""
+        if token is None and isinstance(login, Login):
+            token = token_of(configuration, login, url)
+        identity = Identity.from_configuration(configuration, login, token, self.PRINCIPAL)
         super().__init__(configuration.name_nodes(url), identity, retry=retry, limits=limits)
         self.configuration = configuration
         self._authority = urlsplit(url or configuration.default_fs).netloc
@@ -225,3 +231,18 @@ class NameNode(Service):
             hdfs.SetSafeModeResponseProto,
         )
         return answer.result
+
+
+def token_of(configuration: Configuration, login: Login, url: str | None) -> Token | None:
+    """The login's token for that file system."""
+    if login.token(HDFS_TOKEN) is None:
+        return None
+    name = urlsplit(url or configuration.default_fs).netloc
+    if name in configuration.list("dfs.nameservices"):
+        return login.token(HDFS_TOKEN, f"ha-hdfs:{name}")
+    address = configuration.name_nodes(url)[0]
+    host = address.host
+    if configuration.boolean("hadoop.security.token.service.use_ip", True):
+        with contextlib.suppress(OSError):
+            host = socket.gethostbyname(host)
+    return login.token(HDFS_TOKEN, f"{host.lower()}:{address.port}")

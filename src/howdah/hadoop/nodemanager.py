@@ -12,6 +12,7 @@ from howdah.hadoop.credentials import Token
 from howdah.hadoop.errors import CallTimeout, ConnectFailed, ConnectionLost, RemoteError
 from howdah.hadoop.identity import Identity
 from howdah.hadoop.ids import ContainerId, NodeId
+from howdah.hadoop.login import Login
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.resourcemanager import Signal
 from howdah.hadoop.retry import RetryPolicy
@@ -48,13 +49,13 @@ class NodeManager(Service):
         self,
         configuration: Configuration,
         node: NodeId,
-        user: str,
+        login: Login | str,
         token: Token,
         *,
         retry: RetryPolicy | None = None,
         limits: Limits | None = None,
     ) -> None:
-        identity = Identity.from_configuration(configuration, user, token, self.PRINCIPAL)
+        identity = Identity.from_configuration(configuration, login, token, self.PRINCIPAL)
         super().__init__([node.address], identity, retry=retry, limits=limits)
         self.node = node
 

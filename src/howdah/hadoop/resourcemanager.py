@@ -15,6 +15,7 @@ from howdah.hadoop.credentials import RM_TOKEN, Token
 from howdah.hadoop.errors import ApplicationNotFound, CallTimeout, HadoopError
 from howdah.hadoop.identity import Identity
 from howdah.hadoop.ids import ApplicationId, AttemptId, ContainerId, NodeId, Resource
+from howdah.hadoop.login import Login
 from howdah.hadoop.protos import common, yarn
 from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.service import Service, expiry, token_service
@@ -60,14 +61,16 @@ class ResourceManager(Service):
     def __init__(
         self,
         configuration: Configuration,
-        user: str,
+        login: Login | str,
         *,
         token: Token | None = None,
         retry: RetryPolicy | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """Acts for ``user``; ``token`` is a delegation token of the ResourceManager's."""
-        identity = Identity.from_configuration(configuration, user, token, self.PRINCIPAL)
+        """``token`` is a delegation token of the ResourceManager's; else the login's, if it has one."""
+        if token is None and isinstance(login, Login):
+            token = login.token(RM_TOKEN)
+        identity = Identity.from_configuration(configuration, login, token, self.PRINCIPAL)
         addresses = configuration.rm_addresses("client")
         super().__init__(addresses, identity, retry=retry, limits=limits)
         self.configuration = configuration

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+import fnmatch
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from howdah.hadoop.digest import DigestMd5, Layer
 from howdah.hadoop.errors import AuthenticationError
 from howdah.hadoop.identity import Identity
+from howdah.hadoop.names import Principal
 from howdah.hadoop.protos import common
+
+_HOST = "_HOST"
 
 
 class Mechanism(Protocol):
@@ -63,8 +68,11 @@ def choose(
     )
 
 
-def mechanism(identity: Identity, auth: common.RpcSaslProto.SaslAuth, host: str) -> Mechanism:
-    """The mechanism of an offer that was chosen; ``host`` is the server's name.
+def mechanism(
+    identity: Identity, auth: common.RpcSaslProto.SaslAuth, hosts: Callable[[], Iterable[str]]
+) -> Mechanism:
+    """The mechanism of an offer that was chosen; ``hosts`` tells the server's names, the one in the
+    configuration first. A name service may be asked for the next.
 
     Raises:
         AuthenticationError: Kerberos was chosen, and is not usable here, or not for this server.
@@ -72,31 +80,50 @@ def mechanism(identity: Identity, auth: common.RpcSaslProto.SaslAuth, host: str)
     if auth.method == "TOKEN" and identity.token is not None:
         uri = f"{auth.protocol}/{auth.serverId}"
         return DigestMd5(identity.token.identifier, identity.token.password, uri, identity.qops)
-    check_principal(identity.server_principal, f"{auth.protocol}/{auth.serverId}", host)
+    server = server_principal(identity, f"{auth.protocol}/{auth.serverId}", hosts)
     from howdah.hadoop.kerberos import Gssapi
 
-    return Gssapi(auth.protocol, auth.serverId, identity.qops)
+    return Gssapi(server, identity.qops, identity.credential)
 
 
-def check_principal(configured: str, claimed: str, host: str) -> None:
-    """Compare what a server says it is with what the configuration says it must be.
+def server_principal(
+    identity: Identity, claimed: str, hosts: Callable[[], Iterable[str]]
+) -> Principal:
+    """Who the server must prove to be, if what it says it is suits the configuration.
 
     Without this any service with a Kerberos key could pass for any other
-    (``SaslRpcClient.getServerPrincipal``).
+    (``SaslRpcClient.getServerPrincipal``). The realm is the configured one: the KDC gives no ticket
+    for a principal of another.
 
     Raises:
         AuthenticationError: they differ, or the configuration says nothing.
     """
-    wanted = configured.partition("@")[0].replace("_HOST", host.lower())
-    if not wanted:
+    configured = Principal.parse(identity.server_principal) if identity.server_principal else None
+    realm = configured.realm if configured is not None else ""
+    if identity.server_pattern:
+        # It is compared with the whole name; of the pattern's realm only a plain one can be asked for.
+        name, _, wanted_realm = identity.server_pattern.partition("@")
+        plain = wanted_realm if not set("*?[{") & set(wanted_realm) else realm
+        if fnmatch.fnmatchcase(claimed, name):
+            return dataclasses.replace(Principal.parse(claimed), realm=plain)
+        raise AuthenticationError(
+            f"the server says it is {claimed!r}, but the configuration wants"
+            f" {identity.server_pattern!r} (a property that ends in .principal.pattern)"
+        )
+    if configured is None:
         raise AuthenticationError(
             "the configuration does not name the server's Kerberos principal (a property such as"
             " yarn.resourcemanager.principal or dfs.namenode.kerberos.principal)"
         )
-    if claimed != wanted:
-        raise AuthenticationError(
-            f"the server says it is {claimed!r}, but the configuration wants {wanted!r}"
-        )
+    wanted: list[str] = []
+    for host in hosts() if configured.second == _HOST else (configured.second,):
+        wanted.append(f"{configured.first}/{host.lower() if configured.second == _HOST else host}")
+        if claimed == wanted[-1]:
+            return dataclasses.replace(Principal.parse(claimed), realm=realm)
+    raise AuthenticationError(
+        f"the server says it is {claimed!r}, but the configuration wants"
+        f" {' or '.join(map(repr, dict.fromkeys(wanted)))} ({identity.server_principal})"
+    )
 
 
 def check_simple(identity: Identity) -> None:

@@ -22,6 +22,7 @@ from howdah.hadoop.errors import (
     StandbyError,
 )
 from howdah.hadoop.identity import Identity
+from howdah.hadoop.login import Login
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.service import Service
@@ -57,14 +58,14 @@ class Scheduler(Service):
     def __init__(
         self,
         configuration: Configuration,
-        user: str,
+        login: Login | str,
         token: Token,
         *,
         retry: RetryPolicy | None = None,
         limits: Limits | None = None,
     ) -> None:
         """``token`` is the container's AMRM token (`credentials.AMRM_TOKEN`)."""
-        identity = Identity.from_configuration(configuration, user, token, self.PRINCIPAL)
+        identity = Identity.from_configuration(configuration, login, token, self.PRINCIPAL)
         addresses = configuration.rm_addresses("scheduler")
         # The heartbeat keeps the connection in use; a pause of it is no reason to begin anew.
         super().__init__(addresses, identity, retry=retry, limits=limits or Limits(idle_s=None))

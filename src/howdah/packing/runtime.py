@@ -30,8 +30,8 @@ NEEDED = (
 """Distributions that Howdah's processes on a cluster need. The rest of Howdah's dependencies is for
 the submitter's side: cryptography makes a job's certificates at submission, pyyaml reads job files,
 cloudpickle runs in the programs' own Python."""
-OPTIONAL = ("gssapi", "nvidia-ml-py")
-"""Taken along where they are installed: Kerberos, GPUs' names and use."""
+OPTIONAL = ("nvidia-ml-py",)
+"""Taken along where they are installed: GPUs' names and use."""
 _PLUGINS = ("howdah.frameworks", "howdah.backends")
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from howdah.backends.base import BackendError
 from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.credentials import TOKEN_FILE
 from howdah.hadoop.errors import (
     AccessControl,
     AuthenticationError,
@@ -25,9 +26,9 @@ from howdah.hadoop.errors import (
     HadoopError,
     TransportError,
 )
+from howdah.hadoop.login import Login, login
 from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.retry import RetryPolicy
-from howdah.storage.jobdir import user_name
 
 if TYPE_CHECKING:
     from howdah.storage.hdfs import Hdfs
@@ -42,9 +43,9 @@ T = TypeVar("T")
 class Access:
     """One user's access to one cluster. To be closed; may be used from any thread."""
 
-    def __init__(self, configuration: Configuration, user: str) -> None:
+    def __init__(self, configuration: Configuration, who: Login) -> None:
         self.configuration = configuration
-        self.user = user
+        self.login = who
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="howdah-hadoop", daemon=True
@@ -64,7 +65,8 @@ class Access:
         Raises:
             BackendError: there is no usable configuration; says where was looked.
         """
-        return cls(load(folder, env), hadoop_user(env))
+        configuration = load(folder, env)
+        return cls(configuration, log_in(configuration, env))
 
     @property
     def folder(self) -> str:
@@ -72,12 +74,17 @@ class Access:
         return str(self.configuration.folder)
 
     @property
+    def user(self) -> str:
+        """Our name on the cluster."""
+        return self.login.user
+
+    @property
     def manager(self) -> ResourceManager:
         """The ResourceManager's client; its calls are for `call`."""
         with self._lock:
             if self._manager is None:
                 policy = RetryPolicy(max_wait_s=ANSWER_S, try_timeout_s=ANSWER_S, max_delay_s=1.0)
-                self._manager = ResourceManager(self.configuration, self.user, retry=policy)
+                self._manager = ResourceManager(self.configuration, self.login, retry=policy)
             return self._manager
 
     def hdfs(self, url: str) -> Hdfs:
@@ -87,7 +94,9 @@ class Access:
         fs = split(url)[0] or self.configuration.default_fs
         with self._lock:
             if fs not in self._hdfs:
-                self._hdfs[fs] = Hdfs(fs, conf_dir=self.folder, user=self.user, patience_s=ANSWER_S)
+                # With Kerberos the ticket says who we are, and a name in the environment nothing.
+                user = None if self.configuration.security_enabled else self.user
+                self._hdfs[fs] = Hdfs(fs, conf_dir=self.folder, user=user, patience_s=ANSWER_S)
             return self._hdfs[fs]
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -119,8 +128,7 @@ class Access:
             )
         if isinstance(error, AuthenticationError):
             return BackendError(
-                f"The cluster does not accept {self.user}: {error}. On a cluster with Kerberos a "
-                "ticket is needed (kinit), and the package gssapi"
+                f"The cluster does not accept {self.login.principal or self.user}: {error}"
             )
         return BackendError(f"The cluster: {error}")
 
@@ -148,7 +156,7 @@ class Access:
             self._loop.close()
 
 
-_shared: dict[tuple[str, str, int], Access] = {}
+_shared: dict[tuple[str | int, ...], Access] = {}
 _sharing = threading.Lock()
 
 
@@ -161,10 +169,12 @@ def shared(folder: str | Path | None = None, env: Mapping[str, str] = os.environ
     """
     configuration = load(folder, env)
     # A child made by os.fork has none of its parent's threads.
-    key = (str(Path(str(configuration.folder)).resolve()), hadoop_user(env), os.getpid())
+    who = log_in(configuration, env)
+    folder = str(Path(str(configuration.folder)).resolve())
+    key = (folder, who.user, who.real_user, who.principal, env.get(TOKEN_FILE, ""), os.getpid())
     with _sharing:
         if key not in _shared:
-            _shared[key] = Access(configuration, key[1])
+            _shared[key] = Access(configuration, who)
         return _shared[key]
 
 
@@ -185,9 +195,18 @@ def load(folder: str | Path | None = None, env: Mapping[str, str] = os.environ) 
         ) from error
 
 
-def hadoop_user(env: Mapping[str, str] = os.environ) -> str:
-    """Who we are on a cluster without Kerberos."""
-    return env.get("HADOOP_USER_NAME") or user_name()
+def log_in(configuration: Configuration, env: Mapping[str, str] = os.environ) -> Login:
+    """Who we are on that cluster.
+
+    Raises:
+        BackendError: it demands Kerberos, and there is neither a ticket nor a token.
+    """
+    try:
+        return login(configuration, env)
+    except (HadoopError, OSError) as error:
+        raise BackendError(
+            f"You are nobody on the cluster of {configuration.folder}: {error}"
+        ) from error
 
 
 def _looked(folder: str | Path | None, env: Mapping[str, str]) -> str:

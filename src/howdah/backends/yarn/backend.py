@@ -51,6 +51,7 @@ from howdah.hadoop.errors import (
     TransportError,
 )
 from howdah.hadoop.ids import ContainerId, Resource
+from howdah.hadoop.login import Login
 from howdah.hadoop.protos import common, yarn
 from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.retry import RetryPolicy
@@ -117,6 +118,7 @@ class YarnBackend:
         self.bind = "0.0.0.0"  # noqa: S104 - agents are on other machines; mTLS
         self.page_readers = PageReaders()
         self._with_port = self._configuration.boolean(_WITH_PORT)
+        self._login = Login(self.local_resources.user, credentials=self._credentials)
         self._scheduler = Scheduler(self._configuration, self.local_resources.user, tokens[0])
         self._nodes = Nodes(self._configuration, self.local_resources.user)
         self._longest_s = expiry_s / 3
@@ -222,7 +224,7 @@ class YarnBackend:
             return ""
         return await pending_containers.words(
             self._configuration,
-            self.local_resources.user,
+            self._login,
             self._queue,
             table.requests.missing(),
             self._roles,
@@ -352,9 +354,7 @@ class YarnBackend:
         try:
             async with (
                 asyncio.timeout(FORMER_S),
-                ResourceManager(
-                    self._configuration, self.local_resources.user, retry=policy
-                ) as manager,
+                ResourceManager(self._configuration, self._login, retry=policy) as manager,
             ):
                 attempts = await manager.attempts(self._container.attempt.application)
         except (HadoopError, TimeoutError) as error:
@@ -377,7 +377,7 @@ class YarnBackend:
         if not any(r.placement.near or r.placement.pack for r in self._roles.values()):
             return {}
         try:
-            async with ResourceManager(self._configuration, self.local_resources.user) as manager:
+            async with ResourceManager(self._configuration, self._login) as manager:
                 nodes = await manager.nodes()
         except HadoopError as error:
             log.warning("near and pack are not heeded: the nodes are not told: %s", error)

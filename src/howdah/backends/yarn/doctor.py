@@ -9,17 +9,19 @@ from __future__ import annotations
 import os
 import posixpath
 import socket
+import time
 from collections.abc import Callable, Iterator, Mapping
 
 from howdah.backends.base import BackendError
 from howdah.backends.findings import Finding, fine, problem, warning
 from howdah.backends.yarn import cluster_report, staging
-from howdah.backends.yarn.access import Access, load
+from howdah.backends.yarn.access import Access, load, log_in
 from howdah.backends.yarn.amounts import GPU, quantity
 from howdah.backends.yarn.checks import DEFAULT_QUEUE
 from howdah.backends.yarn.cluster import Cluster, listed
 from howdah.hadoop.address import Address
 from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.credentials import TOKEN_FILE
 from howdah.hadoop.errors import ConfigurationError, HadoopError
 from howdah.hadoop.namenode import NameNode
 from howdah.spec.model import Master
@@ -257,7 +259,7 @@ def _hdfs(access: Access) -> Iterator[Finding]:
         return
 
     async def ask() -> tuple[bool, int, int]:
-        async with NameNode(configuration, access.user) as name_node:
+        async with NameNode(configuration, access.login) as name_node:
             safe = await name_node.safe_mode("get")
             stats = await name_node.fs_stats()
         return safe, stats.capacity, stats.remaining
@@ -321,16 +323,16 @@ def _security(configuration: Configuration) -> Iterator[Finding]:
     if not configuration.security_enabled:
         yield fine("security", "simple: the cluster believes who you say you are")
         return
-    import importlib.util
-
-    if importlib.util.find_spec("gssapi") is None:
-        yield problem(
-            "security",
-            "the cluster demands Kerberos, and the package gssapi is not installed",
-            "pip install 'howdah[kerberos]'",
-        )
-    else:
-        yield fine("security", "Kerberos")
+    try:
+        found = log_in(configuration)
+    except BackendError as error:
+        yield problem("security", str(error), "kinit; then look again")
+        return
+    if not found.kerberos:
+        yield fine("security", f"Kerberos; you are {found.user} by the tokens in {TOKEN_FILE}")
+        return
+    left = "" if found.keytab else f", for {(found.expires_at - time.time()) / 3600:.1f} h"
+    yield fine("security", f"Kerberos; {found.principal} is {found.user} on the cluster{left}")
 
 
 def _settings(configuration: Configuration) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from howdah.backends.yarn.amounts import Amount, of_role
 from howdah.backends.yarn.cluster import Cluster, Queue
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.errors import HadoopError
+from howdah.hadoop.login import Login
 from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.retry import RetryPolicy
 
@@ -20,7 +21,7 @@ ANSWER_S = 3.0
 
 async def words(
     configuration: Configuration,
-    user: str,
+    login: Login,
     queue: str,
     missing: Mapping[str, int],
     roles: Mapping[str, RoleResources],
@@ -28,9 +29,9 @@ async def words(
 ) -> str:
     """Why ``missing`` containers, by role, are not there yet; empty if that cannot be told.
 
-    A master on a cluster with Kerberos may not ask as a client does: then only its headroom tells.
+    Where the ResourceManager does not take the login as a client's, only the master's headroom tells.
     """
-    cluster, found = await _look(configuration, user, queue)
+    cluster, found = await _look(configuration, login, queue)
     labels = {
         role: resources.label or (found.default_label if found else "")
         for role, resources in roles.items()
@@ -42,17 +43,17 @@ async def words(
 
 
 async def _look(
-    configuration: Configuration, user: str, queue: str
+    configuration: Configuration, login: Login, queue: str
 ) -> tuple[Cluster | None, Queue | None]:
     policy = RetryPolicy(max_wait_s=ANSWER_S, try_timeout_s=ANSWER_S)
     try:
         async with asyncio.timeout(ANSWER_S):
-            async with ResourceManager(configuration, user, retry=policy) as manager:
+            async with ResourceManager(configuration, login, retry=policy) as manager:
                 nodes = await manager.nodes(cluster_report.NODE_STATES)
                 found = await cluster_report.queue(manager, queue) if queue else None
     except (HadoopError, TimeoutError):
         return None, None
     cluster = Cluster(
-        user=user, largest=Amount(), nodes=tuple(cluster_report.node(each) for each in nodes)
+        user=login.user, largest=Amount(), nodes=tuple(cluster_report.node(each) for each in nodes)
     )
     return cluster, found

@@ -31,12 +31,13 @@ from howdah.backends.yarn.access import Access, shared
 from howdah.backends.yarn.cluster import Cluster
 from howdah.backends.yarn.local_resources import FILE, LocalResources
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import Credentials, Token
+from howdah.hadoop.credentials import AMRM_TOKEN, NM_TOKEN, RM_TOKEN, Credentials, Token
 from howdah.hadoop.errors import HadoopError
 from howdah.hadoop.ids import ApplicationId
-from howdah.hadoop.namenode import NameNode
+from howdah.hadoop.login import Login
+from howdah.hadoop.namenode import NameNode, token_of
 from howdah.hadoop.protos import yarn
-from howdah.hadoop.resourcemanager import SubmissionFailed
+from howdah.hadoop.resourcemanager import ResourceManager, SubmissionFailed
 from howdah.packing.archives import Archive, PackingError
 from howdah.packing.store import Store, Uploaded
 from howdah.spec.load import LoadedJob
@@ -131,6 +132,8 @@ class YarnSubmission:
             submission = application.submission(
                 job, directory.job_id, url, reached.application, master
             )
+            # Tokens that were given to us are others' too.
+            submission.cancel_tokens_when_complete = not access.login.credentials.tokens
             self._stop_if_cancelled()
             handed_over = True
             self._hand_over(access, submission)
@@ -173,17 +176,27 @@ class YarnSubmission:
     def _tokens(
         self, access: Access, url: str, job: Job, minted: list[tuple[str, Token]]
     ) -> list[tuple[str, Token]]:
-        """Delegation tokens of every file system the job's containers use; none where they are not
-        needed. ``minted`` has them also if a later one fails."""
-        configuration = access.configuration
+        """Delegation tokens of every file system the job's containers use, with Kerberos of the
+        ResourceManager too; none where they are not needed. What the login has already is passed on.
+        ``minted`` has the others, also if a later one fails."""
+        configuration, login = access.configuration, access.login
+        given = [
+            (alias, token)
+            for alias, token in login.credentials.tokens.items()
+            if token.kind not in (AMRM_TOKEN, NM_TOKEN)  # another application's
+        ]
         if not (configuration.security_enabled or configuration.boolean(_ALWAYS_TOKENS)):
-            return []
+            return given
         renewer = _renewer(configuration, access.user)
         for place in dict.fromkeys((url, *(staging.whole(u, configuration)
                                            for u in job.hadoop.name_nodes))):  # fmt: skip
-            token = access.call(_mint(configuration, access.user, place, renewer))
+            if token_of(configuration, login, place) is None:
+                token = access.call(_mint(configuration, login, place, renewer))
+                minted.append((token.service, token))
+        if login.kerberos and login.token(RM_TOKEN) is None:
+            token = access.call(access.manager.delegation_token(renewer))
             minted.append((token.service, token))
-        return minted
+        return [*given, *minted]
 
     def _hand_over(
         self, access: Access, submission: yarn.ApplicationSubmissionContextProto
@@ -246,7 +259,7 @@ class YarnSubmission:
             access.hdfs(url).remove(url, recursive=True)
         for token in tokens:
             with contextlib.suppress(HadoopError, BackendError):
-                access.call(_cancel(access.configuration, access.user, url, token))
+                access.call(_cancel(access.configuration, access.login, url, token))
 
     def _result(self, future: Future[T]) -> T:
         """What it gives; a cancelled submission does not wait for it."""
@@ -268,19 +281,27 @@ class YarnSubmission:
             self._progress(step)
 
 
-async def _mint(configuration: Configuration, user: str, url: str, renewer: str) -> Token:
-    async with NameNode(configuration, user, url=url) as name_node:
+async def _mint(configuration: Configuration, login: Login, url: str, renewer: str) -> Token:
+    async with NameNode(configuration, login, url=url) as name_node:
         return await name_node.delegation_token(renewer)
 
 
-async def _cancel(configuration: Configuration, user: str, url: str, token: Token) -> None:
-    async with NameNode(configuration, user, url=url) as name_node:
+async def _cancel(configuration: Configuration, login: Login, url: str, token: Token) -> None:
+    if token.kind == RM_TOKEN:
+        async with ResourceManager(configuration, login) as manager:
+            await manager.cancel_token(token)
+        return
+    async with NameNode(configuration, login, url=url) as name_node:
         await name_node.cancel_token(token)
 
 
 def _renewer(configuration: Configuration, user: str) -> str:
-    """With security the ResourceManager, which renews them and insists on it; else ourselves."""
+    """With security the ResourceManager, which renews them and insists on it; else ourselves.
+
+    By its whole principal: the NameNode knows it by the short name that its own rules give it. Of two
+    ResourceManagers both must have the same one.
+    """
     principal = configuration.get("yarn.resourcemanager.principal")
     if configuration.security_enabled and principal:
-        return principal.partition("/")[0].partition("@")[0]
+        return principal.replace("_HOST", configuration.rm_addresses("client")[0].host.lower())
     return user

@@ -1,0 +1,68 @@
+"""What a cluster's files say where its daemons demand Kerberos."""
+
+from __future__ import annotations
+
+from tests.hadoop.kdc import HOST, REALM, SHORT, Kdc
+from tests.hadoop.site import Site
+
+QOPS = "authentication,integrity,privacy"
+"""The daemons offer all three; a client takes the one that its own configuration names."""
+
+RULES = "\n".join(
+    rf"RULE:[{parts}:$1@$0]({name}@{REALM.replace('.', '[.]')})s/.*/{short}/"
+    for name, short in SHORT.items()
+    for parts in ((1,) if name == "alice" else (2,))
+)
+_GATEWAY = "hadoop.proxyuser.gateway"
+
+
+def core() -> dict[str, str]:
+    return {
+        "hadoop.security.authentication": "kerberos",
+        "hadoop.security.authorization": "true",
+        "hadoop.rpc.protection": QOPS,
+        "hadoop.security.auth_to_local": f"{RULES}\nDEFAULT",
+        f"{_GATEWAY}.hosts": "*",
+        f"{_GATEWAY}.users": "*",
+        # None of these are accounts of the machine: no program is asked for their groups.
+        "hadoop.user.group.static.mapping.overrides": ";".join(
+            f"{name}=users" for name in ("ally", "bob", "gateway", "hdfs", "yarn", "dr.who")
+        ),
+    }
+
+
+def hdfs(site: Site) -> dict[str, str]:
+    keys = str(Kdc(site.realm_dir).services)
+    return {
+        "dfs.block.access.token.enable": "true",
+        "dfs.data.transfer.protection": QOPS,
+        # Else SASL on data transfer demands HTTPS of every daemon.
+        "ignore.secure.ports.for.testing": "true",
+        **{f"dfs.{kind}.keytab.file": keys for kind in ("namenode", "datanode")},
+        "dfs.namenode.kerberos.principal": f"nn/_HOST@{REALM}",
+        # Its name here is an address, as the nodes' are: one key for all.
+        "dfs.datanode.kerberos.principal": f"dn/{HOST}@{REALM}",
+        "dfs.namenode.kerberos.internal.spnego.principal": f"HTTP/_HOST@{REALM}",
+        "dfs.web.authentication.kerberos.principal": f"HTTP/_HOST@{REALM}",
+        "dfs.web.authentication.kerberos.keytab": keys,
+    }
+
+
+def yarn(site: Site) -> dict[str, str]:
+    keys = str(Kdc(site.realm_dir).services)
+    return {
+        "yarn.resourcemanager.principal": f"rm/_HOST@{REALM}",
+        "yarn.resourcemanager.keytab": keys,
+        "yarn.nodemanager.principal": f"nm/{HOST}@{REALM}",
+        "yarn.nodemanager.keytab": keys,
+        "yarn.admin.acl": f"{site.user},yarn",
+        # With security a NodeManager opens logs by Hadoop's native library, and ends where it has none.
+        "yarn.log-aggregation-enable": "false",
+    }
+
+
+def container_env(site: Site) -> str:
+    """What stands for the nodes' ``/etc/krb5.conf``, for ``yarn.nodemanager.admin-env``."""
+    env = Kdc(site.realm_dir).env()
+    del env["KRB5CCNAME"]
+    return "".join(f",{name}={value}" for name, value in env.items())
