@@ -372,8 +372,8 @@ class Run:
                 self._end(0.0)
                 return
             cost = time.thread_time() - start
-            await asyncio.sleep(max(pause, cost * 100))
-            pause = min(pause * 1.2, _STRANGER_LOOK_S)
+            await asyncio.sleep(max(pause, cost * 1000))
+            pause = min(pause * 2, _STRANGER_LOOK_S)
 
     async def _numeric(self, peers: tuple[Address, ...]) -> set[Address]:
         found: set[Address] = set()
