@@ -162,7 +162,7 @@ class Run:
         """A program has reported something."""
         self._progress.shown()
         self._reported.add(report)
-        if report.step is not None:
+        if report.joined or report.step is not None:
             self._has_joined()
         if report.web is not None:
             self.pages.keep(report.web)
@@ -271,7 +271,7 @@ class Run:
         self._say(TaskStarted(task=start.task, attempt=start.attempt, pids=self.pids))
         if start.probe == Join.NOW.value:
             self._has_joined()
-        else:
+        elif start.probe == Join.NETWORK.value:
             self._watch(self._look_for_peers())
         self._watch(self._look_for_strangers())
         if start.web is not None:
