@@ -32,6 +32,7 @@ __all__ = [
     "checkpoint_requested",
     "checkpoint_saved",
     "context",
+    "joined",
     "page_token",
     "report",
 ]
@@ -132,6 +133,11 @@ def report(step: Optional[float] = None, **values: Any) -> None:
         document["step"] = step
     document.update(values)
     _told.send(document)
+
+
+def joined() -> None:
+    """Tell that this process has found its peers, where its ports and connections do not show it."""
+    _told.send({"joined": True})
 
 
 def checkpoint_requested() -> bool:

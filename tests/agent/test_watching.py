@@ -81,6 +81,25 @@ async def test_a_reported_step_is_joining(tmp_path: Path) -> None:
         await rig.hear(TaskJoined)
 
 
+async def test_a_program_that_says_itself_when_it_has_joined_has_not_by_listening(
+    tmp_path: Path,
+) -> None:
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        prepared = await rig.prepare()
+        go = tmp_path / "go"
+        code = (
+            "import os, socket, time\n"
+            f"s = socket.create_server(('0.0.0.0', {prepared.ports[0]}))\ntask.report(loss=3)\n"
+            f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\ntask.joined()\n" + FOREVER
+        )
+        await rig.start(reporting(code), probe="report")
+        await rig.hear(Heartbeat, lambda m: m.sample is not None and m.sample.values != {})
+        assert not [m for m in rig.heard if isinstance(m, TaskJoined)]
+        go.touch()
+        await rig.hear(TaskJoined)
+
+
 async def test_a_program_without_peers_joins_when_it_starts(tmp_path: Path) -> None:
     async with Rig(tmp_path) as rig:
         await rig.agent()

@@ -81,3 +81,47 @@ print("restored", sorted(path.name for path in folder.iterdir()))
 """
     run = howdah("run", str(job_file(tmp_path, script, checkpoint={"settle": "20ms"})))
     assert "restored ['.metadata', '__0_0.distcp']" in run.text
+
+
+SHARDS = """
+import os, pathlib, time
+rank = os.environ["HOWDAH_RANK"]
+folder = pathlib.Path(os.environ["HOWDAH_CHECKPOINT_DIR"])
+assert os.environ["HOWDAH_GENERATION"] == "2" or not list(folder.iterdir())
+time.sleep(float(os.environ["LATER"].split()[int(rank)]))
+for name in os.environ["FILES"].split():
+    (folder / name.replace("RANK", rank)).write_text("weights")
+"""
+
+
+def _shards(tmp_path: Path, files: str, code: int, later: str = "0 0", **checkpoint: object) -> Run:
+    file = job_file(
+        tmp_path,
+        SHARDS,
+        framework="pytorch",
+        roles={"worker": {"instances": 2}},
+        env={"FILES": files, "LATER": later},
+        checkpoint={"settle": "20ms", **checkpoint},
+    )
+    return howdah("run", str(file), code=code)
+
+
+@pytest.mark.parametrize("later", ["0 0", "1 0", "0 1"])
+def test_shards_that_are_in_no_checkpoint_are_said_with_what_to_change(
+    tmp_path: Path, later: str
+) -> None:
+    said = " ".join(_shards(tmp_path, "__RANK_0.distcp", 5, later).text.split())
+    assert "but not all of it was saved" in said
+    assert "worker:1: checkpoints: one of its files is in no checkpoint, __1_0.distcp" in said
+    assert "HOWDAH_SHARED_DIR" in said and "Make the store writable" not in said
+
+
+@pytest.mark.parametrize("later", ["0 0", "1 0", "0 1"])
+def test_that_every_task_writes_the_same_files_is_no_loss(tmp_path: Path, later: str) -> None:
+    run = _shards(tmp_path, "model.pt epoch-1.pt", 0, later)
+    assert "no checkpoint" not in run.text + run.told
+
+
+def test_what_a_job_ignores_is_no_loss(tmp_path: Path) -> None:
+    run = _shards(tmp_path, "model.pt rng_RANK.pt", 0, ignore=["rng_*"])
+    assert "no checkpoint" not in run.text + run.told

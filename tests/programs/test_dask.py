@@ -20,6 +20,9 @@ client.restart()
 print("again", len(client.scheduler_info()["workers"]), client.submit(sum, range(5)).result(), flush=True)
 """
 
+SLOW = "import os, time; time.sleep(int(os.environ['HOWDAH_INDEX']))"
+"""Loaded by each worker before its scheduler knows it: the second one comes a second after its nanny."""
+
 SCALING = """
 import time
 from howdah.integrations.dask import HowdahCluster
@@ -50,7 +53,8 @@ if __name__ == "__main__":
 )
 @pytest.mark.timeout(180)
 def test_a_client_starts_with_all_workers_restarts_them_and_ends_quietly(tmp_path: Path) -> None:
-    roles = {"client": {}, "worker": {"instances": 2}}
+    env = {"DASK_DISTRIBUTED__WORKER__PRELOAD": SLOW}
+    roles = {"client": {}, "worker": {"instances": 2, "env": env}}
     run = succeeds(
         tmp_path / "job",
         {"train.py": QUICK_START},
@@ -60,7 +64,7 @@ def test_a_client_starts_with_all_workers_restarts_them_and_ends_quietly(tmp_pat
     )
     said = [line.partition("| ")[2] for line in run.out if line.startswith("client:0")]
     assert said == ["workers 2", "sum 285", "again 2 10"]
-    assert "Traceback" not in run.text and "SIGKILL" not in run.text + run.told
+    assert "Traceback" not in run.text and "SIGKILL" not in run.text + run.told, run.text
 
 
 @pytest.mark.program(

@@ -171,6 +171,8 @@ class Agent:
         self.deaf = False
         """Its connection stands, but it says nothing more of what it holds, and takes no orders."""
         self.connection: Connection | None = None
+        self.latest: Connection | None = None
+        """The one it has, or had last."""
         self.lost_at: float | None = None
         self.held: Program | None = None
         self.following: PrepareTask | None = None
@@ -434,7 +436,7 @@ class Cluster:
             self._die(agent)  # it is told that it is not wanted
             self._exited(agent)
             return
-        agent.connection = Connection(self.coordinator.life)
+        agent.connection = agent.latest = Connection(self.coordinator.life)
         agent.lost_at = None
         program = agent.held
         if program is not None and self.chance(self.habits.forget):
@@ -512,7 +514,7 @@ class Cluster:
 
     def _notice(self, agent: Agent, connection: Connection, event: AnyEvent) -> None:
         """Unless a newer connection, or coordinator, has made it meaningless."""
-        if agent.connection is None and connection.life == self.coordinator.life:
+        if agent.latest is connection and connection.life == self.coordinator.life:
             self.coordinator.tell(event)
 
     def heal(self, agent: Agent) -> None:

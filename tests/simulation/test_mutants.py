@@ -126,8 +126,8 @@ MUTANTS = [
     Mutant(
         "a stale message of an old attempt is believed",
         "machine.py",
-        "if data is not None and data.attempt == event.attempt:\n        tasks.apply",
-        "if data is not None:\n        tasks.apply",
+        "current = data.attempt == event.attempt\n",
+        "current = True\n",
         "what_an_older_attempt_says_late_changes_nothing()",
     ),
     Mutant(
@@ -233,16 +233,37 @@ MUTANTS = [
     Mutant(
         "what does not count is tried for ever",
         "restart.py",
-        "if not failure.counted and unit.uncounted > _limit(turn, rule):",
+        "if not failure.counted and unit.uncounted > turn.plan.retry_limit:",
         "if False:",
-        "ports_that_are_taken_time_after_time_end_the_job_in_the_end()",
+        "preemptions_without_any_time_between_end_the_job_after_a_few()",
     ),
     Mutant(
         "what does not count is tried again without a pause",
         "restart.py",
         "    if repeats <= 1:\n",
         "    if True:\n",
-        "ports_that_are_taken_time_after_time_end_the_job_in_the_end()",
+        "preemptions_without_any_time_between_end_the_job_after_a_few()",
+    ),
+    Mutant(
+        "an agent that was told to go and hangs up is taken for gone",
+        "containers.py",
+        "    elif container.former is not None and not container.over:\n        # It was told",
+        "    elif False:\n        # It was told",
+        "an_agent_that_hangs_up_before_it_has_heard_that_it_is_to_go_is_waited_for(GANG)",
+    ),
+    Mutant(
+        "the word of an agent that it has ended what it was told to is not heard",
+        "containers.py",
+        "            container.over = True\n",
+        "            pass\n",
+        "an_agent_on_a_node_called_lost_is_told_to_end_over_its_own_connection(GANG)",
+    ),
+    Mutant(
+        "a notice of preemption explains what happens long after it",
+        "task.py",
+        "return container.noticed_until is not None and not turn.passed(container.noticed_until)",
+        "return container.noticed_until is not None",
+        "a_preemption_that_was_announced_and_did_not_come_excuses_nothing_later()",
     ),
     Mutant(
         "a store that is away for a moment ends the job",

@@ -5,13 +5,20 @@ What runs is what the pretended cluster says, not what the machine believes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from howdah.core.causes import FailureCause
-from howdah.core.messages import CheckpointSaved, ContainerEndKind, Exit, TaskExited
+from howdah.core.messages import (
+    CheckpointSaved,
+    ContainerEndKind,
+    Exit,
+    PreemptionNoticed,
+    TaskExited,
+)
 from howdah.core.plan import Completion, Join, Plan
 from howdah.core.state import JobPhase, Outcome, TaskState
 from howdah.spec.model import Lingering, Mode, Restart
@@ -215,8 +222,26 @@ def test_an_agent_on_a_node_called_lost_is_told_to_end_over_its_own_connection(j
     world = running(job, nodes=8)
     old = world.agent("worker:0")
     silence(world, "worker:0", cut=False, expiry_s=5.0)
+    lost = world.now
     world.until(lambda: world.attempt("worker:0") > 1 and world.runs("worker:0", "worker:1"), 60.0)
-    assert not old.alive
+    assert not old.alive and world.now - lost < world.habits.lease_s
+    succeeds(world, "worker:0", "worker:1")
+
+
+@ZOMBIES
+def test_an_agent_that_hangs_up_before_it_has_heard_that_it_is_to_go_is_waited_for(
+    job: Plan,
+) -> None:
+    """It hangs, its node is called lost, and its connection breaks while its program runs on."""
+    world = running(job, nodes=8)
+    old = world.agent("worker:0")
+    old.deaf = True
+    silence(world, "worker:0", cut=False, expiry_s=5.0)
+    world.sleep(8.0)
+    world.cluster.cut(old, noticed=True)
+    lost = world.now
+    world.until(lambda: world.attempt("worker:0") > 1 and world.runs("worker:0", "worker:1"))
+    assert world.habits.lease_s <= world.now - lost < world.habits.lease_s + 30.0
     succeeds(world, "worker:0", "worker:1")
 
 
@@ -549,6 +574,28 @@ def test_preemptions_without_any_time_between_end_the_job_after_a_few() -> None:
     world.clock.later(1.0, again)
     ends(world, Outcome.FAILED, 3600.0)
     assert world.attempt("worker:0") <= 8
+    assert any(re.search(r"restarts in [4-7]\.\d", record.text) for record in world.records)
+
+
+def test_a_preemption_that_was_announced_and_did_not_come_excuses_nothing_later() -> None:
+    world = running(GANG)
+    agent = world.agent("worker:0")
+    world.tell(PreemptionNoticed(container_id=agent.container_id, deadline_s=5.0))
+    world.sleep(HOURS_S)
+    world.lose("worker:0")
+    world.until(lambda: world.runs("worker:0", "worker:1"))
+    assert [failure.report.cause for failure in world.state.failures] == [FailureCause.AGENT_LOST]
+    succeeds(world, "worker:0", "worker:1")
+
+
+def test_an_announced_preemption_does_not_hide_what_the_backend_says_itself() -> None:
+    world = running(GANG)
+    agent = world.agent("worker:0")
+    world.tell(PreemptionNoticed(container_id=agent.container_id, deadline_s=5.0))
+    world.lose("worker:0", ContainerEndKind.OUT_OF_MEMORY)
+    world.until(lambda: world.runs("worker:0", "worker:1"))
+    assert [f.report.cause for f in world.state.failures] == [FailureCause.OUT_OF_MEMORY]
+    succeeds(world, "worker:0", "worker:1")
 
 
 def test_a_checkpoint_begins_the_budget_of_what_does_not_count_anew() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -154,7 +155,8 @@ class Checkpoints:
             watching, self._first = self._watch({**spec, "rank": 0}), True
         else:
             before = scan(self.folder)
-            watching = self._watch_once_written({**spec, "rank": rank}, before)
+            spec = {**spec, "rank": rank, "began_ns": time.time_ns()}
+            watching = self._watch_once_written(spec, before)
         self._watching = asyncio.get_running_loop().create_task(watching)
         try:
             yield

@@ -46,6 +46,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     values: dict[str, float] = {}
     checkpoint: bool = False
     """The program has completed a checkpoint."""
+    joined: bool = False
+    """The program has found its peers."""
     web: Web | None = None
 
 
@@ -59,13 +61,20 @@ def understand(data: bytes) -> Report | None:
         return None
     web = document.pop("web", None)
     saved = document.pop("checkpoint", None)
+    joined = document.pop("joined", None)
     step = _number(document.pop("step", None))
     values: dict[str, float] = {}
     for key, value in document.items():
         number = _number(value)
         if number is not None and len(key) <= _KEY_LENGTH:
             values[key] = number
-    return Report(step=step, values=values, checkpoint=saved is not None, web=_web(web))
+    return Report(
+        step=step,
+        values=values,
+        checkpoint=saved is not None,
+        joined=joined is True,
+        web=_web(web),
+    )
 
 
 def _number(value: Any) -> float | None:

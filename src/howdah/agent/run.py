@@ -162,7 +162,7 @@ class Run:
         """A program has reported something."""
         self._progress.shown()
         self._reported.add(report)
-        if report.step is not None:
+        if report.joined or report.step is not None:
             self._has_joined()
         if report.web is not None:
             self.pages.keep(report.web)
@@ -271,7 +271,7 @@ class Run:
         self._say(TaskStarted(task=start.task, attempt=start.attempt, pids=self.pids))
         if start.probe == Join.NOW.value:
             self._has_joined()
-        else:
+        elif start.probe == Join.NETWORK.value:
             self._watch(self._look_for_peers())
         self._watch(self._look_for_strangers())
         if start.web is not None:
@@ -372,8 +372,8 @@ class Run:
                 self._end(0.0)
                 return
             cost = time.thread_time() - start
-            await asyncio.sleep(max(pause, cost * 100))
-            pause = min(pause * 1.2, _STRANGER_LOOK_S)
+            await asyncio.sleep(max(pause, cost * 1000))
+            pause = min(pause * 2, _STRANGER_LOOK_S)
 
     async def _numeric(self, peers: tuple[Address, ...]) -> set[Address]:
         found: set[Address] = set()

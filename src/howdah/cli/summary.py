@@ -10,6 +10,7 @@ import msgspec
 from howdah.cli import paint as human
 from howdah.cli.paint import Paint
 from howdah.cli.tables import Column, display_width, render
+from howdah.storage.left_out import REMEDY
 from howdah.wire.status import FailureView, JobView, TaskView
 
 TAIL = 20
@@ -188,7 +189,7 @@ def _unsaved(view: JobView, paint: Paint, width: int | None) -> Iterator[str]:
     if len(view.unsaved) > len(shown):
         more = f"and {len(view.unsaved) - len(shown)} more: howdah status --json {view.job_id}"
         yield from _labelled("", more, paint, None)
-    if view.outcome is not None:
+    if view.outcome is not None and any(REMEDY not in line for line in view.unsaved):
         yield from _labelled(
             "What to do",
             "Make the store writable, or name another (`checkpoint.store`, `outputs.store`), and "

@@ -190,9 +190,13 @@ def of_exit(exit: Exit) -> FailureCause:
     return FailureCause.USER_CODE
 
 
+_MAY_BE_PREEMPTED = (ContainerEndKind.EXITED, ContainerEndKind.RELEASED, ContainerEndKind.NODE_LOST)
+"""Kinds of an end that a preemption may look like; the others say themselves why."""
+
+
 def of_container(kind: ContainerEndKind, preempting: bool) -> FailureCause:
-    """The class of a container's end that nobody asked for."""
-    if preempting or kind is ContainerEndKind.PREEMPTED:
+    """The class of a container's end that nobody asked for; ``preempting``: that was announced."""
+    if kind is ContainerEndKind.PREEMPTED or (preempting and kind in _MAY_BE_PREEMPTED):
         return FailureCause.PREEMPTED
     return {
         ContainerEndKind.NODE_LOST: FailureCause.NODE_LOST,

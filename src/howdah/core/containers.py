@@ -26,6 +26,7 @@ from howdah.core.messages import (
     ReleaseContainer,
     RequestContainers,
     StopTask,
+    TaskExited,
 )
 from howdah.core.state import ContainerData, FailureReport, JobPhase, TaskData
 from howdah.core.turn import Turn
@@ -114,7 +115,9 @@ def _take_unknown(turn: Turn, container_id: str, node: str) -> None:
 
 def may_live(container: ContainerData) -> bool:
     """Whether a program that was started in a given-up container may still run."""
-    return container.former is not None and (container.connected or container.silent)
+    if container.former is None or container.over:
+        return False
+    return container.connected or container.silent
 
 
 def still_living(turn: Turn) -> list[ContainerData]:
@@ -132,7 +135,7 @@ def on_ended(turn: Turn, event: ContainerEnded) -> None:
     else:
         if not event.proven and container.registered and not container.connected:
             container.silent = True  # it was given time to come back, and neither did its node
-        cause = of_container(event.kind, container.preempting)
+        cause = of_container(event.kind, tasks.preempting(turn, container))
         if cause is FailureCause.AGENT_LOST and not container.registered:
             cause = FailureCause.LAUNCH_FAILED
         tasks.lose(turn, turn.task(container.task), container, cause, event.detail)
@@ -147,7 +150,7 @@ def on_ended(turn: Turn, event: ContainerEnded) -> None:
 
 def _strengthen(turn: Turn, container: ContainerData, event: ContainerEnded) -> None:
     """The backend's own word on a container that was already given up may be the better one."""
-    cause = of_container(event.kind, container.preempting)
+    cause = of_container(event.kind, tasks.preempting(turn, container))
     for report in _open_reports(turn):
         own = report.container_id == container.container_id
         if report.cause is FailureCause.AGENT_LOST and (own or report.node == container.node):
@@ -181,8 +184,10 @@ def on_registered(turn: Turn, event: AgentRegistered) -> None:
     container.silent = False
     container.heard, container.listen = turn.now, event.listen
     if container.task is None:
-        if event.held is not None and container.former is None:
-            container.former = event.held.task
+        held = event.held
+        container.over = held is None or held.phase is HeldPhase.EXITED
+        if held is not None:
+            container.former, container.former_attempt = held.task, held.attempt
         turn.set_time(container, "deadline", None)
         tasks.give_back(turn, container)
         return
@@ -215,10 +220,27 @@ def on_disconnected(turn: Turn, event: AgentDisconnected) -> None:
             # Its programs have ended, and it saves: what it holds is worth waiting for.
             patience_s = max(patience_s, min(data.deadline - turn.now, turn.plan.lease_s))
         turn.set_time(container, "deadline", turn.now + patience_s)
+    elif container.former is not None and not container.over:
+        # It was told to go, but has not said that its programs are gone: it may not have heard.
+        container.silent = True
+        if turn.state.phase is not JobPhase.FINISHING:
+            turn.set_time(container, "deadline", turn.now + turn.plan.lease_s)
     elif container.ended:
-        _drop(turn, container)  # told to go, it has gone
+        _drop(turn, container)
     elif container.former is not None:
         turn.touch(turn.task(container.former))
+
+
+def on_exit(turn: Turn, event: TaskExited) -> None:
+    """An attempt has ended that its task has no part in any more."""
+    for container_id in sorted(turn.index.given_up):
+        container = turn.state.containers[container_id]
+        if (container.former, container.former_attempt) == (event.task, event.attempt):
+            container.over = True
+            if container.ended and not container.connected:
+                _drop(turn, container)
+            else:
+                turn.touch(turn.task(event.task))
 
 
 def on_silent(turn: Turn, event: AgentSilent) -> None:

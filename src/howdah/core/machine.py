@@ -41,6 +41,7 @@ from howdah.core.messages import (
 )
 from howdah.core.restart import WORKING
 from howdah.core.state import (
+    LIVE,
     HangCheck,
     ImpossibleMove,
     JobPhase,
@@ -58,6 +59,10 @@ from howdah.spec.model import Restart
 S = TaskState
 STACKS_S = 10.0
 """How long stack dumps of a hung gang are waited for."""
+NOTICE_S = 60.0
+"""When a preemption is expected whose notice names no time."""
+NOTICE_MARGIN_S = 30.0
+"""A notice explains an end this long after its time: its own delays, and those of what it announces."""
 
 
 class Machine:
@@ -143,7 +148,12 @@ def _on_task_event(
     turn: Turn, event: TaskPrepared | TaskStarted | TaskJoined | TaskSaving | TaskExited
 ) -> None:
     data = turn.state.tasks.get(str(event.task))
-    if data is not None and data.attempt == event.attempt:
+    if data is None:
+        return
+    current = data.attempt == event.attempt
+    if isinstance(event, TaskExited) and not (current and data.state in LIVE):
+        containers.on_exit(turn, event)
+    elif current:
         tasks.apply(turn, data, event)
 
 
@@ -227,9 +237,13 @@ def _on_refused(turn: Turn, event: RequestRefused) -> None:
 
 def _on_preemption(turn: Turn, event: PreemptionNoticed) -> None:
     container = turn.state.containers.get(event.container_id)
-    if container is None or container.task is None or container.preempting:
+    if container is None or container.task is None:
         return
-    container.preempting = True
+    known = tasks.preempting(turn, container)
+    soon_s = NOTICE_S if event.deadline_s is None else event.deadline_s
+    container.noticed_until = turn.now + soon_s + NOTICE_MARGIN_S
+    if known:
+        return
     data = turn.task(container.task)
     limit = "" if event.deadline_s is None else f" in {event.deadline_s:.0f}s"
     what = f"{data.task} will be preempted{limit}"

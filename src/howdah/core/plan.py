@@ -20,6 +20,8 @@ class Join(enum.Enum):
     """Started is enough: the program has no peers, or never shows them."""
     NETWORK = "network"
     """It listens on a port reserved for it, holds a connection to a peer's, or reports a step."""
+    REPORT = "report"
+    """It says so (`howdah.task.joined`): its network shows nothing, or too early."""
 
 
 class Completion(enum.Enum):

@@ -133,12 +133,16 @@ def _missing(turn: Turn, missing: Sequence[TaskData]) -> str:
         if data.state in UP:
             one = len(data.ports) == 1
             ports = f"port{'' if one else 's'} {', '.join(map(str, data.ports)) or 'none'}"
-            text = (
-                f"{data.task} never joined (its program runs, but neither listens on its "
-                f"{ports} nor is connected to a peer)"
-                if turn.role(data.task).join is Join.NETWORK
-                else f"{data.task} was not seen running"
-            )
+            match turn.role(data.task).join:
+                case Join.NETWORK:
+                    text = (
+                        f"{data.task} never joined (its program runs, but neither listens on its "
+                        f"{ports} nor is connected to a peer)"
+                    )
+                case Join.REPORT:
+                    text = f"{data.task} never joined (its program runs, but did not say so)"
+                case Join.NOW:
+                    text = f"{data.task} was not seen running"
         else:
             text = f"{data.task} never started (it is {data.state.value})"
         parts.append(text)

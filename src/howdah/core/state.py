@@ -198,6 +198,9 @@ class ContainerData(msgspec.Struct, kw_only=True):
     """None once it is being given back."""
     former: Task | None = None
     """Of one that is being given back: whose attempt ran in it."""
+    former_attempt: int = 0
+    over: bool = False
+    """Of one that is being given back: the attempt's programs are known to have ended."""
     granted: float
     registered: bool = False
     connected: bool = False
@@ -211,7 +214,8 @@ class ContainerData(msgspec.Struct, kw_only=True):
     """The backend has given it up, without proof that its processes have ended."""
     announced: bool = False
     """That its lease is waited for has been said."""
-    preempting: bool = False
+    noticed_until: float | None = None
+    """So long a notice of preemption explains its end; what happens later is no preemption."""
     deadline: float | None = None
     """When its patience ends: for its agent to register or reconnect, for its end to be confirmed."""
     listen: tuple[str, int] | None = None

@@ -76,6 +76,7 @@ def detach(turn: Turn, data: TaskData, container: ContainerData) -> None:
     container.task = None
     # An agent that never registered is refused when it does: no program of ours will run there.
     container.former = data.task if container.registered else None
+    container.former_attempt, container.over = data.attempt, data.state not in LIVE
     turn.index.given_up.add(container.container_id)
     turn.set_time(container, "deadline", None)
     turn.touch(data)
@@ -132,10 +133,15 @@ def lose(
         turn.losses.append(report)
 
 
+def preempting(turn: Turn, container: ContainerData) -> bool:
+    """Whether the backend has said, and not too long ago to matter, that it takes this container back."""
+    return container.noticed_until is not None and not turn.passed(container.noticed_until)
+
+
 def give_up(turn: Turn, container: ContainerData, why: str) -> None:
     """Take a container for lost that the backend still has: give it back, its end is awaited."""
     if container.task is not None:
-        cause = FailureCause.PREEMPTED if container.preempting else FailureCause.AGENT_LOST
+        cause = FailureCause.PREEMPTED if preempting(turn, container) else FailureCause.AGENT_LOST
         lose(turn, turn.task(container.task), container, cause, why)
     give_back(turn, container)
 
@@ -439,8 +445,9 @@ def _agent_ended(turn: Turn, data: TaskData) -> None:
     """
     container = turn.container(data)
     assert container is not None
-    cause = FailureCause.PREEMPTED if container.preempting else FailureCause.AGENT_LOST
+    cause = FailureCause.PREEMPTED if preempting(turn, container) else FailureCause.AGENT_LOST
     lose(turn, data, container, cause, "its agent was told to end from outside", at_fault=False)
+    container.over = True
     turn.set_time(container, "deadline", turn.now + turn.plan.reconnect_s)
 
 

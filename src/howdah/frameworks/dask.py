@@ -16,12 +16,17 @@ Sources: docs.dask.org "Command Line" (dask scheduler, dask worker), "Configurat
 * A worker runs under its nanny, as `dask worker` has it: ``Client.restart`` needs one, and without it ends
   every worker for good. Howdah restarts what takes the nanny along. A worker gives up after 60 s without
   a scheduler.
-* The client starts once scheduler and workers serve: a program that asks how many workers it has is right.
+* The client starts once the scheduler serves and knows all workers: a program that asks how many it has is
+  right. A worker's nanny listens long before the scheduler knows the worker, so it says so itself
+  (``helpers/dask_joined.py``); a command of the job's own for workers is only seen to listen.
+* At the end all are told to stop at once, and the scheduler lets its workers leave first
+  (``helpers/dask_last.py``).
 """
 
 from __future__ import annotations
 
 from howdah.core.messages import Member, Topology
+from howdah.core.plan import Join
 from howdah.frameworks import addresses
 from howdah.frameworks.base import (
     INDEPENDENT,
@@ -37,12 +42,13 @@ from howdah.spec.units import mebibytes
 
 SCHEDULER = (
     '"$HOWDAH_PYTHON" -m distributed.cli.dask_scheduler --host "$HOWDAH_HOST" '
-    '--port "$HOWDAH_PORT" --dashboard-address "$HOWDAH_HOST:${HOWDAH_PORTS##*,}"'
+    '--port "$HOWDAH_PORT" --dashboard-address "$HOWDAH_HOST:${HOWDAH_PORTS##*,}" '
+    '--preload "$HOWDAH_HELPERS/dask_last.py"'
 )
 WORKER = (
     '"$HOWDAH_PYTHON" -m distributed.cli.dask_worker --host "$HOWDAH_HOST" '
     '--worker-port "$HOWDAH_PORT" --nanny-port "${HOWDAH_PORTS##*,}" --nanny '
-    "--no-dashboard --death-timeout 60"
+    '--no-dashboard --death-timeout 60 --preload-nanny "$HOWDAH_HELPERS/dask_joined.py"'
 )
 
 
@@ -81,6 +87,7 @@ class Dask(Framework):
                     watched=False,
                     ports=2,
                     after=("scheduler",),
+                    join=Join.REPORT if _own_worker(job) else Join.NETWORK,
                 )
             case "client":
                 return RoleDefaults(restart=Restart.TASK, chief=True, after=("scheduler", "worker"))
@@ -97,6 +104,12 @@ class Dask(Framework):
 
     def page(self, job: Job, role: str) -> WebPage | None:
         return WebPage(name="Dask", port=1) if role == "scheduler" else None
+
+
+def _own_worker(job: Job) -> bool:
+    """Whether workers run `worker_command`, be the job expanded or not."""
+    role = job.roles["worker"]
+    return role.command in (None, worker_command(role))
 
 
 def worker_command(role: Role, name: str = '"$HOWDAH_ROLE-$HOWDAH_INDEX"') -> str:

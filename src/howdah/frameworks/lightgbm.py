@@ -2,9 +2,9 @@
 
 Source: lightgbm.readthedocs.io "Parameters", section "Network Parameters" (num_machines,
 local_listen_port, time_out, machines), and "Parallel Learning Guide". LightGBM reads parameters,
-not variables, so each variable is LGBM_ and the parameter's name in capitals; a script does::
-
-    params |= {k[5:].lower(): v for k, v in os.environ.items() if k.startswith("LGBM_")}
+not variables, so each variable is LGBM_ and the parameter's name in capitals; a script hands them over,
+numbers as numbers
+(`docs/frameworks/lightgbm.md`).
 
 LGBM_RANK is ours: the row of LGBM_MACHINES that is this program, for the choice of its rows (set
 ``pre_partition`` when each program loads its own). LightGBM finds itself in the list by comparing

@@ -206,7 +206,7 @@ def _join(job: Job, name: str, rules: RoleDefaults, network: Join) -> Join:
     """How a role shows that it is there. One that others wait for must serve before they start, also
     where it has no peers itself."""
     if rules.join is not Join.NETWORK:
-        return Join.NOW
+        return rules.join
     waited_for = any(
         name in _after(job, other, role_defaults(job, each)) for each, other in job.roles.items()
     )
@@ -218,7 +218,7 @@ def _network_join(job: Job) -> Join:
     peers = 0
     for name, role in job.roles.items():
         rules = role_defaults(job, name)
-        if rules.join is Join.NETWORK and rules.tracking is not Tracking.SIDECAR:
+        if rules.join is not Join.NOW and rules.tracking is not Tracking.SIDECAR:
             peers += instance_range(role.instances)[0] * processes(role)
     return Join.NETWORK if peers > 1 else Join.NOW
 

@@ -2,11 +2,8 @@
 
 Sources: xgboost.readthedocs.io "Collective" (``CommunicatorContext``: dmlc_tracker_uri,
 dmlc_tracker_port, dmlc_task_id), ``xgboost/tracker.py`` and ``xgboost/collective.py`` (3.2).
-XGBoost takes these as arguments; a script reads them from variables of the same names::
-
-    with xgboost.collective.CommunicatorContext(
-            dmlc_communicator="rabit",
-            **{k.lower(): v for k, v in os.environ.items() if k.startswith("DMLC_T")}):
+XGBoost takes these as arguments, the port as a number; a script reads them from variables of the same names
+and hands them to ``xgboost.collective.CommunicatorContext`` (`docs/frameworks/xgboost.md`).
 
 The tracker sorts workers by task id, so the collective's ranks are the job's. It serves one group:
 a program enters ``CommunicatorContext`` once and trains in it as often as it likes.

@@ -12,6 +12,7 @@ import msgspec
 
 from howdah.storage.errors import Outdated
 from howdah.storage.folders import FolderChanged, Signature, Tree
+from howdah.storage.left_out import claim, over
 from howdah.storage.restoring import NoVersion, restore
 from howdah.storage.stores import CLAIM, HDFS_PATIENCE_S, MANIFEST, Draft, LocalStore, open_store
 from howdah.storage.versions import (
@@ -101,13 +102,22 @@ class Publisher:
         if self._spec.rank is None:
             return True
         generation = f"{CLAIM}{self._spec.generation:06}-"
-        own = f"{generation}{self._spec.rank:06}"
+        own = claim(self._spec)
         if not self._claimed:
             self._store.claim(own)
             self._claimed = True
         if self._spec.rank == 0:
             return True
         return not any(generation < each < own for each in self._store.claims())
+
+    def is_over(self) -> None:
+        """Say that this task, if it has claimed the place, saves no more.
+
+        Raises:
+            OSError: the store can't be written.
+        """
+        if self._claimed:
+            self._store.claim(over(self._spec))
 
     def _publish(self, tree: Tree, started: float) -> Saved | None:
         draft = self._store.draft()

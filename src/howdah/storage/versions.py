@@ -29,6 +29,8 @@ class CheckpointSpec(msgspec.Struct, frozen=True, kw_only=True):
     rank: int | None = None
     """Of several tasks with one place, the one of the lowest rank that writes anything is saved; None
     where no other task has this place."""
+    began_ns: int = 0
+    """When the programs were started: what is older was restored."""
     keep: int = 3
     settle_s: float = 0.5
     ignore: tuple[str, ...] = Checkpoint().ignore

@@ -33,6 +33,7 @@ import msgspec
 from howdah.storage import spare
 from howdah.storage.errors import Outdated, in_words, is_transient
 from howdah.storage.folders import FolderChanged, Tree, last_change, written_now
+from howdah.storage.left_out import LeftOut
 from howdah.storage.publishing import Publisher
 from howdah.storage.versions import CheckpointSpec, Problem
 
@@ -146,6 +147,9 @@ class _Watch:
         """What is kept because of that."""
         self._outdated = False
         """This folder is not saved any more."""
+        self._left_out: LeftOut | None = None
+        """Since another task's folder is the one that is saved."""
+        self._left_out_told = ""
         self._turn_at: float | None = None
         """When it is this task's turn, unless one of a lower rank says so before."""
         self._open_file: str | None = None
@@ -174,6 +178,8 @@ class _Watch:
         changed = publisher.changed(tree) if publisher is not None else bool(tree)
         if self._outdated or not changed:
             self._restless_since = None
+            if self._left_out is not None and self._settled(now):
+                self._look_what_is_left_out(self._left_out)
             return
         if self._restless_since is None:
             self._restless_since = now
@@ -223,6 +229,7 @@ class _Watch:
         try:
             if not publisher.claim():
                 self._outdated, self._publisher = True, None
+                self._left_out = LeftOut(self._spec, _PATIENCE_S)
                 return False
         except Exception as error:
             self._refused(error)
@@ -230,6 +237,15 @@ class _Watch:
         if self._turn_at is None:
             self._turn_at = now + (TURN_S if self._spec.rank else 0.0)
         return now >= self._turn_at
+
+    def _look_what_is_left_out(self, left_out: LeftOut) -> None:
+        if self._left_out_told:
+            return
+        # A store that can't be read: its own task says so.
+        with contextlib.suppress(Exception):
+            self._left_out_told = left_out.look(self._tree)
+        if self._left_out_told:
+            self._report(Problem(problem=self._left_out_told))
 
     # -- the store -------------------------------------------------------------------------------
 
@@ -285,6 +301,22 @@ class _Watch:
 
     def _last(self, request: Request) -> None:
         """The programs have ended. Nobody else writes the folder now, if all went well."""
+        self._save_last(request)
+        if self._left_out is not None:
+            with contextlib.suppress(Exception):
+                self._last_look(self._left_out, request)
+        elif self._publisher is not None:
+            with contextlib.suppress(Exception):
+                self._publisher.is_over()
+
+    def _last_look(self, left_out: LeftOut, request: Request) -> None:
+        text = self._left_out_told
+        if request.kind is Kind.FINISH:
+            text = left_out.last(self._spec.look(), time.monotonic() + request.limit_s)
+        if text:
+            self._report(Problem(problem=text, unsaved=True))
+
+    def _save_last(self, request: Request) -> None:
         if self._outdated:
             return
         spec = self._spec
@@ -298,6 +330,7 @@ class _Watch:
             try:
                 self._publisher = self._publisher or Publisher(spec, _PATIENCE_S)
                 if self._publisher.changed(spec.look()) and not self._waits_for_turn(deadline):
+                    self._left_out = LeftOut(spec, _PATIENCE_S)
                     return
                 self._publish(self._publisher, None)
                 return

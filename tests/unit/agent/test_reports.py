@@ -28,8 +28,9 @@ def test_what_is_no_finite_number_is_left_out() -> None:
     assert report == Report(values={"z": 2.0})
 
 
-def test_a_checkpoint_and_a_page_are_understood() -> None:
+def test_a_checkpoint_a_page_and_having_joined_are_understood() -> None:
     assert said(checkpoint=True) == Report(checkpoint=True)
+    assert said(joined=True) == Report(joined=True)
     page = {"name": "TensorBoard", "port": 6006, "keeps_prefix": True}
     assert said(web=page) == Report(web=Web(name="TensorBoard", port=6006, keeps_prefix=True))
     assert said(web={"name": "x"}) == Report()

@@ -133,6 +133,18 @@ def test_a_request_that_can_never_be_granted_ends_the_job_with_the_backends_word
     assert "worker:0 can never get its container: no node has 9 GPUs" in bench.state.reason
 
 
+def test_the_startup_timeout_says_who_was_to_tell_that_it_has_joined() -> None:
+    bench = Bench(workers(1, startup_s=60.0, join=Join.REPORT))
+    bench.grant_all()
+    bench.register_all()
+    bench.prepare_all()
+    bench.tell(TaskStarted(task=WORKER[0], attempt=1, pids=(1,)))
+    bench.due()
+    assert bench.state.reason == (
+        "start-up time-out after 60s: worker:0 never joined (its program runs, but did not say so)"
+    )
+
+
 def test_the_startup_timeout_names_who_is_missing_and_who_waits() -> None:
     bench = Bench(workers(2, startup_s=60.0))
     bench.grant_all()

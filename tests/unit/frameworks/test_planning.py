@@ -62,7 +62,7 @@ RULES = [
     ("dask", {"client": 1, "worker": 2}, {
         "scheduler": (UNTRACKED, GANG, False, False, False, False, Join.NETWORK),
         "client": (TRACKED, TASK, True, True, True, False, Join.NETWORK),
-        "worker": (UNTRACKED, TASK, False, False, False, False, Join.NETWORK),
+        "worker": (UNTRACKED, TASK, False, False, False, False, Join.REPORT),
     }),
     ("ray", {"driver": 1, "worker": 2}, {
         "head": (UNTRACKED, GANG, False, False, False, False, Join.NETWORK),
@@ -147,6 +147,11 @@ def test_a_program_that_may_be_alone_need_not_find_peers():
     assert roles(job("pytorch", {"worker": "2..8"}))["worker"].join is Join.NETWORK
     both = Role(processes=2)
     assert roles(job("pytorch", {"worker": both}))["worker"].join is Join.NETWORK
+
+
+def test_a_dask_worker_of_the_jobs_own_command_is_only_seen_to_listen():
+    own = Role(command="dask worker --nworkers 2")
+    assert roles(job("dask", {"client": 1, "worker": own}))["worker"].join is Join.NETWORK
 
 
 def test_independent_programs_are_restarted_alone():

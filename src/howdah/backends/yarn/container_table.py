@@ -62,7 +62,7 @@ class Container(msgspec.Struct, kw_only=True, eq=False):
     """When the phase began, on the loop's clock."""
     launched: bool = False
     """Its node was told to start it: something may run in it."""
-    noticed: bool = False
+    noticed: float | None = None
     """Its preemption was announced."""
 
     @property
@@ -255,6 +255,7 @@ class ContainerTable:
 
     def _notice(self, answer: yarn.AllocateResponseProto) -> None:
         """Containers that will be taken back, and nodes that will be shut down."""
+        now = asyncio.get_running_loop().time()
         message = answer.preempt
         taken = [*message.strictContract.container, *message.contract.container]
         soon = {str(ContainerId.from_proto(each.id)): self._notice_s for each in taken}
@@ -269,8 +270,11 @@ class ContainerTable:
                 }
         for container_id, deadline_s in soon.items():
             container = self._containers.get(container_id)
-            if container is not None and not container.noticed and not container.ending:
-                container.noticed = True
+            if container is None or container.ending:
+                continue
+            # The ResourceManager repeats its notices as long as they hold.
+            if container.noticed is None or now - container.noticed > self._notice_s:
+                container.noticed = now
                 self._emit(PreemptionNoticed(container_id=container_id, deadline_s=deadline_s))
 
     def _give_up_waiting(self) -> None:

@@ -1,0 +1,106 @@
+"""Files that are in no checkpoint, because of several tasks with one place another's folder is saved.
+
+Where every task writes the whole model, all have files of the same names, and one folder is enough. Where
+each writes a shard of its own, the names differ, and what is saved is a part of a checkpoint.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+from howdah.storage.folders import Tree
+from howdah.storage.stores import CLAIM, open_store
+from howdah.storage.versions import CheckpointSpec, Versions
+
+REMEDY = (
+    "one task's folder is the job's checkpoint, and several tasks write files of their own. Let them write "
+    "to a folder that all tasks see (HOWDAH_SHARED_DIR); or name what is not needed in [checkpoint] ignore"
+)
+
+LOOK_S = 10.0
+"""Between two looks at the store while the programs run."""
+AGE_S = 30.0
+"""A file that is so much older than a version it is not in will not be in a later one: more than tasks that
+save together, and the clocks of their machines, are apart."""
+LONGEST_S = 60.0
+"""At the end the task that is saved is waited for so long."""
+_POLL_S = 0.1
+_OVER = "-over"
+
+
+def claim(spec: CheckpointSpec) -> str:
+    """The name of the file that says that this task has something to save."""
+    return f"{CLAIM}{spec.generation:06}-{spec.rank or 0:06}"
+
+
+def over(spec: CheckpointSpec) -> str:
+    """The name of the file that says that it saves no more."""
+    return claim(spec) + _OVER
+
+
+class LeftOut:
+    """Of a task whose folder is not the one that is saved."""
+
+    def __init__(self, spec: CheckpointSpec, patience_s: float) -> None:
+        self._spec = spec
+        self._store = open_store(spec.place, patience_s)
+        self._versions = Versions(self._store)
+        self._not_before = 0.0
+
+    def look(self, tree: Tree) -> str:
+        """What will be in no version, in words; empty if nothing is known of. Not at each call.
+
+        Raises:
+            OSError: the store can't be read.
+        """
+        now = time.monotonic()
+        if now < self._not_before:
+            return ""
+        self._not_before = now + LOOK_S
+        return _words(self._missing(tree, AGE_S))
+
+    def last(self, tree: Tree, deadline: float) -> str:
+        """The same once the programs have ended by themselves: the last version of the task that is saved
+        is waited for.
+
+        Raises:
+            OSError: the store can't be read.
+        """
+        deadline = min(deadline, time.monotonic() + LONGEST_S)
+        while True:
+            is_over = self._is_over()
+            missing = self._missing(tree, None)
+            if not missing or is_over or time.monotonic() > deadline:
+                return _words(missing)
+            time.sleep(_POLL_S)
+
+    def _is_over(self) -> bool:
+        """Whether the task that is saved saves no more."""
+        generation = f"{CLAIM}{self._spec.generation:06}-"
+        here = sorted(name for name in self._store.claims() if name.startswith(generation))
+        first = here[0].removesuffix(_OVER) if here else ""
+        return first + _OVER in here
+
+    def _missing(self, tree: Tree, age_s: float | None) -> list[str]:
+        """Files of this attempt's programs that the newest version lacks; none without a version."""
+        newest = self._versions.newest()
+        if newest is None:
+            return []
+        saved = {file.path for file in newest[1].files}
+        return [
+            name
+            for name, signature in tree.items()
+            if name not in saved
+            and signature.ctime_ns >= self._spec.began_ns
+            and (age_s is None or signature.mtime_ns / 1e9 + age_s < newest[1].created)
+        ]
+
+
+def _words(missing: Collection[str]) -> str:
+    if not missing:
+        return ""
+    one = len(missing) == 1
+    number = "one of its files is" if one else f"{len(missing)} of its files are"
+    name = min(missing)
+    return f"{number} in no checkpoint, {'' if one else 'such as '}{name}: {REMEDY}"
