@@ -301,6 +301,7 @@ class FakeBackend:
         self.requested: set[int] = set()
         self.closed = 0
         self.succeeded = asyncio.Event()
+        self.new_credentials: asyncio.Queue[bytes] = asyncio.Queue()
         """Set by a test: this backend's coordinator may no longer act for the job."""
         self.announced: list[CoordinatorAddress] = []
         self.final: JobView | None = None
@@ -369,6 +370,9 @@ class FakeBackend:
     async def superseded(self) -> str:
         await self.succeeded.wait()
         return "another one has the job"
+
+    async def credentials(self) -> bytes:
+        return await self.new_credentials.get()
 
     async def close(self) -> None:
         self.closed += 1

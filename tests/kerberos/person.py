@@ -19,7 +19,8 @@ _LIST = """
 import json, sys, urllib.parse, hdfs_native
 place = urllib.parse.urlsplit(sys.argv[1])
 client = hdfs_native.Client(f"{place.scheme}://{place.netloc}")
-print(json.dumps({each.path: each.owner for each in client.list_status(place.path, True)}))
+found = client.list_status(place.path, True)
+print(json.dumps({each.path: [each.owner, each.modification_time] for each in found}))
 """
 _TOKENS = """
 import asyncio, sys
@@ -107,8 +108,8 @@ class Person:
         """``howdah run --backend yarn job.toml``"""
         return self.howdah("run", "--backend", "yarn", *words, "job.toml")
 
-    def files(self, url: str) -> dict[str, str]:
-        """Files below a folder of HDFS, with their owners. By another process: each has one identity."""
+    def files(self, url: str) -> dict[str, tuple[str, float]]:
+        """Files below a folder of HDFS, with their owners and times of change. By another process: each has one identity."""
         done = subprocess.run(
             [sys.executable, "-c", _LIST, url],
             env={**os.environ, **self.env},
@@ -117,7 +118,10 @@ class Person:
             timeout=RUN_S,
             check=True,
         )
-        return json.loads(done.stdout)
+        return {
+            path: (owner, changed / 1000)
+            for path, (owner, changed) in json.loads(done.stdout).items()
+        }
 
     def job(self) -> JobDirectory:
         """The one job that was submitted."""

@@ -7,15 +7,14 @@ import contextlib
 
 from howdah.backends.yarn import renewal
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import HDFS_TOKEN, Token
 from howdah.hadoop.errors import InvalidToken
 from howdah.hadoop.namenode import NameNode
 from tests.hadoop.cluster import Cluster
 
 
 def test_a_token_names_its_file_system() -> None:
-    assert renewal.url(Token(b"", b"", HDFS_TOKEN, "10.0.0.1:8020")) == "hdfs://10.0.0.1:8020"
-    assert renewal.url(Token(b"", b"", HDFS_TOKEN, "ha-hdfs:Main")) == "hdfs://Main"
+    assert renewal.url("10.0.0.1:8020") == "hdfs://10.0.0.1:8020"
+    assert renewal.url("ha-hdfs:Main") == "hdfs://Main"
 
 
 def test_a_token_is_prolonged_and_a_cancelled_one_given_up(hadoop: Cluster) -> None:

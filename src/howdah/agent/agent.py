@@ -10,6 +10,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -33,6 +34,7 @@ from howdah.core.messages import (
     TaskExited,
 )
 from howdah.storage import runtime
+from howdah.storage.files import write_atomically
 from howdah.wire.channel import ChannelClosed
 from howdah.wire.frames import FrameError
 from howdah.wire.messages import (
@@ -41,12 +43,14 @@ from howdah.wire.messages import (
     FollowLog,
     Heartbeat,
     Moved,
+    NewCredentials,
     Prepare,
     Refuse,
     Shutdown,
     Start,
 )
 
+TOKEN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
 log = logging.getLogger(__name__)
 
 ORDERLY, REFUSED, ORPHANED = 0, 1, 3
@@ -116,6 +120,7 @@ class Agent:
             DumpStacks: self._take_stacks,
             NotifyCheckpoint: self._request_checkpoint,
             FollowLog: self._follow,
+            NewCredentials: self._replace_credentials,
             Shutdown: lambda told: self._end(_Ending(ORDERLY, told.grace_s, told.grace_s)),
         }
 
@@ -314,6 +319,16 @@ class Agent:
         attempt = self._find(notice)
         if attempt is not None:
             attempt.request_checkpoint(notice.reason)
+
+    def _replace_credentials(self, credentials: NewCredentials) -> None:
+        """Programs, and what copies for us, read the file when they connect."""
+        place = os.environ.get(TOKEN_FILE)
+        if place is None:
+            return
+        try:
+            write_atomically(Path(place), credentials.file)
+        except OSError as error:
+            log.warning("new tokens cannot be written to %s: %s", place, error)
 
     def _follow(self, follow: FollowLog) -> None:
         followers = self._container.followers

@@ -184,6 +184,11 @@ class Backend(Protocol):
         returns why. Where that cannot be, it never returns."""
         ...
 
+    async def credentials(self) -> bytes:
+        """Wait until the containers' credential files are out of date; returns what they hold then.
+        Where there are none, it never returns."""
+        ...
+
     async def close(self) -> None:
         """The job is over, everything was released: let go of the backend."""
         ...

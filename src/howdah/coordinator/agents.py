@@ -39,6 +39,7 @@ from howdah.wire.messages import (
     FromAgent,
     Heartbeat,
     LogChunk,
+    NewCredentials,
     Prepare,
     Refuse,
     ToAgent,
@@ -85,6 +86,7 @@ class Agents:
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session] = {}
+        self._credentials: NewCredentials | None = None
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -122,6 +124,17 @@ class Agents:
             session.serve(message.task)
         session.channel.send(message)
         return True
+
+    def renew(self, credentials: NewCredentials) -> None:
+        """Give all of them a new credential file, and each that connects from now on."""
+        self._credentials = credentials
+        for container_id in list(self._sessions):
+            self.send(container_id, credentials)
+
+    def brief(self, session: Session) -> None:
+        """Tell a new connection what was told to all."""
+        if self._credentials is not None:
+            session.channel.send(self._credentials)
 
     async def gone(self, container_id: str) -> None:
         """Return when that container's agent is not connected, or has fallen silent."""
@@ -219,6 +232,7 @@ class AgentConversations:
         session = Session(container_id, channel, hello.host, task)
         self._agents.add(session)
         channel.send(self._welcome)
+        self._agents.brief(session)
         self._heartbeats.connected(container_id)
         if task is not None:
             self._logs.connected(container_id, task)

@@ -42,6 +42,7 @@ from howdah.wire.messages import (
     FromAgent,
     FromClient,
     Moved,
+    NewCredentials,
     Refuse,
     Shutdown,
     Welcome,
@@ -343,6 +344,7 @@ class Coordinator:
         start("last lines and measurements are not refreshed", self._refresh)
         start("why containers do not come is not asked", self.pending.run)
         start("measurements are not stored", self._keep_metrics)
+        start("agents have no new tokens", self._renew_credentials)
         start(
             "unused memory is not given back",
             functools.partial(trim_memory, sum(role.maximum for role in self.plan.roles)),
@@ -364,6 +366,10 @@ class Coordinator:
                 "the job's page is not served", functools.partial(page.serve, former_page)
             )
             self._page.append(asyncio.create_task(serving))
+
+    async def _renew_credentials(self) -> None:
+        while True:
+            self.agents.renew(NewCredentials(file=await self.backend.credentials()))
 
     async def _refresh(self) -> None:
         """While there are watchers, show measurements anew each second."""

@@ -27,6 +27,7 @@ _MUTUAL, _REPLAY, _SEQUENCE, _CONFIDENTIAL, _INTEGRITY = 2, 4, 8, 16, 32
 _CONTINUE = 1
 _ERROR_BITS = 0xFFFF0000
 _OUT_OF_ORDER = 2 | 4 | 8 | 16  # duplicate, old, out of sequence, gap
+_EXPIRED = 11 << 16
 _INITIATE = 1
 _MAJOR_TEXT, _MINOR_TEXT = 1, 2
 _FOREVER = 0xFFFFFFFF
@@ -56,7 +57,7 @@ class Holder(NamedTuple):
 
     principal: str
     lifetime_s: float
-    """Until its ticket expires; infinite where there is no such time."""
+    """Until its ticket expires, 0 (and no principal) if it has; infinite where there is no such time."""
 
 
 class _Buffer(ctypes.Structure):
@@ -112,15 +113,15 @@ class Credential:
         """Whose it is, and for how long. A ticket of a keytab is got here, where there is none yet.
 
         Raises:
-            GssError: as for the constructor.
+            GssError: as for the constructor, but for a ticket that has expired.
         """
         minor, name, lifetime = c_uint32(), c_void_p(), c_uint32()
-        _check(
-            self._library.gss_inquire_cred(
-                byref(minor), self.handle, byref(name), byref(lifetime), None, None
-            ),
-            minor,
+        major = self._library.gss_inquire_cred(
+            byref(minor), self.handle, byref(name), byref(lifetime), None, None
         )
+        if major & _ERROR_BITS == _EXPIRED:
+            return Holder("", 0.0)  # nor does it tell whose it was
+        _check(major, minor)
         try:
             principal = _display(name)
         finally:

@@ -132,7 +132,7 @@ def _with_kerberos(
         raise AuthenticationError(explain(error)) from error
     if holder.lifetime_s <= 0:
         raise AuthenticationError(
-            f"the ticket of {holder.principal} has expired: run kinit, or give the job a keytab"
+            "the ticket has expired (klist): run kinit, or give the job a keytab (under [hadoop])"
         )
     return Login(
         short_name(holder.principal, configuration, _realm()),

@@ -265,6 +265,11 @@ class Hadoop(_Table, frozen=True, kw_only=True):
     """Other file systems the tasks use, such as ``hdfs://other:8020``: their tokens come along."""
     python: str | None = None
     """Python 3.11 or newer on the nodes for Howdah's own processes; by default one is shipped."""
+    keytab: str | None = None
+    """File on this machine with a Kerberos key: it says who submits, instead of a ticket, and lets the job
+    live for longer than its delegation tokens, a week. The job's master gets it; nobody else may read it."""
+    principal: str | None = None
+    """Whose key of ``keytab`` is meant, such as ``alice@EXAMPLE.COM``; by default the first one's."""
 
 
 class Environment(_Table, frozen=True, kw_only=True):

@@ -214,6 +214,12 @@ class FollowLog(Message, frozen=True, kw_only=True):
     on: bool = True
 
 
+class NewCredentials(Message, frozen=True, kw_only=True):
+    """What the container's credential file (``HADOOP_TOKEN_FILE_LOCATION``) holds from now on."""
+
+    file: bytes
+
+
 class Shutdown(Message, frozen=True, kw_only=True):
     """End the task if any, then the agent."""
 
@@ -340,6 +346,7 @@ ToAgent = Union[  # noqa: UP007
     DumpStacks,
     NotifyCheckpoint,
     FollowLog,
+    NewCredentials,
     Shutdown,
 ]
 FromClient = Union[  # noqa: UP007

@@ -216,6 +216,10 @@ class LocalBackend:
         """The node daemon keeps its one coordinator, and the journal its one writer."""
         return await asyncio.Future()
 
+    async def credentials(self) -> bytes:
+        """Containers have no credential files."""
+        return await asyncio.Future()
+
     async def close(self) -> None:
         """See `howdah.backends.base.Backend.close`."""
         self._connection.send(Finished())

@@ -203,6 +203,10 @@ class SparkBackend:
         """The driver has one coordinator at a time, and the journal one writer."""
         return await asyncio.Future()
 
+    async def credentials(self) -> bytes:
+        """Containers have no credential files."""
+        return await asyncio.Future()
+
     async def close(self) -> None:
         """See `howdah.backends.base.Backend.close`."""
         if self._desk is not None:

@@ -158,6 +158,28 @@ class Access:
 
 _shared: dict[tuple[str | int, ...], Access] = {}
 _sharing = threading.Lock()
+_by_keytab: dict[str, str] = {}
+"""``keytab`` and ``principal`` of `use_keytab`."""
+
+
+def use_keytab(keytab: str, principal: str) -> None:
+    """Be somebody by a keytab, for the whole process, as the system's Kerberos library has it: for
+    hdfs-native too, which takes what the environment says.
+
+    Raises:
+        BackendError: the process is somebody else already.
+    """
+    wanted = {"KRB5_CLIENT_KTNAME": f"FILE:{keytab}", "KRB5CCNAME": f"MEMORY:howdah-{principal}"}
+    former = os.environ.get("KRB5CCNAME", "")
+    if former.startswith("MEMORY:howdah-") and any(
+        os.environ.get(n) != v for n, v in wanted.items()
+    ):
+        raise BackendError(
+            f"This process has submitted by {os.environ.get('KRB5_CLIENT_KTNAME')} already and cannot be"
+            f" {principal or keytab} too: submit from another one"
+        )
+    os.environ.update(wanted)
+    _by_keytab.update(keytab=keytab, principal=principal)
 
 
 def shared(folder: str | Path | None = None, env: Mapping[str, str] = os.environ) -> Access:
@@ -202,10 +224,10 @@ def log_in(configuration: Configuration, env: Mapping[str, str] = os.environ) ->
         BackendError: it demands Kerberos, and there is neither a ticket nor a token.
     """
     try:
-        return login(configuration, env)
+        return login(configuration, env, **_by_keytab)
     except (HadoopError, OSError) as error:
         raise BackendError(
-            f"You are nobody on the cluster of {configuration.folder}: {error}"
+            f"You are not logged in to the cluster of {configuration.folder}: {error}"
         ) from error
 
 

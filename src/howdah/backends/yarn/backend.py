@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -35,7 +37,7 @@ from howdah.backends.yarn import (
 from howdah.backends.yarn.allocate_loop import AllocateLoop
 from howdah.backends.yarn.container_launch import ContainerLaunch
 from howdah.backends.yarn.container_table import Container, ContainerTable, Phase
-from howdah.backends.yarn.local_resources import FILE, LocalResources
+from howdah.backends.yarn.local_resources import FILE, KEYTAB, LocalResources
 from howdah.backends.yarn.nodes import LaunchFailed, Nodes
 from howdah.backends.yarn.outstanding_requests import OutstandingRequests
 from howdah.backends.yarn.remote_directory import RemoteDirectory
@@ -43,7 +45,7 @@ from howdah.backends.yarn.view_acls import readers
 from howdah.core.messages import ContainerEndKind, ContainerRequest, Event, RequestRefused
 from howdah.core.state import Outcome
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import AMRM_TOKEN, HDFS_TOKEN, Credentials
+from howdah.hadoop.credentials import AMRM_TOKEN, HDFS_TOKEN, TOKEN_FILE, Credentials
 from howdah.hadoop.errors import (
     ApplicationAttemptNotFound,
     HadoopError,
@@ -51,7 +53,7 @@ from howdah.hadoop.errors import (
     TransportError,
 )
 from howdah.hadoop.ids import ContainerId, Resource
-from howdah.hadoop.login import Login
+from howdah.hadoop.login import Login, login
 from howdah.hadoop.protos import common, yarn
 from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.retry import RetryPolicy
@@ -134,6 +136,8 @@ class YarnBackend:
         self._final: JobView | None = None
         self._queue = ""
         self._agent_tokens: bytes | None = None
+        self._token_file = Path(env[TOKEN_FILE])
+        self._renewed: asyncio.Queue[bytes] = asyncio.Queue()
         url = directory.meta().url
         self._remote = RemoteDirectory(url, directory.path) if url is not None else None
         self._gone = ""
@@ -199,10 +203,7 @@ class YarnBackend:
             superseded=self._end_superseded,
         )
         self._loop.start()
-        renewing = renewal.keep(
-            self._configuration, self.local_resources.user, self._credentials.of_kind(HDFS_TOKEN)
-        )
-        self._renewing = asyncio.create_task(renewing, name="token renewal")
+        self._renewing = asyncio.create_task(self._renew(), name="token renewal")
         return self._containers.held()
 
     async def request(
@@ -280,6 +281,13 @@ class YarnBackend:
         self._final = view
         if self._remote is not None:
             await self._remote.finish()
+            if self.local_resources.keytab is not None:
+                # Job directories stay; a key that nobody needs any more does not.
+                await asyncio.to_thread(self._remote.forget, KEYTAB)
+
+    async def credentials(self) -> bytes:
+        """See `howdah.backends.base.Backend.credentials`."""
+        return await self._renewed.get()
 
     async def close(self) -> None:
         """See `howdah.backends.base.Backend.close`."""
@@ -344,6 +352,36 @@ class YarnBackend:
                 f" {largest} (yarn.scheduler.maximum-allocation-*, yarn.io/gpu of any node)"
             )
 
+    async def _renew(self) -> None:
+        tokens = self._credentials.of_kind(HDFS_TOKEN)
+        if self.local_resources.keytab is None:
+            return await renewal.keep(self._configuration, self.local_resources.user, tokens)
+        while True:
+            try:
+                who = await asyncio.to_thread(
+                    login,
+                    self._configuration,
+                    {},
+                    principal=self.local_resources.principal,
+                    keytab=KEYTAB,
+                )
+            except HadoopError as error:
+                log.warning("no login with the keytab yet: %s", error)
+                await asyncio.sleep(renewal.RETRY_S)
+                continue
+            await renewal.replace(self._configuration, who, tokens, self._use)
+
+    def _use(self, fresh: Credentials) -> None:
+        """New tokens: for this process, for containers to come, and for those there are."""
+        self._credentials = self._credentials.merged(fresh)
+        try:
+            self._credentials.write(self._token_file)
+        except OSError as error:
+            log.warning("new tokens cannot be written to %s: %s", self._token_file, error)
+        self._login = dataclasses.replace(self._login, credentials=self._credentials)
+        self._agent_tokens = None
+        self._renewed.put_nowait(self._for_agents())
+
     async def _note_former_ends(self) -> None:
         """Write down how former masters ended that could not say so themselves: killed, without
         memory, with their node. Where the ResourceManager lets a master ask as a client does."""
@@ -402,22 +440,26 @@ class YarnBackend:
             counts_itself=True,
             listen=True,
         )
-        if self._agent_tokens is None:
-            secrets = secretfile.of_folder(self._directory.secrets, secretfile.AGENT)
-            self._agent_tokens = launch_context.for_agents(self._credentials, secrets)
         request = yarn.StartContainerRequestProto(
             container_launch_context=launch_context.agent(
                 self.local_resources,
                 container.role,
                 self._roles[container.role],
                 self.container_launch(launch),
-                self._agent_tokens,
+                self._for_agents(),
                 self._acl,
                 self._container_env,
             )
         )
         request.container_token.CopyFrom(common.TokenProto.FromString(container.token))
         return request
+
+    def _for_agents(self) -> bytes:
+        """An agent's credential file."""
+        if self._agent_tokens is None:
+            secrets = secretfile.of_folder(self._directory.secrets, secretfile.AGENT)
+            self._agent_tokens = launch_context.for_agents(self._credentials, secrets)
+        return self._agent_tokens
 
     def container_launch(self, launch: AgentLaunch) -> ContainerLaunch:
         """What the container's first process is told; tests have it start something else."""

@@ -21,6 +21,7 @@ from howdah.backends.yarn.container_launch import ContainerLaunch
 from howdah.backends.yarn.local_resources import (
     CONF,
     HOWDAH,
+    KEYTAB,
     Kind,
     LocalResource,
     LocalResources,
@@ -64,7 +65,12 @@ def master(
         "PYTHONPATH": HOWDAH,
         "PYTHONUNBUFFERED": "1",
     }
-    return _context(command, env, local_resources.runtime, credentials.to_bytes(), acl)
+    shipped = [*local_resources.runtime]
+    if local_resources.keytab is not None:
+        shipped.append(local_resources.keytab)
+        # Where no token is good any more, after a week, the system's library gets a ticket with the key.
+        env |= {"KRB5_CLIENT_KTNAME": f"FILE:{KEYTAB}", "KRB5CCNAME": "MEMORY:howdah"}
+    return _context(command, env, shipped, credentials.to_bytes(), acl)
 
 
 def agent(

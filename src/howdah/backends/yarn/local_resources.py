@@ -15,6 +15,7 @@ from howdah.agent.launch import HERE
 FILE = "yarn.json"
 
 RUNTIME, HOWDAH, ENVIRONMENT, SOURCE, CONF = "runtime", "howdah", "environment", "source", "conf"
+KEYTAB = "login.keytab"
 """Names of the links in a container's folder."""
 
 
@@ -64,5 +65,9 @@ class LocalResources(msgspec.Struct, frozen=True, kw_only=True):
     """What else containers get, by role; ``""`` for all."""
     env: dict[str, str] = {}
     """Environment of every container, Howdah's and the programs' alike."""
+    keytab: LocalResource | None = None
+    """Who the master is by itself; only it gets the file, under the name `KEYTAB`."""
+    principal: str = ""
+    """Of the keytab."""
     classpath: bool = False
     """Programs need ``CLASSPATH`` and friends (`howdah.spec.model.Hadoop.classpath`)."""

@@ -60,6 +60,13 @@ class RemoteDirectory:
             await asyncio.wait([self._address])
         await asyncio.to_thread(self._finish)
 
+    def forget(self, name: str) -> None:
+        """Remove a file of it."""
+        try:
+            self._hdfs.remove(f"{self.url}/{name}")
+        except OSError as error:
+            log.warning("%s stays in %s: %s", name, self.url, error)
+
     def _finish(self) -> None:
         hdfs = self._hdfs.patient(PATIENCE_S)
         names = [

@@ -27,17 +27,32 @@ from howdah.backends.yarn import (
     secretfile,
     staging,
 )
-from howdah.backends.yarn.access import Access, shared
+from howdah.backends.yarn.access import Access, shared, use_keytab
 from howdah.backends.yarn.cluster import Cluster
-from howdah.backends.yarn.local_resources import FILE, LocalResources
+from howdah.backends.yarn.local_resources import (
+    FILE,
+    KEYTAB,
+    Kind,
+    LocalResource,
+    LocalResources,
+    Visibility,
+)
 from howdah.hadoop.configuration import Configuration
-from howdah.hadoop.credentials import AMRM_TOKEN, NM_TOKEN, RM_TOKEN, Credentials, Token
+from howdah.hadoop.credentials import (
+    AMRM_TOKEN,
+    HDFS_TOKEN,
+    NM_TOKEN,
+    RM_TOKEN,
+    Credentials,
+    Token,
+)
 from howdah.hadoop.errors import HadoopError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.login import Login
 from howdah.hadoop.namenode import NameNode, token_of
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.resourcemanager import ResourceManager, SubmissionFailed
+from howdah.hadoop.tokens import identifier
 from howdah.packing.archives import Archive, PackingError
 from howdah.packing.store import Store, Uploaded
 from howdah.spec.load import LoadedJob
@@ -75,6 +90,7 @@ class YarnSubmission:
         self._packing: staging.Packing | None = None
         self._job: Job | None = None
         self._folder: str | None = None
+        self._keytab: Path | None = None
         self._reaching: Future[_Reached] = self._pool.submit(self._reach, None)
 
     # -- the contract --------------------------------------------------------------------------
@@ -86,7 +102,11 @@ class YarnSubmission:
     def check(self, job: Job, loaded: LoadedJob) -> None:
         """See `howdah.backends.base.Submission.check`. What it takes begins to be packed."""
         self._job = job
-        if job.hadoop.conf is not None and job.hadoop.conf != self._folder:
+        if job.hadoop.keytab is not None:
+            keytab = Path(loaded.folder, job.hadoop.keytab).expanduser().resolve()
+            use_keytab(str(keytab), job.hadoop.principal or "")
+            self._keytab = keytab
+        if self._keytab or (job.hadoop.conf is not None and job.hadoop.conf != self._folder):
             self._folder = job.hadoop.conf
             self._reaching = self._pool.submit(self._reach, job.hadoop.conf)
         reached = self._result(self._reaching)
@@ -122,6 +142,8 @@ class YarnSubmission:
             beside += [making, minting, shipping]
             local_resources = self._result(shipping)
             self._result(making)
+            if self._keytab is not None and access.login.keytab:
+                local_resources = self._ship_keytab(access, url, self._keytab, local_resources)
             document = staging.as_json(local_resources)
             write_atomically(directory.path / FILE, document)
             hdfs.write_new(f"{url}/{FILE}", document)
@@ -135,6 +157,7 @@ class YarnSubmission:
             # Tokens that were given to us are others' too.
             submission.cancel_tokens_when_complete = not access.login.credentials.tokens
             self._stop_if_cancelled()
+            self._say_how_long(access, credentials)
             handed_over = True
             self._hand_over(access, submission)
             meta = directory.meta()
@@ -228,6 +251,39 @@ class YarnSubmission:
         return self._packing.ship(
             upload, store.inside, self._result, str(application_id), access.user
         )
+
+    def _ship_keytab(
+        self, access: Access, url: str, keytab: Path, local_resources: LocalResources
+    ) -> LocalResources:
+        """Put the keytab into the job's directory, for its master alone."""
+        place = f"{url}/{KEYTAB}"
+        hdfs = access.hdfs(url)
+        hdfs.write_new(place, keytab.read_bytes())
+        there = hdfs.stat(place)
+        shipped = LocalResource(
+            name=KEYTAB,
+            url=place,
+            size=there.size,
+            mtime_ms=there.mtime_ms,
+            kind=Kind.FILE,
+            visibility=Visibility.APPLICATION,
+        )
+        principal = access.login.principal
+        return msgspec.structs.replace(local_resources, keytab=shipped, principal=principal)
+
+    def _say_how_long(self, access: Access, credentials: Credentials) -> None:
+        if not access.configuration.security_enabled or access.login.keytab:
+            return
+        ends = [identifier(token).ends_at for token in credentials.of_kind(HDFS_TOKEN)]
+        if ends:
+            until = min(ends).astimezone()
+            self._tell(
+                Step(
+                    what="submitting",
+                    note=f"the job can use HDFS until {until:%Y-%m-%d %H:%M}, when its delegation tokens end;"
+                    " with `keytab` under [hadoop] it could for as long as it runs",
+                )
+            )
 
     def _note_place(self, directory: JobDirectory, reached: _Reached, job: Job) -> str:
         """Write down where the job really is; the URL of its directory."""

@@ -1,0 +1,118 @@
+"""Jobs that outlive their delegation tokens. Seven days are two minutes here."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.hadoop.cluster import Cluster
+from tests.hadoop.options import Gpus
+from tests.hadoop.plugin import MakeCluster
+from tests.kerberos.person import Person
+from tests.yarn.runner import until
+
+RENEWED_S, ENDS_S = 30, 120
+_LIFETIMES = {
+    f"{service}.delegation.token.{name}": str(seconds * 1000)
+    for service in ("dfs.namenode", "yarn.resourcemanager")
+    for name, seconds in (("renew-interval", RENEWED_S), ("max-lifetime", ENDS_S))
+}
+JOB = """
+name = "long"
+command = "python3 program.py"
+env = {{ STOP_FILE = "{stop}" }}
+[roles.worker]
+memory = "256m"
+[master]
+memory = "256m"
+[checkpoint]
+folder = "checkpoints"
+[hadoop]
+keytab = "{keytab}"
+"""
+TRAINS = """
+import os, time
+from pathlib import Path
+from howdah import task
+folder = Path(os.environ["HOWDAH_CHECKPOINT_DIR"])
+tokens = Path(os.environ["HADOOP_TOKEN_FILE_LOCATION"])
+versions, step = [], 0
+while not os.path.exists(os.environ["STOP_FILE"]):
+    (folder / "step.txt").write_text(str(step))
+    task.checkpoint_saved(step)
+    found = tokens.read_bytes()
+    if found not in versions:
+        versions.append(found)
+    assert tokens.stat().st_mode & 0o077 == 0, "others can read the tokens"
+    step += 1
+    time.sleep(2)
+print("token files:", len(versions), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def short_lived(hadoop_module_cluster: MakeCluster) -> Iterator[Cluster]:
+    """A cluster whose tokens are renewed each half minute and end after two."""
+    yield hadoop_module_cluster(
+        kerberos=True, node_managers=1, labels=False, gpus=Gpus.NONE, properties=_LIFETIMES
+    )
+
+
+@pytest.mark.timeout(420)
+def test_a_job_with_a_keytab_lives_on_when_its_first_tokens_have_ended_and_its_master_is_killed(
+    short_lived: Cluster, tmp_path: Path
+) -> None:
+    # No ticket; what looks at HDFS beside the job has the key too.
+    keytab = short_lived.kdc.keytab("alice")
+    by_key = {"KRB5_CLIENT_KTNAME": f"FILE:{keytab}", "KRB5CCNAME": f"FILE:{tmp_path}/got"}
+    alice = Person(short_lived, tmp_path)
+    looks = Person(short_lived, tmp_path, by_key)
+    stop = tmp_path / "stop"
+    alice.write(job=JOB.format(stop=stop, keytab=keytab), program=TRAINS)
+    done = alice.howdah("submit", "--backend", "yarn", "job.toml")
+    assert done.returncode == 0, done.stderr
+    job = alice.job()
+    url = job.meta().url
+    assert url is not None
+    began = time.time()
+    until(lambda: alice.application()["state"] == "RUNNING", "it runs", 60.0)
+    until(lambda: time.time() > began + ENDS_S + 5, "its first tokens have ended", ENDS_S + 30)
+
+    master = _master(url)
+    master.kill()
+    until(lambda: _running(url) not in (None, master), "the next master runs")
+    taken_over = time.time()
+    until(
+        lambda: _newest(looks, f"{url}/checkpoints") > taken_over,
+        "checkpoints are saved under the next master",
+    )
+    stop.touch()
+    until(lambda: alice.application()["state"] == "FINISHED", "it ends", 90.0)
+    assert alice.application()["finalStatus"] == "SUCCEEDED", alice.application()
+    log = looks.howdah("logs", job.job_id).stdout
+    count = int(log.partition("token files:")[2].split()[0])
+    assert count >= 4, log
+    assert not [path for path in looks.files(url) if path.endswith("login.keytab")]
+
+
+def _newest(person: Person, url: str) -> float:
+    return max((changed for _, changed in person.files(url).values()), default=0.0)
+
+
+def _running(url: str) -> psutil.Process | None:
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+        except psutil.Error:
+            continue
+        if "howdah.coordinator" in words and url in words and "python" in Path(words[0]).name:
+            return process
+    return None
+
+
+def _master(url: str) -> psutil.Process:
+    return until(lambda: _running(url), "the master runs")
