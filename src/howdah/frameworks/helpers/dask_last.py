@@ -15,7 +15,7 @@ LONGEST_S = 5.0
 
 async def dask_setup(scheduler):
     """Called by Dask when the scheduler starts: load what a user's configuration names in this one's stead."""
-    import dask
+    import dask.config
     from distributed.preloading import process_preloads
 
     logging.getLogger("distributed.batched").setLevel(logging.WARNING)

@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import mpi_remote
+import mpi_remote  # pyright: ignore[reportMissingImports] - beside this file where it is started
 
 LIBRARY = re.compile(r"\S*/lib(?:mpi|mpich|mpi_abi|mpi_cxx)\.so\S*")
 """Open MPI's, MPICH's and those built from it, and the one of MPI's standard ABI."""
