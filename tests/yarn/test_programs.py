@@ -15,6 +15,21 @@ from tests.programs.test_dask import QUICK_START
 from tests.programs.test_mpi import DIGITS, mpi
 from tests.programs.test_torch_libraries import ACCELERATE, DATA
 
+RAY = """
+import ray
+
+ray.init()
+
+
+@ray.remote
+def square(x):
+    return x * x
+
+
+print("squares", sum(ray.get([square.remote(i) for i in range(10)])), flush=True)
+print("nodes", sum(node["Alive"] for node in ray.nodes()), flush=True)
+"""
+
 SMALL = {"memory": "1g"}
 TWO = {"instances": 2, **SMALL}
 
@@ -26,11 +41,11 @@ def cluster(hadoop: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
 
 
-def run(folder: Path, script: str, *, data: str = "", **job: Any) -> str:
+def run(folder: Path, script: str, *, data: str = "", within_s: float = 220, **job: Any) -> str:
     """What the job's programs say; the nodes' Python is this one, so that nothing is packed."""
     job = {"command": "python train.py", "master": {"memory": "256m"}, **job}
     files = {"train.py": script, "digits.py": data}
-    return succeeds(folder / "job", files, "--backend", "yarn", within_s=220, **job).text
+    return succeeds(folder / "job", files, "--backend", "yarn", within_s=within_s, **job).text
 
 
 def same(text: str, pattern: str) -> float:
@@ -80,3 +95,14 @@ def test_a_dask_client_has_all_its_workers_and_restarts_them(tmp_path: Path) -> 
     text = run(tmp_path, QUICK_START, framework="dask", roles=roles)
     for said in ("workers 2", "sum 285", "again 2 10"):
         assert said in text
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.xdist_group("trainings-on-yarn")
+@pytest.mark.timeout(600, func_only=True)
+@pytest.mark.on_yarn("Ray")
+def test_a_ray_driver_has_all_its_nodes(tmp_path: Path) -> None:
+    # The head's dashboard alone is a dozen processes.
+    roles = {"driver": SMALL, "head": {"memory": "5g"}, "worker": {"memory": "3g"}}
+    text = run(tmp_path, RAY, framework="ray", roles=roles, within_s=500)
+    assert "squares 285" in text and "nodes 2" in text
