@@ -70,7 +70,7 @@ def _command(name: str) -> str:
     context = click.Context(cli, info_name="howdah", terminal_width=92, **cli.context_settings)
     command = cli.get_command(context, name)
     assert command is not None
-    own = click.Context(command, parent=context, info_name=name)
+    own = click.Context(command, parent=context, info_name=name, **command.context_settings)
     text = command.get_help(own).strip()
     return f"### howdah {name}\n\n{COMMANDS[name]}\n\n```text\n{text}\n```\n"
 

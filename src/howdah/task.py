@@ -166,6 +166,7 @@ def announce_web(
     keeps_prefix: bool = False,
     locked: bool = False,
     viewable: bool = True,
+    secret: Optional[str] = None,
 ) -> None:
     """Tell that this process serves a web page, to be linked and reached through the job's page.
 
@@ -174,7 +175,8 @@ def announce_web(
     ``keeps_prefix``: the server expects the whole path it is asked for through the job's page,
     with the prefix that page puts before it. ``locked``: the server answers only requests that
     carry `page_token`, as ``Authorization: Bearer`` (the job's page adds it) or as the query's
-    ``token`` (``howdah tunnel`` prints such an address). ``viewable``: people who may only look at
+    ``token`` (``howdah tunnel`` prints such an address). ``secret``: what it demands in place of
+    `page_token`. ``viewable``: people who may only look at
     the job may look at this page.
     """
     web: Dict[str, Any] = {
@@ -187,6 +189,8 @@ def announce_web(
     }
     if host is not None:
         web["host"] = host
+    if secret is not None:
+        web["secret"] = secret
     _told.send({"web": web})
 
 

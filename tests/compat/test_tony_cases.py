@@ -309,9 +309,13 @@ def test_a_worker_but_the_chief_may_fail_and_the_summary_says_so() -> None:
 
 
 def test_roles_that_tensorflow_does_not_know_are_told_where_all_are(folder: Path) -> None:
-    """As the programs of TonY's example of Ray read it."""
+    """As the programs of TonY's example of Ray read it, and in the other forms."""
     text = "import json, os\nconfig = json.loads(os.environ['TF_CONFIG'])\n"
     text += "print(config['task']['type'], {k: len(v) for k, v in config['cluster'].items()})\n"
+    text += "for name in 'CLUSTER_SPEC', 'HOWDAH_CLUSTER':\n"
+    text += "    assert json.loads(os.environ[name]) == config['cluster'], name\n"
+    text += "assert [config['task']['type'], str(config['task']['index'])] == [\n"
+    text += "    os.environ['JOB_NAME'], os.environ['TASK_INDEX']]\n"
     (folder / "scripts" / "discover.py").write_text(text)
     code, run = tony(*executes("discover.py"), head=1, worker=2)
     assert code == 0, run.told

@@ -18,7 +18,8 @@ dist.init_process_group("gloo")
 if dist.get_rank() == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
     raise RuntimeError("once")
 dist.barrier()
-print(f"rank {dist.get_rank()} of {dist.get_world_size()} in round", os.environ["TORCHELASTIC_RESTART_COUNT"], flush=True)
+round = os.environ["TORCHELASTIC_RESTART_COUNT"]
+print(f"rank {dist.get_rank()} of {dist.get_world_size()} in round {round}\\n", end="", flush=True)
 dist.destroy_process_group()
 """
 
@@ -75,17 +76,19 @@ dist.barrier()  # gloo's threads sometimes abort a process that destroys a shard
 @pytest.mark.program(
     "PyTorch",
     "torch",
-    "`torchrun --rdzv-backend=c10d --max-restarts=1 train.py`",
+    "`torchrun --nproc-per-node=2 --max-restarts=1 train.py`",
     "both ranks in round 1, one generation",
 )
 @pytest.mark.timeout(180)
 def test_torchrun_restarts_its_ranks_itself_where_it_is_told_to(tmp_path: Path) -> None:
+    """In one task: PyTorch's agents on two nodes sometimes count one failure twice, and the ranks of the
+    second try then meet at addresses of the first (seen with torch 2.15 on a busy machine)."""
     run = succeeds(
         tmp_path / "job",
         {"train.py": FAILS_ONCE},
         framework="pytorch",
-        command="torchrun --rdzv-backend=c10d --max-restarts=1 train.py",
-        roles={"worker": {"instances": 2}},
+        command="torchrun --nproc-per-node=2 --max-restarts=1 train.py",
+        roles={"worker": {}},
     )
     found = sorted(re.findall(r"rank \d of 2 in round 1", run.text))
     assert found == ["rank 0 of 2 in round 1", "rank 1 of 2 in round 1"]

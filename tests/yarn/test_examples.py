@@ -35,7 +35,15 @@ def alone(hadoop: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.mark.xdist_group("trainings-on-yarn")
 @pytest.mark.timeout(360, func_only=True)
-@pytest.mark.parametrize("name", ["tensorflow", "pytorch", "tensorflow-ps", "jax"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("tensorflow", marks=pytest.mark.on_yarn("TensorFlow")),
+        pytest.param("pytorch", marks=pytest.mark.on_yarn("PyTorch")),
+        pytest.param("tensorflow-ps", marks=pytest.mark.on_yarn("TensorFlow")),
+        pytest.param("jax", marks=pytest.mark.on_yarn("JAX")),
+    ],
+)
 def test_an_example_trains_on_the_cluster(name: str, alone: Cluster, tmp_path: Path) -> None:
     # The nodes' own Python is this one: what is tested is the training, not the packing.
     fields: dict[str, Any] = {

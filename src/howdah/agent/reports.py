@@ -34,7 +34,8 @@ class Web(msgspec.Struct, frozen=True, kw_only=True):
     host: str | None = None
     keeps_prefix: bool = False
     locked: bool = False
-    """It demands the attempt's page token."""
+    """It demands the attempt's page token, or `secret`."""
+    secret: str = ""
     viewable: bool = True
     """See `howdah.wire.messages.WebAddress`."""
 

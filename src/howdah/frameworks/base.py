@@ -109,10 +109,6 @@ class Framework:
         """A helper script that is started in the command's stead, with the command as arguments."""
         return None
 
-    def shared_files(self, job: Job) -> dict[str, str]:
-        """Variables of every program that name files in the job's shared folder."""
-        return {}
-
     def page(self, job: Job, role: str) -> WebPage | None:
         """The web page each task of the role serves, if it does."""
         return None

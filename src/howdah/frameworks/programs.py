@@ -90,10 +90,6 @@ def programs(
     launcher = framework.launcher(job, task.role)
     if launcher is not None:
         arguments = (places.python, os.path.join(places.helpers, launcher), *arguments)
-    shared = {
-        name: os.path.join(places.shared_dir, file)
-        for name, file in framework.shared_files(job).items()
-    }
     cluster = _cluster(job, plan, topology, member)
     found: list[ProcessSpec] = []
     for process in range(member.processes):
@@ -108,7 +104,6 @@ def programs(
             env["MODEL_PARAMS"] = answer
         if master is not None:
             env |= {"AM_HOST": master[0], "AM_PORT": str(master[1])}
-        env |= shared
         env |= framework.environment(job, topology, member, process)
         _check_lengths(env, task, len(topology.members))
         label = str(process) if member.processes > 1 else ""

@@ -8,8 +8,8 @@ Sources: docs.ray.io "Launching an On-Premise Cluster" (``ray start``), "Configu
   the driver's; ``ray.init()`` connects it by RAY_ADDRESS.
 * Ray wants one of its nodes on the driver's host. Where there is none, RAY_ADDRESS names the head's
   Ray Client server (``ray://``) instead.
-* A stranger who reaches a Ray port can run code, so token authentication is on: the head writes the
-  token into the job's shared folder.
+* A stranger who reaches a Ray port can run code, so token authentication is on: each task makes the token of
+  what only the job's tasks have (``helpers/ray_token.py``).
 * The driver's end is the job's. Head and workers only serve, so they are untracked and their
   silence is no hang.
 * Ray's own waits at start-up suit an idle machine: a cluster that starts on busy nodes would fail.
@@ -121,5 +121,5 @@ class Ray(Framework):
             return env | {"RAY_ADDRESS": addresses.address(head)}
         return env | {"RAY_ADDRESS": f"ray://{addresses.address(head, CLIENT_SERVER)}"}
 
-    def shared_files(self, job: Job) -> dict[str, str]:
-        return {"RAY_AUTH_TOKEN_PATH": "ray.token"}
+    def launcher(self, job: Job, role: str) -> str | None:
+        return None if job.roles[role].tracking is Tracking.SIDECAR else "ray_token.py"

@@ -58,7 +58,7 @@ class LeftOut:
         if now < self._not_before:
             return ""
         self._not_before = now + LOOK_S
-        return _words(self._missing(tree, AGE_S))
+        return _words(self._missing(tree, AGE_S) or ())
 
     def last(self, tree: Tree, deadline: float) -> str:
         """The same once the programs have ended by themselves: the last version of the task that is saved
@@ -71,8 +71,9 @@ class LeftOut:
         while True:
             is_over = self._is_over()
             missing = self._missing(tree, None)
-            if not missing or is_over or time.monotonic() > deadline:
-                return _words(missing)
+            nothing = missing is not None and not missing
+            if nothing or is_over or time.monotonic() > deadline:
+                return _words(missing or ())
             time.sleep(_POLL_S)
 
     def _is_over(self) -> bool:
@@ -82,11 +83,11 @@ class LeftOut:
         first = here[0].removesuffix(_OVER) if here else ""
         return first + _OVER in here
 
-    def _missing(self, tree: Tree, age_s: float | None) -> list[str]:
-        """Files of this attempt's programs that the newest version lacks; none without a version."""
+    def _missing(self, tree: Tree, age_s: float | None) -> list[str] | None:
+        """Files of this attempt's programs that the newest version lacks; None while there is no version."""
         newest = self._versions.newest()
         if newest is None:
-            return []
+            return None
         saved = {file.path for file in newest[1].files}
         return [
             name

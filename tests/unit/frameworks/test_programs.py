@@ -267,11 +267,12 @@ def test_mpi_programs_are_started_through_a_script_that_knows_of_mpirun():
     )
 
 
-def test_rays_programs_know_where_the_clusters_token_is():
+def test_rays_programs_are_started_through_a_script_that_makes_the_clusters_token():
     made = job("ray", {"driver": 1})
     place = topology(("driver:0", 0), ("head:0", None))
     for name in ("driver:0", "head:0"):
-        assert env(made, place, name)["RAY_AUTH_TOKEN_PATH"] == "/job/shared/ray.token"
+        (program,) = started(made, place, name)
+        assert program.argv[:2] == ("/env/bin/python", "/howdah/helpers/ray_token.py")
 
 
 @pytest.mark.parametrize(("framework", "given"), RUNNABLE)

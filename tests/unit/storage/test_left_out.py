@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from howdah.core.messages import Task
 from howdah.storage.checkpoints import CheckpointSpec, publish
 from howdah.storage.left_out import AGE_S, LeftOut
+from howdah.storage.publishing import Publisher
 from tests.unit.storage.saving import change, fill
 
 
@@ -55,3 +57,26 @@ def test_it_looks_now_and_then_only(other: CheckpointSpec) -> None:
     left_out = LeftOut(other, 1.0)
     assert left_out.look(other.look()) != ""
     assert left_out.look(other.look()) == ""
+
+
+def test_at_the_end_the_first_version_of_the_task_that_is_saved_is_waited_for(
+    spec: CheckpointSpec, tmp_path: Path
+) -> None:
+    first = Publisher(change(spec, rank=0))
+    assert first.claim()
+    folder = tmp_path / "other"
+    folder.mkdir()
+    other = change(spec, folder=str(folder), rank=1, task=Task("worker", 1))
+    fill(folder, __1_0="1")
+    told: list[str] = []
+    deadline = time.monotonic() + 30
+    waits = threading.Thread(
+        target=lambda: told.append(LeftOut(other, 1.0).last(other.look(), deadline))
+    )
+    waits.start()
+    waits.join(0.3)  # Long enough for a look at a store without a version; nothing hangs on it.
+    fill(Path(spec.folder), __0_0="1")
+    assert first.publish() is not None
+    first.is_over()
+    waits.join()
+    assert told[0].startswith("one of its files is in no checkpoint, __1_0: ")

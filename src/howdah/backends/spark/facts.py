@@ -9,7 +9,6 @@ import msgspec
 from howdah.backends.spark.modes import Mode
 from howdah.backends.spark.sessions import Session
 from howdah.core.plan import Plan
-from howdah.frameworks import registry
 from howdah.spec.model import Job
 
 LOOK_S = 0.2
@@ -145,12 +144,6 @@ def unseen(job: Job, host: str) -> str:
         return (
             f"checkpoint.store: {host} does not see the job directory, where checkpoints would be "
             "kept. Give a folder that all hosts see, or a URL such as hdfs:///checkpoints"
-        )
-    if registry.get(job.framework).shared_files(job):
-        return (
-            f"framework = {job.framework}: its programs find each other by files that all of them "
-            f"see, and {host} does not see the job directory. Set HOWDAH_HOME, or `store`, to a "
-            "folder that all hosts see"
         )
     return ""
 

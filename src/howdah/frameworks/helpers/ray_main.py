@@ -2,14 +2,13 @@
 
 Role ``head`` starts the cluster, every other role joins it at RAY_ADDRESS. The arguments are handed
 to ``ray start``. The head serves Ray's dashboard, and with it the State API, where what it needs is installed
-(``ray[default]``); its token is that of the attempt's pages, so the job page lets its owner in. Ray's sessions live in a short folder of their own, because Unix socket paths may
-have 107 bytes only and a job's folder is often longer. It is removed at the end, or, if this process
+(``ray[default]``); the job page has its token, so it lets its owner in. Ray's sessions live in a short folder
+of their own, because Unix socket paths may have 107 bytes only and a job's folder is often longer. It is removed at the end, or, if this process
 was killed, by the next one on the host.
 """
 
 import contextlib
 import os
-import secrets
 import shutil
 import signal
 import socket
@@ -52,12 +51,10 @@ def main():
     sessions = make_folder()
     dashboard = None
     if head:
-        token = page_token()
-        write_token(os.environ["RAY_AUTH_TOKEN_PATH"], token or secrets.token_hex(32))
         argv += ["--head", "--temp-dir", str(sessions / "s")]
         if all(find_spec(module) for module in DASHBOARD):
             argv += ["--include-dashboard", "true", "--dashboard-host", os.environ["HOWDAH_HOST"]]
-            dashboard = int(ports[HEAD_PORTS.index("--dashboard-port")]) if token else None
+            dashboard = int(ports[HEAD_PORTS.index("--dashboard-port")])
         else:
             argv += ["--include-dashboard", "false"]
     else:
@@ -101,22 +98,6 @@ def alive(pid):
     return True
 
 
-def page_token():
-    """The secret of this attempt's pages; empty if there is none."""
-    try:
-        return Path(os.environ["HOWDAH_PAGE_TOKEN_FILE"]).read_text()
-    except (KeyError, OSError):
-        return ""
-
-
-def write_token(path, token):
-    """A new secret for each cluster, readable by its owner only, there completely or not at all."""
-    temporary = f"{path}.{os.getpid()}"
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(token)
-    Path(temporary).replace(path)
-
-
 def run(argv, agent_port, dashboard=None):
     """Run Ray's node to its end; asked to end, end it within seconds. Returns what to exit with.
 
@@ -130,7 +111,8 @@ def run(argv, agent_port, dashboard=None):
     while child.poll() is None and not ending.wait(0.2):
         told = told or tell_port(child.pid, agent_port)
         if dashboard is not None and answers(dashboard):
-            task.announce_web("Ray", dashboard, locked=True, viewable=False)
+            token = Path(os.environ["RAY_AUTH_TOKEN_PATH"]).read_text()
+            task.announce_web("Ray", dashboard, locked=True, viewable=False, secret=token)
             dashboard = None
     if child.poll() is None:
         child.terminate()
