@@ -12,7 +12,7 @@ import pytest
 
 from howdah.agent import procfs
 from howdah.core.messages import DumpStacks, StacksTaken, TaskJoined
-from howdah.wire.messages import Heartbeat, ProcessSpec, WebAddress
+from howdah.wire.messages import AgentNote, Heartbeat, ProcessSpec, WebAddress
 from tests.agent.rig import TASK, Rig, alive, python, shell, start_message, until
 
 SRC = str(Path(__file__).parents[2] / "src")
@@ -184,6 +184,23 @@ async def test_a_page_of_the_job_file_is_announced_once_it_is_served(tmp_path: P
         go.touch()
         page = await rig.hear(WebAddress)
         assert (page.name, page.port, page.keeps_prefix) == ("TensorBoard", prepared.ports[0], True)
+
+
+async def test_only_a_page_that_a_program_announced_is_missed(tmp_path: Path) -> None:
+    """The chief's port for a TensorBoard of its own is there for those who want it."""
+    async with Rig(tmp_path) as rig:
+        await rig.agent()
+        with (
+            socket.create_server(("127.0.0.1", 0)) as one,
+            socket.create_server(("127.0.0.1", 0)) as other,
+        ):
+            reserved = {"name": "TensorBoard", "port": one.getsockname()[1], "expected": False}
+            await rig.prepare()
+            announced = f"task.announce_web('Notebook', {other.getsockname()[1]})\n"
+            await rig.start(reporting(announced + FOREVER), web=reserved)
+            assert "its page Notebook at" in (await rig.hear(AgentNote)).text
+        await rig.stop(grace_s=0)
+        assert not [m for m in rig.heard if isinstance(m, AgentNote) and "TensorBoard" in m.text]
 
 
 # -- use of the machine --------------------------------------------------------------------------

@@ -122,6 +122,12 @@ def test_that_every_task_writes_the_same_files_is_no_loss(tmp_path: Path, later:
     assert "no checkpoint" not in run.text + run.told
 
 
+def test_a_ranks_random_numbers_are_no_loss(tmp_path: Path) -> None:
+    files = "model.safetensors rng_state_RANK.pth random_states_RANK.pkl"
+    run = _shards(tmp_path, files, 0)
+    assert "no checkpoint" not in run.text + run.told
+
+
 def test_what_a_job_ignores_is_no_loss(tmp_path: Path) -> None:
     run = _shards(tmp_path, "model.pt rng_RANK.pt", 0, ignore=["rng_*"])
     assert "no checkpoint" not in run.text + run.told

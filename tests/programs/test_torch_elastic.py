@@ -12,16 +12,15 @@ from tests.programs.programs import succeeds
 
 FAILS_ONCE = """
 import os
-import torch.distributed as dist
 
-dist.init_process_group("gloo")
-if dist.get_rank() == 1 and os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-    raise RuntimeError("once")
-dist.barrier()
+rank, world = os.environ["RANK"], os.environ["WORLD_SIZE"]
 round = os.environ["TORCHELASTIC_RESTART_COUNT"]
-print(f"rank {dist.get_rank()} of {dist.get_world_size()} in round {round}\\n", end="", flush=True)
-dist.destroy_process_group()
+if rank == "1" and round == "0":
+    raise RuntimeError("once")
+print(f"rank {rank} of {world} in round {round}\\n", end="", flush=True)
 """
+"""Without a process group: in torch 2.15 gloo's addresses of the first try sometimes meet the ranks of the
+second, with torchrun alone too (two of eight tries on a busy machine)."""
 
 SHARDED = """
 import os
@@ -81,8 +80,7 @@ dist.barrier()  # gloo's threads sometimes abort a process that destroys a shard
 )
 @pytest.mark.timeout(180)
 def test_torchrun_restarts_its_ranks_itself_where_it_is_told_to(tmp_path: Path) -> None:
-    """In one task: PyTorch's agents on two nodes sometimes count one failure twice, and the ranks of the
-    second try then meet at addresses of the first (seen with torch 2.15 on a busy machine)."""
+    """In one task: PyTorch's agents on two nodes sometimes count one failure twice."""
     run = succeeds(
         tmp_path / "job",
         {"train.py": FAILS_ONCE},

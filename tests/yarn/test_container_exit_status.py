@@ -64,6 +64,27 @@ def test_stack_traces_are_left_out_and_the_end_is_kept() -> None:
     assert len(container_exit_status.tidy("x" * 10_000)) == container_exit_status.DETAIL_CHARS
 
 
+OVER_MEMORY = """[2026-11-23 14:52:48.123]Container [pid=9786,containerID=container_1_0002_01_000002] is \
+running 11075584B beyond the 'PHYSICAL' memory limit. Current usage: 2.0 GB of 2 GB physical memory used; \
+10.2 GB of 4.2 GB virtual memory used. Killing container.
+Dump of the process-tree for container_1_0002_01_000002 :
+\t|- PID PPID PGRPID SESSID CMD_NAME USER_MODE_TIME(MILLIS) SYSTEM_TIME(MILLIS) VMEM_USAGE(BYTES) RSSMEM_USAGE(PAGES) FULL_CMD_LINE
+\t|- 9786 9784 9786 9786 (howdah-agent) 11 18 110510080 7342 ./runtime/bin/python3 -I ./howdah/boot.py
+\t|- 9858 9807 9858 9858 (python) 299 42 3643166720 186165 /opt/python/bin/python -u train.py
+\t|- 27517 27515 27513 27407 (cc1plus) 740 71 803966976 165210 /usr/lib/gcc/cc1plus -quiet -I /opt/python/lib/includes
+
+[2026-11-23 14:52:48.130]Container killed on request. Exit code is 137
+"""
+
+
+def test_what_used_the_memory_is_told_in_one_line() -> None:
+    assert container_exit_status.detail(-104, OVER_MEMORY) == (
+        "YARN ended it over its memory: 2.0 GB of 2 GB physical memory used; 10.2 GB of 4.2 GB virtual "
+        "memory used, most of it by python -u train.py (52%), cc1plus -quiet -I /opt/python/lib/inclu… "
+        "(46%)"
+    )
+
+
 def test_an_unknown_status_is_named() -> None:
     assert container_exit_status.detail(42, "") == "exit status 42"
 

@@ -10,10 +10,12 @@ import pytest
 
 from tests.hadoop.cluster import Cluster
 from tests.programs.programs import succeeds
-from tests.programs.test_boosting import LIGHTGBM, XGBOOST
+from tests.programs.test_boosting import LIGHTGBM, ON_DASK, XGBOOST, XGBOOST_ON_DASK
 from tests.programs.test_dask import QUICK_START
+from tests.programs.test_jax_keras import KERAS_JAX, KERAS_MODEL, ORBAX
 from tests.programs.test_mpi import DIGITS, mpi
-from tests.programs.test_torch_libraries import ACCELERATE, DATA
+from tests.programs.test_torch_elastic import SHARDED
+from tests.programs.test_torch_libraries import DATA, PROGRAMS
 
 RAY = """
 import ray
@@ -58,19 +60,67 @@ def same(text: str, pattern: str) -> float:
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.xdist_group("trainings-on-yarn")
 @pytest.mark.timeout(300, func_only=True)
+@pytest.mark.on_yarn("Accelerate")
+@pytest.mark.on_yarn("Lightning")
+@pytest.mark.on_yarn("Transformers")
+@pytest.mark.on_yarn("DeepSpeed")
+@pytest.mark.on_yarn("Keras on JAX and PyTorch")
+@pytest.mark.on_yarn("XGBoost")
+@pytest.mark.on_yarn("LightGBM")
 @pytest.mark.parametrize(
-    ("framework", "script"),
+    ("framework", "script", "data"),
     [
-        pytest.param(
-            "pytorch", ACCELERATE, marks=pytest.mark.on_yarn("Accelerate"), id="accelerate"
-        ),
-        pytest.param("xgboost", XGBOOST, marks=pytest.mark.on_yarn("XGBoost"), id="xgboost"),
-        pytest.param("lightgbm", LIGHTGBM, marks=pytest.mark.on_yarn("LightGBM"), id="lightgbm"),
+        pytest.param("pytorch", PROGRAMS["accelerate"][0], DATA, id="Accelerate"),
+        pytest.param("pytorch", PROGRAMS["lightning"][0], DATA, id="Lightning"),
+        pytest.param("pytorch", PROGRAMS["transformers"][0], DATA, id="Transformers"),
+        pytest.param("pytorch", PROGRAMS["deepspeed"][0], DATA, id="DeepSpeed"),
+        pytest.param("jax", KERAS_JAX, KERAS_MODEL, id="Keras on JAX and PyTorch"),
+        pytest.param("xgboost", XGBOOST, DATA, id="XGBoost"),
+        pytest.param("lightgbm", LIGHTGBM, DATA, id="LightGBM"),
     ],
 )
-def test_two_ranks_learn_the_digits(tmp_path: Path, framework: str, script: str) -> None:
-    text = run(tmp_path, script, data=DATA, framework=framework, roles={"worker": TWO})
-    assert same(text, r"rank \d of 2: ([\d.]+)") > 0.85
+def test_two_ranks_learn_the_digits(tmp_path: Path, framework: str, script: str, data: str) -> None:
+    text = run(
+        tmp_path,
+        script,
+        data=data,
+        framework=framework,
+        roles={"worker": {"instances": 2, "memory": "3g"}},  # DeepSpeed compiles C++
+        env={"DS_ACCELERATOR": "cpu", "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"},
+    )
+    assert same(text, r"rank \d of 2: ([\d.]+)") > 0.8
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.xdist_group("trainings-on-yarn")
+@pytest.mark.timeout(300, func_only=True)
+@pytest.mark.on_yarn("JAX and Orbax")
+def test_orbax_saves_from_a_container(tmp_path: Path) -> None:
+    text = run(
+        tmp_path,
+        ORBAX,
+        framework="jax",
+        roles={"worker": {"processes": 2, "memory": "2g"}},
+        env={"JAX_PLATFORMS": "cpu"},
+        checkpoint={"folder": "checkpoints"},
+    )
+    assert len(re.findall(r"rank \d of 2 has 6", text)) == 2, text
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.xdist_group("trainings-on-yarn")
+@pytest.mark.timeout(300, func_only=True)
+@pytest.mark.on_yarn("PyTorch, FSDP and DCP")
+def test_fsdp_saves_its_shards_from_a_container(tmp_path: Path) -> None:
+    text = run(
+        tmp_path,
+        SHARDED,
+        framework="pytorch",
+        command="torchrun --nproc-per-node=2 train.py",
+        roles={"worker": {"memory": "3g"}},
+        checkpoint={"folder": "checkpoints"},
+    )
+    assert same(text, r"rank \d of 2 saved [\d.]+ accuracy ([\d.]+)") > 0.8
 
 
 @pytest.mark.usefixtures("cluster")
@@ -95,6 +145,17 @@ def test_a_dask_client_has_all_its_workers_and_restarts_them(tmp_path: Path) -> 
     text = run(tmp_path, QUICK_START, framework="dask", roles=roles)
     for said in ("workers 2", "sum 285", "again 2 10"):
         assert said in text
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.xdist_group("trainings-on-yarn")
+@pytest.mark.timeout(300, func_only=True)
+@pytest.mark.on_yarn("XGBoost on Dask")
+def test_boosting_on_the_workers_of_dask(tmp_path: Path) -> None:
+    roles = {"client": SMALL, "scheduler": SMALL, "worker": TWO}
+    script = ON_DASK.replace("MODEL", XGBOOST_ON_DASK)
+    text = run(tmp_path, script, framework="dask", roles=roles)
+    assert float(re.findall(r"workers 2 accuracy ([\d.]+)", text)[0]) > 0.85
 
 
 @pytest.mark.usefixtures("cluster")

@@ -99,7 +99,7 @@ class Pages:
                 times += 1
             elif missed > 1 and published:
                 self._withdraw(page.name)
-            elif missed > 1 and not complained:
+            elif missed > 1 and page.expected and not complained:
                 strangers = [row.uid for each in hosts for row in listeners(each, page.port)]
                 if strangers or self._loop.time() > complain_at:
                     self._complain(page, hosts, strangers)

@@ -26,7 +26,7 @@ _KEY_LENGTH = 120
 
 
 class Web(msgspec.Struct, frozen=True, kw_only=True):
-    """A page the program says it serves."""
+    """A page the program says it serves, or may serve."""
 
     name: str
     port: int
@@ -38,6 +38,8 @@ class Web(msgspec.Struct, frozen=True, kw_only=True):
     secret: str = ""
     viewable: bool = True
     """See `howdah.wire.messages.WebAddress`."""
+    expected: bool = True
+    """Its reader is told if nothing of the task listens there."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):

@@ -128,7 +128,8 @@ def web(job: Job, topology: Topology, task: Task) -> dict[str, Any] | None:
         }
     own = _tensorboard_port(job, member)
     if own is not None:
-        return {"name": "TensorBoard", "port": own, "keeps_prefix": False}
+        # Few programs start one themselves.
+        return {"name": "TensorBoard", "port": own, "keeps_prefix": False, "expected": False}
     return None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from pathlib import PurePath
 
 from howdah.storage.folders import Tree
 from howdah.storage.stores import CLAIM, open_store
@@ -17,6 +18,10 @@ REMEDY = (
     "one task's folder is the job's checkpoint, and several tasks write files of their own. Let them write "
     "to a folder that all tasks see (HOWDAH_SHARED_DIR); or name what is not needed in [checkpoint] ignore"
 )
+
+REPLACEABLE = ("rng_state_*.pth", "random_states_*.pkl")
+"""A rank's random numbers, as Transformers and Accelerate save them. A rank that does not find its own goes
+on with new ones."""
 
 LOOK_S = 10.0
 """Between two looks at the store while the programs run."""
@@ -94,6 +99,7 @@ class LeftOut:
             for name, signature in tree.items()
             if name not in saved
             and signature.ctime_ns >= self._spec.began_ns
+            and not any(map(PurePath(name).match, REPLACEABLE))
             and (age_s is None or signature.mtime_ns / 1e9 + age_s < newest[1].created)
         ]
 

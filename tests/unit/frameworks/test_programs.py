@@ -195,6 +195,7 @@ def test_the_chiefs_spare_port_is_tonys_tensorboard_port():
         "name": "TensorBoard",
         "port": 20001,
         "keeps_prefix": False,
+        "expected": False,
     }
 
 

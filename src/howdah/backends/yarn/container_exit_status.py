@@ -28,6 +28,12 @@ BOOT_FAILED = 90
 DETAIL_CHARS = 3000
 """Of diagnostics, the end of which says most, are kept."""
 
+_MEMORY = re.compile(r"\bCurrent usage: (.*?)\.(?= Killing container|$)", re.MULTILINE)
+_PROCESS = re.compile(r"^\s*\|- \d+ \d+ \d+ \d+ \((.*?)\) \d+ \d+ \d+ (\d+) (.*)$", re.MULTILINE)
+"""A line of the NodeManager's dump of a container's processes: name, resident pages, command line."""
+_LARGEST = 3
+_COMMAND_CHARS = 40
+
 _LOST = re.compile(r"\blost\b", re.IGNORECASE)
 _NOISE = re.compile(
     r"""^(
@@ -83,8 +89,30 @@ def kind(status: int, diagnostics: str, *, releasing: bool) -> ContainerEndKind:
 def detail(status: int, diagnostics: str) -> str:
     """What people want to read of it: the status in words, and diagnostics without their frame."""
     words = _WORDS.get(status) or f"exit status {status}"
-    text = tidy(diagnostics)
+    over_memory = status in (KILLED_EXCEEDED_VMEM, KILLED_EXCEEDED_PMEM)
+    text = (over_memory and _use_of_memory(diagnostics)) or tidy(diagnostics)
     return f"{words}: {text}" if text else words
+
+
+def _use_of_memory(diagnostics: str) -> str:
+    """What was used, and by what, instead of a dump of all processes; empty if it is not there."""
+    used = _MEMORY.search(diagnostics)
+    if used is None:
+        return ""
+    found = [(int(pages), name, line) for name, pages, line in _PROCESS.findall(diagnostics)]
+    whole = sum(pages for pages, *_ in found)
+    largest = [
+        f"{_command(name, line)} ({pages / whole:.0%})"
+        for pages, name, line in sorted(found, reverse=True)[:_LARGEST]
+        if pages * 10 > whole
+    ]
+    return f"{used[1]}, most of it by {', '.join(largest)}" if largest else used[1]
+
+
+def _command(name: str, line: str) -> str:
+    program, _, arguments = line.strip().partition(" ")
+    text = f"{program.rpartition('/')[2] or name} {arguments}".strip()
+    return text if len(text) <= _COMMAND_CHARS else text[: _COMMAND_CHARS - 1].rstrip() + "…"
 
 
 def tidy(diagnostics: str) -> str:
