@@ -38,6 +38,8 @@ for step in range(5):
 def test_a_job_of_somebody_with_a_ticket_trains_and_has_its_checkpoints_on_hdfs(
     hadoop_kerberos: Cluster, tmp_path: Path
 ) -> None:
+    """A job trains in two containers and keeps its checkpoints on HDFS, all of it as its submitter, whose
+    account here has another name."""
     alice = Person.with_ticket(hadoop_kerberos, tmp_path)
     alice.write(job=JOB, program=TRAINS)
     done = alice.run()
@@ -56,43 +58,56 @@ def test_a_job_of_somebody_with_a_ticket_trains_and_has_its_checkpoints_on_hdfs(
     assert {owner for owner, _ in alice.files(url).values()} == {"ally"}
 
 
-def ticket(cluster: Cluster, folder: Path) -> Person:
-    return Person.with_ticket(cluster, folder)
+def ticket(cluster: Cluster, folder: Path) -> tuple[Person, str]:
+    """a ticket"""
+    return Person.with_ticket(cluster, folder), ""
 
 
-def token_file(cluster: Cluster, folder: Path) -> Person:
+def keytab(cluster: Cluster, folder: Path) -> tuple[Person, str]:
+    """no ticket, and `keytab` under `[hadoop]`"""
+    job = f'[hadoop]\nkeytab = "{cluster.kdc.keytab("alice")}"\n'
+    return Person(cluster, folder), job
+
+
+def token_file(cluster: Cluster, folder: Path) -> tuple[Person, str]:
+    """no ticket, and a file of tokens"""
     before = Person.with_ticket(cluster, folder / "before")
-    return Person(cluster, folder, {"HADOOP_TOKEN_FILE_LOCATION": str(before.tokens())})
+    return Person(cluster, folder, {"HADOOP_TOKEN_FILE_LOCATION": str(before.tokens())}), ""
 
 
-def proxy_user(cluster: Cluster, folder: Path) -> Person:
+def proxy_user(cluster: Cluster, folder: Path) -> tuple[Person, str]:
+    """the ticket of a gateway that acts for bob"""
     gateway = Person.with_ticket(cluster, folder, "gateway")
     gateway.env["HADOOP_PROXY_USER"] = "bob"
-    return gateway
+    return gateway, ""
 
 
-@pytest.mark.parametrize("protection", ["authentication", "integrity", "privacy"])
-@pytest.mark.parametrize(
-    ("who", "user"), [(ticket, "ally"), (token_file, "ally"), (proxy_user, "bob")]
-)
+PROTECTIONS = ("authentication", "integrity", "privacy")
+WHO = {ticket: "ally", keytab: "ally", token_file: "ally", proxy_user: "bob"}
+"""Each with the name that the cluster knows them by."""
+
+
+@pytest.mark.parametrize("protection", PROTECTIONS)
+@pytest.mark.parametrize("who", WHO)
 def test_a_job_trains_under_each_protection_whatever_says_who_submits(
     hadoop_kerberos: Cluster,
     tmp_path: Path,
-    who: Callable[[Cluster, Path], Person],
-    user: str,
+    who: Callable[[Cluster, Path], tuple[Person, str]],
     protection: str,
 ) -> None:
-    person = who(hadoop_kerberos, tmp_path)
+    person, hadoop = who(hadoop_kerberos, tmp_path)
     person.configure(
         core={"hadoop.rpc.protection": protection},
         hdfs={"dfs.data.transfer.protection": protection},
     )
-    person.write(job=JOB, program=TRAINS)
+    person.write(job=JOB + hadoop, program=TRAINS)
     done = person.run()
     assert done.returncode == 0, done.stderr
     assert steps(done.stdout).count(4) == 2
     told = person.application()
-    assert (told["user"], told["finalStatus"]) == (user, "SUCCEEDED")
+    assert (told["user"], told["finalStatus"]) == (WHO[who], "SUCCEEDED")
     url = person.job().meta().url
     assert url is not None
-    assert person.files(f"{url}/checkpoints")
+    assert Person.with_ticket(hadoop_kerberos, tmp_path / "looks", "hdfs").files(
+        f"{url}/checkpoints"
+    )

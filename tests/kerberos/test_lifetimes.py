@@ -66,6 +66,8 @@ def short_lived(hadoop_module_cluster: MakeCluster) -> Iterator[Cluster]:
 def test_a_job_with_a_keytab_lives_on_when_its_first_tokens_have_ended_and_its_master_is_killed(
     short_lived: Cluster, tmp_path: Path
 ) -> None:
+    """With a keytab: new tokens reach the containers, and after the end of the first ones the master may be
+    killed and checkpoints are still saved. The key is gone from HDFS at the end."""
     # No ticket; what looks at HDFS beside the job has the key too.
     keytab = short_lived.kdc.keytab("alice")
     by_key = {"KRB5_CLIENT_KTNAME": f"FILE:{keytab}", "KRB5CCNAME": f"FILE:{tmp_path}/got"}

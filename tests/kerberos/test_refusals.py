@@ -29,10 +29,12 @@ def refused(person: Person, *words: str, job: str = JOB) -> None:
 
 
 def test_without_a_ticket(hadoop_kerberos: Cluster, tmp_path: Path) -> None:
+    """No ticket."""
     refused(Person(hadoop_kerberos, tmp_path), "there is no ticket", "run kinit", "keytab")
 
 
 def test_with_an_expired_ticket(hadoop_kerberos: Cluster, tmp_path: Path) -> None:
+    """An expired ticket."""
     alice = Person.with_ticket(hadoop_kerberos, tmp_path, "alice", "-l", "1s")
 
     def expired() -> bool:
@@ -44,6 +46,7 @@ def test_with_an_expired_ticket(hadoop_kerberos: Cluster, tmp_path: Path) -> Non
 
 
 def test_with_a_clock_ten_minutes_off(hadoop_kerberos: Cluster, tmp_path: Path) -> None:
+    """A clock that is ten minutes off."""
     alice = Person.with_ticket(hadoop_kerberos, tmp_path)
     cache = tmp_path / "tickets"
     data = cache.read_bytes()
@@ -58,18 +61,21 @@ def test_with_a_clock_ten_minutes_off(hadoop_kerberos: Cluster, tmp_path: Path) 
 def test_to_a_server_of_another_name_than_is_configured(
     hadoop_kerberos: Cluster, tmp_path: Path
 ) -> None:
+    """A server of another name than the configuration has."""
     alice = Person.with_ticket(hadoop_kerberos, tmp_path)
     alice.configure(yarn={"yarn.resourcemanager.principal": "yarn/_HOST@HOWDAH.TEST"})
     refused(alice, "'rm/localhost'", "'yarn/localhost'", "the configuration wants")
 
 
 def test_to_a_server_of_another_realm(hadoop_kerberos: Cluster, tmp_path: Path) -> None:
+    """A server of another realm."""
     alice = Person.with_ticket(hadoop_kerberos, tmp_path)
     alice.configure(yarn={"yarn.resourcemanager.principal": "rm/_HOST@ELSEWHERE"})
     refused(alice, "rm/localhost@ELSEWHERE")
 
 
 def test_with_a_keytab_that_has_not_the_key(hadoop_kerberos: Cluster, tmp_path: Path) -> None:
+    """A keytab without the principal's key."""
     somebody = Person(hadoop_kerberos, tmp_path)
     keytab = hadoop_kerberos.kdc.keytab("alice")
     job = JOB + f'[hadoop]\nkeytab = "{keytab}"\nprincipal = "bob@HOWDAH.TEST"\n'
@@ -77,6 +83,7 @@ def test_with_a_keytab_that_has_not_the_key(hadoop_kerberos: Cluster, tmp_path: 
 
 
 def test_of_somebody_who_may_not_act_for_another(hadoop_kerberos: Cluster, tmp_path: Path) -> None:
+    """Somebody who may not act for another user."""
     bob = Person.with_ticket(hadoop_kerberos, tmp_path, "bob")
     bob.env["HADOOP_PROXY_USER"] = "ally"
     refused(bob, "bob", "impersonate", "ally")
