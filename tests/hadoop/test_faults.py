@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import urllib.error
 
+import psutil
 import pytest
 
 from tests.hadoop import applications, rpc
@@ -31,11 +33,12 @@ def _running(cluster: Cluster) -> tuple[str, int]:
 
 
 def _sleepers(cluster: Cluster, number: str) -> list[int]:
-    return [
-        each.pid
-        for each in processes(cluster)
-        if each.name() == "sleep" and number in each.environ().get("CONTAINER_ID", "")
-    ]
+    def is_one(process: psutil.Process) -> bool:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return process.name() == "sleep" and number in process.environ().get("CONTAINER_ID", "")
+        return False  # it has ended meanwhile
+
+    return [each.pid for each in processes(cluster) if is_one(each)]
 
 
 @pytest.fixture
