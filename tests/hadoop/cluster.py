@@ -23,6 +23,7 @@ from tests.hadoop import artifacts, configuration, daemons, ports, rpc
 from tests.hadoop.errors import ClusterError
 from tests.hadoop.kdc import Kdc
 from tests.hadoop.options import Options
+from tests.hadoop.polling import wait
 from tests.hadoop.rest import call
 from tests.hadoop.site import HOST, PROXY_HOST, Daemon, Kind, Site
 
@@ -271,7 +272,9 @@ class Cluster:
 
     def pause(self, name: str) -> None:
         """SIGSTOP: it does not answer, and its connections stay open."""
-        daemons.send(self.site, self.daemon(name), signal.SIGSTOP)
+        daemon = self.daemon(name)
+        daemons.send(self.site, daemon, signal.SIGSTOP)
+        wait(f"{name} to stand still", lambda: daemons.is_stopped(self.site, daemon))
 
     def resume(self, name: str) -> None:
         """SIGCONT."""

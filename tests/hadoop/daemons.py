@@ -144,6 +144,18 @@ def send(site: Site, daemon: Daemon, number: signal.Signals) -> bool:
     return True
 
 
+def is_stopped(site: Site, daemon: Daemon) -> bool:
+    """Whether each of its threads has taken the SIGSTOP: until then one may answer."""
+    found = pid(site, daemon)
+    if found is None:
+        return True
+    for thread in Path(f"/proc/{found}/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            if (thread / "stat").read_text().rpartition(")")[2].split()[0] != "T":
+                return False
+    return True
+
+
 def wait_ended(site: Site, daemon: Daemon, timeout_s: float) -> bool:
     """Wait for its end. False if it still runs after that time."""
     deadline = time.monotonic() + timeout_s
