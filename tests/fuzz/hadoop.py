@@ -168,6 +168,11 @@ def _queue() -> yarn.GetQueueInfoResponseProto:
     return answer
 
 
+async def _queue_told() -> None:
+    if (root := await _MANAGER.queue("root")) is not None:
+        tuple(cluster_report.queues(root))
+
+
 def _statuses() -> yarn.GetContainerStatusesResponseProto:
     answer = yarn.GetContainerStatusesResponseProto()
     answer.status.add(container_id=_CONTAINER.to_proto(), diagnostics="d", exit_status=1)
@@ -189,7 +194,7 @@ _ASKED = [
     ),
     _Asked(_report(), _ended),
     _Asked(_nodes(), lambda: cluster_report.look(_MANAGER, "user")),
-    _Asked(_queue(), lambda: cluster_report.queue(_MANAGER, "root")),
+    _Asked(_queue(), _queue_told),
     _Asked(_statuses(), lambda: _NODE.statuses([_CONTAINER])),
     _Asked(
         yarn.GetNewApplicationResponseProto(

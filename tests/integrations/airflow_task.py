@@ -36,9 +36,9 @@ def executed(number: int, given: dict[str, Any]) -> dict[str, Any]:
     kill = given.pop("kill", False)
     with DAG(dag_id=f"training-{number}", schedule=None):
         task = HowdahOperator(task_id="train", retries=2, **given)
-    told: dict[str, Any] = {"is_operator": isinstance(task, BaseOperator), "retries": task.retries}
+    told: dict[str, Any] = {"is_operator": isinstance(task, BaseOperator), "retries": task.retries}  # pyright: ignore[reportAttributeAccessIssue]
     instance = Instance()
-    task.render_template_fields({"ds": "2026-11-21", "ti": instance})
+    task.render_template_fields({"ds": "2026-11-21", "ti": instance})  # pyright: ignore[reportAttributeAccessIssue]
     told["command"] = task.command_line()
     if kill:
         threading.Thread(target=lambda: (instance.known.wait(60), task.on_kill())).start()

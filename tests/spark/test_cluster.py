@@ -467,14 +467,17 @@ def test_cancelling_the_job_group_ends_the_training(spark: Any) -> None:
     context = spark.sparkContext
     context.setJobGroup("mine", "a cell")
 
-    def cancel() -> None:
-        eventually(lambda: list(context.statusTracker().getJobIdsForGroup("mine")) != [])
-        eventually(lambda: active_jobs(spark) != [])
+    def of_group() -> set[int]:
+        return set(context.statusTracker().getJobIdsForGroup("mine"))
+
+    def cancel(earlier: set[int]) -> None:
+        # The job that feeds, not the one by which the cluster was started.
+        eventually(lambda: bool((of_group() - earlier) & set(active_jobs(spark))))
         context.cancelJobGroup("mine")
 
     with pytest.raises(FeedError, match="cancelled"):
         with start(spark, train) as cluster:
-            threading.Thread(target=cancel).start()
+            threading.Thread(target=cancel, args=[of_group()]).start()
             cluster.train(spark.range(0, 10**11, 1, 4))
     context.setLocalProperty("spark.jobGroup.id", None)
     eventually(lambda: active_jobs(spark) == [])

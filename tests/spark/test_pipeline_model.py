@@ -66,7 +66,7 @@ def test_a_model_scores_in_a_pipeline_that_is_saved_and_loaded(
     assert found.columns == ["x", "label", "vector", "prediction"]
     assert [row.prediction for row in found.collect()] == expected
     assert [stage.uid for stage in loaded.stages] == [assembler.uid, scorer.uid]
-    assert loaded.stages[1].getOutputSchema() == "prediction double"
+    assert loaded.stages[1].getOutputSchema() == "prediction double"  # pyright: ignore[reportAttributeAccessIssue]
     # and once more, from what was loaded
     loaded.write().overwrite().save(place)
     assert PipelineModel.load(place).transform(rows).first().prediction == 0.0
@@ -96,17 +96,17 @@ def test_of_a_model_that_only_executors_see_the_path_is_saved(spark: Any, tmp_pa
 @pytest.mark.both_sparks
 def test_parameters_have_defaults_setters_copies_and_words(spark: Any, rows: Any) -> None:
     model = Model(twice, input_mapping={"x": "x"})
-    assert model.getPredictBatchSize() == 1024
-    assert model.setPredictBatchSize(8).getPredictBatchSize() == 8
+    assert model.getPredictBatchSize() == 1024  # pyright: ignore[reportAttributeAccessIssue]
+    assert model.setPredictBatchSize(8).getPredictBatchSize() == 8  # pyright: ignore[reportAttributeAccessIssue]
     assert "keep_columns: The columns of the rows stay beside the new ones (default: True" in (
         model.explainParams()
     )
     other = model.copy({model.output_mapping: {"y": "doubled"}})
-    assert other.getOutputMapping() == {"y": "doubled"} and model.getOutputMapping() == {}
+    assert other.getOutputMapping() == {"y": "doubled"} and model.getOutputMapping() == {}  # pyright: ignore[reportAttributeAccessIssue]
     assert other.transform(rows).columns == ["x", "label", "doubled"]
     overridden = model.transform(rows, {model.keep_columns: False})
     assert overridden.columns == ["y"]
-    renamed = model.setOutputMapping({"y": "prediction"}).transform(rows)
+    renamed = model.setOutputMapping({"y": "prediction"}).transform(rows)  # pyright: ignore[reportAttributeAccessIssue]
     assert RegressionEvaluator().evaluate(renamed) == 0.0
 
 

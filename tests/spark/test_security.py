@@ -65,19 +65,24 @@ def collect(args: Any, ctx: Any) -> list[int]:
     return [i for batch in ctx.feed("train").batches(10) for i in batch["id"].tolist()]
 
 
-def _is_sparks(process: psutil.Process) -> bool:
-    """A JVM, or the daemon that forks Python workers, and tells their pids to whoever asks."""
+SERVERS = ("java", "krb5kdc", "kadmind")
+"""Other tests' as well."""
+
+
+def _is_a_server(process: psutil.Process) -> bool:
+    """None of the job's: Spark's JVM, or its daemon that forks Python workers and tells their pids to
+    whoever asks; Hadoop's daemons and those of Kerberos."""
     parent = process.parent()
     daemon = "pyspark.daemon" in process.cmdline() and parent is not None
-    return process.name() == "java" or (daemon and parent.name() == "java")
+    return process.name() in SERVERS or (daemon and parent.name() == "java")
 
 
 def _ports() -> list[int]:
-    """Where this job's processes listen, those of Spark itself left out."""
+    """Where this job's processes listen, and no servers."""
     found: set[int] = set()
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
         try:
-            if _is_sparks(process):
+            if _is_a_server(process):
                 continue
             for each in process.net_connections(kind="tcp"):
                 if each.status == psutil.CONN_LISTEN:

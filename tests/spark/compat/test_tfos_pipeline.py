@@ -29,7 +29,7 @@ def _fit_line(args: Any, ctx: Any) -> None:
         for name, values in feed.next_batch(args.batch_size).items():
             rows[name] += values
     weights = np.linalg.lstsq(np.array(rows["x"]), np.array(rows["y_"]), rcond=None)[0]
-    model = tf.keras.Sequential([tf.keras.layers.Dense(1, use_bias=False, input_shape=(2,))])
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1, use_bias=False, input_shape=(2,))])  # pyright: ignore[reportCallIssue]
     model.set_weights([weights.astype("float32").reshape(2, 1)])
     assert compat.is_gpu_available() in (True, False)
     compat.export_saved_model(model, args.export_dir, ctx.job_name == "chief")

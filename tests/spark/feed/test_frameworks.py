@@ -66,7 +66,7 @@ def test_a_torch_loader_may_give_dicts_of_all_epochs(fed: Rig) -> None:
 
 
 def test_nulls_no_tensor_holds_are_named() -> None:
-    from howdah.spark.feed.torch import tensor
+    from howdah.spark.feed.torch_feeds import tensor
 
     with pytest.raises(FeedError, match=r"column 'age' has nulls.*fillna"):
         tensor(np.ma.MaskedArray([1, 2], [True, False]), "age")

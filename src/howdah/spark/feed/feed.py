@@ -254,7 +254,7 @@ class Feed:
         """A `tf.data.Dataset`. With ``per_epoch`` each pass over it is one epoch (Keras's ``fit``),
         else one pass is everything. ``columns`` as a string: that tensor alone, else a dict;
         with ``label`` pairs of (features, label)."""
-        from howdah.spark.feed.tensorflow import dataset
+        from howdah.spark.feed.tensorflow_feeds import dataset
 
         return dataset(
             self.name, self.sample, self.passes, size, columns, label, shapes, drop_last, per_epoch
@@ -270,7 +270,7 @@ class Feed:
         per_epoch: bool = True,
     ) -> Any:
         """A `torch.utils.data.DataLoader`; arguments as those of `tf_dataset`."""
-        from howdah.spark.feed.torch import loader
+        from howdah.spark.feed.torch_feeds import loader
 
         return loader(self.passes, size, columns, label, shapes, drop_last, per_epoch)
 

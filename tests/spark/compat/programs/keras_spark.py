@@ -36,7 +36,7 @@ def main_fun(args, ctx):
     with strategy.scope():
         model = tf.keras.Sequential(
             [
-                tf.keras.layers.Dense(64, activation="relu", input_shape=(64,)),
+                tf.keras.layers.Dense(64, activation="relu", input_shape=(64,)),  # pyright: ignore[reportCallIssue]
                 tf.keras.layers.Dense(10, activation="softmax"),
             ]
         )

@@ -15,7 +15,7 @@ def train_fun(args, ctx):
     feed = ctx.get_data_feed(input_mapping=args.input_mapping)
     model = tf.keras.Sequential(
         [
-            tf.keras.layers.Dense(64, activation="relu", input_shape=(64,)),
+            tf.keras.layers.Dense(64, activation="relu", input_shape=(64,)),  # pyright: ignore[reportCallIssue]
             tf.keras.layers.Dense(10, activation="softmax", name="prob"),
         ]
     )
