@@ -187,6 +187,8 @@ def on_registered(turn: Turn, event: AgentRegistered) -> None:
         held = event.held
         container.over = held is None or held.phase is HeldPhase.EXITED
         if held is not None:
+            if container.former is not None:
+                turn.touch(turn.task(container.former))  # which it may have waited for
             container.former, container.former_attempt = held.task, held.attempt
         turn.set_time(container, "deadline", None)
         tasks.give_back(turn, container)

@@ -12,6 +12,7 @@ from howdah.core.messages import (
     CheckpointSaved,
     ContainerEnded,
     ContainerEndKind,
+    ContainerGranted,
     CoordinatorStarted,
     DumpStacks,
     Exit,
@@ -292,6 +293,24 @@ def test_a_connection_that_comes_back_in_time_changes_nothing() -> None:
     assert bench.kinds() == []
     bench.wait(100.0)
     assert bench.phase is JobPhase.RUNNING
+
+
+def test_a_task_waits_no_longer_for_an_agent_that_comes_back_with_another_one() -> None:
+    board = RolePlan(
+        name="board", minimum=1, maximum=1, tracking=Tracking.SIDECAR, ranked=False, join=Join.NOW
+    )
+    bench = Bench(workers(), board)
+    task = Task("board", 0)
+    (request,) = [number for number, asked in bench.state.requests.items() if asked == task]
+    bench.tell(ContainerGranted(request_id=request, container_id="c", node="node"))
+    bench.tell(AgentRegistered(container_id="c", host="host"))
+    bench.tell(AgentDisconnected(container_id="c"))
+    while bench.task(task).container_id is not None:
+        bench.due()
+    bench.wait(5.0)  # its failure window closes
+    held = Held(task=WORKER[0], attempt=0, generation=1, phase=HeldPhase.PREPARED)
+    bench.tell(AgentRegistered(container_id="c", host="host", held=held))
+    assert "task-restarting" in [record.kind for record in bench.of(Record)]
 
 
 def test_a_silent_agent_is_given_up() -> None:

@@ -23,6 +23,8 @@ import time
 
 PATIENCE_S = 300
 """For a task that does not listen yet: gangs start together, on machines that are not equally busy."""
+STRANGER_S = 10
+"""For a port that somebody else has, who has not this job's certificate."""
 LONGEST = 1 << 20
 """Bytes of a request. A daemon's command has some thousand."""
 
@@ -68,17 +70,24 @@ def ask(node, request, patience_s=PATIENCE_S):
     """
     address = nodes()[node]
     deadline = time.monotonic() + patience_s
+    stranger_until = None
+    tls = context(ssl.PROTOCOL_TLS_CLIENT)
     while True:
+        plain = None
         try:
             plain = socket.create_connection(address, timeout=10)
+            line = tls.wrap_socket(plain, server_hostname=certificate_name())
             break
         except OSError:
-            if time.monotonic() > deadline:
+            if plain is None:
+                stranger_until = None
+            elif stranger_until is None:
+                # Somebody else has the port for a moment, be it this connection's own other end.
+                stranger_until = time.monotonic() + STRANGER_S
+            if time.monotonic() > min(deadline, stranger_until or deadline):
                 raise
             time.sleep(0.1)
-    with context(ssl.PROTOCOL_TLS_CLIENT).wrap_socket(
-        plain, server_hostname=certificate_name()
-    ) as line:
+    with line:
         line.settimeout(None)
         line.sendall(json.dumps(request).encode() + b"\n")
         answer = read_line(line)
