@@ -115,8 +115,8 @@ As `TonySession` decides it:
 - **Placement.** `IN` is a preference. What `placement` cannot say is refused with the key.
 - **A prepare stage** is told of no roles whose containers are not there yet; TonY lists them empty.
 - **The application's type** is `HOWDAH`. Find yours by name, tag or queue.
-- **Tokens.** A token file (`HADOOP_TOKEN_FILE_LOCATION`) is used to reach HDFS from your machine; its tokens, and
-  a token of the ResourceManager, are not handed to the programs. Where the variable is set, that is said.
+- **Tokens.** Those of a token file (`HADOOP_TOKEN_FILE_LOCATION`) are used to reach the cluster and handed to the
+  programs on YARN, in the file that the variable names there. With Kerberos one of the ResourceManager is added.
 - **The evaluator** is waited for after the conversion. In a job file it is not, unless it says
   `tracking = "tracked"`; see [A role that may never end](stages.md#a-role-that-may-never-end).
 - **Python.** `-python_venv` is unpacked as the folder `venv`, as before. Better: `[environment]` in the

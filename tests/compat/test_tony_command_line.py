@@ -236,15 +236,6 @@ def test_what_is_no_line_of_tonys_is_refused_in_words(words: tuple[str, ...], to
     assert told in str(getattr(invoked("tony", *words).exception, "message", ""))
 
 
-@pytest.mark.usefixtures("plain")
-def test_a_file_of_tokens_is_said_not_to_be_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", "/tmp/tokens")
-    result = invoked("tony", *OPTIONS, "--dry-run", "--backend", "local")
-    assert (
-        "howdah: HADOOP_TOKEN_FILE_LOCATION: its tokens, and one of the Resource" in result.stderr
-    )
-
-
 def test_a_configuration_may_be_a_url(folder: Path) -> None:
     (folder / "far").mkdir()
     (folder / "far" / "mine.xml").write_text(

@@ -60,8 +60,6 @@ def on_hdfs(yarn: Yarn) -> set[str]:
 
 def test_what_the_cluster_can_never_grant_is_refused_with_what_it_can(yarn: Yarn) -> None:
     assert 'at most: memory = "6144m"' in refusal(yarn, roles__worker__memory="64g")
-    assert "did you mean 'default'?" in refusal(yarn, queue="defualt")
-    assert "only holds other queues" in refusal(yarn, queue="pair")
     text = refusal(yarn, roles__worker__gpus=1)
     assert "ask for none, or for other nodes by their label" in text
     text = refusal(yarn, queue="gpu", roles__worker__label="gpu", roles__worker__gpus=9)
@@ -76,6 +74,23 @@ def test_what_the_cluster_can_never_grant_is_refused_with_what_it_can(yarn: Yarn
     assert "all tasks that must run together need 30" in text
     text = refusal(yarn, queue="small", roles__worker__instances=4, roles__worker__memory="1g")
     assert "the queue 'small' may have at most" in text
+
+
+@pytest.mark.parametrize(
+    ("queue", "said"),
+    [("defualt", "did you mean 'default'?"), ("pair", "only holds other queues")],
+)
+def test_a_queue_that_yarn_refuses_is_refused_with_what_could_be_meant(
+    yarn: Yarn, queue: str, said: str
+) -> None:
+    before = on_hdfs(yarn)
+    path = yarn.folder / "job.toml"
+    path.write_text(SHORT + SMALL)
+    run = start("run", str(path), "--backend", "yarn", "--set", f"queue={queue}")
+    assert run.end() == 3
+    assert "YARN did not take the job" in run.told
+    assert said in run.told
+    assert on_hdfs(yarn) == before
 
 
 def test_a_queue_that_is_not_for_the_user_is_refused_with_others(

@@ -210,6 +210,14 @@ def test_the_nodes_own_configuration_is_left(tmp_path: Path) -> None:
     assert "HADOOP_CONF_DIR" not in boot.prepare(tmp_path, env)[2]
 
 
+@pytest.mark.parametrize("own", ["/nowhere", "n" * 300])
+def test_a_configuration_of_the_node_that_cannot_be_looked_at_is_left_alone(
+    tmp_path: Path, own: str
+) -> None:
+    env = container(tmp_path) | {"HADOOP_CONF_DIR": own}
+    assert boot.prepare(tmp_path, env)[2]["HADOOP_CONF_DIR"] == f"{tmp_path}/conf"
+
+
 def test_an_interpreter_of_another_name_is_python_for_commands(tmp_path: Path) -> None:
     interpreter = tmp_path / "environment" / "bin" / "python3.12"
     interpreter.parent.mkdir(parents=True)

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
 from howdah.backends.base import RoleResources
+from howdah.backends.yarn.amounts import Amount
+from howdah.backends.yarn.cluster import Node
 from howdah.backends.yarn.outstanding_requests import ANY, Allocated, Changes, OutstandingRequests
 from howdah.core.messages import ContainerRequest
 from howdah.spec.model import Placement
@@ -24,6 +26,23 @@ def asks_for(role: str, *numbers: int) -> list[ContainerRequest]:
 
 def counts(changes: Changes) -> dict[tuple[str, str], int]:
     return {(request.role, request.place): request.count for request in changes.requests}
+
+
+STEP = Amount(memory_mb=256, cores=1)
+
+
+def node(memory_mb: int, *, label: str = "", usable: bool = True, rack: str = "/r1") -> Node:
+    return Node(
+        host="n:1",
+        capability=Amount(memory_mb=memory_mb, cores=100),
+        labels=(label,),
+        usable=usable,
+        rack=rack,
+    )
+
+
+NODES = {"n1": node(0), "n2": node(0)}
+"""Of one rack, and full."""
 
 
 def granted(key: int, *nodes: str, first: int = 1) -> list[Allocated]:
@@ -168,7 +187,8 @@ def test_a_resource_manager_that_takes_constraints_is_told_of_them() -> None:
 
 def test_a_role_near_another_waits_for_it_and_then_prefers_its_nodes() -> None:
     roles = {"worker": RoleResources(placement=Placement(near=("ps",))), "ps": RoleResources()}
-    requests = OutstandingRequests(roles, racks={"n1": "/r1", "n2": "/r1"})
+    requests = OutstandingRequests(roles)
+    requests.nodes_are(NODES, smallest=STEP)
     requests.add([*asks_for("worker", 1, 2), *asks_for("ps", 3)])
     assert counts(requests.take_changes()) == {("ps", ANY): 1}
     requests.allocated(granted(2, "n1"))
@@ -178,6 +198,49 @@ def test_a_role_near_another_waits_for_it_and_then_prefers_its_nodes() -> None:
     assert not requests.take_changes(), "node, rack and any were lowered by the ResourceManager"
     requests.allocated(granted(1, "n9", first=6))
     assert counts(requests.take_changes()) == {("worker", "n1"): 0, ("worker", "/r1"): 0}
+
+
+def test_containers_are_asked_for_evenly_by_the_names_of_nodes_that_have_room_and_anywhere() -> (
+    None
+):
+    requests = OutstandingRequests(PLAIN)
+    requests.add([*asks_for("worker", 1, 2, 3, 4, 5), *asks_for("ps", 6)])
+    requests.nodes_are(
+        {
+            "n1": node(512),
+            "n2": node(10_000),
+            "n3": node(10_000, usable=False),
+            "n4": node(10_000, label="gpu"),
+            "n5": node(10_000, rack=""),
+            "n6": node(128),
+        },
+        smallest=STEP,
+    )
+    assert counts(requests.take_changes()) == {
+        ("worker", "n1"): 2,
+        ("worker", "n2"): 3,
+        ("worker", "/r1"): 5,
+        ("worker", ANY): 5,
+        ("ps", "n2"): 1,
+        ("ps", "/r1"): 1,
+        ("ps", ANY): 1,
+    }
+    requests.allocated(granted(1, "n1", "n2", "n2"))
+    assert not requests.take_changes(), "node, rack and any were lowered by the ResourceManager"
+    requests.allocated(granted(1, "n3", "n3", first=4))
+    assert counts(requests.take_changes()) == {
+        ("worker", "n1"): 0,
+        ("worker", "n2"): 0,
+    }
+
+
+def test_names_of_nodes_are_those_of_the_roles_partition() -> None:
+    requests = OutstandingRequests({"worker": RoleResources(memory_mb=256, label="gpu")})
+    requests.add(asks_for("worker", 1))
+    requests.nodes_are({"n1": node(512), "n2": node(512, label="gpu")}, smallest=STEP)
+    assert ("worker", "n2") in counts(requests.take_changes())
+    requests.avoid(["n2"])
+    assert counts(requests.take_changes()) == {("worker", "n2"): 0, ("worker", "/r1"): 0}
 
 
 def test_a_node_whose_rack_is_unknown_is_never_asked_for_by_name() -> None:
@@ -233,7 +296,7 @@ class Cluster(RuleBasedStateMachine):
             {**PLAIN, "lone": RoleResources(placement=Placement(spread=True))}
         )
         self.keys = {"worker": 1, "ps": 2, "lone": 3}
-        self.pending: Counter[int] = Counter()
+        self.pending: Counter[tuple[int, str]] = Counter()
         self.blacklist: set[str] = set()
         self.on_the_way: list[Allocated] = []
         self.allocated: dict[str, Allocated] = {}
@@ -267,8 +330,7 @@ class Cluster(RuleBasedStateMachine):
         """What is to be said arrives, what was allocated before comes back."""
         changes = self.outstanding.take_changes()
         for request in changes.requests:
-            assert request.place == ANY
-            self.pending[request.key] = request.count
+            self.pending[request.key, request.place] = request.count
         self.blacklist = (self.blacklist - set(changes.unblacklist)) | set(changes.blacklist)
         for container_id in changes.release:
             self.allocated.pop(container_id, None)
@@ -279,14 +341,31 @@ class Cluster(RuleBasedStateMachine):
             assert self.keys[self.wanted[number]] == one.key
             self.matched[number] = one
 
-    @rule(key=st.integers(1, 3), node=st.sampled_from("abcdef"), many=st.integers(1, 4))
-    def allocate(self, key: int, node: str, many: int) -> None:
+    @rule(room=st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 1500)))
+    def look(self, room: dict[str, int]) -> None:
+        """The master is told what room there is, right or wrong."""
+        self.outstanding.nodes_are({name: node(room[name]) for name in room}, smallest=STEP)
+
+    @rule(
+        key=st.integers(1, 3),
+        name=st.sampled_from("abcdef"),
+        many=st.integers(1, 4),
+        off_switch=st.booleans(),
+    )
+    def allocate(self, key: int, name: str, many: int, off_switch: bool = False) -> None:
+        """As ``LocalityAppPlacementAllocator`` counts."""
         for _ in range(many):
-            if self.pending[key] and node not in self.blacklist:
-                self.pending[key] -= 1
-                one = Allocated(container_id=f"c{next(self.ids)}", key=key, node=node)
-                self.allocated[one.container_id] = one
-                self.on_the_way.append(one)
+            if not self.pending[key, ANY] or name in self.blacklist:
+                return
+            places = [name, "/r1", ANY] if self.pending[key, name] else ["/r1", ANY]
+            if not self.pending[key, "/r1"] or (off_switch and len(places) == 2):
+                assert not self.pending[key, name], "the scheduler fails"
+                places = [ANY]
+            for place in places:
+                self.pending[key, place] -= 1
+            one = Allocated(container_id=f"c{next(self.ids)}", key=key, node=name)
+            self.allocated[one.container_id] = one
+            self.on_the_way.append(one)
 
     @rule()
     def restart(self) -> None:
@@ -303,8 +382,8 @@ class Cluster(RuleBasedStateMachine):
     def teardown(self) -> None:
         for _ in range(60):
             self.beat()
-            for key, node in itertools.product((1, 2, 3), [f"z{n}" for n in range(40)]):
-                self.allocate(key, node, 1)
+            for key, name in itertools.product((1, 2, 3), [f"z{n}" for n in range(40)]):
+                self.allocate(key, name, 1)
             if not self.outstanding.outstanding:
                 break
         self.beat()

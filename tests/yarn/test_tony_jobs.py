@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from howdah.client.sync import JobHandle
+from howdah.hadoop.credentials import Credentials, Token
 from howdah.spec.problems import JobFileError
 from howdah.wire.status import JobView
 from tests.yarn.runner import Yarn
@@ -56,6 +57,27 @@ def test_a_job_without_instances_is_one_task(tony: Tony) -> None:
     env = env_of(job, "worker:0")
     assert env["ENV_CHECK"] == "ENV_CHECK"
     assert "TF_CONFIG" not in env
+
+
+def test_tokens_that_were_got_before_are_handed_to_the_programs(
+    tony: Tony, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = {"hive": Token(b"who", b"proof", "HIVE_DELEGATION_TOKEN", "hive:9083")}
+    file = tony.folder / "tokens"
+    Credentials(tokens, {}).write(file)
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(file))
+    script = """
+import os
+path = os.environ["HADOOP_TOKEN_FILE_LOCATION"]
+data = open(path, "rb").read()
+print(path, b"HIVE_DELEGATION_TOKEN" in data and b"proof" in data, b"YARN_AM_RM_TOKEN" in data, flush=True)
+"""
+    job = tony.executes(script)
+    final = job.wait(120)
+    assert final.outcome == "succeeded", final.reason
+    path, given, masters = job.log("worker:0").split()[-3:]
+    assert path != str(file)
+    assert (given, masters) == ("True", "False")
 
 
 @pytest.mark.tony("a single node fails")

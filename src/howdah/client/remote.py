@@ -51,11 +51,10 @@ LOOK_S = (0.005, 0.25)
 """Pauses between two looks for a coordinator: at first, when one is about to come, and in the end."""
 EAGER_S = 1.0
 """How long it is looked for eagerly."""
-AWAY_LOOK_S = (0.05, 2.0)
-"""The same pauses where a look asks a cluster."""
-AWAY_EAGER_S = 3.0
-AWAY_GROWTH = 1.25
-"""Each later pause is so much longer than the one before it."""
+AWAY_LOOK_S = (0.05, 3.0)
+"""The same pauses where a look asks a cluster: a full queue has many jobs, each with somebody who waits."""
+AWAY_PART = 0.1
+"""Of the time that it has been looked for: the coordinator is found at most so much later."""
 WAITING_S = 1.0
 """Why a job waits is asked for this often, and not before it has waited this long."""
 PATIENCE_S = 1.0
@@ -375,17 +374,14 @@ class _Pauses:
     def __init__(self, at_hand: bool) -> None:
         self._at_hand = at_hand
         self._began = self._asked = time.monotonic()
-        self._pause_s = AWAY_LOOK_S[0]
 
     def next(self, *, hurry: bool) -> float:
         """The next pause. ``hurry``: the coordinator is about to come."""
         age_s = time.monotonic() - self._began
         if self._at_hand:
             return LOOK_S[age_s > EAGER_S]
-        if age_s > AWAY_EAGER_S:
-            longest_s = AWAY_LOOK_S[1] / 4 if hurry else AWAY_LOOK_S[1]
-            self._pause_s = min(self._pause_s * AWAY_GROWTH, longest_s)
-        return self._pause_s
+        shortest_s, longest_s = AWAY_LOOK_S
+        return min(max(shortest_s, age_s * AWAY_PART), longest_s / 4 if hurry else longest_s)
 
     def may_ask_why(self) -> bool:
         """Whether it is time to ask again why the job waits."""

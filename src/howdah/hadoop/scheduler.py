@@ -173,6 +173,9 @@ class Scheduler(Service):
         again with the next one, for the RM answers a repeated response id without looking at the
         request: don't ask again for what it asked for. What the answers brought comes as one.
 
+        Once the RM refuses one, nothing is kept: what it asked for, and what was asked for since, has
+        not been taken.
+
         Raises:
             ApplicationMasterNotRegistered: see the class.
             ApplicationAttemptNotFound: the attempt is over for the RM.
@@ -211,7 +214,7 @@ class Scheduler(Service):
         except (StandbyError, RetriableError):
             raise  # it was not executed, and the time is up: it goes out with the next one
         except RemoteError:
-            self._unanswered.popleft()  # the RM has refused it
+            self._unanswered.clear()
             raise
         self._response_id = answer.response_id
         if answer.HasField("am_rm_token"):

@@ -1,8 +1,9 @@
 """The allocate loop: everything that is said to the ResourceManager, and what it answers.
 
-One loop calls ``allocate``: ten times a second while something is outstanding, else once a second
-(never so seldom that the ResourceManager would give the master up), and at once when there is
-something to say. A ResourceManager that restarts or fails over wants the master to register again
+One loop calls ``allocate``: at once when there is something to say, ten times a second while
+containers come and go, ever more seldom down to once in three seconds while they are waited for, and
+once a second while there is nothing to wait for (never so seldom that the ResourceManager would give
+the master up). A ResourceManager that restarts or fails over wants the master to register again
 and to say everything anew; one that knows another attempt of the application ends this master.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -18,7 +20,11 @@ import msgspec
 
 from howdah.backends.base import RoleResources
 from howdah.backends.yarn import records
-from howdah.backends.yarn.outstanding_requests import Changes, OutstandingRequests
+from howdah.backends.yarn.outstanding_requests import (
+    Changes,
+    OutstandingRequests,
+    RoleRequest,
+)
 from howdah.hadoop.errors import (
     ApplicationAttemptNotFound,
     ApplicationMasterNotRegistered,
@@ -29,6 +35,8 @@ from howdah.hadoop.errors import (
     InvalidResourceRequest,
     InvalidToken,
     RemoteError,
+    RetriableError,
+    StandbyError,
     TransportError,
 )
 from howdah.hadoop.ids import ContainerId
@@ -39,6 +47,10 @@ log = logging.getLogger(__name__)
 
 BUSY_S = 0.1
 """Between calls while containers are on their way: YARN's nodes send heartbeats once a second or more often."""
+WAITING_S = 3.0
+"""Between calls at most while containers are waited for: a full queue has many who wait."""
+WAITED_PART = 0.1
+"""Of the time since the last news of a container: it comes at most so much later."""
 QUIET_S = 1.0
 RETRY_S = 1.0
 """After a call that failed."""
@@ -87,7 +99,7 @@ class AllocateLoop:
         self._requests = requests
         self._roles = roles
         self._listener = listener
-        self._quiet_s = min(QUIET_S, longest_s)
+        self._longest_s = longest_s
         self._superseded = superseded
         self._woken = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -95,7 +107,11 @@ class AllocateLoop:
         self._tracking_url: str | None = None
         """The page's address as long as it is not said."""
         self._unsent = Changes()
-        """Of a call that failed."""
+        """What the ResourceManager is still to be told."""
+        self._on_the_way = Changes()
+        """What it was told and has not answered."""
+        self._news = time.monotonic()
+        """When a container was asked for, came or ended last."""
 
     def start(self) -> None:
         """Begin; the master is registered."""
@@ -109,6 +125,7 @@ class AllocateLoop:
 
     def wake(self) -> None:
         """There is something to say."""
+        self._news = time.monotonic()
         self._woken.set()
 
     def track(self, url: str) -> None:
@@ -120,62 +137,46 @@ class AllocateLoop:
 
     async def _run(self) -> None:
         while True:
-            pause_s = BUSY_S if self._requests.outstanding or self._listener.busy else self._quiet_s
+            pause_s = RETRY_S
             try:
                 await self._allocate()
+                pause_s = self._pause_s()
             except Superseded as error:
                 log.error("%s", error)
                 self._superseded(str(error))
                 return
             except HadoopError as error:
                 log.warning("no answer from the ResourceManager: %s", error)
-                pause_s = min(RETRY_S, self._quiet_s)
             except Exception:
                 # A defect must not make the ResourceManager give the master up.
                 log.exception("an allocate call failed")
-                pause_s = min(RETRY_S, self._quiet_s)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause_s):
+                async with asyncio.timeout(min(pause_s, self._longest_s)):
                     await self._woken.wait()
+
+    def _pause_s(self) -> float:
+        if not self._requests.outstanding and not self._listener.busy:
+            return QUIET_S
+        waited_s = time.monotonic() - self._news
+        return min(max(BUSY_S, waited_s * WAITED_PART), WAITING_S)
 
     async def _allocate(self) -> None:
         self._woken.clear()
-        changes = self._merged(self._requests.take_changes())
+        self._unsent = _both(self._unsent, self._requests.take_changes())
         try:
-            await self._send(changes)
+            await self._send(self._unsent)
         except InvalidResourceRequest as error:
-            await self._find_refused(changes, error)
+            await self._find_refused(error)
         except (InvalidContainerRelease, InvalidBlacklist) as error:
             log.warning("the ResourceManager does not take what was said: %s", error)
-            await self._send(msgspec.structs.replace(changes, release=(), blacklist=()))
+            self._unsent = msgspec.structs.replace(self._unsent, release=(), blacklist=())
+            await self._send(self._unsent)
         except (ApplicationMasterNotRegistered, ApplicationAttemptNotFound) as error:
-            await self._register_again(changes, error)
+            await self._register_again(error)
         except (InvalidToken, AuthenticationError) as error:
             raise Superseded(
                 f"the ResourceManager no longer accepts this master's token: {error}"
             ) from error
-        except TransportError:
-            # `Scheduler` says it again itself before anything new: its requests are on their way.
-            raise
-        except RemoteError:
-            self._unsent = changes
-            raise
-
-    def _merged(self, changes: Changes) -> Changes:
-        former, self._unsent = self._unsent, Changes()
-        if not former:
-            return changes
-        newest = {
-            (request.key, request.place): request
-            for request in (*former.requests, *changes.requests)
-        }
-        gone = set(changes.unblacklist)
-        return Changes(
-            requests=tuple(newest.values()),
-            release=(*former.release, *changes.release),
-            blacklist=(*(n for n in former.blacklist if n not in gone), *changes.blacklist),
-            unblacklist=(*former.unblacklist, *changes.unblacklist),
-        )
 
     async def _send(self, changes: Changes) -> None:
         """Ordinary and conditional requests in calls of their own: a capacity scheduler that is told
@@ -190,47 +191,61 @@ class AllocateLoop:
             changes = Changes(requests=conditional)
         await self._call(changes)
 
-    async def _call(self, changes: Changes) -> None:
-        ask, conditional = records.requests(changes.requests, self._roles)
+    async def _call(self, part: Changes) -> None:
+        """One call, with some of what is unsent, or nothing."""
+        ask, conditional = records.requests(part.requests, self._roles)
         url = self._tracking_url
-        answer = await self._scheduler.allocate(
-            ask=ask,
-            scheduling_requests=conditional,
-            release=[ContainerId.parse(each).to_proto() for each in changes.release],
-            blacklist_add=changes.blacklist,
-            blacklist_remove=changes.unblacklist,
-            tracking_url=url,
-        )
+        self._unsent = _without(self._unsent, part)
+        self._on_the_way = _both(self._on_the_way, part)
+        try:
+            answer = await self._scheduler.allocate(
+                ask=ask,
+                scheduling_requests=conditional,
+                release=[ContainerId.parse(each).to_proto() for each in part.release],
+                blacklist_add=part.blacklist,
+                blacklist_remove=part.unblacklist,
+                tracking_url=url,
+            )
+        except (TransportError, StandbyError, RetriableError):
+            raise  # `Scheduler` says it again itself before anything new
+        except RemoteError:
+            self._unsent = _both(self._on_the_way, self._unsent)
+            self._on_the_way = Changes()
+            raise
+        self._on_the_way = Changes()
         if self._tracking_url == url:
             self._tracking_url = None
         command = answer.a_m_command if answer.HasField("a_m_command") else None
         if command == _SHUTDOWN:
             raise Superseded("the ResourceManager told this master to end")
         if command == _RESYNC:
-            await self._register_again(Changes(), None)
+            await self._register_again(None)
             return
         for rejected in answer.rejected_scheduling_requests:
             log.warning("the ResourceManager rejected a request; it is made again")
             self._requests.rejected(rejected.request.allocationRequestId)
+        if answer.allocated_containers or answer.completed_container_statuses:
+            self._news = time.monotonic()
         self._listener.answered(answer)
 
-    async def _find_refused(self, changes: Changes, error: InvalidResourceRequest) -> None:
+    async def _find_refused(self, error: InvalidResourceRequest) -> None:
         """Something asked for can never be given, and nothing was taken: say it role by role."""
-        roles = list(dict.fromkeys(request.role for request in changes.requests))
-        rest = msgspec.structs.replace(changes, requests=())
-        for role in roles:
-            requests = tuple(request for request in changes.requests if request.role == role)
-            try:
-                if len(roles) == 1:
-                    raise error
-                await self._send(msgspec.structs.replace(rest, requests=requests))
-                rest = Changes()
-            except InvalidResourceRequest as problem:
-                self._listener.refused(role, problem.message)
-        if rest:
+        by_role: dict[str, tuple[RoleRequest, ...]] = {}
+        for request in self._unsent.requests:
+            by_role[request.role] = (*by_role.get(request.role, ()), request)
+        if rest := msgspec.structs.replace(self._unsent, requests=()):
             await self._send(rest)
+        for role, requests in by_role.items():
+            part = Changes(requests=requests)
+            try:
+                if len(by_role) == 1:
+                    raise error
+                await self._send(part)
+            except InvalidResourceRequest as problem:
+                self._unsent = _without(self._unsent, part)
+                self._listener.refused(role, problem.message)
 
-    async def _register_again(self, changes: Changes, error: RemoteError | None) -> None:
+    async def _register_again(self, error: RemoteError | None) -> None:
         """The ResourceManager has forgotten this master: after its restart or fail-over."""
         log.warning("the ResourceManager wants this master to register again: %s", error or "")
         try:
@@ -240,9 +255,37 @@ class AllocateLoop:
             answer = yarn.RegisterApplicationMasterResponseProto()
         except (ApplicationAttemptNotFound, InvalidToken, AuthenticationError) as problem:
             raise Superseded(f"this attempt of the application is over: {problem}") from problem
-        for container_id in changes.release:
+        for container_id in self._unsent.release:
             self._requests.release(container_id)
+        self._unsent = Changes()
         self._requests.resync()
         self._tracking_url = self._page
         self._listener.registered_again(answer)
         self.wake()
+
+
+def _both(former: Changes, newer: Changes) -> Changes:
+    """What has to be said after the one and the other."""
+    if not former or not newer:
+        return former or newer
+    requests = {
+        (request.key, request.place): request for request in (*former.requests, *newer.requests)
+    }
+    gone = set(newer.unblacklist)
+    return Changes(
+        requests=tuple(requests.values()),
+        release=(*former.release, *newer.release),
+        blacklist=(*(node for node in former.blacklist if node not in gone), *newer.blacklist),
+        unblacklist=(*former.unblacklist, *newer.unblacklist),
+    )
+
+
+def _without(all_of_it: Changes, part: Changes) -> Changes:
+    """What is left to say; a part has all or nothing of what are no requests."""
+    said = set(part.requests)
+    return Changes(
+        requests=tuple(request for request in all_of_it.requests if request not in said),
+        release=() if part.release else all_of_it.release,
+        blacklist=() if part.blacklist else all_of_it.blacklist,
+        unblacklist=() if part.unblacklist else all_of_it.unblacklist,
+    )

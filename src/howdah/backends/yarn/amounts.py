@@ -62,6 +62,10 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
         """Names of the resources of which this is more."""
         return [name for name, amount in self.each().items() if amount > other.of(name)]
 
+    def holds(self, other: Amount) -> int:
+        """How many times the other is in this."""
+        return min((self.of(name) // amount for name, amount in other.each().items()), default=0)
+
     def __str__(self) -> str:
         return (
             ", ".join(quantity(name, amount) for name, amount in self.each().items()) or "nothing"

@@ -29,7 +29,6 @@ from howdah.backends.yarn import (
     application_end,
     inside,
     launch_context,
-    pending_containers,
     records,
     renewal,
     secretfile,
@@ -40,6 +39,7 @@ from howdah.backends.yarn.container_table import Container, ContainerTable, Phas
 from howdah.backends.yarn.local_resources import FILE, KEYTAB, LocalResources
 from howdah.backends.yarn.nodes import LaunchFailed, Nodes
 from howdah.backends.yarn.outstanding_requests import OutstandingRequests
+from howdah.backends.yarn.pending_containers import PendingContainers
 from howdah.backends.yarn.remote_directory import RemoteDirectory
 from howdah.backends.yarn.view_acls import readers
 from howdah.core.messages import ContainerEndKind, ContainerRequest, Event, RequestRefused
@@ -75,6 +75,8 @@ FORMER_S = 3.0
 PATIENCE_S = 900.0
 """How long a ResourceManager that is away is waited for, if the cluster does not say."""
 FOREVER_S = 365 * 86400.0
+ROOM_S = 5.0
+"""What room the nodes had so long ago they are taken to have still."""
 _PATIENCE = "yarn.resourcemanager.connect.max-wait.ms"
 _EXPIRY = "yarn.am.liveness-monitor.expiry-interval-ms"
 _HANDLER = "yarn.resourcemanager.placement-constraints.handler"
@@ -131,7 +133,9 @@ class YarnBackend:
         self._roles: Mapping[str, RoleResources] = {}
         self._containers: ContainerTable | None = None
         self._loop: AllocateLoop | None = None
+        self._pending: PendingContainers | None = None
         self._renewing: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._address: CoordinatorAddress | None = None
         self._final: JobView | None = None
         self._queue = ""
@@ -180,9 +184,7 @@ class YarnBackend:
             ),
             self._note_former_ends(),
         )
-        requests = OutstandingRequests(
-            roles, constraints=handler not in ("", "disabled"), racks=await self._racks()
-        )
+        requests = OutstandingRequests(roles, constraints=handler not in ("", "disabled"))
         self._containers = ContainerTable(
             requests,
             roles,
@@ -193,6 +195,9 @@ class YarnBackend:
             with_port=self._with_port,
             notice_s=self._configuration.duration_s(_PREEMPTION, 15.0),
         )
+        self._pending = PendingContainers(self._configuration, self._queue, roles)
+        if any(role.placement.near or role.placement.pack for role in roles.values()):
+            await self._look_for_room()  # before anything comes from anywhere
         self._containers.take_over(answer)
         self._loop = AllocateLoop(
             self._scheduler,
@@ -217,20 +222,15 @@ class YarnBackend:
             reason = f"the job has no role {roles[request_id]!r}"
             table.emit_soon(RequestRefused(request_id=request_id, reason=reason))
         self._wake()
+        if requests and self._looking is None:
+            self._looking = asyncio.create_task(self._look_for_room(), name="room on nodes")
 
     async def waiting(self) -> str:
         """See `howdah.backends.base.Backend.waiting`."""
-        table = self._containers
-        if table is None:
+        table, pending = self._containers, self._pending
+        if table is None or pending is None:
             return ""
-        return await pending_containers.words(
-            self._configuration,
-            self._login,
-            self._queue,
-            table.requests.missing(),
-            self._roles,
-            table.headroom,
-        )
+        return await pending.words(self._login, table.requests.missing(), table.headroom)
 
     async def cancel(self, request_ids: Sequence[int]) -> None:
         """See `howdah.backends.base.Backend.cancel`."""
@@ -309,9 +309,10 @@ class YarnBackend:
         """Let go without an end: another master takes over."""
         if self._loop is not None:
             await self._loop.stop()
-        if self._renewing is not None:
-            self._renewing.cancel()
-            await asyncio.gather(self._renewing, return_exceptions=True)
+        for task in (self._renewing, self._looking):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         if self._containers is not None:
             await self._containers.close()
         await self._nodes.close()
@@ -410,20 +411,25 @@ class YarnBackend:
             with contextlib.suppress(OSError):
                 coordinator_ends.write(self._directory.path, end)
 
-    async def _racks(self) -> dict[str, str]:
-        """The rack of each node, where somebody wants to be near something."""
-        if not any(r.placement.near or r.placement.pack for r in self._roles.values()):
-            return {}
+    async def _look_for_room(self) -> None:
+        """Have what is outstanding asked for where there is room for it."""
+        assert self._pending is not None
         try:
-            async with ResourceManager(self._configuration, self._login) as manager:
-                nodes = await manager.nodes()
-        except HadoopError as error:
-            log.warning("near and pack are not heeded: the nodes are not told: %s", error)
-            return {}
-        return {
-            records.node_name(node.nodeId, with_port=self._with_port): node.rackName
-            for node in nodes
-        }
+            cluster, queue = await self._pending.figures(self._login, ROOM_S)
+        finally:
+            self._looking = None
+        if cluster is None:
+            log.warning("the nodes are not told: containers are asked for anywhere")
+            return
+        self._begun().requests.nodes_are(
+            {
+                node.host if self._with_port else node.host.rpartition(":")[0]: node
+                for node in cluster.nodes
+            },
+            smallest=cluster.smallest,
+            default_label=queue.default_label if queue is not None else "",
+        )
+        self._wake()
 
     def _start_request(
         self, container: Container, launch: AgentLaunch

@@ -148,7 +148,9 @@ def hadoop(launch_order: ContainerLaunch, here: Path, env: Mapping[str, str]) ->
     from howdah.backends.yarn.local_resources import CONF
 
     changes: dict[str, str] = {}
-    if not Path(env.get("HADOOP_CONF_DIR", ""), "core-site.xml").is_file():
+    # The node's may be for the NodeManager's user alone; nobody may search its folder then.
+    own = os.path.join(env.get("HADOOP_CONF_DIR", ""), "core-site.xml")
+    if not (os.path.isfile(own) and os.access(own, os.R_OK)):
         changes["HADOOP_CONF_DIR"] = str(here / CONF)
     if launch_order.classpath:
         from howdah.backends.yarn import classpath

@@ -2,7 +2,9 @@
 
 YARN itself refuses some of them late (when the master asks), and waits for ever on others: a
 container larger than any node, a label that no node has, a gang larger than its queue may get. What
-is only busy now is no problem: see `howdah.backends.yarn.pending_reason`.
+is only busy now is no problem: see `howdah.backends.yarn.pending_reason`. What the cluster may still
+make fit (mapping rules and auto-created queues, nodes that are started when they are wanted) is a
+warning: `warnings`.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _LIMITS = {
 def problems(job: Job, roles: Mapping[str, RoleResources], cluster: Cluster) -> list[str]:
     """Why the cluster can never run the (expanded) job, each with the nearest possible value."""
     queue = cluster.queue(job.queue or DEFAULT_QUEUE)
-    found = [*_queue(job.queue, queue, cluster)]
+    found: list[str] = []
     for name, resources in {"": None, **roles}.items():
         where = f"roles.{name}" if resources else "master"
         label = resources.label if resources else job.master.label
@@ -53,6 +55,23 @@ def problems(job: Job, roles: Mapping[str, RoleResources], cluster: Cluster) -> 
         found += _spread(job, roles, queue, cluster)
         found += _gang(job, roles, queue, cluster)
     return found
+
+
+def warnings(job: Job, roles: Mapping[str, RoleResources], cluster: Cluster) -> list[str]:
+    """Why the (expanded) job may not run as things are, each with the nearest possible value."""
+    queue = cluster.queue(job.queue or DEFAULT_QUEUE)
+    found = [*_queue(job.queue, queue, cluster)]
+    labels = {f"roles.{name}": resources.label for name, resources in roles.items()}
+    for where, label in {"master": job.master.label, **labels}.items():
+        known = cluster.labels is None or label in cluster.labels
+        if label and known and cluster.nodes and not _partition(label, cluster):
+            found.append(f"{where}.label: no node is labelled {label!r} at present")
+    return found
+
+
+def _partition(label: str | None, cluster: Cluster) -> list[Node]:
+    """The nodes of a partition, of all for None."""
+    return [n for n in cluster.nodes if n.state not in GONE and label in (None, n.label)]
 
 
 def _in(label: str | None, queue: Queue | None) -> str:
@@ -134,14 +153,10 @@ def _container(where: str, amount: Amount, label: str | None, cluster: Cluster) 
             f"{_key(where, name)}: {quantity(name, amount.of(name))} is more than the cluster gives "
             f"one container, {quantity(name, largest)} ({setting}); {_at_most(name, largest)}"
         )
-    nodes = [n for n in cluster.nodes if n.state not in GONE and label in (None, n.label)]
-    if unknown or too_much:
+    nodes = _partition(label, cluster)
+    if unknown or too_much or not nodes:
         return
     on_nodes = f"node labelled {label!r}" if label else "node"
-    if not nodes:
-        if label and cluster.nodes:
-            yield f"{where}.label: no node is labelled {label!r} at all"
-        return
     needed = rounded(amount, cluster.smallest)
     if any(not needed.beyond(node.capability) for node in nodes):
         return
@@ -205,7 +220,7 @@ def _spread(
             continue
         label = _in(resources.label, queue)
         needed = rounded(of_role(resources), cluster.smallest)
-        nodes = [n for n in cluster.nodes if n.state not in GONE and n.label == label]
+        nodes = _partition(label, cluster)
         fitting = [n for n in nodes if not needed.beyond(n.capability)]
         if nodes and least > len(fitting):
             yield (
@@ -245,7 +260,7 @@ def _gang(
 
 def _limit(label: str, queue: Queue | None, cluster: Cluster) -> tuple[Amount | None, str]:
     """The most a job in the queue can get of a partition, and in whose words."""
-    nodes = [n for n in cluster.nodes if n.state not in GONE and n.label == label]
+    nodes = _partition(label, cluster)
     if not nodes:
         return None, ""
     everything = total(node.capability for node in nodes)

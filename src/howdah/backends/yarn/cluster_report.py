@@ -45,7 +45,7 @@ async def cluster(manager: ResourceManager, user: str, largest: Resource) -> Clu
         largest=amount(largest),
         smallest=smallest(manager.configuration),
         nodes=tuple(node(report) for report in nodes),
-        queues=tuple(_queues(root)) if root is not None else (),
+        queues=tuple(queues(root)) if root is not None else (),
         labels=tuple(sorted(labels)) if labels is not None and (labels or enabled) else None,
         resource_types=_types(types) if types is not None else None,
         may_submit=_may_submit(acls) if acls is not None else None,
@@ -58,10 +58,22 @@ async def look(manager: ResourceManager, user: str) -> Cluster:
     return await cluster(manager, user, new.maximum)
 
 
-async def queue(manager: ResourceManager, name: str) -> Queue | None:
-    """One queue as it is now; None if it is not told."""
-    found = await _told(manager.queue(name))
-    return next(iter(_queues(found)), None) if found is not None else None
+async def nodes_and_queue(
+    manager: ResourceManager, user: str, queue: str
+) -> tuple[Cluster, Queue | None]:
+    """What there is to wait for, in two calls: the nodes, and that queue if it is told of.
+
+    Raises:
+        HadoopError: the ResourceManager does not answer.
+    """
+    nodes, found = await asyncio.gather(manager.nodes(NODE_STATES), _told(manager.queue(queue)))
+    cluster = Cluster(
+        user=user,
+        largest=Amount(),
+        smallest=smallest(manager.configuration),
+        nodes=tuple(node(report) for report in nodes),
+    )
+    return cluster, next(iter(queues(found)), None) if found is not None else None
 
 
 def amount(resource: Resource) -> Amount:
@@ -122,8 +134,8 @@ def _may_submit(acls: dict[str, tuple[str, ...]]) -> frozenset[str]:
     return frozenset(paths) | {path.rpartition(".")[2] for path in paths}
 
 
-def _queues(info: yarn.QueueInfoProto) -> Iterator[Queue]:
-    """The queue and all below it."""
+def queues(info: yarn.QueueInfoProto) -> Iterator[Queue]:
+    """The queue as the ResourceManager reports it, and all below it."""
     statistics = info.queueStatistics if info.HasField("queueStatistics") else None
     yield Queue(
         name=info.queueName,
@@ -142,7 +154,7 @@ def _queues(info: yarn.QueueInfoProto) -> Iterator[Queue]:
         pending_applications=statistics.numAppsPending if statistics else 0,
     )
     for child in info.childQueues:
-        yield from _queues(child)
+        yield from queues(child)
 
 
 def _shares(info: yarn.QueueInfoProto) -> dict[str, Share]:

@@ -14,6 +14,11 @@ Where containers shall be (`howdah.spec.model.Placement`):
   (``yarn.resourcemanager.placement-constraints.handler``) it is told to spread; else the nodes in
   question are blacklisted while only such a role is asked for, and what comes there nevertheless is
   given back and asked for anew.
+
+A role without any of these is asked for by the names of nodes that have room for it too, its containers
+evenly among them: a capacity scheduler gives one container a node's heartbeat to who asks for anywhere
+(``per-node-heartbeat.maximum-offswitch-assignments``), and as many as were asked for to who names the
+node. Beside it they are asked for anywhere, so what a named node has no more room for comes from elsewhere.
 """
 
 from __future__ import annotations
@@ -23,10 +28,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from howdah.backends.base import RoleResources
+from howdah.backends.yarn.amounts import Amount, of_role, rounded
+from howdah.backends.yarn.cluster import Node
 from howdah.core.messages import ContainerRequest
 
 ANY = "*"
 """``ResourceRequest.ANY``"""
+NAMED_NODES = 100
+"""With more of them the heartbeats come so often that asking for anywhere is as fast."""
 
 
 class RoleRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,12 +86,11 @@ class OutstandingRequests:
         roles: Mapping[str, RoleResources],
         *,
         constraints: bool = False,
-        racks: Mapping[str, str] | None = None,
     ) -> None:
-        """``constraints``: the ResourceManager takes placement constraints. ``racks``: the rack of
-        each node; one whose rack is not known is never asked for by name, because a scheduler that
-        is asked for a node and not for its rack fails (``LocalityAppPlacementAllocator``)."""
-        self._racks = racks or {}
+        """``constraints``: the ResourceManager takes placement constraints."""
+        self._racks: dict[str, str] = {}
+        self._named: dict[str, dict[str, int]] = {}
+        """How many containers of a role are to come from nodes that have room, by node."""
         self._roles = roles
         self._keys = {role: number for number, role in enumerate(roles, start=1)}
         self._role_of = {number: role for role, number in self._keys.items()}
@@ -127,6 +135,34 @@ class OutstandingRequests:
     def avoid(self, nodes: Iterable[str]) -> None:
         """No containers on these nodes from now on, as far as the ResourceManager can help it."""
         self._avoid = frozenset(nodes)
+
+    def nodes_are(
+        self, nodes: Mapping[str, Node], *, smallest: Amount, default_label: str = ""
+    ) -> None:
+        """These are the nodes, by the names that requests give them, and what is free on them.
+
+        ``smallest`` is the step in which containers are given, ``default_label`` the label of roles
+        that have none. A node that is not told of, or whose rack is not, is never asked for by
+        name: a scheduler that is asked for a node and not for its rack fails
+        (``LocalityAppPlacementAllocator``).
+        """
+        self._racks = {name: node.rack for name, node in nodes.items() if node.rack}
+        free = {
+            name: nodes[name].free
+            for name in sorted(self._racks.keys() - self._avoid)
+            if nodes[name].usable
+        }
+        self._named = {}
+        for role, count in self.missing().items():
+            resources = self._roles[role]
+            if resources.placement.racks or self._near(role) or self._apart_from(role):
+                continue
+            label = resources.label or default_label
+            each = rounded(of_role(resources), smallest)
+            there = {name: left for name, left in free.items() if nodes[name].label == label}
+            self._named[role] = _evenly(count, each, there)
+            for name, number in self._named[role].items():
+                free[name] -= each * number
 
     def release(self, container_id: str) -> None:
         """Give a container back with the next `take_changes`."""
@@ -226,8 +262,12 @@ class OutstandingRequests:
     def _table(self, role: str) -> list[RoleRequest]:
         """All requests of a role: anywhere, and the preferred places with it."""
         count = len(self._wanted[role])
-        requests = [self._request(role, count, place) for place in self._preferred(role)]
-        return [*requests, self._request(role, count, ANY)]
+        if self._constrained(role):
+            return [self._request(role, count, ANY)]  # a scheduling request names no places
+        nodes = self._preferred(role, count)
+        racks = (*(self._racks[node] for node in nodes), *self._roles[role].placement.racks)
+        places = {**nodes, **dict.fromkeys(racks, count), ANY: count}
+        return [self._request(role, number, place) for place, number in places.items()]
 
     def _request(self, role: str, count: int, place: str) -> RoleRequest:
         apart_from = self._apart_from(role) if self._constrained(role) else None
@@ -235,16 +275,21 @@ class OutstandingRequests:
             role=role, key=self._keys[role], count=count, place=place, apart_from=apart_from
         )
 
-    def _preferred(self, role: str) -> list[str]:
+    def _preferred(self, role: str, count: int) -> dict[str, int]:
+        """How many of ``count`` may come from which nodes, if not from anywhere."""
+        named = self._named.get(role, {})
+        if near := self._near(role):
+            held = {held.node for held in self._held.values() if held.role in near}
+            named = dict.fromkeys(sorted(held & self._racks.keys()), count)
+        return {
+            node: min(number, count)
+            for node, number in named.items()
+            if number > 0 and node not in self._avoid
+        }
+
+    def _near(self, role: str) -> set[str]:
         placement = self._roles[role].placement
-        if self._constrained(role):
-            return []  # a scheduling request names no places
-        near = set(placement.near) | ({role} if placement.pack else set())
-        nodes = {held.node for held in self._held.values() if held.role in near}
-        known = sorted(node for node in nodes - self._avoid if node in self._racks)
-        return list(
-            dict.fromkeys((*known, *(self._racks[node] for node in known), *placement.racks))
-        )
+        return set(placement.near) | ({role} if placement.pack else set())
 
     # -- spread and apart ------------------------------------------------------------------------
 
@@ -298,7 +343,23 @@ class OutstandingRequests:
     def _lower(self, container: Allocated) -> None:
         """The ResourceManager has counted a container it gave: at its node and rack, if it was
         asked for there, and anywhere."""
+        named = self._named.get(self._role_of.get(container.key, ""), {})
+        if container.node in named:
+            named[container.node] -= 1
         for place in (container.node, self._racks.get(container.node, ""), ANY):
             name = (container.key, place)
             if self._acknowledged.get(name, 0) > 0:
                 self._acknowledged[name] -= 1
+
+
+def _evenly(count: int, each: Amount, free: Mapping[str, Amount]) -> dict[str, int]:
+    """So many containers among nodes that have room: on none two more than on another one that has room
+    for one more."""
+    room = {node: left.holds(each) for node, left in free.items()}
+    roomy = sorted((node for node in room if room[node]), key=lambda node: -room[node])
+    chosen = dict.fromkeys(roomy[: min(count, NAMED_NODES)], 0)
+    while count and (open_nodes := [node for node in chosen if chosen[node] < room[node]]):
+        for node in open_nodes[:count]:
+            chosen[node] += 1
+        count -= min(count, len(open_nodes))
+    return chosen

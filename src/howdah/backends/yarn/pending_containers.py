@@ -1,8 +1,9 @@
-"""Why containers that a master has asked for do not come: asks the cluster, says it in words."""
+"""What a master is told of its cluster: what room there is, and why containers do not come, in words."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 
 from howdah.backends.base import RoleResources
@@ -19,41 +20,53 @@ ANSWER_S = 3.0
 """It is only for people to read: a ResourceManager that is slower is not waited for."""
 
 
-async def words(
-    configuration: Configuration,
-    login: Login,
-    queue: str,
-    missing: Mapping[str, int],
-    roles: Mapping[str, RoleResources],
-    headroom: Amount | None,
-) -> str:
-    """Why ``missing`` containers, by role, are not there yet; empty if that cannot be told.
+class PendingContainers:
+    """One master's, with the figures it was told last."""
 
-    Where the ResourceManager does not take the login as a client's, only the master's headroom tells.
-    """
-    cluster, found = await _look(configuration, login, queue)
-    labels = {
-        role: resources.label or (found.default_label if found else "")
-        for role, resources in roles.items()
-    }
-    each = {role: of_role(resources) for role, resources in roles.items()}
-    return pending_reason.for_containers(
-        missing, each, labels, queue=found, cluster=cluster, headroom=headroom
-    )
+    def __init__(
+        self, configuration: Configuration, queue: str, roles: Mapping[str, RoleResources]
+    ) -> None:
+        self._configuration = configuration
+        self._queue = queue
+        self._roles = roles
+        self._figures: tuple[Cluster | None, Queue | None] = (None, None)
+        self._asked: float | None = None
+        self._asking = asyncio.Lock()
 
+    async def words(self, login: Login, missing: Mapping[str, int], headroom: Amount | None) -> str:
+        """Why ``missing`` containers, by role, are not there yet; empty if that cannot be told.
 
-async def _look(
-    configuration: Configuration, login: Login, queue: str
-) -> tuple[Cluster | None, Queue | None]:
-    policy = RetryPolicy(max_wait_s=ANSWER_S, try_timeout_s=ANSWER_S)
-    try:
-        async with asyncio.timeout(ANSWER_S):
-            async with ResourceManager(configuration, login, retry=policy) as manager:
-                nodes = await manager.nodes(cluster_report.NODE_STATES)
-                found = await cluster_report.queue(manager, queue) if queue else None
-    except (HadoopError, TimeoutError):
-        return None, None
-    cluster = Cluster(
-        user=login.user, largest=Amount(), nodes=tuple(cluster_report.node(each) for each in nodes)
-    )
-    return cluster, found
+        Where the ResourceManager does not take the login as a client's, only the master's headroom
+        tells.
+        """
+        if not missing:
+            return ""
+        cluster, found = await self.figures(login, pending_reason.FIGURES_S)
+        labels = {
+            role: resources.label or (found.default_label if found else "")
+            for role, resources in self._roles.items()
+        }
+        each = {role: of_role(resources) for role, resources in self._roles.items()}
+        return pending_reason.for_containers(
+            missing, each, labels, queue=found, cluster=cluster, headroom=headroom
+        )
+
+    async def figures(self, login: Login, max_age_s: float) -> tuple[Cluster | None, Queue | None]:
+        """The cluster's nodes and the job's queue, as they were at most so long ago; None for what
+        is not told."""
+        async with self._asking:
+            if self._asked is None or time.monotonic() - self._asked > max_age_s:
+                self._figures = await self._look(login)
+                self._asked = time.monotonic()
+        return self._figures
+
+    async def _look(self, login: Login) -> tuple[Cluster | None, Queue | None]:
+        policy = RetryPolicy(max_wait_s=ANSWER_S, try_timeout_s=ANSWER_S)
+        try:
+            async with (
+                asyncio.timeout(ANSWER_S),
+                ResourceManager(self._configuration, login, retry=policy) as manager,
+            ):
+                return await cluster_report.nodes_and_queue(manager, login.user, self._queue)
+        except (HadoopError, TimeoutError):
+            return None, None

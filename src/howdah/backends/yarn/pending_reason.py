@@ -16,6 +16,9 @@ import msgspec
 from howdah.backends.yarn.amounts import Amount, quantity
 from howdah.backends.yarn.cluster import Cluster, Node, Queue, listed
 
+FIGURES_S = 20.0
+"""So long figures of queue and nodes are good enough: each who waits asks for them."""
+
 _PARTITION = re.compile(r"AM Partition = ([^;]*);")
 _RESOURCE = re.compile(r"<memory:(\d+), vCores:(\d+)(?:, ([^>]*))?>")
 _PERCENT = r"([\d.]+) ?%"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from howdah.backends.yarn.aggregated import Aggregated
 
 FRESH_S = 0.04
-"""Questions asked together are answered from one report."""
+"""Questions asked together are answered from one report; one that took longer to come is as long good."""
 KILL_S = 30.0
 
 OVER = frozenset({"FINISHED", "FAILED", "KILLED"})
@@ -52,8 +52,10 @@ class YarnSite:
     def __init__(self, directory: JobDirectory) -> None:
         self._directory = directory
         self._lock = threading.Lock()
-        self._asked_at = 0.0
+        self._fresh_until = 0.0
         self._report: yarn.ApplicationReportProto | None = None
+        self._figures: tuple[Cluster | None, Queue | None] = (None, None)
+        self._figures_until = 0.0
         self._unknown = False
         """The ResourceManager does not know the application."""
         self._silent = ""
@@ -81,14 +83,16 @@ class YarnSite:
 
     def final(self) -> JobView | None:
         """The job's last word; else, if the application is over, what YARN says of its end."""
-        final = self._directory.final() or self._brought()
+        final = self._directory.final()
         if final is not None:
             return final
         report = self._look()
-        if report is None or _state(report) not in OVER:
-            return None
-        final = self._brought()  # it was written a moment before the application was over
-        return final or self._write_end(report)
+        if report is not None and _not_begun(report):
+            return None  # HDFS need not be asked by all who wait
+        final = self._brought()
+        if final is not None or report is None or _state(report) not in OVER:
+            return final
+        return self._write_end(report)
 
     def running(self) -> Running:
         report = self._look()
@@ -100,8 +104,7 @@ class YarnSite:
         state = _state(report)
         if state in OVER:
             return Running.NO
-        first = report.currentApplicationAttemptId.attemptId <= 1
-        return Running.NOT_YET if state in _NOT_BEGUN and first else Running.YES
+        return Running.NOT_YET if _not_begun(report) else Running.YES
 
     def waiting(self) -> str:
         """See `howdah.backends.base.Site.waiting`. A job that has waited for its master longer than
@@ -123,20 +126,26 @@ class YarnSite:
         )
         if pending_reason.is_moment(application):
             return pending_reason.for_master(application)
-        queue: Queue | None = None
-        cluster: Cluster | None = None
-        with contextlib.suppress(HadoopError, BackendError):
-            access = self._access
-            cluster = access.call(cluster_report.look(access.manager, access.user))
-            queue = cluster.queue(report.queue) or cluster.queue(application.queue)
+        cluster, queue = self._nodes_and_queue(application.queue)
         return pending_reason.for_master(application, queue, cluster)
+
+    def _nodes_and_queue(self, name: str) -> tuple[Cluster | None, Queue | None]:
+        with self._lock:
+            if time.monotonic() >= self._figures_until:
+                self._figures = None, None
+                with contextlib.suppress(HadoopError, BackendError):
+                    access = self._access
+                    self._figures = access.call(
+                        cluster_report.nodes_and_queue(access.manager, access.user, name)
+                    )
+                self._figures_until = time.monotonic() + pending_reason.FIGURES_S
+            return self._figures
 
     def _late(self, report: yarn.ApplicationReportProto) -> str:
         """Why the application is to be ended before its master has begun, if it is."""
         limit = self._directory.job().master.startup
         limit_s = seconds(limit)
-        first = report.currentApplicationAttemptId.attemptId <= 1
-        if limit_s is None or not first or _state(report) not in _NOT_BEGUN:
+        if limit_s is None or not _not_begun(report):
             return ""
         waited_s = time.time() - self._directory.meta().submitted
         return application_end.too_late(limit) if waited_s > limit_s else ""
@@ -190,7 +199,7 @@ class YarnSite:
                 f"YARN has not ended {self._application} within {KILL_S:g}s; look again with "
                 f"'howdah status {self._directory.job_id}'"
             )
-        self._asked_at = 0.0
+        self._fresh_until = 0.0
         self.final()
 
     # -- the ResourceManager -------------------------------------------------------------------
@@ -214,7 +223,8 @@ class YarnSite:
     def _look(self) -> yarn.ApplicationReportProto | None:
         """The application's report; None if there is none, or nobody answers."""
         with self._lock:
-            if time.monotonic() - self._asked_at < FRESH_S:
+            begun = time.monotonic()
+            if begun < self._fresh_until:
                 return self._report
             self._report, self._unknown, self._silent = None, False, ""
             if self._directory.meta().application_id is None:
@@ -227,7 +237,8 @@ class YarnSite:
                 self._unknown = True
             except (HadoopError, BackendError) as error:
                 self._silent = f"the ResourceManager does not answer: {error}"
-            self._asked_at = time.monotonic()
+            answered = time.monotonic()
+            self._fresh_until = answered + max(FRESH_S, answered - begun)
             return self._report
 
     def _write_end(self, report: yarn.ApplicationReportProto) -> JobView:
@@ -328,6 +339,12 @@ class YarnSite:
 
 def _state(report: yarn.ApplicationReportProto) -> str:
     return yarn.YarnApplicationStateProto.Name(report.yarn_application_state)
+
+
+def _not_begun(report: yarn.ApplicationReportProto) -> bool:
+    """Its first master has not begun."""
+    first = report.currentApplicationAttemptId.attemptId <= 1
+    return first and _state(report) in _NOT_BEGUN
 
 
 def _port(url: str) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -89,6 +89,7 @@ class YarnSubmission:
         self._progress: Callable[[Step], None] = lambda step: None
         self._packing: staging.Packing | None = None
         self._job: Job | None = None
+        self._warnings: list[str] = []
         self._folder: str | None = None
         self._keytab: Path | None = None
         self._reaching: Future[_Reached] = self._pool.submit(self._reach, None)
@@ -113,9 +114,11 @@ class YarnSubmission:
         configuration = reached.access.configuration
         staging.base_url(job.store, configuration, reached.access.user)
         found = checks.problems(job, role_resources(job), reached.cluster)
+        self._warnings = checks.warnings(job, role_resources(job), reached.cluster)
         if found:
-            lines = "\n".join(f"  {problem}" for problem in found)
-            raise BackendError(f"This cluster can never run the job:\n{lines}")
+            raise BackendError(
+                f"This cluster can never run the job:{_lines([*found, *self._warnings])}"
+            )
         self._packing = staging.Packing(
             job,
             loaded,
@@ -225,12 +228,17 @@ class YarnSubmission:
         self, access: Access, submission: yarn.ApplicationSubmissionContextProto
     ) -> None:
         self._tell(Step(what="submitting"))
+        doubts = _lines(self._warnings)
         try:
             access.call(access.manager.submit_and_wait(submission, timeout_s=ACCEPTED_S))
         except SubmissionFailed as error:
-            raise BackendError(f"YARN did not take the job: {error}") from error
+            raise BackendError(f"YARN did not take the job: {error}{doubts}") from error
         except HadoopError as error:
-            raise BackendError(f"YARN refuses the job: {error}") from error
+            raise BackendError(f"YARN refuses the job: {error}{doubts}") from error
+        if doubts:
+            self._tell(
+                Step(what="submitting", note=f"YARN has taken the job, but it may not run:{doubts}")
+            )
 
     # -- what is shipped -----------------------------------------------------------------------
 
@@ -335,6 +343,10 @@ class YarnSubmission:
     def _tell(self, step: Step) -> None:
         with self._telling:
             self._progress(step)
+
+
+def _lines(texts: Sequence[str]) -> str:
+    return "".join(f"\n  {text}" for text in texts)
 
 
 async def _mint(configuration: Configuration, login: Login, url: str, renewer: str) -> Token:

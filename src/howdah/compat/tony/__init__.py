@@ -16,11 +16,9 @@ from howdah.compat.tony import settings as settings_files
 from howdah.compat.tony.convert import convert
 from howdah.compat.tony.options import Arguments
 from howdah.compat.tony.settings import Settings
-from howdah.compat.tony.work import About, Conversion, Note
+from howdah.compat.tony.work import Conversion
 
 DEFAULT_FILE = "tony.xml"
-TOKENS = "HADOOP_TOKEN_FILE_LOCATION"
-"""Names a file of tokens that were got before (by Oozie, Azkaban and the like)."""
 
 
 class FromTony(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,22 +58,10 @@ def read(
     """
     if file is None and given.conf_file is not None and "://" in given.conf_file:
         found = settings_files.read(given.conf_file, given.conf, env)
-        made = _converted(found, given, env)
+        made = convert(found, given)
         return FromTony(made=made, settings=found, file=None, url=given.conf_file)
     if file is None:
         name = find(given.conf_file or DEFAULT_FILE) or given.conf_file
         file = Path(name) if name is not None else None
     found = settings_files.read(file, given.conf, env)
-    return FromTony(made=_converted(found, given, env), settings=found, file=file)
-
-
-def _converted(settings: Settings, given: Arguments, env: Mapping[str, str]) -> Conversion:
-    made = convert(settings, given)
-    if not env.get(TOKENS):
-        return made
-    text = (
-        "its tokens, and one of the ResourceManager, are not handed to the programs as TonY hands them; "
-        "name the file systems that programs use in tony.other.namenodes"
-    )
-    note = Note(about=About.CHANGED, key=TOKENS, text=text)
-    return msgspec.structs.replace(made, notes=(*made.notes, note))
+    return FromTony(made=convert(found, given), settings=found, file=file)

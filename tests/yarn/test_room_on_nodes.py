@@ -1,0 +1,73 @@
+"""Gangs on clusters whose nodes report once a second, as Hadoop's do by default, with either scheduler."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.hadoop.cluster import Cluster
+from tests.hadoop.plugin import MakeCluster
+from tests.yarn.runner import Yarn, until
+
+_SCHEDULERS = "org.apache.hadoop.yarn.server.resourcemanager.scheduler"
+CAPACITY = {"yarn.scheduler.capacity.node-locality-delay": "40"}
+FAIR = {
+    "yarn.resourcemanager.scheduler.class": f"{_SCHEDULERS}.fair.FairScheduler",
+    "yarn.resourcemanager.scheduler.monitor.enable": "false",  # the other scheduler's
+    "yarn.scheduler.fair.user-as-default-queue": "false",
+    "yarn.resource-types.memory-mb.increment-allocation": "64",
+}
+WORKERS = '[roles.worker]\ninstances = {n}\nmemory = "{memory}m"\ncommand = "{command}"\n'
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(CAPACITY, id="capacity"), pytest.param(FAIR, id="fair")]
+)
+def slow_cluster(request: pytest.FixtureRequest, hadoop_module_cluster: MakeCluster) -> Cluster:
+    return hadoop_module_cluster(
+        heartbeat_ms=1000,
+        node_memory_mib=2048,
+        labels=False,
+        gpus="none",
+        placement="disabled",
+        properties=request.param,
+    )
+
+
+@pytest.fixture
+def yarn(slow_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yarn]:
+    for name, value in slow_cluster.env().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
+    yarn = Yarn(slow_cluster, tmp_path)
+    yield yarn
+    yarn.close()
+
+
+def test_a_gang_is_spread_over_the_nodes_that_have_room(yarn: Yarn) -> None:
+    job = yarn.submit(WORKERS.format(n=9, memory=256, command="sleep 600"))
+    nodes = Counter(task.node for task in job.running())
+    assert len(nodes) == 3
+    assert max(nodes.values()) <= 6, "two thirds of nine at most"
+    job.end()
+
+
+def test_a_gang_that_needs_every_node_gets_them(yarn: Yarn) -> None:
+    job = yarn.submit(WORKERS.format(n=5, memory=896, command="sleep 600"))
+    nodes = Counter(task.node for task in job.running())
+    assert sorted(nodes.values()) == [1, 2, 2]
+    job.end()
+
+
+def test_gangs_come_from_wherever_room_is_by_then(yarn: Yarn) -> None:
+    """The second one is told of room that the first one takes, and gets other room in the end."""
+    first = yarn.submit(WORKERS.format(n=3, memory=1280, command="sleep 600"))
+    second = yarn.submit(WORKERS.format(n=3, memory=1280, command="true"))
+    both = (first, second)
+    until(lambda: any(all(t.state == "running" for t in j.view().tasks) for j in both), "one runs")
+    first.handle.stop(firm=True)
+    assert first.wait().outcome == "stopped"
+    assert second.wait().outcome == "succeeded"
