@@ -27,11 +27,21 @@ from howdah.agent.launch import AgentLaunch
 from howdah.core.messages import Held, HeldPhase, StopTask, TaskJoined, TaskPrepared, TaskStarted
 from howdah.storage.layout import COORDINATOR, SECRETS
 from howdah.wire import tls
-from howdah.wire.messages import AgentHello, Heartbeat, Prepare, Sample, Shutdown, Start
+from howdah.wire.messages import (
+    AgentHello,
+    Heartbeat,
+    LeaseRenewed,
+    Prepare,
+    Sample,
+    Shutdown,
+    Start,
+)
 
 TICKS = 50
 """A second: agents whose beats fall into the same tick beat together."""
 
+RENEWAL = 10
+"""Heartbeats between two that ask whether the agent is heard, as a real one's."""
 CONNECTING = 200
 """At once. Thousands of handshakes in one loop take longer than the heartbeats of the others may be
 late; real agents have processes of their own."""
@@ -71,7 +81,6 @@ class Agent:
                 self._obey(order)
             self.link = None
             link.channel.close()
-            self.connector.lost()
 
     async def _connect(self) -> Connection | End:
         async with self._fleet.connecting:
@@ -81,8 +90,9 @@ class Agent:
         """With the measurements a real one has."""
         if self.link is None:
             return
+        renew = number % RENEWAL == 0
         if self.held is None:
-            self.link.channel.send(Heartbeat())
+            self.link.channel.send(Heartbeat(renew=renew))
             return
         sample = Sample(
             time=time.time(),
@@ -94,7 +104,11 @@ class Agent:
         )
         self.link.channel.send(
             Heartbeat(
-                attempt=self.held.attempt, sample=sample, progress_s=0.1, log_size=number * 100
+                attempt=self.held.attempt,
+                sample=sample,
+                progress_s=0.1,
+                log_size=number * 100,
+                renew=renew,
             )
         )
 
@@ -112,6 +126,8 @@ class Agent:
                 ports=ports,
             )
             say(TaskPrepared(task=order.task, attempt=order.attempt, ports=ports))
+        elif isinstance(order, LeaseRenewed):
+            self.connector.heard_at = asyncio.get_running_loop().time()
         elif isinstance(order, Start) and self.held is not None:
             pids = (1000 + order.task.index,)
             running = {"phase": HeldPhase.RUNNING, "pids": pids, "joined": True}

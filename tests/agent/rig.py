@@ -27,7 +27,17 @@ from howdah.core.messages import Exit, StopTask, Task, TaskExited, TaskPrepared,
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire import authority
 from howdah.wire.channel import Channel, connect, serve
-from howdah.wire.messages import AgentHello, FromAgent, Moved, Prepare, ProcessSpec, Start, Welcome
+from howdah.wire.messages import (
+    AgentHello,
+    FromAgent,
+    Heartbeat,
+    LeaseRenewed,
+    Moved,
+    Prepare,
+    ProcessSpec,
+    Start,
+    Welcome,
+)
 from howdah.wire.tls import PeerRole, client_context, server_context
 
 JOB = f"rig-20261121-120000-{secrets.token_hex(3)}"
@@ -133,6 +143,10 @@ class Rig:
         self.folder = folder
         self.beat_s = beat_s
         self.lease_s = lease_s
+        self.host = HOST
+        """Where the coordinator listens."""
+        self.deaf = False
+        """It renews no lease."""
         self.heard: list[Any] = []
         self.hellos: list[AgentHello] = []
         self.channels: list[Channel[Any]] = []
@@ -180,9 +194,9 @@ class Rig:
 
     async def begin(self) -> None:
         """A (new) coordinator listens and writes down where."""
-        self._server = await serve(
+        self._server = await serve(  # pyright: ignore[reportAttributeAccessIssue]
             self._handle,
-            "127.0.0.1",
+            self.host,
             0,
             server_context(self.folder / "secrets"),
             receives={"agent": FromAgent},
@@ -190,7 +204,7 @@ class Rig:
         self.port = self._server.sockets[0].getsockname()[1]
         address = CoordinatorAddress(
             incarnation=self.incarnation,
-            host="127.0.0.1",
+            host=self.host,
             port=self.port,
             http_port=0,
             pid=os.getpid(),
@@ -230,6 +244,8 @@ class Rig:
                 self.channels.append(channel)
             self._news.set()
             while (message := await channel.receive()) is not None:
+                if isinstance(message, Heartbeat) and message.renew and not self.deaf:
+                    channel.send(LeaseRenewed())
                 self.heard.append(message)
                 self._news.set()
         finally:

@@ -6,7 +6,15 @@ import shutil
 import time
 from pathlib import Path
 
-from howdah.core.messages import HeldPhase, StopTask, TaskExited, TaskPrepared, TaskStarted
+from howdah.core.messages import (
+    DumpStacks,
+    HeldPhase,
+    StacksTaken,
+    StopTask,
+    TaskExited,
+    TaskPrepared,
+    TaskStarted,
+)
 from howdah.wire import authority
 from howdah.wire.messages import Heartbeat, Refuse, Welcome
 from tests.agent.rig import TASK, Rig, alive, kill, python, shell, start_message, until
@@ -137,7 +145,7 @@ async def test_without_a_coordinator_for_its_lease_an_agent_ends_everything(
         assert "its lease" in agent.errors.read_text()
 
 
-async def test_the_lease_runs_from_the_loss_of_each_connection(tmp_path: Path) -> None:
+async def test_the_lease_begins_anew_with_each_connection(tmp_path: Path) -> None:
     async with Rig(tmp_path, lease_s=6.0) as rig:
         agent = await rig.agent()
         first_loss = time.monotonic()
@@ -150,6 +158,65 @@ async def test_the_lease_runs_from_the_loss_of_each_connection(tmp_path: Path) -
                 await rig.hear(Heartbeat, after=len(rig.heard))
         await rig.hear(Heartbeat, after=len(rig.heard))
         assert agent.process.poll() is None
+
+
+async def test_an_open_connection_on_which_nobody_hears_the_agent_does_not_keep_its_programs_alive(
+    tmp_path: Path,
+) -> None:
+    async with Rig(tmp_path, lease_s=4.0) as rig:
+        rig.host = "127.0.0.2"  # for the agent another host's
+        await rig.vanish()
+        await rig.begin()
+        agent = await rig.agent()
+        await rig.prepare()
+        started = await rig.start(python(FOREVER))
+        begun = time.monotonic()
+        while time.monotonic() - begun <= rig.lease_s:  # it is heard, and goes on
+            await rig.hear(Heartbeat, after=len(rig.heard))
+        rig.deaf = True
+        assert await agent.code(30) == 3
+        assert not alive(started.pids[0])
+        assert "its lease" in agent.errors.read_text()
+
+
+async def test_a_coordinator_on_the_same_host_may_stand_still_for_longer_than_the_lease(
+    tmp_path: Path,
+) -> None:
+    async with Rig(tmp_path, lease_s=2.0) as rig:
+        rig.deaf = True
+        agent = await rig.agent()
+        begun = time.monotonic()
+        while time.monotonic() - begun <= 2 * rig.lease_s:
+            await rig.hear(Heartbeat, after=len(rig.heard))
+        assert agent.process.poll() is None
+
+
+async def test_what_a_broken_connection_may_have_lost_is_said_again(tmp_path: Path) -> None:
+    async with Rig(tmp_path, lease_s=10.0) as rig:
+        rig.host = "127.0.0.2"  # where it asks more often
+        await rig.vanish()
+        await rig.begin()
+        await rig.agent()
+        await rig.prepare()
+        await rig.start(python(FOREVER))
+        rig.deaf = True
+        rig.tell(DumpStacks(container_id="c1", task=TASK, attempt=1))
+        await rig.hear(StacksTaken)
+        await rig.vanish()
+        await rig.begin()
+        heard = len(rig.heard)
+        await rig.connected(2)
+        await rig.hear(StacksTaken, after=heard)
+        rig.deaf = False
+        # Two renewals: the first may have been asked for before.
+        for _ in range(2):
+            await rig.hear(Heartbeat, lambda beat: beat.renew, after=len(rig.heard))
+        await rig.vanish()
+        await rig.begin()
+        heard = len(rig.heard)
+        await rig.connected(3)
+        await rig.hear(Heartbeat, after=heard)
+        assert not [said for said in rig.heard[heard:] if isinstance(said, StacksTaken)]
 
 
 async def test_an_agent_that_is_refused_ends_and_does_not_come_back(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "reference/cli.md": lambda: generator("generate_cli").page(),
     "reference/http-api.md": openapi.reference,
     "design/005-attacks.md": lambda: generator("generate_attacks").page(),
+    "design/reliability.md": lambda: generator("generate_reliability").page(),
     "guides/kerberos.md": lambda: generator("generate_kerberos").page(),
     "guides/from-tony.md": lambda: generator("generate_tony").page(),
 }

@@ -25,7 +25,8 @@ from tests.hadoop.kdc import Kdc
 from tests.hadoop.options import Options
 from tests.hadoop.polling import wait
 from tests.hadoop.rest import call
-from tests.hadoop.site import HOST, PROXY_HOST, Daemon, Kind, Site
+from tests.hadoop.site import PROXY_HOST, Daemon, Kind, Site
+from tests.hosts.hosts import Hosts, inside
 
 _START_S = 180.0
 """A quiet machine takes 6 s, one with twenty processes for two cores took 45 s."""
@@ -50,8 +51,14 @@ class Cluster:
         self.site = site
 
     @staticmethod
-    def create(folder: Path, options: Options = Options()) -> Cluster:  # noqa: B008
+    def create(
+        folder: Path,
+        options: Options = Options(),  # noqa: B008
+        hosts: Hosts | None = None,
+    ) -> Cluster:
         """Write a new cluster's configuration and data folders; nothing runs yet.
+
+        On ``hosts`` of its own (``head``, ``node1``, … and ``client``) it is in their folder.
 
         Raises ClusterError if Hadoop cannot be fetched.
         """
@@ -65,12 +72,15 @@ class Cluster:
             separate_nodes=all(
                 ports.has_address(f"127.0.0.{11 + i}") for i in range(options.node_managers)
             ),
+            hosts={} if hosts is None else {host.name: host.pid for host in hosts},
         )
         if options.kerberos:
             Kdc(site.realm_dir).create(site.kdc_port)
         configuration.write(site, f"{jars[0].parent}/*")
         daemons.prepare_archives(site)
         _copy_formatted_name(site)
+        if site.hosts:
+            _give_out_data(site)
         (folder / "site.json").write_bytes(msgspec.json.encode(site))
         return Cluster(site)
 
@@ -103,7 +113,7 @@ class Cluster:
     @property
     def nn_web(self) -> str:
         """``http://127.0.0.1:<port>`` of the NameNode."""
-        return f"http://{HOST}:{self.site.namenode_web_port}"
+        return f"http://{self.site.head}:{self.site.namenode_web_port}"
 
     @property
     def proxy_web(self) -> str:
@@ -117,7 +127,7 @@ class Cluster:
 
     def rm_web_of(self, number: int) -> str:
         """Web address of one of the ResourceManagers."""
-        return f"http://{HOST}:{self.site.resource_manager_ports(number).web}"
+        return f"http://{self.site.head}:{self.site.resource_manager_ports(number).web}"
 
     def env(self) -> dict[str, str]:
         """Variables for a client of this cluster, to be added to its environment."""
@@ -149,6 +159,13 @@ class Cluster:
         """Stop it and delete its folder."""
         self.down()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _call(self, url: str, *arguments: Any, **more: Any) -> Any:
+        """`rest.call`, from the host of the clients."""
+        client = self.site.hosts.get("client")
+        if client is None:
+            return call(url, *arguments, **more)
+        return inside(client, self.site.hosts_file, lambda: call(url, *arguments, **more))
 
     def wait_ready(self, timeout_s: float = _START_S) -> None:
         """Wait until HDFS can be written and all nodes are there, with their labels."""
@@ -190,7 +207,9 @@ class Cluster:
         raise ClusterError(f"gave up waiting for {what}; logs are in {self.site.logs}:\n{story}")
 
     def _hdfs_is_writable(self) -> bool:
-        bean = call(f"{self.nn_web}/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo")["beans"][0]
+        bean = self._call(f"{self.nn_web}/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo")[
+            "beans"
+        ][0]
         return bean["Safemode"] == "" and len(json.loads(bean["LiveNodes"])) == 1
 
     def _make_folders(self) -> bool:
@@ -223,7 +242,7 @@ class Cluster:
         nodes = [each for each in self.site.daemons if each.kind is Kind.NODE_MANAGER]
         for node in nodes:
             web = self.site.node_manager_ports(node.number).web
-            call(f"http://{self.site.node_host(node.number)}:{web}/ws/v1/node/info")
+            self._call(f"http://{self.site.node_host(node.number)}:{web}/ws/v1/node/info")
         return len(self._running_nodes()) >= len(nodes)
 
     def _running_nodes(self) -> list[dict[str, Any]]:
@@ -301,7 +320,7 @@ class Cluster:
             return 1
         for number in range(1, self.site.resource_managers + 1):
             try:
-                told = call(f"{self.rm_web_of(number)}/ws/v1/cluster/info")["clusterInfo"]
+                told = self._call(f"{self.rm_web_of(number)}/ws/v1/cluster/info")["clusterInfo"]
             except OSError:
                 continue
             if told["haState"] == "ACTIVE":
@@ -347,13 +366,13 @@ class Cluster:
             for queue, values in properties.items()
         )
         url = f"{self.rm_web}/ws/v1/cluster/scheduler-conf"
-        call(url, "PUT", f"<sched-conf>{rows}</sched-conf>", kind="xml")
+        self._call(url, "PUT", f"<sched-conf>{rows}</sched-conf>", kind="xml")
 
     # What it says -----------------------------------------------------------------------------
 
     def rm(self, path: str, method: str = "GET", body: object = None) -> Any:
         """Call ``/ws/v1/cluster/<path>`` of the ResourceManager, as its administrator."""
-        return call(f"{self.rm_web}/ws/v1/cluster/{path}", method, body)
+        return self._call(f"{self.rm_web}/ws/v1/cluster/{path}", method, body)
 
     def hdfs(
         self, path: str, operation: str, method: str = "PUT", user: str = "", **query: str
@@ -364,7 +383,7 @@ class Cluster:
         """
         given = {"op": operation, "user.name": user or self.site.user, **query}
         encoded = urllib.parse.urlencode(given)
-        return call(f"{self.nn_web}/webhdfs/v1{urllib.parse.quote(path)}?{encoded}", method)
+        return self._call(f"{self.nn_web}/webhdfs/v1{urllib.parse.quote(path)}?{encoded}", method)
 
     def nodes(self) -> list[dict[str, Any]]:
         """The nodes the ResourceManager knows, in its own words."""
@@ -380,13 +399,20 @@ class Cluster:
         found: list[dict[str, Any]] = []
         for node in self._running_nodes():
             with contextlib.suppress(OSError):  # it has just ended
-                told = call(f"http://{node['nodeHTTPAddress']}/ws/v1/node/containers")
+                told = self._call(f"http://{node['nodeHTTPAddress']}/ws/v1/node/containers")
                 found += (told["containers"] or {}).get("container", [])
         return found
 
     def containers_running(self) -> int:
         """Containers that the scheduler has given and not got back, those of masters included."""
         return self.rm("metrics")["clusterMetrics"]["containersAllocated"]
+
+
+def _give_out_data(site: Site) -> None:
+    """To each host the data of its daemons: a host has a disk of its own."""
+    for daemon in site.daemons:
+        there = site.folder / "hosts" / site.host_of(daemon) / "data" / daemon.name
+        shutil.move(site.data_dir(daemon), there)
 
 
 def _copy_formatted_name(site: Site) -> None:

@@ -69,7 +69,8 @@ def write(site: Site, classpath: str) -> None:
             for pages in ("hdfs", "datanode"):
                 (place / "webapps" / pages / "WEB-INF").mkdir(parents=True, exist_ok=True)
         site.data_dir(daemon).mkdir(parents=True, exist_ok=True)
-    site.hosts_file.write_text(_hosts(site))
+    if not site.hosts:
+        site.hosts_file.write_text(_hosts(site))
     _racks_file(site).write_text(_racks(site))
     program = _discovery_folder(site) / "nvidia-smi"
     program.parent.mkdir(exist_ok=True)
@@ -90,7 +91,7 @@ def _racks(site: Site) -> str:
     """Host and rack (``org.apache.hadoop.net.TableMapping``)."""
     numbers = range(1, site.options.node_managers + 1)
     rows = {site.node_host(number): site.rack(number) for number in numbers}
-    return "".join(f"{host} {rack}\n" for host, rack in {HOST: "/rack1", **rows}.items())
+    return "".join(f"{host} {rack}\n" for host, rack in {site.head: "/rack1", **rows}.items())
 
 
 def _hosts(site: Site) -> str:
@@ -196,12 +197,12 @@ def _hdfs(site: Site) -> dict[str, str]:
         "dfs.blocksize": "16m",
         "dfs.namenode.name.dir": f"file://{site.data_dir(Daemon(Kind.NAMENODE))}",
         "dfs.datanode.data.dir": f"file://{site.data_dir(Daemon(Kind.DATANODE))}",
-        "dfs.namenode.rpc-bind-host": HOST,
-        "dfs.namenode.http-address": f"{HOST}:{site.namenode_web_port}",
-        "dfs.datanode.address": f"{HOST}:{data}",
-        "dfs.datanode.ipc.address": f"{HOST}:{rpc}",
-        "dfs.datanode.http.address": f"{HOST}:{web}",
-        "dfs.datanode.hostname": HOST,
+        "dfs.namenode.rpc-bind-host": site.head,
+        "dfs.namenode.http-address": f"{site.head}:{site.namenode_web_port}",
+        "dfs.datanode.address": f"{site.head}:{data}",
+        "dfs.datanode.ipc.address": f"{site.head}:{rpc}",
+        "dfs.datanode.http.address": f"{site.head}:{web}",
+        "dfs.datanode.hostname": site.head,
         "dfs.datanode.du.reserved": "0",
         "dfs.datanode.max.transfer.threads": "256",
         "dfs.datanode.handler.count": "3",
@@ -227,7 +228,7 @@ def _resource_manager(site: Site) -> dict[str, str]:
     for number in range(1, site.resource_managers + 1):
         suffix = f".rm{number}" if site.highly_available else ""
         ports = site.resource_manager_ports(number)
-        found[f"{_RM}.hostname{suffix}"] = HOST
+        found[f"{_RM}.hostname{suffix}"] = site.head
         for name, port in (
             ("address", ports.client),
             ("scheduler.address", ports.scheduler),
@@ -235,7 +236,7 @@ def _resource_manager(site: Site) -> dict[str, str]:
             ("admin.address", ports.admin),
             ("webapp.address", ports.web),
         ):
-            found[f"{_RM}.{name}{suffix}"] = f"{HOST}:{port}"
+            found[f"{_RM}.{name}{suffix}"] = f"{site.head}:{port}"
     if site.highly_available:
         ids = ",".join(f"rm{number + 1}" for number in range(site.resource_managers))
         found |= {

@@ -19,7 +19,9 @@ import psutil
 
 from tests.hadoop import artifacts
 from tests.hadoop.kdc import Kdc
+from tests.hadoop.polling import wait
 from tests.hadoop.site import MARKER, Daemon, Kind, Site
+from tests.hosts.hosts import entering
 
 _SERVER = "org.apache.hadoop.yarn.server"
 _MAIN = {
@@ -71,15 +73,26 @@ def start(site: Site, daemon: Daemon) -> None:
             start_new_session=True,
         )
     _children[child.pid] = child
+    process = psutil.Process(child.pid)
+    if site.hosts:
+        process = _in_its_host(process)
     place = _pid_file(site, daemon)
     place.parent.mkdir(exist_ok=True)
-    place.write_text(f"{child.pid} {psutil.Process(child.pid).create_time()}")
+    place.write_text(f"{process.pid} {process.create_time()}")
+
+
+def _in_its_host(entering: psutil.Process) -> psutil.Process:
+    """The process that another one has started in a host."""
+    return wait("a process in its host", lambda: next(iter(entering.children()), None))
 
 
 def _command(site: Site, daemon: Daemon) -> list[str]:
     if daemon.kind is Kind.KDC:
         return Kdc(site.realm_dir).command()
-    return [str(artifacts.java()), *_flags(site, daemon), _MAIN[daemon.kind]]
+    command = [str(artifacts.java()), *_flags(site, daemon), _MAIN[daemon.kind]]
+    if site.hosts:
+        return entering(site.hosts[site.host_of(daemon)], *command, cwd=site.folder)
+    return command
 
 
 def _environment_of(site: Site, daemon: Daemon) -> dict[str, str]:

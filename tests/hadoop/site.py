@@ -67,6 +67,9 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """Who the daemons run as: superuser of HDFS and administrator of YARN."""
     separate_nodes: bool
     """Has each node an address of its own? On macOS there is only 127.0.0.1 by default."""
+    hosts: dict[str, int] = {}
+    """Hosts apart (`tests.hosts`) and the first process of each: ``head``, ``node1``, … and
+    ``client``. None: all on this machine."""
 
     @property
     def folder(self) -> Path:
@@ -114,8 +117,19 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         """Is it the node with the label and the GPUs: the last one?"""
         return daemon.kind is Kind.NODE_MANAGER and daemon.number == self.options.node_managers
 
+    @property
+    def head(self) -> str:
+        """Host of the servers that there is one of."""
+        return "head" if self.hosts else HOST
+
+    def host_of(self, daemon: Daemon) -> str:
+        """Host of that daemon."""
+        return self.node_host(daemon.number) if daemon.kind is Kind.NODE_MANAGER else self.head
+
     def node_host(self, number: int) -> str:
-        """Address of a node: 127.0.0.11, .12, … ."""
+        """Address of a node: 127.0.0.11, .12, …, or its name, where it is a host apart."""
+        if self.hosts:
+            return f"node{number}"
         return f"127.0.0.{10 + number}" if self.separate_nodes else HOST
 
     def rack(self, number: int) -> str:
@@ -125,7 +139,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def hosts_file(self) -> Path:
         """The names that the daemons know; they ask no other service."""
-        return self.folder / "hosts"
+        return self.folder / ("etc-hosts" if self.hosts else "hosts")
 
     @property
     def namenode_port(self) -> int:
@@ -163,4 +177,4 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def default_fs(self) -> str:
-        return f"hdfs://{HOST}:{self.namenode_port}"
+        return f"hdfs://{self.head}:{self.namenode_port}"

@@ -45,8 +45,8 @@ class Store:
         self.base = self.own.parent
         name = self.own.name[:-4] + "evil"
         self.planted = self.base / name
-        # Its coordinator may be removing the address of its page.
-        shutil.copytree(self.own, self.planted, ignore=shutil.ignore_patterns("node.json"))
+        # Its coordinator may be removing the address of its page, and its lock.
+        shutil.copytree(self.own, self.planted, ignore=shutil.ignore_patterns("node.*"))
         (self.planted / layout.FINAL).unlink()
         directory = JobDirectory(self.planted)
         directory.write_meta(msgspec.structs.replace(directory.meta(), job_id=name))

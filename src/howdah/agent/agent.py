@@ -42,6 +42,7 @@ from howdah.wire.messages import (
     AgentNote,
     FollowLog,
     Heartbeat,
+    LeaseRenewed,
     Moved,
     NewCredentials,
     Prepare,
@@ -62,11 +63,12 @@ the container's process ends with any other code (``ContainerImpl``, exit events
 _GOODBYE_S = 2.0
 _COPYING_S = 25.0
 """For copies of logs when the agent goes; a coordinator waits for it a little longer."""
-_DOUBT_S = 5.0
-"""What was sent so shortly before a connection broke may not have arrived."""
+_RENEWALS = 10
+_RENEWAL_S = 10.0
+"""An agent asks so often within its lease whether it was heard, and once in so many seconds."""
 
 _Repeated = (StacksTaken, AgentNote, CheckpointSaved)
-"""What no hello can make up for."""
+"""What no hello can make up for: said again until it was heard."""
 
 
 class _Ending(NamedTuple):
@@ -108,7 +110,10 @@ class Agent:
         self._dropped: dict[Task, int] = {}
         """Attempts that were given up before they came; they must not come any more."""
         self._connection: Connection | None = None
+        self._asked_at: float | None = None
+        """When it asked to be heard; None once it was."""
         self._said: deque[tuple[float, Any]] = deque(maxlen=200)
+        """What may not have been heard yet, and when it was said."""
         self._beat_s = launch.beat_s
         self._shutdown: asyncio.Future[_Ending] = self._loop.create_future()
         """Done once the agent is told to end."""
@@ -121,6 +126,7 @@ class Agent:
             NotifyCheckpoint: self._request_checkpoint,
             FollowLog: self._follow,
             NewCredentials: self._replace_credentials,
+            LeaseRenewed: self._heard,
             Shutdown: lambda told: self._end(_Ending(ORDERLY, told.grace_s, told.grace_s)),
         }
 
@@ -163,7 +169,7 @@ class Agent:
                 return _Ending(REFUSED)
             if found is End.LEASE:
                 log.error(
-                    "no coordinator for %g s, its lease: %s",
+                    "not heard by a coordinator for %g s, its lease: %s",
                     self._connector.lease_s,
                     self._connector.problem,
                 )
@@ -181,11 +187,13 @@ class Agent:
         """Obey over one connection until it ends; returns why we are not wanted, if so."""
         self._connection = connection
         self._beat_s = connection.welcome.beat_s
+        self._asked_at = None
         self._say_again()
         while True:
             receiving = self._loop.create_task(connection.channel.receive())
-            await self._until(receiving)
-            if self._shutdown.done() or self._moved.done():
+            await self._until(receiving, None if connection.near else self._connector)
+            lease_over = not receiving.done()
+            if lease_over or self._shutdown.done() or self._moved.done():
                 receiving.cancel()
                 return ""
             command = receiving.result()
@@ -196,10 +204,13 @@ class Agent:
             if (obey := self._on.get(type(command))) is not None:
                 obey(command)
 
-    async def _until(self, task: asyncio.Task[Any]) -> None:
-        """Wait for that, for the shutdown, or for a newer coordinator."""
+    async def _until(self, task: asyncio.Task[Any], leased: Connector | None = None) -> None:
+        """Wait for that, for the shutdown, for a newer coordinator, or for the end of the lease."""
         news = {task, self._shutdown, self._moved}
-        await asyncio.wait(news, return_when=asyncio.FIRST_COMPLETED)
+        done: set[Any] = set()
+        while not done and (leased is None or leased.lease_left > 0):
+            limit_s = None if leased is None else leased.lease_left
+            done, _ = await asyncio.wait(news, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
 
     def _coordinator_moved(self, news: Moved) -> None:
         if self._connector.moved(news, connected=self._connection is not None):
@@ -211,9 +222,10 @@ class Agent:
         why = connection.channel.problem or "closed by the coordinator"
         log.info("connection lost: %s", why)
         connection.channel.close()
+        if connection.near:
+            self._connector.heard_at = self._loop.time()  # it broke as soon as its other end did
         self._connection = None
         self._container.followers.leave_all()
-        self._connector.lost()
 
     def _hello(self, host: str) -> AgentHello:
         return AgentHello(
@@ -240,17 +252,31 @@ class Agent:
         assert self._connection is not None
         if self._attempt is not None:
             self._attempt.reconnected()
-        doubtful = self._connector.since_lost(_DOUBT_S)
-        for when, message in self._said:
-            if when >= doubtful:
-                self._connection.channel.send(message)
+        for _, message in self._said:
+            self._connection.channel.send(message)
 
     async def _heartbeats(self) -> None:
         while True:
             await asyncio.sleep(self._beat_s)
-            if self._connection is not None:
-                attempt = self._attempt
-                self.say(attempt.heartbeat() if attempt is not None else Heartbeat())
+            if self._connection is None:
+                continue
+            beat = self._attempt.heartbeat() if self._attempt is not None else Heartbeat()
+            now = self._loop.time()
+            pause_s = _RENEWAL_S
+            if not self._connection.near:
+                pause_s = min(self._connector.lease_s / _RENEWALS, pause_s)
+            if self._asked_at is None and now >= self._connector.heard_at + pause_s:
+                self._asked_at = now
+                beat = replace(beat, renew=True)
+            self.say(beat)
+
+    def _heard(self, _: LeaseRenewed) -> None:
+        if self._asked_at is None:
+            return
+        self._connector.heard_at = self._asked_at
+        while self._said and self._said[0][0] < self._asked_at:
+            self._said.popleft()
+        self._asked_at = None
 
     # -- commands --------------------------------------------------------------------------------
 

@@ -1,8 +1,12 @@
 """The agent's connection to whichever coordinator there is now.
 
 It is made again whenever it breaks, with growing, random pauses, so that a thousand agents do not
-all knock at once at a new coordinator. Without any for the length of the lease the agent has to
-take itself for orphaned.
+all knock at once at a new coordinator.
+
+When a coordinator last heard the agent the length of the lease ago, the agent has to take itself for
+orphaned: the coordinator, which counts from when it heard it, may start others in its place then. A
+connection that is still open proves nothing, as one to a host that is cut off stays open. So the agent
+asks now and then whether it was heard.
 
 A coordinator on another host, at another port, cannot be found by agents that see no store. So it
 dials them, at the addresses its journal has, and says where it is (`howdah.wire.messages.Moved`).
@@ -55,6 +59,8 @@ _CALLERS = 16
 """Connections at once: strangers cannot make the agent large. A coordinator dials again."""
 _TRIES = 5
 
+_LAST_MOMENT_S = 2.0
+
 _SIOCGIFADDR = 0x8915 if sys.platform == "linux" else 0xC0206921
 
 # Made here, not at the first use: agents are forked by a parent that has imported this.
@@ -75,6 +81,8 @@ class Connection(msgspec.Struct, frozen=True):
 
     channel: Channel
     welcome: Welcome
+    near: bool
+    """Both ends are on this host: nothing lies between them that could be cut."""
 
 
 class Connector:
@@ -105,7 +113,8 @@ class Connector:
         self._loop = asyncio.get_running_loop()
         self._chance = random.Random()
         self.lease_s = launch.lease_s
-        self._lost_at = self._loop.time()
+        self.heard_at = self._loop.time()
+        """All that was said before this moment was heard by a coordinator."""
         self.host = ""
         """The address peers are told; chosen once, at the first connection."""
         self.problem = ""
@@ -122,13 +131,12 @@ class Connector:
         self._moved_to = news.host, news.port
         return True
 
-    def lost(self) -> None:
-        """The connection has just broken: the lease runs from now."""
-        self._lost_at = self._loop.time()
-
-    def since_lost(self, doubt_s: float) -> float:
-        """What was sent after this moment may not have arrived before the connection broke."""
-        return self._lost_at - doubt_s
+    @property
+    def lease_left(self) -> float:
+        """Seconds until the agent is orphaned, unless it is heard before. Its programs are to be gone
+        when the lease is over, and have a moment to end."""
+        moment_s = min(_LAST_MOMENT_S, self.lease_s / 5)
+        return self.heard_at + self.lease_s - moment_s - self._loop.time()
 
     async def connect(self) -> Connection | End:
         """A welcomed connection, or why there will be none.
@@ -138,7 +146,7 @@ class Connector:
         """
         pause, patience_s = _FIRST_PAUSE_S, _ANSWER_S[0]
         while True:
-            left = self._lease_left()
+            left = self.lease_left
             if left <= 0:
                 return End.LEASE
             for host, port in self._addresses():
@@ -160,11 +168,8 @@ class Connector:
                 return connection or End.REFUSED
             log.info("no coordinator yet: %s", self.problem)
             wait = self._chance.uniform(0.3, 1.0) * pause
-            await asyncio.sleep(max(min(wait, self._lease_left()), 0.0))
+            await asyncio.sleep(max(min(wait, self.lease_left), 0.0))
             pause = min(pause * 2, _LONGEST_PAUSE_S)
-
-    def _lease_left(self) -> float:
-        return self._lost_at + self.lease_s - self._loop.time()
 
     async def _try(self, host: str, port: int, patience_s: float) -> Connection | None:
         """One attempt; None if the coordinator does not want us."""
@@ -181,6 +186,7 @@ class Connector:
             timeout_s=patience_s,
         )
         try:
+            said_at = self._loop.time()
             channel.send(self._hello(self.host))
             answer = await channel.receive(timeout_s=patience_s)
             if isinstance(answer, Welcome):
@@ -195,7 +201,8 @@ class Connector:
                     )
                 self.incarnation = answer.incarnation
                 self.lease_s = answer.lease_s
-                connection = Connection(channel, answer)
+                self.heard_at = said_at
+                connection = Connection(channel, answer, channel.near)
                 channel = None
                 return connection
             if isinstance(answer, Refuse):

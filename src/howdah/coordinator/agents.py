@@ -38,6 +38,7 @@ from howdah.wire.messages import (
     AgentNote,
     FromAgent,
     Heartbeat,
+    LeaseRenewed,
     LogChunk,
     NewCredentials,
     Prepare,
@@ -53,6 +54,7 @@ log = logging.getLogger(__name__)
 
 STACKS_S = 30.0
 """For an agent to answer with stacks."""
+_RENEWED = LeaseRenewed()
 _LEVELS = {level.value: level for level in Level}
 
 
@@ -146,10 +148,12 @@ class Agents:
         await session.over.wait()
 
     def silent(self, container_id: str) -> None:
-        """The agent misses its heartbeats: its end is not to be waited for."""
+        """The agent misses its heartbeats: its end is not to be waited for. Should it be there after
+        all, it comes back over a new connection, and is told to go."""
         if (session := self._sessions.get(container_id)) is not None:
             session.silent = True
             session.end()
+            session.channel.abort("Its agent is silent")
 
     def close_all(self, message: ToAgent) -> None:
         """Send a last message to all, then hang up."""
@@ -258,6 +262,10 @@ class AgentConversations:
         def take(message: FromAgent) -> None:
             if not present(session):
                 return  # replaced: the newer connection speaks for this container
+            if session.silent:
+                return  # given up: its lease is running out
+            if type(message) is Heartbeat and message.renew:
+                session.channel.send(_RENEWED)
             if session.task is None:
                 return
             about: Any = message  # all but heartbeats name a task

@@ -98,6 +98,8 @@ class Channel(asyncio.Protocol, Generic[T]):
     """One connection. Made by `connect` and `serve`."""
 
     peer: Peer
+    near: bool = False
+    """Both ends are on this host, as far as their addresses tell."""
     problem: str = ""
     """Why this side ended the connection, or how it broke; empty after an orderly end."""
 
@@ -245,6 +247,7 @@ class Channel(asyncio.Protocol, Generic[T]):
             types = by_role[role]
         self._piece = WRITE_BYTES.get(role, WRITE_BYTES_TO_OTHERS)
         self.peer = Peer(role=role, job=job, host=str(address[0]))
+        self.near = address[0] == (transport.get_extra_info("sockname") or ("?",))[0]
         self._decoder = FrameDecoder(types, self._max_frame)
         detect_dead_peers(transport.get_extra_info("socket"))
         if self._opened is not None:

@@ -84,6 +84,8 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     """The newest ``step`` reported."""
     last_line: str | None = None
     """The log's newest whole line, if it changed; only where the coordinator can't read the log."""
+    renew: bool = False
+    """Whether it asks for `LeaseRenewed`."""
 
 
 class LogChunk(Message, frozen=True, kw_only=True):
@@ -141,7 +143,11 @@ class Welcome(Message, frozen=True, kw_only=True):
     incarnation: int = 1
     beat_s: float = 1.0
     lease_s: float = 30.0
-    """Without a coordinator for this long the agent ends its task and itself."""
+    """When it was last heard by a coordinator so long ago, the agent ends its task and itself."""
+
+
+class LeaseRenewed(Message, frozen=True, kw_only=True):
+    """Answer to a heartbeat that asks for it: that, and all that was sent before it, was heard."""
 
 
 class Refuse(Message, frozen=True, kw_only=True):
@@ -339,6 +345,7 @@ FromAgent = Union[  # noqa: UP007
 ]
 ToAgent = Union[  # noqa: UP007
     Welcome,
+    LeaseRenewed,
     Refuse,
     Prepare,
     Start,

@@ -62,13 +62,15 @@ CLOSE_S = 5.0
 """For holders to clean up at the end."""
 FORGET_S = 15.0
 """For the holders of a Spark job that an earlier coordinator had asked for."""
+AGENT_LEASE_S = 20.0
+"""Longer than holders wait: a coordinator on a driver's host that is busy must not cost a training."""
 
 
 class SparkBackend:
     """Implements `howdah.backends.base.Backend` for one job in one Spark application."""
 
     name = "spark"
-    lease_s = LEASE_S
+    lease_s = AGENT_LEASE_S
     lists_all = True
     page_readers = PageReaders()
 

@@ -1,0 +1,104 @@
+"""Clusters over hosts apart. The tests of such a cluster run on its client's host themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.hadoop.cluster import Cluster
+from tests.hadoop.options import Gpus, Options
+from tests.hosts.hosts import Host, Hosts
+from tests.yarn.runner import Yarn
+
+ROOT = Path(__file__).resolve().parents[2]
+NODES = 3
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> object:
+    """Call a test that asks for ``on_client`` in a thread with the client's network."""
+    if "on_client" not in pyfuncitem.funcargs:
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+    client = pyfuncitem.funcargs["on_client"]
+    assert isinstance(client, Host)
+    client.do(lambda: pyfuncitem.obj(**arguments))
+    return True
+
+
+def folder() -> Path:
+    """For hosts: not below /tmp, where each has files of its own."""
+    return Path("/var/tmp") / f"hwt-hosts-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def python_folders() -> list[Path]:
+    """What nodes do not have: this repository, and the Python that the tests run in."""
+    python = Path(os.__file__).resolve().parents[2]
+    return [ROOT, *([python] if python != Path("/usr") else [])]
+
+
+class OnHosts(NamedTuple):
+    """A cluster, and the hosts it is on."""
+
+    cluster: Cluster
+    hosts: Hosts
+
+
+@contextlib.contextmanager
+def hadoop_over_hosts() -> Iterator[OnHosts]:
+    """HDFS and the ResourceManager on one host, three NodeManagers and the client on others."""
+    nodes = [f"node{i + 1}" for i in range(NODES)]
+    hidden = dict.fromkeys(nodes, python_folders())
+    with Hosts(folder(), ["head", *nodes, "client"], hidden=hidden) as hosts:
+        options = Options(node_managers=NODES, labels=False, gpus=Gpus.NONE)
+        cluster = Cluster.create(hosts.folder, options, hosts)
+        try:
+            cluster.up()
+            yield OnHosts(cluster, hosts)
+        finally:
+            cluster.down()
+
+
+@pytest.fixture(scope="module")
+def hadoop_on_hosts() -> Iterator[OnHosts]:
+    """The cluster of a module's tests, whole before and after each of them."""
+    with hadoop_over_hosts() as there:
+        yield there
+
+
+@pytest.fixture
+def hosts(hadoop_on_hosts: OnHosts) -> Iterator[Hosts]:
+    """The cluster's hosts, all of them connected before and after."""
+    yield hadoop_on_hosts.hosts
+    for host in hadoop_on_hosts.hosts:
+        host.plug_in()
+        host.drop_nothing()
+    hadoop_on_hosts.cluster.wait_ready()
+
+
+@pytest.fixture
+def on_client(hadoop_on_hosts: OnHosts) -> Host:
+    """The test itself runs on the client's host."""
+    return hadoop_on_hosts.hosts["client"]
+
+
+@pytest.fixture
+def yarn(
+    hadoop_on_hosts: OnHosts, hosts: Hosts, on_client: Host, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Yarn]:
+    """Submits jobs from the client's host; ends them afterwards."""
+    work = hosts.folder / "work" / secrets.token_hex(4)
+    work.mkdir(parents=True)
+    for name, value in hadoop_on_hosts.cluster.env().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HOWDAH_HOME", str(work / "home"))
+    yarn = Yarn(hadoop_on_hosts.cluster, work)
+    yield yarn
+    yarn.close()
