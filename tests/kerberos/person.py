@@ -15,11 +15,17 @@ from tests.hadoop.cluster import Cluster
 from tests.hadoop.configuration import xml
 
 RUN_S = 120
-_LIST = """
+_LIST = """\
 import json, sys, urllib.parse, hdfs_native
 place = urllib.parse.urlsplit(sys.argv[1])
 client = hdfs_native.Client(f"{place.scheme}://{place.netloc}")
-found = client.list_status(place.path, True)
+for again in reversed(range(5)):
+    try:
+        found = client.list_status(place.path, True)
+        break
+    except FileNotFoundError:  # a folder that was renamed between its parent's listing and its own
+        if not again:
+            raise
 print(json.dumps({each.path: [each.owner, each.modification_time] for each in found}))
 """
 _TOKENS = """

@@ -78,8 +78,8 @@ def ask(node, request, patience_s=PATIENCE_S):
             plain = socket.create_connection(address, timeout=10)
             line = tls.wrap_socket(plain, server_hostname=certificate_name())
             break
-        except OSError:
-            if plain is None:
+        except OSError as error:
+            if plain is None or isinstance(error, TimeoutError):  # a busy machine is no stranger
                 stranger_until = None
             elif stranger_until is None:
                 # Somebody else has the port for a moment, be it this connection's own other end.
