@@ -61,6 +61,7 @@ class StandIn:
     lease_s = 600.0
     lists_all = True
     host = bind = "127.0.0.1"
+    ports: tuple[int, int] | None = None
     page_readers = PageReaders()
 
     def __init__(self, directory: JobDirectory) -> None:

@@ -290,6 +290,7 @@ class FakeBackend:
     lease_s = 30.0
     lists_all = True
     host = bind = "127.0.0.1"
+    ports: tuple[int, int] | None = None
     page_readers = PageReaders()
     why = ""
 

@@ -90,25 +90,42 @@ def test_a_coordinator_that_fails_leaves_word_why(tmp_path: Path) -> None:
     assert "line 1" in end.reason
 
 
-def test_a_coordinator_of_a_remote_job_leaves_word_there(url: str, tmp_path: Path) -> None:
-    directory = make_job(tmp_path / "submitter", backend="local")
-    directory.write_meta(msgspec.structs.replace(directory.meta(), url=f"{url}/job"))
-    mirror.create(f"{url}/job", directory.path)
-    Hdfs(url).write_new(f"{url}/job/events-0001.jsonl", b"this is no journal\nnor is this\n")
-    here = tmp_path / "container_1_0001_01_000001"
+def run_remote(url: str, here: Path) -> subprocess.CompletedProcess[str]:
+    """Coordinate the job from a container whose folder is ``here``."""
     here.mkdir()
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", REMOTE, f"{url}/job", str(here)],
         check=False,
         timeout=60,
         capture_output=True,
         text=True,
     )
+
+
+def remote_job(url: str, tmp_path: Path, backend: str) -> None:
+    directory = make_job(tmp_path / "submitter", backend=backend)
+    directory.write_meta(msgspec.structs.replace(directory.meta(), url=f"{url}/job"))
+    mirror.create(f"{url}/job", directory.path)
+
+
+def test_a_coordinator_of_a_remote_job_leaves_word_there(url: str, tmp_path: Path) -> None:
+    remote_job(url, tmp_path, "local")
+    Hdfs(url).write_new(f"{url}/job/events-0001.jsonl", b"this is no journal\nnor is this\n")
+    done = run_remote(url, tmp_path / "container_1_0001_01_000001")
     assert done.returncode == 1
     assert "line 1" in done.stderr, "for YARN's diagnostics"
     mirror.fetch(f"{url}/job", tmp_path / "next")
     (end,) = coordinator_ends.read(tmp_path / "next")
     assert (end.who, "line 1" in end.reason) == ("container_1_0001_01_000001", True)
+
+
+def test_a_coordinator_that_cannot_begin_on_a_cluster_tells_the_cluster_why(
+    url: str, tmp_path: Path
+) -> None:
+    remote_job(url, tmp_path, "yarn")
+    done = run_remote(url, tmp_path / "container_1_0001_01_000001")
+    assert done.returncode == 1, "YARN would take an end without an error for a lost master"
+    assert "This master cannot work" in done.stderr.splitlines()[-1]
 
 
 REMOTE = """

@@ -16,7 +16,7 @@ from pathlib import Path
 from tests.hadoop.artifacts import locked
 from tests.hadoop.errors import ClusterError
 
-_FIRST, _LAST = 11_000, 19_000
+RANGE = range(11_000, 19_000)
 _BLOCK = 50
 
 
@@ -24,7 +24,7 @@ def claim(folder: Path) -> range:
     """A block of free ports for the cluster in that (existing) folder."""
     claims = Path(tempfile.gettempdir()) / f"hwt-hadoop-ports-{os.getuid()}"
     with locked(claims / "lock"):
-        blocks = list(range(_FIRST, _LAST, _BLOCK))
+        blocks = list(RANGE[::_BLOCK])
         random.shuffle(blocks)
         for first in blocks:
             claimed = claims / str(first)
@@ -34,7 +34,7 @@ def claim(folder: Path) -> range:
             if all(map(_is_free, block)):
                 claimed.write_text(str(folder))
                 return block
-    raise ClusterError(f"no {_BLOCK} free ports in a row between {_FIRST} and {_LAST}")
+    raise ClusterError(f"no {_BLOCK} free ports in a row between {RANGE[0]} and {RANGE[-1]}")
 
 
 def has_address(host: str) -> bool:

@@ -18,6 +18,8 @@ from tests.yarn.runner import Yarn
 
 ROOT = Path(__file__).resolve().parents[2]
 NODES = 3
+MASTER_EXPIRY_MS = 30_000
+"""It begins before a node that has never run a job has brought and unpacked the runtime."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,12 +54,15 @@ class OnHosts(NamedTuple):
 
 
 @contextlib.contextmanager
-def hadoop_over_hosts() -> Iterator[OnHosts]:
+def hadoop_over_hosts(*, two_networks: bool = False) -> Iterator[OnHosts]:
     """HDFS and the ResourceManager on one host, three NodeManagers and the client on others."""
     nodes = [f"node{i + 1}" for i in range(NODES)]
     hidden = dict.fromkeys(nodes, python_folders())
-    with Hosts(folder(), ["head", *nodes, "client"], hidden=hidden) as hosts:
-        options = Options(node_managers=NODES, labels=False, gpus=Gpus.NONE)
+    names = ["head", *nodes, "client"]
+    with Hosts(folder(), names, hidden=hidden, two_networks=two_networks) as hosts:
+        options = Options(
+            node_managers=NODES, labels=False, gpus=Gpus.NONE, master_expiry_ms=MASTER_EXPIRY_MS
+        )
         cluster = Cluster.create(hosts.folder, options, hosts)
         try:
             cluster.up()

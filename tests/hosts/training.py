@@ -21,7 +21,7 @@ from tests.hosts.hosts import Host, Hosts
 from tests.yarn.runner import Yarn, YarnJob, until
 
 LONG_S = 240.0
-"""YARN gives a silent node up after 10 s and a master after 15 s, and an agent itself after 105 s."""
+"""YARN gives a silent node up after 10 s and a master after 30 s, and an agent itself after 105 s."""
 
 PROGRAM = r'''
 """Counts. Rank 0 waits for all others at every step, as an all-reduce would, and saves every tenth."""
@@ -153,7 +153,8 @@ class Ledger:
 class Training:
     """A job of the program in `tests.hosts.training`, on the cluster."""
 
-    def __init__(self, yarn: Yarn, workers: int = 2) -> None:
+    def __init__(self, yarn: Yarn, workers: int = 2, more: str = "") -> None:
+        """``more``: tables of the job file."""
         self.workers = workers
         number = len(yarn.jobs)
         self.ledger = Ledger(yarn.folder / f"ledger-{number}")
@@ -168,7 +169,7 @@ instances = {workers}
 memory = "1g"
 [roles.worker.placement]
 spread = true
-"""
+{more}"""
         self.job: YarnJob = yarn.submit(text, files={"train.py": PROGRAM})
         self.goes_on("training begins")
 

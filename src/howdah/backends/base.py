@@ -128,6 +128,8 @@ class Backend(Protocol):
     """Address at which agents, clients and browsers reach this coordinator."""
     bind: str
     """Address it listens on."""
+    ports: tuple[int, int] | None
+    """First and last of the range that its ports are taken from; any, if None."""
     page_readers: PageReaders
     """Who may read the job's page without its token; known once `start` has returned."""
 

@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from howdah.agent.checkpoints import UNSAVED
-from howdah.agent.connection import AddressError, advertised
 from howdah.agent.launch import AgentLaunch
 from howdah.agent.pages import PAGE_TOKEN
 from howdah.agent.processes import marker
@@ -38,6 +37,7 @@ from howdah.spec.units import instance_range, port_range
 from howdah.storage.jobdir import JobDirectory, base_folder, new_job_id, user_name
 from howdah.storage.layout import JobMeta
 from howdah.version import __version__
+from howdah.wire.addresses import AddressError, advertised
 
 EXAMPLE_PORT = 40000
 """The coordinator's: it gets any that is free."""

@@ -12,6 +12,7 @@ from howdah.backends.base import Backend
 from howdah.coordinator.event_log import Signal
 from howdah.coordinator.live_job import LiveJob
 from howdah.core.state import JobPhase, JobState, TaskState
+from howdah.wire.addresses import listening
 
 log = logging.getLogger(__name__)
 
@@ -54,10 +55,7 @@ class JobPage:
             hosts=(self._backend.host, socket.gethostname()),
             readers=self._backend.page_readers,
         )
-        try:
-            server = await serve(app, self._backend.bind, port)
-        except OSError:
-            server = await serve(app, self._backend.bind, 0)
+        server = await serve(app, listening(self._backend.bind, self._backend.ports, port))
         try:
             self._served(server.port)
             await asyncio.Event().wait()

@@ -130,6 +130,8 @@ async def _live(directory: JobDirectory) -> int:
     except Exception as error:
         if is_transient(error):
             raise  # the next coordinator may find what this one lacks
+        if backend is None and meta.url is not None:
+            raise  # the cluster can be told by nothing but how this process ends
         log.exception("the job cannot be begun")
         final = _impossible(directory, meta, error)
         directory.write_final(final)

@@ -35,6 +35,7 @@ from howdah.frameworks import planning
 from howdah.storage import coordinator_ends, journal, outputs
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire import tls
+from howdah.wire.addresses import listening
 from howdah.wire.channel import Channel, serve
 from howdah.wire.messages import (
     AgentHello,
@@ -214,10 +215,11 @@ class Coordinator:
         # A peer that connects now waits until the first events are handled.
         self._server = await serve(
             self._connection,
-            self.backend.bind,
+            None,
             0,
             tls.server_context(self.directory.secrets),
             receives={"agent": FromAgent, "client": FromClient},
+            sock=listening(self.backend.bind, self.backend.ports),
         )
         self.specs.master = (self.backend.host, self.port)
         address = own_address(self.backend, self.incarnation, self.port)

@@ -360,9 +360,11 @@ class Network(_Table, frozen=True, kw_only=True):
     address: str | None = None
     """The address or host name tasks advertise; by default found by the agent."""
     interface: str | None = None
-    """Network interface whose address is advertised, handed to gloo and NCCL too."""
+    """Network interface whose address is advertised, handed to gloo and NCCL too; on YARN the
+    coordinator listens on it, and on no other."""
     ports: str = "20000-29999"
-    """Range the tasks' ports are taken from, outside the kernel's ephemeral range."""
+    """Range that the ports of tasks and agents, and on a cluster the coordinator's, are taken from;
+    outside the kernel's ephemeral range. Inside Spark the driver listens at one more, any."""
 
 
 class Acl(_Table, frozen=True, kw_only=True):

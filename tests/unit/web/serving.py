@@ -15,6 +15,7 @@ import msgspec
 from howdah.coordinator.web.app import JobApp, create_app
 from howdah.coordinator.web.server import Server, serve
 from howdah.wire import tickets
+from howdah.wire.addresses import listening
 from tests.unit.web.fake_job import TOKEN, FakeJob
 
 DEADLINE_S = 10.0
@@ -65,12 +66,12 @@ class Served:
     def start(self) -> None:
         self._thread.start()
         self.app = create_app(self.job, **self._options)
-        self.server = self.run(serve(self.app, "127.0.0.1"))
+        self.server = self.run(serve(self.app, listening("127.0.0.1")))
 
     def restart(self, port: int) -> None:
         """A new server, as the next coordinator's, where the last one was."""
         self.app = create_app(self.job, **self._options)
-        self.server = self.run(serve(self.app, "127.0.0.1", port))
+        self.server = self.run(serve(self.app, listening("127.0.0.1", wanted=port)))
 
     def stop(self) -> None:
         self.run(self.server.close())

@@ -13,6 +13,7 @@ import pytest
 
 from howdah.coordinator.web.app import create_app
 from howdah.coordinator.web.server import serve
+from howdah.wire.addresses import listening
 from tests.unit.web.fake_job import FakeJob
 from tests.unit.web.serving import Served, serving
 
@@ -21,7 +22,7 @@ def test_a_port_is_taken_from_a_range_and_given_back() -> None:
     async def run() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             first = taken.getsockname()[1]
-            server = await serve(create_app(FakeJob()), "127.0.0.1", (first, first + 20))
+            server = await serve(create_app(FakeJob()), listening("127.0.0.1", (first, first + 20)))
             assert first < server.port <= first + 20
             await server.close()
         with socket.create_server(("127.0.0.1", server.port)):
@@ -31,19 +32,16 @@ def test_a_port_is_taken_from_a_range_and_given_back() -> None:
 
 
 def test_no_port_to_be_had_is_said_in_words() -> None:
-    async def run() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-            with pytest.raises(OSError, match=f"port {port}"):
-                await serve(create_app(FakeJob()), "127.0.0.1", port)
-
-    asyncio.run(run())
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=f"from {port} to {port} .*`.network. ports`.*127.0.0.1"):
+            listening("127.0.0.1", (port, port))
 
 
 def test_signals_stay_with_the_program() -> None:
     async def run() -> None:
         before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-        server = await serve(create_app(FakeJob()), "127.0.0.1")
+        server = await serve(create_app(FakeJob()), listening("127.0.0.1"))
         assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
         await server.close()
         await server.close()
@@ -54,7 +52,7 @@ def test_signals_stay_with_the_program() -> None:
 def test_an_idle_server_does_not_wake_up() -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        server = await serve(create_app(FakeJob()), "127.0.0.1")
+        server = await serve(create_app(FakeJob()), listening("127.0.0.1"))
         await asyncio.sleep(0.05)
         pending = [handle for handle in loop._scheduled if not handle.cancelled()]  # type: ignore[attr-defined]
         assert pending == []

@@ -86,6 +86,7 @@ class LocalBackend:
     lease_s = LEASE_S
     lists_all = True
     host = bind = "127.0.0.1"
+    ports: tuple[int, int] | None = None
     page_readers = PageReaders()
 
     def __init__(

@@ -48,6 +48,7 @@ from howdah.core.messages import (
     StopRequested,
 )
 from howdah.spec.model import Job
+from howdah.spec.units import port_range
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.status import JobView
@@ -83,6 +84,7 @@ class SparkBackend:
         self._settings: Settings = read_settings(directory.path)
         self.host = self._settings.host
         self.bind = self._settings.bind
+        self.ports = port_range(directory.job().network.ports)
         self._env = env
         self._emit: Callable[[Event], None] | None = None
         self._early: list[Event] = []

@@ -59,10 +59,12 @@ from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.retry import RetryPolicy
 from howdah.hadoop.scheduler import FAILED, KILLED, SUCCEEDED, AnswerLost, Scheduler
 from howdah.spec.model import Job
+from howdah.spec.units import port_range
 from howdah.storage import coordinator_ends
 from howdah.storage.coordinator_ends import CoordinatorEnd
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
+from howdah.wire.addresses import AddressError, address_of
 from howdah.wire.status import JobView
 
 log = logging.getLogger(__name__)
@@ -120,6 +122,13 @@ class YarnBackend:
         self.lease_s = expiry_s + LEASE_MARGIN_S
         self.host = env.get("NM_HOST") or "127.0.0.1"
         self.bind = "0.0.0.0"  # noqa: S104 - agents are on other machines; mTLS
+        self._no_address = ""
+        if (interface := job.network.interface) is not None:
+            try:
+                self.host = self.bind = address_of(interface)
+            except AddressError as error:
+                self._no_address = str(error)
+        self.ports = port_range(job.network.ports)
         self.page_readers = PageReaders()
         self._with_port = self._configuration.boolean(_WITH_PORT)
         self._login = Login(self.local_resources.user, credentials=self._credentials)
@@ -174,6 +183,8 @@ class YarnBackend:
         """See `howdah.backends.base.Backend.start`."""
         self._roles = roles
         answer = await self._register()
+        if self._no_address:
+            raise BackendError(self._no_address)
         if self._attempt == 1 and answer.HasField("maximumCapability"):
             # A ResourceManager that has just started gives no more than the nodes it has seen.
             self._refuse_impossible(Resource.from_proto(answer.maximumCapability))

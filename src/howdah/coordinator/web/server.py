@@ -17,7 +17,7 @@ from howdah.coordinator.web.app import JobApp
 from howdah.coordinator.web.proxy import WebSockets
 from howdah.coordinator.web.security import STRANGER, Broken
 from howdah.wire.descriptors import strangers_at_a_port
-from howdah.wire.sockets import LISTEN_BACKLOG, Listener
+from howdah.wire.sockets import Listener
 from howdah.wire.strangers import Stranger, Strangers
 
 HEAD_S = 15.0
@@ -65,18 +65,8 @@ class Server:
             self._run.result()
 
 
-async def serve(app: JobApp, host: str, port: int | tuple[int, int] = 0) -> Server:
-    """Serve the app.
-
-    Args:
-        app: from `create_app`.
-        host: the address to listen at.
-        port: a port, 0 for any, or the first and last of a range to take a free one from.
-
-    Raises:
-        OSError: no port could be had; the text names the host and the ports.
-    """
-    sock = _bound(host, port)
+async def serve(app: JobApp, sock: socket.socket) -> Server:
+    """Serve the app (from `create_app`) on a listening socket, which the server closes."""
     websockets = WebSockets(app.gate)
     config = uvicorn.Config(
         app,
@@ -97,29 +87,6 @@ async def serve(app: JobApp, host: str, port: int | tuple[int, int] = 0) -> Serv
     server = Server(app, _Uvicorn(config), websockets, sock)
     await server.start()
     return server
-
-
-def _bound(host: str, port: int | tuple[int, int]) -> socket.socket:
-    first, last = port if isinstance(port, tuple) else (port, port)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    problem: OSError | None = None
-    for number in range(first, last + 1):
-        sock = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind((host, number))
-            # Listening now, a port that is taken is found out here.
-            sock.listen(LISTEN_BACKLOG)
-        except OSError as error:
-            problem = error
-            sock.close()
-        else:
-            return sock
-    ports = str(first) if first == last else f"{first} to {last}"
-    raise OSError(
-        f"the job page cannot be served at {host}, port {ports}: {problem}; free a port or give "
-        "another range with `[network] ports`"
-    )
 
 
 class _Uvicorn(uvicorn.Server):

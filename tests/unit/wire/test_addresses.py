@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from howdah.agent.connection import AddressError, advertised
+from howdah.wire.addresses import AddressError, advertised
 
 HERE = ("127.0.0.1", 1)
 

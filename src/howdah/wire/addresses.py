@@ -1,0 +1,109 @@
+"""The addresses and ports of this host at which others reach it, as `[network]` of a job file says."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import random
+import socket
+import struct
+import sys
+
+from howdah.wire.sockets import LISTEN_BACKLOG
+
+_SIOCGIFADDR = 0x8915 if sys.platform == "linux" else 0xC0206921
+
+
+class AddressError(Exception):
+    """No address to advertise; the text says what to do."""
+
+
+class NoInterface(AddressError):
+    """The interface the job names is not there or has no address: waiting does not help."""
+
+
+def advertised(host: str | None, interface: str | None, towards: tuple[str, int]) -> str:
+    """The address peers are told: the one set, the interface's, or the one facing ``towards``.
+
+    Raises:
+        NoInterface: there is no such interface, or it has no address.
+        AddressError: there is no way to ``towards``.
+    """
+    if host is not None:
+        return host
+    if interface is not None:
+        return address_of(interface)
+    return _facing(*towards)
+
+
+def address_of(name: str) -> str:
+    """The address of a network interface of this host.
+
+    Raises:
+        NoInterface: there is no such interface, or it has no address.
+    """
+    if name not in (known := [known for _, known in socket.if_nameindex()]):
+        raise NoInterface(
+            f"This host has no network interface {name!r} (`[network] interface`); it has "
+            f"{', '.join(known)}"
+        )
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            answer = fcntl.ioctl(probe, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+        except OSError as error:
+            raise NoInterface(
+                f"The network interface {name!r} (`[network] interface`) has no IPv4 address: "
+                f"{error}; set `[network] address` instead"
+            ) from error
+    return socket.inet_ntoa(answer[20:24])
+
+
+def _facing(host: str, port: int) -> str:
+    """The source address of packets to that host; nothing is sent."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((host, port or 9))
+        except OSError as error:
+            raise AddressError(
+                f"This host has no way to the coordinator at {host}: {error}; set "
+                "`[network] address`"
+            ) from error
+        return str(probe.getsockname()[0])
+
+
+def listening(host: str, ports: tuple[int, int] | None = None, wanted: int = 0) -> socket.socket:
+    """A socket that listens on this host.
+
+    Args:
+        host: the address to listen on.
+        ports: the first and last of the range its port is taken from, from a random place on; any, if
+            None.
+        wanted: a port to be tried before all others, such as a predecessor's.
+
+    Raises:
+        OSError: no port could be had; the text names the host and the ports.
+    """
+    low, high = ports or (0, 0)
+    start = random.randrange(high - low + 1)
+    numbers = [*range(low + start, high + 1), *range(low, low + start)]
+    problem: OSError | None = None
+    for number in [wanted, *numbers] if wanted else numbers:
+        server = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        try:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind((host, number))
+            # Listening now, a port that is taken is found out here.
+            server.listen(LISTEN_BACKLOG)
+        except OSError as error:
+            problem = error
+            server.close()
+            if error.errno == errno.EADDRNOTAVAIL:
+                break
+        else:
+            return server
+    among = f" from {low} to {high} (`[network] ports`)" if ports else ""
+    raise OSError(
+        problem.errno if problem is not None else 0,
+        f"No port{among} could be had at {host}: {problem}; free one or widen the range",
+    )
