@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.parse
@@ -112,8 +113,8 @@ class Cluster:
 
     @property
     def nn_web(self) -> str:
-        """``http://127.0.0.1:<port>`` of the NameNode."""
-        return f"http://{self.site.head}:{self.site.namenode_web_port}"
+        """``http://127.0.0.1:<port>`` of the NameNode, of two the active one."""
+        return self.nn_web_of(self.active_name_node() or 1)
 
     @property
     def proxy_web(self) -> str:
@@ -124,6 +125,10 @@ class Cluster:
     def kdc(self) -> Kdc:
         """The realm, where there is one (``kerberos=True``)."""
         return Kdc(self.site.realm_dir)
+
+    def nn_web_of(self, number: int) -> str:
+        """Web address of one of the NameNodes."""
+        return f"http://{self.site.head}:{self.site.namenode_ports(number)[1]}"
 
     def rm_web_of(self, number: int) -> str:
         """Web address of one of the ResourceManagers."""
@@ -178,6 +183,9 @@ class Cluster:
             self._wait("the label of the node with GPUs", self._label, deadline)
 
     def _choose_active(self) -> None:
+        if len(self.site.name_nodes) > 1:
+            deadline = time.monotonic() + _START_S
+            self._wait("a NameNode to become active", self._one_name_node_is_active, deadline)
         if self.site.highly_available:
             deadline = time.monotonic() + _START_S
             self._wait("a ResourceManager to become active", self._one_is_active, deadline)
@@ -186,6 +194,11 @@ class Cluster:
         if self.active() is None:
             self.make_active(1)
         return self.active() is not None
+
+    def _one_name_node_is_active(self) -> bool:
+        if self.active_name_node() is None:
+            self.make_name_node_active(1)
+        return self.active_name_node() is not None
 
     def _wait(self, what: str, test: Callable[[], bool], deadline: float) -> None:
         stopped: list[Daemon] = []
@@ -343,9 +356,49 @@ class Cluster:
         self.make_active(now)
         return now
 
+    def active_name_node(self) -> int | None:
+        """Number of the NameNode that serves; None while there is none."""
+        if len(self.site.name_nodes) == 1:
+            return 1
+        query = "jmx?qry=Hadoop:service=NameNode,name=NameNodeStatus"
+        for daemon in self.site.name_nodes:
+            with contextlib.suppress(OSError, LookupError):
+                (bean,) = self._call(f"{self.nn_web_of(daemon.number)}/{query}")["beans"]
+                if bean["State"] == "active":
+                    return daemon.number
+        return None
+
+    def make_name_node_active(self, number: int) -> None:
+        """Make that NameNode serve.
+
+        The other must be gone or stand by: nothing here keeps two from serving at once.
+        """
+        port = self.site.namenode_ports(number)[0]
+
+        def accepts() -> bool:
+            try:
+                rpc.become_active(port, self.site.user)
+            except ClusterError as error:
+                if "RetriableException" not in str(error):
+                    raise
+                return False  # it is being started
+            return True
+
+        wait(f"the NameNode at port {port}", accepts)
+
+    def fail_over_hdfs(self) -> int:
+        """Let the other of two NameNodes serve; the number of the one that does now."""
+        before = self.active_name_node()
+        if before is not None:
+            rpc.become_standby(self.site.namenode_ports(before)[0], self.site.user)
+        now = 2 if before == 1 else 1
+        self.make_name_node_active(now)
+        return now
+
     def set_read_only(self, on: bool) -> None:
         """HDFS's safe mode: reads are served, writes refused."""
-        rpc.set_safe_mode(self.site.namenode_port, self.site.user, on=on)
+        number = self.active_name_node() or 1
+        rpc.set_safe_mode(self.site.namenode_ports(number)[0], self.site.user, on=on)
 
     def set_quota(self, path: str, space: int | None) -> None:
         """Limit the bytes (of all replicas) below a folder of HDFS; None takes the limit away."""
@@ -417,15 +470,22 @@ def _give_out_data(site: Site) -> None:
 
 def _copy_formatted_name(site: Site) -> None:
     """Give the NameNode a formatted folder. Formatting takes a JVM: done once, then copied."""
-    name = Daemon(Kind.NAMENODE)
-    place = site.data_dir(name)
 
     def make(kept: Path) -> None:
-        done = daemons.run(site, name, "-format", "-force", "-nonInteractive")
-        if done.returncode:
-            raise ClusterError(f"the NameNode could not be formatted:\n{done.stderr[-2000:]}")
-        shutil.copytree(place, kept, dirs_exist_ok=True)
+        # In a plain cluster's way, whatever this one is to be: no Kerberos, no second NameNode.
+        with tempfile.TemporaryDirectory(prefix="hwt-format-") as folder:
+            plain = msgspec.structs.replace(
+                site, path=folder, options=Options(version=site.options.version)
+            )
+            configuration.write(plain, "")
+            (name,) = plain.name_nodes
+            done = daemons.run(plain, name, "-format", "-force", "-nonInteractive")
+            if done.returncode:
+                raise ClusterError(f"the NameNode could not be formatted:\n{done.stderr[-2000:]}")
+            shutil.copytree(plain.data_dir(name), kept, dirs_exist_ok=True)
 
     kept = artifacts.once(f"hadoop-{site.options.version}/name", make)
-    shutil.copytree(kept, place, dirs_exist_ok=True)
-    os.utime(place)
+    places = [site.data_dir(daemon) for daemon in site.name_nodes]
+    for each in [*places, site.shared_edits_dir] if len(places) > 1 else places:
+        shutil.copytree(kept, each, dirs_exist_ok=True)
+        os.utime(each)

@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 
 from tests.hadoop import queues, security
 from tests.hadoop.options import Gpus, LogFormat, Placement
-from tests.hadoop.site import HOST, MARKER, PROXY_HOST, Daemon, Kind, Site
+from tests.hadoop.site import HOST, MARKER, NAME_SERVICE, PROXY_HOST, Daemon, Kind, Site
 
 Files = dict[str, dict[str, str]]
 """File name to properties."""
@@ -162,6 +162,11 @@ def _shared(site: Site, classpath: str) -> Files:
 def _own(site: Site, daemon: Daemon) -> Files:
     """What only that daemon reads."""
     match daemon.kind:
+        case Kind.NAMENODE:
+            own = {"dfs.namenode.name.dir": f"file://{site.data_dir(daemon)}"}
+            if len(site.name_nodes) > 1:
+                own["dfs.ha.namenode.id"] = f"nn{daemon.number}"
+            return {"hdfs-site.xml": own}
         case Kind.RESOURCE_MANAGER:
             own = {f"{_RM}.ha.id": f"rm{daemon.number}"} if site.highly_available else {}
             return {"yarn-site.xml": own, "capacity-scheduler.xml": queues.properties(site)}
@@ -195,10 +200,8 @@ def _hdfs(site: Site) -> dict[str, str]:
     return {
         "dfs.replication": "1",
         "dfs.blocksize": "16m",
-        "dfs.namenode.name.dir": f"file://{site.data_dir(Daemon(Kind.NAMENODE))}",
         "dfs.datanode.data.dir": f"file://{site.data_dir(Daemon(Kind.DATANODE))}",
         "dfs.namenode.rpc-bind-host": site.head,
-        "dfs.namenode.http-address": f"{site.head}:{site.namenode_web_port}",
         "dfs.datanode.address": f"{site.head}:{data}",
         "dfs.datanode.ipc.address": f"{site.head}:{rpc}",
         "dfs.datanode.http.address": f"{site.head}:{web}",
@@ -219,7 +222,36 @@ def _hdfs(site: Site) -> dict[str, str]:
         # A Java client that closes a file sleeps so long for its block to be reported (400 ms).
         "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
         "dfs.namenode.delegation.token.always-use": _bool(site.options.hdfs_tokens),
+        **_name_nodes(site),
     }
+
+
+def _name_nodes(site: Site) -> dict[str, str]:
+    """Addresses, one set for each NameNode."""
+    several = len(site.name_nodes) > 1
+    found: dict[str, str] = {}
+    for daemon in site.name_nodes:
+        suffix = f".{NAME_SERVICE}.nn{daemon.number}" if several else ""
+        rpc, web = site.namenode_ports(daemon.number)
+        found[f"dfs.namenode.http-address{suffix}"] = f"{site.head}:{web}"
+        if several:
+            found[f"dfs.namenode.rpc-address{suffix}"] = f"{site.head}:{rpc}"
+    if several:
+        found |= {
+            "dfs.nameservices": NAME_SERVICE,
+            f"dfs.ha.namenodes.{NAME_SERVICE}": ",".join(
+                f"nn{daemon.number}" for daemon in site.name_nodes
+            ),
+            f"dfs.client.failover.proxy.provider.{NAME_SERVICE}": (
+                "org.apache.hadoop.hdfs.server.namenode.ha.ConfiguredFailoverProxyProvider"
+            ),
+            "dfs.namenode.shared.edits.dir": f"file://{site.shared_edits_dir}",
+            "dfs.ha.automatic-failover.enabled": "false",
+            # One that stands by reads what the other has written once a segment is closed.
+            "dfs.ha.log-roll.period": "1s",
+            "dfs.ha.tail-edits.period": "1s",
+        }
+    return found
 
 
 def _resource_manager(site: Site) -> dict[str, str]:

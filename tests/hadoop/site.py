@@ -11,6 +11,8 @@ from tests.hadoop.options import Options
 
 HOST = "127.0.0.1"
 PROXY_HOST = "127.0.0.2"
+NAME_SERVICE = "tests"
+"""Of two NameNodes together. No host has that name."""
 MARKER = "HOWDAH_TEST_CLUSTER"
 """Environment variable of every daemon and every container; its value is the cluster's folder."""
 
@@ -52,8 +54,8 @@ class Daemon(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """``namenode``, ``datanode``, ``resourcemanager1``, ``nodemanager3``, ``webproxy``."""
-        several = self.kind in (Kind.RESOURCE_MANAGER, Kind.NODE_MANAGER)
+        """``namenode``, ``namenode2``, ``datanode``, ``resourcemanager1``, ``nodemanager3``, …"""
+        several = self.kind in (Kind.RESOURCE_MANAGER, Kind.NODE_MANAGER) or self.number > 1
         return f"{self.kind}{self.number}" if several else str(self.kind)
 
 
@@ -99,7 +101,11 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         nodes = [Daemon(Kind.NODE_MANAGER, i + 1) for i in range(self.options.node_managers)]
         proxy = [Daemon(Kind.WEB_PROXY)] if self.options.web_proxy else []
         kdc = [Daemon(Kind.KDC)] if self.options.kerberos else []
-        return [*kdc, Daemon(Kind.NAMENODE), *managers, Daemon(Kind.DATANODE), *nodes, *proxy]
+        return [*kdc, *self.name_nodes, *managers, Daemon(Kind.DATANODE), *nodes, *proxy]
+
+    @property
+    def name_nodes(self) -> list[Daemon]:
+        return [Daemon(Kind.NAMENODE, i + 1) for i in range(self.options.name_nodes)]
 
     @property
     def resource_managers(self) -> int:
@@ -141,13 +147,15 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         """The names that the daemons know; they ask no other service."""
         return self.folder / ("etc-hosts" if self.hosts else "hosts")
 
-    @property
-    def namenode_port(self) -> int:
-        return self.first_port
+    def namenode_ports(self, number: int) -> tuple[int, int]:
+        """RPC, web."""
+        first = self.first_port + {1: 0, 2: 7}[number]
+        return first, first + 1
 
     @property
-    def namenode_web_port(self) -> int:
-        return self.first_port + 1
+    def shared_edits_dir(self) -> Path:
+        """Where the active one of two NameNodes writes its edits, and the other reads them."""
+        return self.folder / "data" / "shared-edits"
 
     @property
     def datanode_ports(self) -> tuple[int, int, int]:
@@ -177,4 +185,6 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def default_fs(self) -> str:
-        return f"hdfs://{self.head}:{self.namenode_port}"
+        if len(self.name_nodes) > 1:
+            return f"hdfs://{NAME_SERVICE}"
+        return f"hdfs://{self.head}:{self.namenode_ports(1)[0]}"

@@ -120,5 +120,5 @@ def test_nothing_is_left_when_the_test_run_is_killed(folder: Path, number: signa
         process.send_signal(number)
         process.wait()
     wait("the hosts' end", lambda: not any(map(runs, processes)))
-    assert not folder.exists()
+    wait("their files' end", lambda: not folder.exists())
     assert str(folder) not in Path("/proc/mounts").read_text()
