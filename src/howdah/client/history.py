@@ -107,14 +107,22 @@ class History:
         position = Position(NO_RECORDS)
         position.offsets |= offsets
         updates = self._remote.follow(position, tasks=[stream.task for stream in missing])
+        clock = asyncio.get_running_loop().time
+        left_s = QUIET_S
         while missing:
+            began = clock()  # what the reader takes for a line is its own affair
             try:
-                async with asyncio.timeout(QUIET_S):
+                async with asyncio.timeout(left_s):
                     update = await anext(updates)
             except (TimeoutError, StopAsyncIteration):
                 return
+            left_s -= clock() - began
             if isinstance(update, LogUpdate):
                 stream = Stream(update.task, update.attempt)
+                # News of others does not count: what was lost with its agent would be waited for as long
+                # as the job runs.
+                if stream in missing:
+                    left_s = QUIET_S
                 if update.offset + len(update.data) >= sizes.get(stream, 0):
                     missing.discard(stream)
                 if stream in sizes:  # earlier attempts are in the directory
