@@ -49,8 +49,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     heartbeat_ms: int = 100
     """Node beats; Hadoop's default is 1000."""
     node_expiry_ms: int = 10_000
-    master_expiry_ms: int = 15_000
-    """A silent application master is given up after so long; Hadoop's default is 600,000."""
+    master_expiry_ms: int = 30_000
+    """A silent application master is given up after so long; Hadoop's default is 600,000.
+
+    It begins before the node has brought and unpacked what the master needs.
+    """
     master_attempts: int = 4
     log_format: LogFormat = LogFormat.TFILE
     placement: Placement = Placement.SCHEDULER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.retry import RetryPolicy
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.plugin import MakeCluster
-from tests.hadoop_client.masters import ask, master
+from tests.hadoop_client.masters import ask, master, until
 
 pytestmark = pytest.mark.timeout(240)
 PATIENT = RetryPolicy(max_wait_s=90.0, try_timeout_s=3.0, first_delay_s=0.05, max_delay_s=0.5)
@@ -160,12 +161,19 @@ async def test_the_resource_manager_may_die_while_a_master_waits_for_it(
 
 
 async def test_a_node_manager_that_restarts_still_knows_its_containers(
-    pair: Cluster, configuration: Configuration, user: str
+    pair: Cluster, configuration: Configuration, user: str, tmp_path: Path
 ) -> None:
+    begun = tmp_path / "begun"
     async with master(configuration, user) as mine:
         mine.scheduler.rpc.retry = PATIENT
         (container,) = await mine.obtain(1)
-        await mine.run(container, "sleep 600")
+        await mine.run(container, f"touch {begun}; sleep 600")
+
+        async def runs() -> bool:
+            return begun.exists()
+
+        # It is told as running before it has left its process's id to be found again by.
+        await until("the command", runs)
         node = mine.node_of(container)
         ports = {pair.site.node_manager_ports(n).rpc: n for n in (1, 2)}
         name = f"nodemanager{ports[node.port]}"

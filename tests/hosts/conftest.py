@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
+from howdah.client.background import Background
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.options import Gpus, Options
 from tests.hosts.hosts import Host, Hosts
@@ -18,8 +19,6 @@ from tests.yarn.runner import Yarn
 
 ROOT = Path(__file__).resolve().parents[2]
 NODES = 3
-MASTER_EXPIRY_MS = 30_000
-"""It begins before a node that has never run a job has brought and unpacked the runtime."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -60,9 +59,7 @@ def hadoop_over_hosts(*, two_networks: bool = False) -> Iterator[OnHosts]:
     hidden = dict.fromkeys(nodes, python_folders())
     names = ["head", *nodes, "client"]
     with Hosts(folder(), names, hidden=hidden, two_networks=two_networks) as hosts:
-        options = Options(
-            node_managers=NODES, labels=False, gpus=Gpus.NONE, master_expiry_ms=MASTER_EXPIRY_MS
-        )
+        options = Options(node_managers=NODES, labels=False, gpus=Gpus.NONE)
         cluster = Cluster.create(hosts.folder, options, hosts)
         try:
             cluster.up()
@@ -89,9 +86,16 @@ def hosts(hadoop_on_hosts: OnHosts) -> Iterator[Hosts]:
 
 
 @pytest.fixture
-def on_client(hadoop_on_hosts: OnHosts) -> Host:
+def on_client(hadoop_on_hosts: OnHosts, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """The test itself runs on the client's host."""
-    return hadoop_on_hosts.hosts["client"]
+    # A thread has the network of the one that started it: the loop of a former test would speak
+    # from that test's host, which may be gone.
+    with monkeypatch.context() as patch:
+        patch.setattr(Background, "_loop", None)
+        yield hadoop_on_hosts.hosts["client"]
+        loop = Background._loop  # pyright: ignore[reportPrivateUsage]
+        if loop is not None:
+            loop.call_soon_threadsafe(loop.stop)
 
 
 @pytest.fixture

@@ -274,7 +274,7 @@ def test_a_frozen_master_is_replaced_and_the_agents_go_to_the_new_one(tony: Tony
     pids = job.task("worker:0").pids
     frozen = job.master()
     os.kill(frozen.pid, signal.SIGSTOP)
-    # The ResourceManager gives a master up that does not call; here after fifteen seconds.
+    # The ResourceManager gives a master up that does not call; here after thirty seconds.
     view = job.until(lambda v: v if v.incarnation == 2 else None, "a second coordinator", 120)
     job.running()
     assert view.tasks[0].pids == pids
