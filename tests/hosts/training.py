@@ -205,7 +205,7 @@ spread = true
         """Wait until another one than that serves."""
 
         def there() -> bool:
-            return self.job.master().pid != former.pid
+            return any(each.pid != former.pid for each in self.job.masters())
 
         until(there, "another coordinator is started", LONG_S)
         self.job.until(lambda view: view.incarnation == 2, "it serves", LONG_S)

@@ -198,16 +198,18 @@ class YarnJob:
 
     def master(self) -> psutil.Process:
         """The coordinator's process, once there is one."""
-        return until(self._master, f"the master of {self.job_id} runs")
+        return until(self.masters, f"the master of {self.job_id} runs")[0]
 
-    def _master(self) -> psutil.Process | None:
+    def masters(self) -> list[psutil.Process]:
+        """All processes of coordinators: a former one that nobody can reach may run for a while."""
+        found: list[psutil.Process] = []
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 words = process.cmdline()
                 if "howdah.coordinator" in words and self.url in words and "-m" in words:
                     if Path(words[0]).name.startswith("python"):
-                        return process
-        return None
+                        found.append(process)
+        return found
 
     def processes(self) -> list[psutil.Process]:
         """Agents, programs and everything they have started: what has the job's marker, or is of
