@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -185,6 +186,22 @@ def test_a_namenode_that_does_not_answer_is_given_up(
     finally:
         cluster.resume("namenode")
     assert hdfs.patient(30).exists(own_url)
+
+
+def test_a_file_that_was_given_up_keeps_nobody_waiting_for_a_namenode(
+    own_url: str, cluster: Cluster
+) -> None:
+    """Whichever thread happens to collect it: a coordinator's loop, for example."""
+    given_up = [Hdfs(own_url).create(f"{own_url}/file")]
+    given_up[0].write(b"x")
+    cluster.pause("namenode")
+    try:
+        collecting = threading.Thread(target=given_up.clear, daemon=True)
+        collecting.start()
+        collecting.join(10)
+        assert not collecting.is_alive()
+    finally:
+        cluster.resume("namenode")
 
 
 def test_a_full_and_a_read_only_hdfs_are_told_apart(own_url: str, cluster: Cluster) -> None:

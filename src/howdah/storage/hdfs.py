@@ -29,7 +29,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.storage.hdfs_calls import Appender, close, soon
+from howdah.storage.hdfs_calls import Appender, close, opened, soon
 from howdah.storage.hdfs_errors import NotClosedInTime, NotFound
 from howdah.storage.hdfs_names import is_hdfs, split
 from howdah.storage.hdfs_session import Session
@@ -204,7 +204,7 @@ class Hdfs(Session):
         path = self.path(place)
 
         def create(client: Any) -> Appender:
-            writer = soon(client.create, path, _options(permission, parents=False))
+            writer = soon(opened, client.create, path, _options(permission, parents=False))
             return Appender(client, self.fs, path, writer, 0)
 
         return self.create_new(path, create)
@@ -219,7 +219,7 @@ class Hdfs(Session):
         path = self.path(place)
 
         def append(client: Any) -> Appender:
-            writer = soon(client.append, path)
+            writer = soon(opened, client.append, path)
             return Appender(client, self.fs, path, writer, soon(_look, client, path).size)
 
         return self.call("append to", path, append, wait_for_writer=False)
@@ -319,7 +319,7 @@ class Hdfs(Session):
                 raise FileExistsError(path)
             temporary = f"{folder.rstrip('/')}/.{name}.{secrets.token_hex(4)}.tmp"
             try:
-                writer = soon(client.create, temporary, options)
+                writer = soon(opened, client.create, temporary, options)
                 done = 0
                 for chunk in chunks():
                     soon(writer.write, chunk)
@@ -351,7 +351,7 @@ def _read(client: Any, path: str, offset: int, length: int | None) -> bytes:
 
 
 def _write_new(client: Any, path: str, data: bytes, permission: int) -> Any:
-    writer = client.create(path, _options(permission))
+    writer = opened(client.create, path, _options(permission))
     writer.write(data)
     return writer
 

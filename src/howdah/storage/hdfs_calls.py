@@ -60,6 +60,21 @@ def begin(work: Callable[..., _T], *arguments: Any) -> Future[_T]:
     return future
 
 
+def opened(opening: Callable[..., Any], *arguments: Any) -> Any:
+    """What writes to a file, as `hdfs_native.Client.create` or ``append`` gives it, but not as a file
+    of Python's: those close themselves when they are collected as garbage, in whichever thread that
+    happens, and would wait there for an HDFS that does not answer.
+    """
+    file = opening(*arguments)
+    writer, file.inner = file.inner, _Closed()
+    return writer
+
+
+class _Closed:
+    def close(self) -> None:
+        """Nothing is left to do."""
+
+
 def close(client: Any, writer: Any, path: str, size: int) -> None:
     """Close a writer of `hdfs_native` without its half-second nap.
 
