@@ -259,17 +259,16 @@ def test_a_partition_that_is_brought_to_its_end_again_counts_once() -> None:
             )
         )
     book = run.epoch(0)
-    assert book.finished == {0: 10, 1: 2}
+    assert book.finished == {(0, 0): 10, (0, 1): 2}
     assert (book.stretch(), book.active) == (6, {})
 
 
 def test_a_later_attempt_asks_how_far_the_earlier_came_and_the_earlier_may_not_go_on() -> None:
     run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
-    assert run.begin(again(0, attempt=5)) == (False, "")
-    assert run.begin(again(0, attempt=9)) == (True, "")
-    asked, problem = run.begin(again(0, attempt=5))
-    assert not asked
-    assert "later attempt" in problem
+    assert not run.begin(again(0, attempt=5))
+    assert run.begin(again(0, attempt=9))
+    assert run.superseded(again(0, attempt=5))
+    assert not run.superseded(again(0, attempt=9))
 
 
 def test_record_batches_have_about_the_same_size_whatever_the_rows() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -79,13 +79,17 @@ class Context:
         """Whether a checkpoint is asked for now (`howdah.task.checkpoint_requested`)."""
         return task.checkpoint_requested()
 
-    def feed(self, name: str = "train") -> Feed:
+    def feed(self, name: str = "train", ranks: Sequence[int] | None = None) -> Feed:
         """The rows of `Cluster.train(…, feed=name)` or `inference`. Always the same object.
+
+        Args:
+            ranks: only these ranks read it, such as ``[0]`` where one validates while the others
+                wait. Without it a feed begins when every rank has asked for its rows, or will not.
 
         Raises:
             FeedError: this process is not fed.
         """
-        return self._feed(name)
+        return self._feed(name, ranks)
 
 
 def absolute_path(path: str, default_fs: str, user: str, working_dir: str) -> str:

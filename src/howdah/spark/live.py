@@ -87,7 +87,7 @@ class Live:
 
     def enough(self, feed: str, align: Align) -> bool:
         """Whether the programs have stopped that feed, in a run or between two."""
-        return has_enough(align, self.master.stopped(feed), set(self.master.trainers))
+        return has_enough(align, self.master.stopped(feed), self.master.running())
 
     def check(self, *, enough: bool = False) -> None:
         """Whether the cluster can still be fed. With the master's lock held.

@@ -13,7 +13,8 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
     """Handed to the program; with ``align="pad"`` some of them more than once."""
     batches: int
     dropped: int = 0
-    """Received and not handed out: left over by ``align="drop"`` or after ``feed.stop()``."""
+    """Sent to it and not handed out: left over by ``align="drop"``, after ``feed.stop()``, or when the
+    program left an epoch early or returned."""
 
 
 class TrainReport(msgspec.Struct, frozen=True, kw_only=True):

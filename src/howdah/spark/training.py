@@ -35,8 +35,8 @@ QUERY_END_S = 10.0
 RETRIES = 3
 """So often a query is run again whose Python worker or executor has died, where Spark itself does not
 try again (``local[N]``) or has tried often enough. What trainers have is not sent again."""
-COUNTS_S = 0.15
-"""After a run is closed the trainers' last counts come within this."""
+COUNTS_S = 5.0
+"""A trainer that does not tell its last counts for so long after a run is not waited for."""
 _DIED = (
     "Python worker exited unexpectedly",
     "Python worker failed to connect back",
@@ -68,12 +68,16 @@ class Training:
         options: Options,
         *,
         timeout_s: float | None,
+        beside: Training | None = None,
     ) -> None:
+        """``beside``: what programs train on meanwhile, while they read this now and then."""
         self._live = live
         self._master = live.master
         self._source = source
         self._options = options
         self._timeout_s = timeout_s
+        self._beside = beside
+        self._fed = False
         self._run: RunBook = self._master.open(Purpose.TRAIN, options)
         self._queries: list[Query] = []
         self._left = False
@@ -90,8 +94,7 @@ class Training:
         stopped = False
         try:
             while True:
-                generation = self._gang()
-                turn = self._turn(generation)
+                turn = self._turn(*self._gang())
                 if turn is not _Turn.FORMED_ANEW:
                     stopped = turn is _Turn.STOPPED
                     break
@@ -103,19 +106,22 @@ class Training:
         finally:
             self._master.close_run(self._run)
             self._end_queries()
-        if stopped:
-            # The ranks that did not stop the feed themselves say what they were given; nobody says
-            # that all have.
-            time.sleep(COUNTS_S)
+        self._await_counts()
         return self._report(stopped, time.monotonic() - began)
 
     def wait_left(self, other: threading.Thread) -> None:
         """After `run`: wait until the programs ask for more of this feed than there is, have had
-        enough or returned; or ``other`` has ended, or nothing moves for the time that is given."""
+        enough or returned; or ``other`` has ended, or nothing moves for the time that is given.
+
+        Raises:
+            FeedError: nothing moves because ranks wait for others to ask for rows.
+        """
         with self._master.watching() as changed:
             while other.is_alive() and not self._master.left(self._run):
                 idle = time.monotonic() - max(self._master.moved, self._live.moved)
                 if self._timeout_s is not None and idle > self._timeout_s:
+                    if waiting := self._master.waiting():
+                        raise FeedError(f"nothing has moved for {idle:.0f} s: {waiting}")
                     return
                 changed.wait(LOOK_S)
 
@@ -127,27 +133,31 @@ class Training:
 
     # -- generations -------------------------------------------------------------------------------
 
-    def _gang(self) -> int:
-        """Wait until all trainers are there and ask for rows; the generation."""
+    def _gang(self) -> tuple[int, set[int]]:
+        """Wait until all trainers are there, and all that read rows ask for them: the generation,
+        and who they are."""
         with self._master.watching() as changed:
             while True:
                 self._live.check()
                 if self._left:
-                    return self._master.generation
-                there = self._master.connected() and not self._live.wants_slots()
-                if there and self._master.asking(self._options.feed):
-                    return self._master.generation
+                    return self._master.generation, set()
+                if self._master.connected() and not self._live.wants_slots():
+                    beside = self._beside and self._beside._run
+                    readers = self._master.readers(self._options.feed, beside)
+                    if readers is not None:
+                        return self._master.generation, readers
                 self._check_time("the programs do not ask for rows of the feed")
                 changed.wait(LOOK_S)
 
-    def _turn(self, generation: int) -> _Turn:
+    def _turn(self, generation: int, readers: set[int]) -> _Turn:
         run, options = self._run, self._options
         found = resumption(run.number, options.align, self._master.positions(options.feed))
         with self._master.watching():
             run.begin_again(found.epoch)
             # An epoch that goes on in its middle cannot be kept whole: Spark feeds the next anew.
             run.cached_epoch = found.epoch + bool(found.skip) if options.cache else None
-            self._master.announce(run)
+            self._master.announce(run, readers)
+            self._fed = False
         for epoch in range(found.epoch, options.epochs):
             if run.cached_epoch is not None and epoch > run.cached_epoch:
                 break
@@ -155,7 +165,9 @@ class Training:
             turn = self._feed(generation, epoch, skip)
             if turn is not _Turn.DONE:
                 return turn
-        return self._until_used(generation)
+        self._fed = True
+        # `_look` sees when all of it has been used.
+        return self._wait(generation, lambda: False)
 
     def _feed(self, generation: int, epoch: int, skip: Resumption) -> _Turn:
         """Have Spark bring an epoch to the trainers."""
@@ -208,14 +220,6 @@ class Training:
             f"Spark could not bring the rows of {self._options.feed!r}: {query.problem}"
         ) from query.error
 
-    def _until_used(self, generation: int) -> _Turn:
-        last = self._options.epochs - 1
-
-        def used() -> bool:
-            return self._run.done(last, list(self._master.trainers))
-
-        return self._wait(generation, used)
-
     # -- waiting -----------------------------------------------------------------------------------
 
     def _wait(self, generation: int, there: Callable[[], bool]) -> _Turn:
@@ -231,16 +235,19 @@ class Training:
 
     def _look(self, generation: int) -> _Turn | None:
         """Whether something has happened that ends this generation's part."""
+        run = self._run
+        last = run.epoch(self._options.epochs - 1)
+        readers = set(run.readers or ())
+        used = run.done(last.number, readers)
+        if used and self._fed and any(each.done for each in last.handed.values()):
+            return _Turn.DONE
         if self._master.generation != generation:
             return _Turn.FORMED_ANEW
         if self._live.wants_slots():
             # The feeders wait for programs, and these for the slots that the feeders are in.
             return _Turn.FORMED_ANEW
-        if self._master.all_returned():
-            return _Turn.STOPPED  # and the job may be over because of it
-        over = self._left or enough(
-            self._options.align, self._run.stopped, set(self._master.trainers)
-        )
+        running = self._master.running() & readers
+        over = used or self._left or enough(self._options.align, run.stopped, running)
         self._live.check(enough=over)
         if over:
             return _Turn.STOPPED
@@ -294,12 +301,26 @@ class Training:
                     if rank in book.handed
                 )
                 parts.append(f"rank {rank} was given {handed} batches")
+        if waiting := self._master.waiting():
+            parts.append(waiting)
         missing = self._master.expected - len(self._master.trainers)
         if missing > 0:
             parts.append(f"{missing} of {self._master.expected} ranks are not there")
         return "; ".join(parts)
 
     # -- counts ------------------------------------------------------------------------------------
+
+    def _await_counts(self) -> None:
+        """Until the trainers have told what they were given and did not use."""
+        deadline = time.monotonic() + COUNTS_S
+        with self._master.watching() as changed:
+            while (left := deadline - time.monotonic()) > 0:
+                trainers = self._master.trainers
+                readers = (self._run.readers or {}).keys()
+                there = {rank for rank in readers & trainers.keys() if trainers[rank].channel}
+                if there <= self._run.counted:
+                    return
+                changed.wait(left)
 
     def _report(self, stopped: bool, seconds: float) -> TrainReport:
         counts: dict[int, list[int]] = {}
@@ -311,6 +332,8 @@ class Training:
                 total[0] += handed.rows
                 total[1] += handed.batches
                 total[2] += handed.dropped
+            for rank, dropped in book.dropped.items():
+                counts.setdefault(rank, [0, 0, 0])[2] += dropped
         ranks = tuple(
             RankReport(rank=rank, rows=rows, batches=batches, dropped=dropped)
             for rank, (rows, batches, dropped) in sorted(counts.items())
@@ -348,7 +371,7 @@ class Beside:
 
     def __init__(self, live: Live, source: Source, options: Options, *, main: Training) -> None:
         # Whether anything moves is the main feed's to judge.
-        self._training = Training(live, source, options, timeout_s=None)
+        self._training = Training(live, source, options, timeout_s=None, beside=main)
         self._main = main
         self._error: BaseException | None = None
         self.report: TrainReport | None = None

@@ -21,7 +21,7 @@ from howdah.spark.feed.messages import (
     HowFar,
     Kept,
     Position,
-    Refused,
+    Stop,
     Taken,
 )
 from tests.spark.feed.rig import DEADLINE_S, Rig
@@ -275,13 +275,13 @@ def test_a_later_attempt_goes_on_where_the_earlier_one_was(rig: Rig) -> None:
     earlier.flush()
     batches = feed.batches(5)
     assert next(batches)["y"].tolist() == [0, 1, 2, 3, 4]
-    rig.master.say(HowFar(feed="train", run=1, epoch=0, partition=0))
+    rig.master.say(HowFar(feed="train", run=1, epoch=0, partition=0, attempt=5))
     assert rig.master.wait(Kept).upto == 5
     assert earlier.gone()
     give(rig, (5, 8), attempt=7, start=5)
     rig.fed()
     assert next(batches)["y"].tolist() == [5, 6, 7]
-    rig.master.say(HowFar(feed="train", run=1, epoch=0, partition=9))
+    rig.master.say(HowFar(feed="train", run=1, epoch=0, partition=9, attempt=1))
     assert rig.master.wait(Kept, lambda kept: kept.partition == 9).upto == -1
 
 
@@ -310,11 +310,10 @@ def test_an_earlier_attempt_is_refused_while_a_later_one_feeds(rig: Rig) -> None
         assert "later attempt" in earlier.hear().reason
 
 
-def test_rows_of_a_run_that_is_over_are_refused(rig: Rig) -> None:
+def test_rows_of_a_run_that_is_over_are_not_taken(rig: Rig) -> None:
     rig.trainer().feed("train")
     rig.open(align="none")
     rig.master.say(Close(feed="train", run=1))
     rig.open(run=2, align="none")
     give(rig, (0, 3), run=2)
-    refused = rig.feeder(run=1).hear()
-    assert isinstance(refused, Refused) and "is over" in refused.reason
+    assert rig.feeder(run=1).hear() == Stop(rows=0)

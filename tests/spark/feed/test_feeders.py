@@ -14,7 +14,7 @@ import pytest
 
 from howdah import task
 from howdah.spark.context import Wiring
-from howdah.spark.feed import conversations, lines
+from howdah.spark.feed import lines
 from howdah.spark.feed.feeder import _Feeding
 from howdah.spark.feed.feeding import Connecting, Me, Task
 from howdah.spark.feed.master import Master
@@ -122,10 +122,7 @@ def test_rows_a_program_did_not_answer_before_it_raised_are_answered_by_the_next
 
 
 @pytest.mark.parametrize("gang", [2], indirect=True)
-def test_a_rank_that_has_returned_is_not_asked_how_far_a_partition_came(
-    gang: Gang, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conversations, "HOW_FAR_S", 3600.0)
+def test_a_rank_that_has_returned_is_not_asked_how_far_a_partition_came(gang: Gang) -> None:
     gang.trainer(0)
     returning = gang.trainer(1)
     task = gang.open(Purpose.TRAIN, align=Align.NONE)
@@ -163,4 +160,4 @@ def test_a_connection_to_the_driver_that_broke_while_it_was_idle_fails_no_task(g
     assert len(next(trainer.feed("train").batches(5))["y"]) == 5
     assert fed()["rows"].to_pylist() == [5]
     book = gang.master.runs[task.run].epoch(0)
-    gang.wait(lambda: book.finished == {0: 5})
+    gang.wait(lambda: book.finished == {(0, 0): 5})

@@ -120,7 +120,7 @@ def test_a_stopped_feed_tells_its_feeders(scored: Rig) -> None:
     feeder = scored.feeder().send(numbers((0, 5)), SCHEMA)
     next(feed.batches(2))
     feed.stop()
-    assert feeder.hear() == Stop()
+    assert isinstance(feeder.hear(), Stop)
     assert list(feed.batches(2)) == []
 
 
@@ -151,7 +151,7 @@ def test_a_feeder_that_holds_its_answers_back_holds_nothing_else(
     assert next(trainer.feed("other").batches(2))["y"].tolist() == [5, 6]
     for _ in range(2):
         assert paused.answer()["prediction"].to_pylist() == [LARGE]
-    assert paused.hear() == Stop()
+    assert isinstance(paused.hear(), Stop)
 
 
 def test_a_program_ends_although_its_answers_are_held_back(scored: Rig, paused: Feeder) -> None:

@@ -123,8 +123,8 @@ def test_what_waits_for_room_is_not_taken_once_the_master_knows_how_far_it_came(
         writer.write_batch(numbers(0))
         writer.write_batch(numbers(ROWS))
     earlier.flush()
-    until(lambda: trainer._states["train"].buffered > 0)
-    rig.master.say(HowFar(feed="train", run=1, epoch=0, partition=0))
+    until(lambda: rig.trainers[0]._states["train"].runs[1].epoch(0).received == ROWS)
+    rig.master.say(HowFar(feed="train", run=1, epoch=0, partition=0, attempt=5))
     assert rig.master.wait(Kept).upto == ROWS
     batches = next(feed.epochs()).batches(ROWS)
     assert next(batches)["y"][0] == 0  # there is room again
@@ -143,7 +143,7 @@ def test_rows_of_an_attempt_that_was_superseded_are_not_kept_for_later_epochs(
     with ours, theirs:
         taking = Taking(Begin(feed="train", run=1, partition=0), Connection(ours))
         assert intake.begin(state, taking) is None
-        intake.supersede(state, [taking])
+        assert intake.fence(state, intake.key_of(taking.begin), 1)
         intake.add(state, taking, numbers(0).serialize(), numbers(0), spill=False)
     run = state.runs[1]
     assert run.epoch(0).received == 0
@@ -191,7 +191,7 @@ def test_stopping_ends_feeders_at_once(rig: Rig) -> None:
     endless = Endless(rig.feeder())
     next(feed.batches(8))
     feed.stop()
-    assert endless.feeder.hear() == Stop()
+    assert isinstance(endless.feeder.hear(), Stop)
     rig.master.wait(Enough)
     assert rig.master.wait(HandedOut, lambda message: message.rows == 8)
     assert list(feed.batches(8)) == [] and list(feed.epochs()) == []

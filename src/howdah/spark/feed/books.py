@@ -5,7 +5,7 @@ No I/O, no locks: `howdah.spark.feed.master` has those.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from howdah.spark.feed.messages import (
     Again,
@@ -14,6 +14,7 @@ from howdah.spark.feed.messages import (
     HandedOut,
     Held,
     Options,
+    Part,
     Permit,
     Place,
     Purpose,
@@ -30,32 +31,36 @@ class EpochBook:
         self.handed: dict[int, HandedOut] = {}
         self.allowed = Allowance()
         self.fed = False
+        self.enough: set[int] = set()
+        """Ranks that take no more of it, as feeders have heard from them."""
         self.rows: dict[int, int] = {}
         """Sent, by rank, as feeders say."""
-        self.begun: dict[int, _Stretch] = {}
-        """By partition: who has it, and what of it."""
-        self.active: dict[int, _Stretch] = {}
+        self.dropped: dict[int, int] = {}
+        """Sent and thrown away, by rank, as feeders say."""
+        self.begun: dict[Part, _Stretch] = {}
+        """Who has a partition, and what of it."""
+        self.active: dict[Part, _Stretch] = {}
         """Those of them that a task is at work with."""
-        self.finished: dict[int, int] = {}
+        self.finished: dict[Part, int] = {}
         """Rows of partitions that were brought to their end."""
         self._finished_rows = 0
 
-    def begin(self, partition: int, attempt: int, rows: int = 0) -> _Stretch:
+    def begin(self, part: Part, attempt: int, rows: int = 0) -> _Stretch:
         """A task begins with a partition, of which so many rows were sent before."""
-        self.begun[partition] = self.active[partition] = _Stretch(attempt, rows)
-        return self.begun[partition]
+        self.begun[part] = self.active[part] = _Stretch(attempt, rows)
+        return self.begun[part]
 
     def of(self, word: Again | Fed) -> _Stretch:
         """What is known of a task's partition."""
-        known = self.begun.get(word.partition)
-        return self.begin(word.partition, word.attempt) if known is None else known
+        known = self.begun.get(word.part)
+        return self.begin(word.part, word.attempt) if known is None else known
 
-    def finish(self, partition: int) -> None:
+    def finish(self, part: Part) -> None:
         """The partition was brought to its end; also where one is brought there again."""
-        rows = self.begun[partition].rows
-        self._finished_rows += rows - self.finished.get(partition, 0)
-        self.finished[partition] = rows
-        self.active.pop(partition, None)
+        rows = self.begun[part].rows
+        self._finished_rows += rows - self.finished.get(part, 0)
+        self.finished[part] = rows
+        self.active.pop(part, None)
 
     def stretch(self) -> float:
         """Rows a partition has, as far as can be told."""
@@ -82,8 +87,14 @@ class RunBook:
         self.first_epoch = 0
         self.cached_epoch: int | None = None
         self.epochs: dict[int, EpochBook] = {}
+        self.readers: dict[int, int] | None = None
+        """Ranks that read it, with the first epoch they do; None until it is announced."""
         self.stopped: set[int] = set()
-        """Ranks whose program has had enough of this feed."""
+        """Ranks whose programs have stopped this feed."""
+        self.returned: set[int] = set()
+        """Ranks whose functions have returned."""
+        self.counted: set[int] = set()
+        """Ranks that have told all of their rows."""
         self.closed = False
 
     @property
@@ -98,7 +109,8 @@ class RunBook:
         """The gang has formed anew: what its processes held is gone with them."""
         self.first_epoch = first_epoch
         self.epochs = {n: book for n, book in self.epochs.items() if n < first_epoch}
-        self.stopped = set()
+        self.readers = None
+        self.stopped, self.returned, self.counted = set(), set(), set()
 
     # -- trainers --------------------------------------------------------------------------------
 
@@ -110,11 +122,38 @@ class RunBook:
         """A program has been given more than before."""
         self.epoch(handed.epoch).handed[rank] = handed
 
-    def permit(self, number: int, ranks: Sequence[int]) -> Permit | None:
+    def takes(self, rank: int, number: int) -> bool:
+        """Whether the rank takes rows of that epoch, now or later."""
+        if rank in self.stopped or rank in self.returned:
+            return False
+        if self.purpose is Purpose.SCORE:
+            return True
+        if self.readers is not None and self.readers.get(rank, number + 1) > number:
+            return False
+        book = self.epoch(number)
+        return rank not in book.enough and not (rank in book.handed and book.handed[rank].done)
+
+    def join(self, rank: int) -> bool:
+        """A rank has come to read that was not waited for; whether it is new.
+
+        Where ranks are held together it cannot catch up with what the others had: it begins with
+        the next epoch.
+        """
+        if self.readers is None or rank in self.readers:
+            return False
+        alone = self.options.align is Align.NONE
+        self.readers[rank] = self.first_epoch if alone else max(self.epochs, default=-1) + 1
+        return True
+
+    def permit(self, number: int) -> Permit | None:
         """What to tell the trainers that they have not been told."""
         if self.options.align is Align.NONE or self.purpose is Purpose.SCORE:
             return None
         book = self.epoch(number)
+        # Who leaves an epoch before its end, or has returned, holds the others up no longer.
+        ranks = [rank for rank in sorted(self.readers or ()) if self.takes(rank, number)]
+        if book.allowed.final or not ranks:
+            return None
         now = allowance(self.options.align, ranks, book.held)
         if now == book.allowed:
             return None
@@ -132,26 +171,27 @@ class RunBook:
         )
 
     def done(self, number: int, ranks: Iterable[int]) -> bool:
-        """Whether all have handed out that epoch to its end."""
-        handed = self.epoch(number).handed
-        return all(rank in handed and handed[rank].done for rank in ranks)
+        """Whether none of them takes rows of that epoch any more."""
+        return not any(self.takes(rank, number) for rank in ranks)
 
     # -- feeders ---------------------------------------------------------------------------------
 
-    def begin(self, again: Again) -> tuple[bool, str]:
-        """A task begins with a partition: whether an earlier attempt may have brought rows of it,
-        and why it may not go on, if so."""
+    def superseded(self, word: Again | Fed) -> bool:
+        """Whether a later attempt has the partition."""
+        known = self.epoch(word.epoch).begun.get(word.part)
+        return known is not None and known.attempt > word.attempt
+
+    def begin(self, again: Again) -> bool:
+        """A task begins with a partition: whether another attempt may have brought rows of it."""
         book = self.epoch(again.epoch)
-        known = book.begun.get(again.partition)
-        if known is not None and known.attempt > again.attempt:
-            return False, "a later attempt of this task has the partition"
+        known = book.begun.get(again.part)
         if known is None:
-            book.begin(again.partition, again.attempt)
-            return False, ""
+            book.begin(again.part, again.attempt)
+            return False
         if known.attempt == again.attempt:
-            return known.rows > 0, ""
-        book.begin(again.partition, again.attempt, known.rows)
-        return True, ""
+            return known.rows > 0
+        book.begin(again.part, again.attempt, known.rows)
+        return True
 
     def note_sent(self, word: Again | Fed) -> None:
         """Rows have gone to a trainer."""
@@ -162,7 +202,9 @@ class RunBook:
         stretch.rows += word.rows
         stretch.rank = word.rank
         if isinstance(word, Fed):
-            book.finish(word.partition)
+            book.finish(word.part)
+        elif word.dropped:
+            book.dropped[word.rank] = book.dropped.get(word.rank, 0) + word.dropped
 
     def choose(self, again: Again, places: Mapping[int, Place]) -> list[Place]:
         """Trainers in the order the feeder should try them, and its partition is booked to the
@@ -179,7 +221,6 @@ class RunBook:
         loads = [
             Load(place=place, rows=book.rows.get(rank, 0), coming=coming.get(rank, 0.0))
             for rank, place in sorted(places.items())
-            if rank not in self.stopped
         ]
         order = preference(
             loads,

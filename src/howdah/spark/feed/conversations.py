@@ -6,6 +6,7 @@ Everything runs on the master's loop, under `Conversations.changed`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 import time
@@ -19,6 +20,7 @@ from howdah.spark.feed.messages import (
     Again,
     Broken,
     Close,
+    Counted,
     Enough,
     EpochFed,
     Fed,
@@ -30,6 +32,7 @@ from howdah.spark.feed.messages import (
     HowFar,
     Kept,
     Open,
+    Permit,
     Place,
     Position,
     Purpose,
@@ -42,10 +45,12 @@ from howdah.wire.tls import PeerRole
 
 TAKERS = frozenset({"chief", "master", "worker"})
 """Roles whose ranks are fed."""
-HOW_FAR_S = 15.0
-"""A trainer that does not say for so long what it has of a partition has it not."""
 AGAIN_S = 0.1
 """Feeders ask again after so long while the gang forms anew."""
+SCORERS_ENDED = "the cluster that scores these rows has ended"
+
+_Partition = tuple[int, int, int]
+"""Run, epoch and partition."""
 
 
 class Trainer:
@@ -56,6 +61,8 @@ class Trainer:
         self.channel: Channel[Any] | None = None
         self.positions: dict[str, Position] = {}
         self.asks: set[str] = set()
+        self.readers: dict[str, list[int]] = {}
+        """Of these feeds, only those ranks read rows, its program says."""
         self.waits: dict[str, int] = {}
         """By feed: it waits for a run after this one."""
         self.enough: set[str] = set()
@@ -64,6 +71,8 @@ class Trainer:
         """Its function has ended: it takes no more rows."""
         self.content = False
         """By returning, not by raising."""
+        self.kept: dict[_Partition, int] = {}
+        """How much it had of partitions when it returned."""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,8 +110,8 @@ class Conversations:
         self._socket: socket.socket | None = None
         self._server: Listener | None = None
         self._channels: set[Channel[Any]] = set()
-        self._kept: dict[tuple[int, int, int], dict[int, int]] = {}
-        self._asked: dict[tuple[int, int, int], asyncio.Event] = {}
+        self._kept: dict[_Partition, dict[int, int]] = {}
+        self._asked: dict[_Partition, asyncio.Event] = {}
 
     def complete(self) -> bool:
         """Whether all trainers of the newest generation are there."""
@@ -166,8 +175,12 @@ class Conversations:
         known.place, known.channel = place, channel
         known.positions.update(hello.positions)
         known.asks.update(hello.asks)
+        known.readers.update(hello.readers)
+        for run in self.runs.values():
+            if not run.closed and run.feed in known.asks and run.join(place.rank):
+                again, new = True, False
         if again:
-            self._tell_story(channel, new=new)
+            self._tell_story(known, channel, new=new)
         self.moved = time.monotonic()
         return known
 
@@ -175,18 +188,26 @@ class Conversations:
         """Whether it comes from a process of the present gang, or says why one has ended."""
         return self.trainers.get(trainer.place.rank) is trainer or isinstance(message, Broken)
 
-    def _tell_story(self, channel: Channel[Any], *, new: bool) -> None:
+    def _tell_story(self, trainer: Trainer, channel: Channel[Any], *, new: bool) -> None:
         """What a trainer that has come (back) may have missed."""
         for feed in sorted(self.ended):
             channel.send(Close(feed=feed, end=True))
         for run in self.runs.values():
-            if run.closed or (new and run.purpose is Purpose.TRAIN):
-                continue  # the cluster announces it once all are there
+            first = (run.readers or {}).get(trainer.place.rank)
+            if run.purpose is Purpose.SCORE:
+                first = 0
+            elif new or first is None:
+                continue  # the cluster announces it once all are there that read it
+            if run.closed:
+                continue
             channel.send(self._opening(run))
             for book in run.epochs.values():
+                at = {"feed": run.feed, "run": run.number, "epoch": book.number}
                 if book.fed:
-                    channel.send(EpochFed(feed=run.feed, run=run.number, epoch=book.number))
-                if book.allowed.batches or book.allowed.final:
+                    channel.send(EpochFed(**at))
+                if book.number < first:
+                    channel.send(Permit(**at, batches=0, final=True))
+                elif book.allowed.batches or book.allowed.final:
                     channel.send(run.permission(book))
 
     def _note(self, trainer: Trainer, message: Any) -> None:
@@ -199,6 +220,11 @@ class Conversations:
             case HandedOut():
                 if (run := self.runs.get(message.run)) is not None:
                     run.note_handed(rank, message)
+                    if message.done and not run.closed:
+                        self._permit(run, message.epoch)
+            case Counted():
+                if (run := self.runs.get(message.run)) is not None:
+                    run.counted.add(rank)
             case Enough():
                 trainer.enough.add(message.feed)
                 for run in self.runs.values():
@@ -220,9 +246,12 @@ class Conversations:
                 )
             case Returned():
                 trainer.returned = trainer.content = True
+                for kept in message.kept:
+                    trainer.kept[kept.run, kept.epoch, kept.partition] = kept.upto
                 for run in self.runs.values():
-                    if not run.closed:
-                        run.stopped.add(rank)
+                    run.returned.add(rank)
+                    for epoch in () if run.closed else list(run.epochs):
+                        self._permit(run, epoch)
             case Kept():
                 key = (message.run, message.epoch, message.partition)
                 if key in self._kept:
@@ -236,16 +265,16 @@ class Conversations:
         return any(each.channel is None and not each.returned for each in self.trainers.values())
 
     def _permit(self, run: RunBook, epoch: int) -> None:
-        # A rank that has returned takes no part; the cluster ends the run when that matters.
-        permit = run.permit(epoch, sorted(self.trainers) if self.complete() else [])
+        permit = run.permit(epoch) if self.complete() else None
         if permit is not None:
-            self._tell_all(permit)
+            self._tell(dict.fromkeys(run.readers or (), permit))
 
     async def _hear_feeder(self, channel: Channel[Any]) -> None:
         while (message := await channel.receive()) is not None:
             if isinstance(message, Fed):
                 with self.changed:
-                    if (run := self.runs.get(message.run)) is not None:
+                    run = self.runs.get(message.run)
+                    if run is not None and not run.superseded(message):
                         run.note_sent(message)
                         self.moved = time.monotonic()
                         self.changed.notify_all()
@@ -255,58 +284,77 @@ class Conversations:
     async def _answer(self, again: Again) -> GoOn:
         with self.changed:
             run = self.runs.get(again.run)
-            if run is None or run.closed or run.stopped >= set(self.trainers) != set():
+            if run is None or run.closed:
                 if run is not None and run.purpose is Purpose.SCORE:
-                    return GoOn(start=0, problem="the cluster that scores these rows has ended")
+                    return GoOn(start=0, problem=SCORERS_ENDED)
                 return GoOn(start=0, whole=True)
             if run.purpose is Purpose.SCORE and (trouble := self.trouble()):
                 # Nobody else looks: a scoring query is Spark's, not a call of the cluster's.
                 return GoOn(start=0, problem=trouble)
+            if run.superseded(again):
+                return GoOn(start=0, problem="a later attempt of this task has the partition")
+            run.epoch(again.epoch).enough.update(again.enough)
             if again.rank >= 0:
                 run.note_sent(again)
                 self.moved = time.monotonic()
                 self.changed.notify_all()
             if not self.connected():
                 return GoOn(start=0, wait_s=AGAIN_S)
-            asked, problem = (False, "") if again.rank >= 0 else run.begin(again)
-            if problem:
-                return GoOn(start=0, problem=problem)
+            asked = again.rank < 0 and run.begin(again)
         start = 0
         if asked and run.purpose is Purpose.TRAIN:
-            start = await self._how_far(run, again)
+            found = await self._how_far(run, again)
+            if found is None:
+                return GoOn(start=0, wait_s=AGAIN_S)
+            start = found
         with self.changed:
-            places = {rank: each.place for rank, each in self.trainers.items() if not each.returned}
+            places = {
+                rank: each.place
+                for rank, each in self.trainers.items()
+                if not each.returned and run.takes(rank, again.epoch)
+            }
+            if not places and self.complete():
+                if run.purpose is Purpose.SCORE:
+                    return GoOn(start=0, problem=SCORERS_ENDED)
+                return GoOn(start=0, whole=True)
             chosen = run.choose(again, places)
             if not chosen:
                 return GoOn(start=0, wait_s=AGAIN_S)
             return GoOn(start=start, places=chosen, trainers=len(places))
 
-    async def _how_far(self, run: RunBook, again: Again) -> int:
-        """Offset after the last row that any trainer has of the partition."""
+    async def _how_far(self, run: RunBook, again: Again) -> int | None:
+        """Offset after the last row that any trainer has of the partition; None if one that must be
+        asked, or the run, is gone meanwhile."""
         key = (again.run, again.epoch, again.partition)
-        deadline = time.monotonic() + HOW_FAR_S
         with self.changed:
             said = self._kept[key] = {}
             event = self._asked[key] = asyncio.Event()
-            # A rank that has returned has nothing to say, and nobody to say it.
-            wanted = {rank for rank, each in self.trainers.items() if each.channel is not None}
+            asked = {r: each for r, each in self.trainers.items() if each.channel is not None}
+            gone = [each for rank, each in self.trainers.items() if rank not in asked]
+            upto = max((each.kept.get(key, 0) for each in gone), default=0)
             self._tell_all(
                 HowFar(
                     feed=again.feed,
                     run=again.run,
                     epoch=again.epoch,
                     partition=again.partition,
+                    attempt=again.attempt,
                 )
             )
-        while not wanted <= set(said) and (left := deadline - time.monotonic()) > 0:
-            try:
-                await asyncio.wait_for(event.wait(), left)
-            except TimeoutError:
-                break
-            event.clear()
-        if self._kept.get(key) is said:
-            del self._kept[key], self._asked[key]
-        return max(0, *said.values()) if said else 0
+        try:
+            # One that does not say has it, for all we know: it may just be compiling something.
+            while not set(asked) <= set(said):
+                if run.closed or any(self.trainers.get(r) is not each for r, each in asked.items()):
+                    return None
+                if any(each.channel is None for r, each in asked.items() if r not in said):
+                    return None
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(event.wait(), AGAIN_S)
+                event.clear()
+        finally:
+            if self._kept.get(key) is said:
+                del self._kept[key], self._asked[key]
+        return max(upto, *said.values()) if said else upto
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -323,7 +371,11 @@ class Conversations:
         self._tell(dict.fromkeys(self.trainers, message))
 
     def _tell(self, messages: Mapping[int, msgspec.Struct]) -> None:
-        pairs = [(self.trainers[rank], message) for rank, message in messages.items()]
+        pairs = [
+            (self.trainers[rank], message)
+            for rank, message in messages.items()
+            if rank in self.trainers
+        ]
 
         def send() -> None:
             for trainer, message in pairs:

@@ -121,8 +121,6 @@ class EpochBook(Line):
         self.number = number
         self.align = Align.NONE if scoring else options.align
         self.scoring = scoring
-        self.taken: dict[int, Intervals] = {}
-        """Offsets received, by partition."""
         self.received = 0
         self.fed = False
         """All its rows are at the trainers."""
@@ -147,7 +145,7 @@ class EpochBook(Line):
         self.dropped = 0
         self.told: tuple[int, int, bool] = (-1, -1, False)
         """What `Held` said last."""
-        self.reported: tuple[int, int, bool] = (0, 0, False)
+        self.reported: tuple[int, int, bool, int] = (0, 0, False, 0)
         """What `HandedOut` said last."""
 
     def file(self, folder: Path | None) -> Spool:

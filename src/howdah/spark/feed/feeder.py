@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.feeding import Connecting, Me, Task
+from howdah.spark.feed.feeding import Connecting, Me, NobodyLeft, Task
 from howdah.spark.feed.intervals import merged, without
 from howdah.spark.feed.lines import Enough, NotTaken, Trainer
 from howdah.spark.feed.messages import Fed, GoOn, Purpose
@@ -35,7 +35,13 @@ def feed_partition(sent: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     task = msgspec.msgpack.decode(sent, type=Task)
     context = TaskContext.get()
     assert context is not None
-    me = Me(context.partitionId(), context.taskAttemptId(), socket.gethostname(), str(Path.cwd()))
+    me = Me(
+        context.partitionId(),
+        context.taskAttemptId(),
+        socket.gethostname(),
+        str(Path.cwd()),
+        context.stageId(),
+    )
     if task.purpose is Purpose.SCORE:
         from howdah.spark.feed.scorer import Scoring
 
@@ -65,7 +71,7 @@ class _Feeding(Connecting):
         """Feed it; what has been done."""
         try:
             self._feed(batches)
-        except Enough:
+        except NobodyLeft:
             pass
         except NotTaken as error:
             raise FeedError(str(error)) from error
@@ -112,14 +118,13 @@ class _Feeding(Connecting):
     def _send(self, batch: pa.RecordBatch, start: int) -> None:
         if not batch.num_rows:
             return
-        if self._trainer is None:
-            ahead = [(max(a, start), b) for a, b in self._skip if b > start]
-            self._trainer = self.open(self._go, start, ahead)
-            self._in_stretch = 0
-            self._writer = pa.ipc.new_stream(pa.PythonFile(self._trainer, "w"), batch.schema)
-        assert self._writer is not None
-        self._trainer.look()
-        self._writer.write_batch(batch)
+        while True:
+            try:
+                self._write(batch, start)
+                break
+            except Enough as enough:
+                # This batch has not been taken: a trainer that wants no more stops before one.
+                self._go_on_without(enough.rows)
         size = batch.nbytes
         self._offset = start + batch.num_rows
         self._unsaid += batch.num_rows
@@ -128,6 +133,33 @@ class _Feeding(Connecting):
         self._rows += batch.num_rows
         self._bytes += size
 
+    def _write(self, batch: pa.RecordBatch, start: int) -> None:
+        if self._trainer is None:
+            ahead = [(max(a, start), b) for a, b in self._skip if b > start]
+            self._trainer = self.open(self._go, start, ahead)
+            self._in_stretch = 0
+            self._writer = pa.ipc.new_stream(pa.PythonFile(self._trainer, "w"), batch.schema)
+        assert self._writer is not None
+        self._trainer.look()
+        self._writer.write_batch(batch)
+
+    def _go_on_without(self, rows: int) -> None:
+        """The trainer takes no more of the epoch, and has so many rows of this stretch: what follows
+        goes to another one. What is on its way to it cannot be had back; the report says so.
+
+        Raises:
+            NobodyLeft: no trainer takes more of it.
+        """
+        trainer, self._trainer, self._writer = self._trainer, None, None
+        assert trainer is not None
+        trainer.close()
+        self.enough.add(trainer.rank)
+        dropped = self._in_stretch - rows
+        self._go = self.ask(rank=trainer.rank, rows=self._unsaid - dropped, dropped=dropped)
+        self._unsaid = self._stretch = 0
+        if self._go.whole:
+            raise NobodyLeft
+
     def _check(self) -> None:
         """Hear from the master whether another trainer should have what follows."""
         if self._trainer is None:
@@ -135,7 +167,7 @@ class _Feeding(Connecting):
         self._go = self.ask(rank=self._trainer.rank, rows=self._unsaid)
         self._unsaid = self._stretch = 0
         if self._go.whole:
-            raise Enough
+            raise NobodyLeft
         if self._go.places and self._go.places[0].rank != self._trainer.rank:
             self._finish()
 
@@ -144,9 +176,13 @@ class _Feeding(Connecting):
         trainer, writer = self._trainer, self._writer
         if trainer is None or writer is None:
             return
-        writer.close()
-        while trainer.taken is None:
-            trainer.wait()
+        try:
+            writer.close()
+            while trainer.taken is None:
+                trainer.wait()
+        except Enough as enough:
+            self._go_on_without(enough.rows)
+            return
         if trainer.taken != self._in_stretch:
             raise FeedError(
                 f"rank {trainer.rank} has taken {trainer.taken} rows of {self._in_stretch} that it"

@@ -36,6 +36,11 @@ class Me(msgspec.Struct, frozen=True):
     attempt: int
     host: str
     folder: str
+    stage: int = 0
+
+
+class NobodyLeft(Exception):
+    """No trainer takes more rows of the epoch."""
 
 
 class Connecting:
@@ -45,8 +50,17 @@ class Connecting:
         self.task = task
         self.me = me
         self.master = Master.of(task.access)
+        self.enough: set[int] = set()
+        """Ranks that take no more rows of the epoch."""
 
-    def ask(self, *, unreachable: list[int] | None = None, rank: int = -1, rows: int = 0) -> GoOn:
+    def ask(
+        self,
+        *,
+        unreachable: list[int] | None = None,
+        rank: int = -1,
+        rows: int = 0,
+        dropped: int = 0,
+    ) -> GoOn:
         """Where and with whom to go on. Waits while nobody can take rows.
 
         Raises:
@@ -60,8 +74,10 @@ class Connecting:
                         host=self.me.host,
                         folder=self.me.folder,
                         unreachable=unreachable or [],
+                        enough=sorted(self.enough),
                         rank=rank,
                         rows=rows,
+                        dropped=dropped,
                     )
                 )
             except OSError as error:
@@ -75,7 +91,7 @@ class Connecting:
                 raise FeedError(answer.problem)
             if not answer.wait_s:
                 return answer
-            rows = 0
+            rows = dropped = 0
             time.sleep(answer.wait_s)
 
     def named(self) -> dict[str, Any]:
@@ -86,6 +102,7 @@ class Connecting:
             "run": task.run,
             "epoch": task.epoch,
             "partition": me.partition,
+            "stage": me.stage if task.purpose is Purpose.SCORE else 0,
             "attempt": me.attempt,
         }
 
@@ -106,6 +123,10 @@ class Connecting:
                         Begin(**self.named(), purpose=self.task.purpose, start=begin, skip=skip)
                     )
                     return trainer
+                except Enough:
+                    assert trainer is not None
+                    trainer.close()
+                    self.enough.add(rank)
                 except OSError as error:
                     if trainer is not None:
                         trainer.close()
@@ -113,6 +134,6 @@ class Connecting:
                     problems.append(f"rank {rank}: {error}")
             answer = self.ask(unreachable=tried)
             if answer.whole:
-                raise Enough
+                raise NobodyLeft
             if all(place.rank in tried for place in answer.places):
                 raise FeedError("no trainer takes rows of this task: " + "; ".join(problems))

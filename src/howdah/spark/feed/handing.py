@@ -8,16 +8,13 @@ from typing import NamedTuple
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.epochs import EpochBook, Line, RunBook, Source
 from howdah.spark.feed.messages import Align
-from howdah.spark.feed.state import FeedState
+from howdah.spark.feed.state import FeedState, Key
 from howdah.spark.feed.taking import Taking
 
 LINGER_S = 0.005
 """A partition that is scored gives a short batch if its next rows are not there by then."""
 LOOK_S = 1.0
 """A waiting program looks again after so long, whatever happens."""
-
-Key = tuple[int, int]
-"""Run and epoch."""
 
 
 class Piece(NamedTuple):

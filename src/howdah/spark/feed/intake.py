@@ -16,10 +16,19 @@ from howdah.spark.feed.connections import Connection
 from howdah.spark.feed.epochs import Chunk, EpochBook, RunBook
 from howdah.spark.feed.intervals import joined, without
 from howdah.spark.feed.ipc import Kind, read_body, read_head, read_schema, record_batch
-from howdah.spark.feed.messages import Align, Begin, HowFar, Kept, Purpose, Refused, Taken
+from howdah.spark.feed.messages import (
+    Align,
+    Begin,
+    HowFar,
+    Kept,
+    Part,
+    Purpose,
+    Refused,
+    Taken,
+)
 from howdah.spark.feed.picking import chosen, columns
 from howdah.spark.feed.slabs import Slabs
-from howdah.spark.feed.state import FeedState
+from howdah.spark.feed.state import FeedState, Key
 from howdah.spark.feed.taking import Taking
 
 OPEN_S = 10.0
@@ -29,24 +38,21 @@ OPEN_S = 10.0
 def begin(state: FeedState, taking: Taking) -> Refused | None:
     """Whether these rows are taken; None: yes (also when they are just thrown away)."""
     begin = taking.begin
-    others = same(state, begin.run, begin.epoch, begin.partition)
-    if any(other.begin.attempt > begin.attempt for other in others):
+    if not fence(state, key_of(begin), begin.attempt):
         return Refused(reason="A later attempt of the same task feeds this partition")
-    supersede(state, others)
     deadline = time.monotonic() + OPEN_S
     with state.changed:
         while True:
             if state.board.gone is not None and state.board.gone.reason:
                 return state.board.gone
-            if state.ended or state.board.gone is not None:
+            run = state.runs.get(begin.run)
+            if state.ended or state.board.gone is not None or begin.run in state.over:
                 taking.stop()
                 break
-            if begin.run in state.over:
-                return Refused(reason=f"Run {begin.run} of the feed {state.name!r} is over")
-            run = state.runs.get(begin.run)
             if run is not None:
-                if not run.scoring and begin.epoch < run.current:
-                    taking.stop()  # the program has left that epoch
+                fed = begin.epoch in run.epochs and run.epochs[begin.epoch].fed
+                if not run.scoring and (begin.epoch < run.current or fed):
+                    taking.stop()  # the program has left that epoch, or all its rows are here
                 break
             left = deadline - time.monotonic()
             if left <= 0:
@@ -75,15 +81,25 @@ def check(state: FeedState, schema: pa.Schema) -> str:
 
 
 def room(state: FeedState, taking: Taking, size: int) -> bool:
-    """Wait until so many bytes may be received; True: they must go to a file."""
+    """Wait until so many bytes may be received, which are reserved; True: they must go to a file."""
     with state.changed:
         while not taking.discard:
             if not state.buffered or state.buffered + size <= _limit(state, taking):
+                taking.reserved = size
+                state.buffered += size
                 return False
             if state.board.starved():
                 return True
             state.changed.wait(STARVED_S if state.board.waits_since is not None else None)
     return False
+
+
+def unreserve(state: FeedState, taking: Taking) -> None:
+    """What was reserved is counted with the rows now, or thrown away."""
+    with state.changed:
+        state.buffered -= taking.reserved
+        taking.reserved = 0
+        state.changed.notify_all()
 
 
 def add(
@@ -95,24 +111,27 @@ def add(
         FeedError: they could not be kept in a file.
     """
     begin = taking.begin
-    if not batch.num_rows:
+    rows = batch.num_rows
+    if not rows:
         return
     with state.changed:
         run = state.runs.get(begin.run)
         if run is None:
             return
         book = run.epoch(begin.epoch)
-        offsets = taking.offsets.take(batch.num_rows)
+        offsets = taking.offsets.take(rows)
         spool = book.file(state.board.folder) if spill else None
         shelf = None if run.scoring else _shelf(state, run, book)
-        known = book.taken.get(begin.partition, [])
-    taking.rows += batch.num_rows
+        taken = state.taken.setdefault((begin.run, begin.epoch), {})
+        known = taken.get(begin.partition, [])
     fresh = offsets if run.scoring else without(offsets, known)
+    if not fresh:
+        with state.changed:
+            taking.rows += 0 if taking.discard else rows
+        return
     if fresh != offsets:
         batch = chosen(batch, offsets, fresh)
         message = batch.serialize()
-    if not batch.num_rows:
-        return
 
     def load() -> pa.RecordBatch:
         return batch
@@ -125,6 +144,7 @@ def add(
     with state.changed:
         if taking.discard or run.over or book.done:
             return
+        taking.rows += rows
         if shelf is not None:
             shelf.entries.append(Entry(kept, batch.num_rows, begin.partition, fresh))
         state.buffered += chunk.counted
@@ -132,8 +152,7 @@ def add(
             taking.push(chunk)
             taking.came = time.monotonic()
         else:
-            taken = book.taken.get(begin.partition, [])
-            book.taken[begin.partition] = joined(taken, fresh)
+            taken[begin.partition] = joined(taken.get(begin.partition, []), fresh)
             book.received += chunk.rows
             book.push(chunk)
             state.news(book)
@@ -150,7 +169,8 @@ def end(state: FeedState, taking: Taking) -> None:
     """Its connection has ended."""
     with state.changed:
         state.takings.discard(taking)
-        state.buffered -= taking.clear()
+        state.buffered -= taking.clear() + taking.reserved
+        taking.reserved = 0
         state.changed.notify_all()
 
 
@@ -169,34 +189,35 @@ def _shelf(state: FeedState, run: RunBook, book: EpochBook) -> Shelf | None:
     return book.shelf
 
 
-def same(state: FeedState, run: int, epoch: int, partition: int) -> list[Taking]:
-    with state.changed:
-        return [
-            taking
-            for taking in state.takings
-            if (taking.begin.run, taking.begin.epoch, taking.begin.partition)
-            == (run, epoch, partition)
-        ]
+def key_of(begin: Begin) -> tuple[Key, Part]:
+    return (begin.run, begin.epoch), (begin.stage, begin.partition)
 
 
-def supersede(state: FeedState, takings: list[Taking]) -> None:
-    """None of their rows is taken from now on."""
+def fence(state: FeedState, key: tuple[Key, Part], attempt: int) -> bool:
+    """From now on no row of an earlier attempt is taken, nor one that this attempt sends over a
+    former connection. False: a later attempt has been here."""
+    epoch, part = key
     with state.changed:
-        for taking in takings:
+        known = state.attempts.setdefault(epoch, {})
+        if known.get(part, attempt) > attempt:
+            return False
+        known[part] = attempt
+        former = [taking for taking in state.takings if key_of(taking.begin) == key]
+        for taking in former:
             # Ending alone is not enough: what the feeder has sent before can still be read.
             taking.discard = True
         state.changed.notify_all()
-    for taking in takings:
+    for taking in former:
         taking.connection.end()
+    return True
 
 
 def how_far(state: FeedState, message: HowFar) -> Kept:
     """Ends the partition's connection."""
-    supersede(state, same(state, message.run, message.epoch, message.partition))
+    epoch = (message.run, message.epoch)
+    fence(state, (epoch, (0, message.partition)), message.attempt)
     with state.changed:
-        run = state.runs.get(message.run)
-        book = run.epochs.get(message.epoch) if run else None
-        ranges = book.taken.get(message.partition) if book else None
+        ranges = state.taken.get(epoch, {}).get(message.partition)
         upto = ranges[-1][1] if ranges else -1
     return Kept(
         feed=state.name,
@@ -253,6 +274,7 @@ def _receive(taking: Taking, state: FeedState, slabs: Slabs) -> None:
             message = read_body(head, read_into, slabs)
             if not taking.discard:
                 add(state, taking, message, record_batch(message, schema), spill=spill)
+            unreserve(state, taking)
     if taking.discard:
         return
     taking.ended = True

@@ -47,7 +47,15 @@ LOST_S = 60.0
 
 
 class Enough(Exception):
-    """The trainer wants no more rows."""
+    """No more rows of the epoch are wanted: by this trainer, or by none of them.
+
+    Args:
+        rows: of the stretch that the trainer has taken.
+    """
+
+    def __init__(self, rows: int = 0) -> None:
+        super().__init__(rows)
+        self.rows = rows
 
 
 class NotTaken(Exception):
@@ -107,6 +115,8 @@ class Trainer:
             except ssl.SSLWantReadError:
                 self._wait(select.POLLIN, None)
             except OSError as error:
+                with contextlib.suppress(ConnectionError):
+                    self.look()  # it may have said why before it went
                 raise self._lost(error) from error
         return size
 
@@ -190,7 +200,7 @@ class Trainer:
             case Load():
                 self.load = message
             case Stop():
-                raise Enough
+                raise Enough(message.rows)
             case Refused():
                 raise NotTaken(message.reason, message.again)
             case Taken():

@@ -11,7 +11,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -135,18 +135,26 @@ class Master(Conversations):
             self.moved = time.monotonic()
             return run
 
-    def announce(self, run: RunBook) -> None:
-        """Tell the trainers that the run begins (or goes on, in a new generation)."""
+    def announce(self, run: RunBook, readers: Iterable[int] | None = None) -> None:
+        """Tell the trainers that the run begins (or goes on, in a new generation).
+
+        Args:
+            readers: the ranks that read it; None: all.
+        """
         with self.changed:
+            ranks = self.trainers if readers is None else readers
+            run.readers = dict.fromkeys(ranks, run.first_epoch)
             run.stopped |= self.stopped(run.feed)
-            self._tell_all(self._opening(run))
+            run.returned |= {rank for rank, each in self.trainers.items() if each.returned}
+            self._tell(dict.fromkeys(run.readers, self._opening(run)))
 
     def fed(self, run: RunBook, epoch: int) -> None:
         """All rows of the epoch have been brought to the trainers."""
         with self.changed:
             run.epoch(epoch).fed = True
             self.moved = time.monotonic()
-            self._tell_all(EpochFed(feed=run.feed, run=run.number, epoch=epoch))
+            word = EpochFed(feed=run.feed, run=run.number, epoch=epoch)
+            self._tell(dict.fromkeys(run.readers or (), word))
 
     def close_run(self, run: RunBook) -> None:
         """The run is over, however it went."""
@@ -173,31 +181,82 @@ class Master(Conversations):
             found = [trainer.positions.get(feed) for trainer in self.trainers.values()]
             return [position for position in found if position is not None]
 
-    def asking(self, feed: str) -> bool:
-        """Whether all programs have asked for rows of that feed: no position comes any more."""
+    def readers(self, feed: str, beside: RunBook | None = None) -> set[int] | None:
+        """Ranks that have asked for rows of that feed: no position comes of them any more. None while
+        others may still ask.
+
+        Args:
+            beside: the run of another feed. Who has come further in it than to where programs ask
+                for rows of this one is not waited for, once somebody has asked.
+        """
         with self.changed:
-            return all(
-                feed in trainer.asks or trainer.returned for trainer in self.trainers.values()
-            )
+            asking = {rank for rank, each in self.trainers.items() if feed in each.asks}
+            named = self._named(feed)
+            for rank, trainer in self.trainers.items():
+                if rank in asking or trainer.returned or feed in trainer.enough:
+                    continue
+                if named and rank not in named:
+                    continue
+                if not (asking and beside is not None and self._past(rank, beside)):
+                    return None
+            return {rank for rank in asking if not self.trainers[rank].returned}
+
+    def waiting(self) -> str:
+        """Which ranks wait for rows that are not fed because other ranks have not asked for them."""
+        with self.changed:
+            for feed in sorted({feed for each in self.trainers.values() for feed in each.asks}):
+                announced = any(
+                    run.feed == feed and run.readers is not None for run in self.runs.values()
+                )
+                asking = [rank for rank, each in self.trainers.items() if feed in each.asks]
+                others = set(self.trainers) - set(asking)
+                if others and not announced and not self._named(feed):
+                    return (
+                        f"rank {_listed(asking)} waits for rows of {feed!r}, which rank "
+                        f"{_listed(others)} has not asked for: if only some ranks read it, name "
+                        f"them, ctx.feed({feed!r}, ranks={sorted(asking)})"
+                    )
+            return ""
 
     def stopped(self, feed: str) -> set[int]:
         """Ranks whose programs have stopped that feed, in whichever run of it or between two."""
         with self.changed:
             return {rank for rank, trainer in self.trainers.items() if feed in trainer.enough}
 
+    def running(self) -> set[int]:
+        """Ranks whose functions have not returned."""
+        with self.changed:
+            return {rank for rank, trainer in self.trainers.items() if not trainer.returned}
+
     def left(self, run: RunBook) -> bool:
         """Whether all programs wait for a run of the same feed after this one, or want none."""
         with self.changed:
             return all(
-                rank in run.stopped or trainer.waits.get(run.feed, -1) >= run.number
+                rank in run.stopped
+                or rank in run.returned
+                or trainer.waits.get(run.feed, -1) >= run.number
                 for rank, trainer in self.trainers.items()
             )
+
+    def _named(self, feed: str) -> set[int]:
+        return {rank for each in self.trainers.values() for rank in each.readers.get(feed, ())}
+
+    def _past(self, rank: int, run: RunBook) -> bool:
+        """Whether the rank has left the first epoch of that run, or the run."""
+        if self.trainers[rank].waits.get(run.feed, -1) >= run.number:
+            return True
+        later = [book for number, book in run.epochs.items() if number > run.first_epoch]
+        return any(rank in book.handed and book.handed[rank].batches for book in later)
 
     @contextmanager
     def watching(self) -> Iterator[threading.Condition]:
         """To look at several things at once and wait for a change of them."""
         with self.changed:
             yield self.changed
+
+
+def _listed(ranks: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(ranks)))
 
 
 async def _cancelled(loop: asyncio.AbstractEventLoop) -> None:

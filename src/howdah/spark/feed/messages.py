@@ -21,6 +21,8 @@ import msgspec
 
 Intervals = list[tuple[int, int]]
 """Half-open ranges of offsets, sorted, not touching."""
+Part = tuple[int, int]
+"""Stage and partition; of rows to train with the stage is 0, however often Spark runs its query."""
 
 
 class Purpose(enum.Enum):
@@ -106,10 +108,13 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
     """Number of the `Cluster.train` or `inference` call: another run's leftovers are refused."""
     epoch: int = 0
     partition: int
+    stage: int = 0
+    """While rows are scored: Spark's id of the stage. A DataFrame of answers may be used twice at
+    once, and each use has every partition."""
     attempt: int = 0
     """Spark's id of the task's attempt (grows over the whole application); a higher one of the same
-    partition supersedes lower ones. One attempt may begin several times, with growing ``start``:
-    large partitions are spread over the trainers in stretches."""
+    partition supersedes lower ones, for ever. One attempt may begin several times, with growing
+    ``start``: large partitions are spread over the trainers in stretches."""
     purpose: Purpose = Purpose.TRAIN
     start: int = 0
     """Offset of the first row that comes."""
@@ -118,7 +123,11 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
-    """No more rows are wanted: the program has said so. The feeder ends its task normally."""
+    """This rank takes no more rows of the epoch. The feeder asks the master for another one; its task
+    ends normally where there is none."""
+
+    rows: int = 0
+    """Of this stretch that it has taken; what else comes is thrown away."""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
@@ -157,6 +166,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """By feed: what the checkpoint it goes on from had seen (``feed.restore`` says it anew)."""
     asks: list[str] = []
     """Feeds the program has asked rows of: for these it will not restore a position any more."""
+    readers: dict[str, list[int]] = {}
+    """Of these feeds, only those ranks read rows: the program has said so."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True, tag="held"):
@@ -183,7 +194,14 @@ class HandedOut(msgspec.Struct, frozen=True, kw_only=True, tag="handed-out"):
     batches: int
     done: bool = False
     dropped: int = 0
-    """Rows left over by `Align.DROP` or by an incomplete last batch; known with ``done``."""
+    """Rows it has taken and will not hand out: known once it takes no more of the epoch."""
+
+
+class Counted(msgspec.Struct, frozen=True, kw_only=True, tag="counted"):
+    """The run is over here, and all of its rows have been told by `HandedOut`."""
+
+    feed: str
+    run: int
 
 
 class Enough(msgspec.Struct, frozen=True, kw_only=True, tag="enough"):
@@ -208,10 +226,6 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True, tag="broken"):
     trace: str
 
 
-class Returned(msgspec.Struct, frozen=True, kw_only=True, tag="returned"):
-    """The training function has returned: it takes no more rows of any feed."""
-
-
 class Kept(msgspec.Struct, frozen=True, kw_only=True, tag="kept"):
     """Answer to `HowFar`."""
 
@@ -221,6 +235,13 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, tag="kept"):
     partition: int
     upto: int
     """Offset after the last row taken by this trainer; -1 if it has none of this partition."""
+
+
+class Returned(msgspec.Struct, frozen=True, kw_only=True, tag="returned"):
+    """The training function has returned: it takes no more rows of any feed."""
+
+    kept: list[Kept] = []
+    """What nobody can ask it any more, of epochs that are still being fed."""
 
 
 class Open(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
@@ -262,6 +283,8 @@ class HowFar(msgspec.Struct, frozen=True, kw_only=True, tag="how-far"):
     run: int
     epoch: int
     partition: int
+    attempt: int
+    """Who asks: from now on earlier ones are not let in."""
 
 
 class Close(msgspec.Struct, frozen=True, kw_only=True, tag="close"):
@@ -280,7 +303,7 @@ class Abort(msgspec.Struct, frozen=True, kw_only=True, tag="abort"):
     error: str
 
 
-FromControl = Hello | Held | HandedOut | Enough | Waits | Broken | Returned | Kept
+FromControl = Hello | Held | HandedOut | Counted | Enough | Waits | Broken | Returned | Kept
 ToTrainer = Open | EpochFed | Permit | HowFar | Close | Abort
 
 # -- feeder and master (feeders dial it as `howdah.wire.tls.PeerRole.CLIENT`) -----------------------
@@ -295,16 +318,25 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, tag="again"):
     run: int
     epoch: int
     partition: int
+    stage: int = 0
     attempt: int
     host: str = ""
     folder: str = ""
     """Of the executor: trainers of the same host, then of others, in order of their load."""
     unreachable: list[int] = []
     """Ranks that could not be reached, or did not take it."""
+    enough: list[int] = []
+    """Ranks that have said that they take no more of this epoch."""
     rank: int = -1
     """Who took the stretch that was just sent; -1 at a task's beginning."""
     rows: int = 0
-    """Of that stretch."""
+    """Of that stretch. Less than none if some that were counted before turn out not to be taken."""
+    dropped: int = 0
+    """Rows that ``rank`` was sent and has thrown away."""
+
+    @property
+    def part(self) -> Part:
+        return self.stage, self.partition
 
 
 class GoOn(msgspec.Struct, frozen=True, kw_only=True, tag="go-on"):
@@ -329,10 +361,15 @@ class Fed(msgspec.Struct, frozen=True, kw_only=True, tag="fed"):
     run: int
     epoch: int
     partition: int
+    stage: int = 0
     attempt: int
     rank: int = -1
     rows: int = 0
     """Of the last stretch, which ``rank`` took."""
+
+    @property
+    def part(self) -> Part:
+        return self.stage, self.partition
 
 
 FromFeederControl = Again | Fed

@@ -24,10 +24,13 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def enough(align: Align, stopped: Set[int], ranks: Set[int]) -> bool:
-    """Whether a feed is over for all ranks because of those whose programs want no more rows."""
-    stopped = stopped & ranks
+    """Whether a feed is over because of the ranks whose programs have stopped it.
+
+    Args:
+        ranks: those whose functions have not returned.
+    """
     # Where ranks are held together the others wait for one that has stopped: none can go on.
-    return bool(stopped) and (align is not Align.NONE or stopped == ranks)
+    return bool(stopped) and (align is not Align.NONE or stopped >= ranks)
 
 
 def allowance(align: Align, ranks: Sequence[int], held: Mapping[int, Held]) -> Allowance:

@@ -18,16 +18,22 @@ from howdah.spark.feed.messages import (
     Abort,
     Align,
     Close,
+    Counted,
     Enough,
     EpochFed,
     HandedOut,
+    Intervals,
+    Kept,
     Open,
+    Part,
     Permit,
     Position,
     Waits,
 )
 from howdah.spark.feed.taking import Taking
 
+Key = tuple[int, int]
+"""Run and epoch."""
 REMEMBERED = 64
 """Ends of epochs that are told again to a master that has come back."""
 
@@ -44,6 +50,10 @@ class FeedState:
         self.over: set[int] = set()
         """Runs that are over."""
         self.takings: set[Taking] = set()
+        self.taken: dict[Key, dict[int, Intervals]] = {}
+        """Offsets received, by partition, of epochs that are being fed: also once they are left."""
+        self.attempts: dict[Key, dict[Part, int]] = {}
+        """The latest that came for a partition of these."""
         self.schema: pa.Schema | None = None
         self.buffered = 0
         """Bytes received and not handed out."""
@@ -51,6 +61,8 @@ class FeedState:
         """Rows a batch, as the program asked last; 0 before."""
         self.drop_last = False
         self.asks = False
+        self.readers: list[int] = []
+        """The only ranks that read it, if the program has said so."""
         self.newest = -1
         """Number of the last run there was."""
         self.waits = False
@@ -66,7 +78,7 @@ class FeedState:
         """Run and epoch a batch to train with was last given of."""
         self.rows = 0
         """Handed out, of epochs that are over."""
-        self._ends: deque[HandedOut] = deque(maxlen=REMEMBERED)
+        self._ends: deque[HandedOut | Counted] = deque(maxlen=REMEMBERED)
 
     # -- the master ------------------------------------------------------------------------------
 
@@ -80,11 +92,14 @@ class FeedState:
 
     def epoch_fed(self, message: EpochFed) -> None:
         with self.changed:
+            self.taken.pop((message.run, message.epoch), None)  # its tasks do not run again
+            self.attempts.pop((message.run, message.epoch), None)
             run = self.runs.get(message.run)
             if run is None or message.epoch < run.current:
                 return
             book = run.epoch(message.epoch)
             book.fed = True
+            self._turn_away(run, message.epoch)
             self.news(book)
             if not run.streamed(message.epoch + 1):
                 self.prepare(run, message.epoch + 1)
@@ -108,7 +123,7 @@ class FeedState:
                 if message.run is None or run.number == message.run:
                     self.finish_run(run)
             if message.run is not None:
-                self.over.add(message.run)
+                self._close(message.run)
             if message.end:
                 self.ended = True
             self._interrupt()
@@ -119,7 +134,7 @@ class FeedState:
                 self.failure = message.error
             if (run := self.runs.get(message.run)) is not None:
                 self.finish_run(run)
-            self.over.add(message.run)
+            self._close(message.run)
             self._interrupt()
 
     def fail(self, error: str) -> None:
@@ -147,8 +162,18 @@ class FeedState:
             for run in self.runs.values():
                 for book in run.epochs.values():
                     book.told = (-1, -1, False)
-                    book.reported = (0, 0, False)
+                    book.reported = (0, 0, False, 0)
                     self.news(book)
+
+    def kept(self) -> list[Kept]:
+        """How far the partitions came, of epochs that are being fed."""
+        with self.changed:
+            return [
+                Kept(feed=self.name, run=run, epoch=epoch, partition=part, upto=ranges[-1][1])
+                for (run, epoch), parts in self.taken.items()
+                for part, ranges in parts.items()
+                if ranges
+            ]
 
     def wait(self, seconds: float) -> None:
         """Wait, in the program's thread, with the lock, until something has changed."""
@@ -188,16 +213,10 @@ class FeedState:
 
     def finish(self, run: RunBook, book: EpochBook) -> None:
         """The epoch is over for the program."""
-        self.buffered -= book.drop()
-        book.done = True
-        self._report(book)
-        self.rows += book.handed
+        self._end(book, left=True)
         run.epochs.pop(book.number, None)
         run.current = book.number + 1
-        for taking in self.takings:
-            begin = taking.begin
-            if begin.run == run.number and begin.epoch <= book.number and not taking.ended:
-                taking.stop()
+        self._turn_away(run, book.number)
         if book.last:
             self._forget(run)
         else:
@@ -211,15 +230,23 @@ class FeedState:
             return
         self._forget(run)
         for book in run.epochs.values():
-            self._report(book)
-            self.buffered -= book.drop()
-            self.rows += book.handed
-            book.done = True
+            self._end(book)
         run.epochs.clear()
         for taking in self.takings:
             # One that is answered waits for its answers.
             if taking.begin.run == run.number and (run.scoring or not taking.ended):
                 taking.stop()
+
+    def leave(self, *, whole: bool) -> None:
+        """The function has ended; threads of the program's may still wait for rows. With the lock.
+
+        Args:
+            whole: it has returned: the others go on, and what it was given counts.
+        """
+        self.ended = self.urgent = True
+        for run in list(self.runs.values()):
+            if whole and not run.scoring:
+                self.finish_run(run)
 
     def stop(self) -> None:
         """The program wants no more."""
@@ -233,11 +260,29 @@ class FeedState:
             self.board.tell(Enough(feed=self.name))
             self._interrupt()
 
-    def _report(self, book: EpochBook) -> None:
+    def _turn_away(self, run: RunBook, epoch: int) -> None:
+        """No more rows of that epoch are taken."""
+        for taking in self.takings:
+            begin = taking.begin
+            if begin.run == run.number and begin.epoch <= epoch and not taking.ended:
+                taking.stop()
+
+    def _end(self, book: EpochBook, *, left: bool = False) -> None:
+        """Nothing more of the epoch is handed out. ``left``: for the program has left it."""
+        over = left or self._over(book)
+        self.buffered -= book.drop()
+        book.done = True
+        self.rows += book.handed
+        self._report(book, over=over)
+
+    def _over(self, book: EpochBook) -> bool:
+        return not book.scoring and book.over(self.size or 1, self.drop_last)
+
+    def _report(self, book: EpochBook, *, over: bool | None = None) -> None:
         """Tell how much of the epoch was handed out, if that is new."""
-        size = self.size or 1
-        done = book.done or (not book.scoring and book.over(size, self.drop_last))
-        now = (book.handed, book.batches, done)
+        done = self._over(book) if over is None else over
+        dropped = book.dropped if book.done else book.left if done else 0
+        now = (book.handed, book.batches, done, dropped)
         if now == book.reported:
             return
         book.reported = now
@@ -248,9 +293,9 @@ class FeedState:
             rows=book.handed,
             batches=book.batches,
             done=done,
-            dropped=book.dropped + (0 if book.done else book.left if done else 0),
+            dropped=dropped,
         )
-        if done:
+        if done or book.done:
             self._ends.append(message)
         self.board.tell(message)
 
@@ -259,6 +304,16 @@ class FeedState:
         run.shelf = None
         self.runs.pop(run.number, None)
         self.over.add(run.number)
+
+    def _close(self, run: int) -> None:
+        """The master has said that the run is over, for all."""
+        self.over.add(run)
+        for known in (self.taken, self.attempts):
+            for key in [key for key in known if key[0] == run]:
+                del known[key]
+        counted = Counted(feed=self.name, run=run)
+        self._ends.append(counted)
+        self.board.tell(counted)
 
     def _interrupt(self) -> None:
         self.urgent = True

@@ -24,6 +24,9 @@ class Taking(Line):
         self.connection = connection
         self.offsets = Offsets(begin.start, begin.skip)
         self.rows = 0
+        """That have been taken, or were here before."""
+        self.reserved = 0
+        """Bytes of the feed's buffer for the record batch that is being received."""
         self.ended = False
         """Its last row is here."""
         self.discard = False
@@ -44,9 +47,9 @@ class Taking(Line):
         self._say(Scored(size=len(stream)), stream)
 
     def stop(self) -> None:
-        """Tell the feeder that no more rows are wanted. Never waits."""
+        """Tell the feeder that no more rows are wanted. With the feed's lock; never waits."""
         self.discard = True
-        self._say(Stop())
+        self._say(Stop(rows=self.rows))
 
     def refuse(self, reason: str, *, again: bool) -> None:
         """Tell the feeder why its rows are not taken. Never waits."""

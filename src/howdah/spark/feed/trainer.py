@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -101,8 +101,11 @@ class Trainer:
         )
         self._control.start()
 
-    def feed(self, name: str = "train") -> Feed:
+    def feed(self, name: str = "train", ranks: Sequence[int] | None = None) -> Feed:
         """The feed of that name.
+
+        Args:
+            ranks: only these read it. The others are not waited for, and get none of its rows.
 
         Raises:
             FeedError: there are no feeds here.
@@ -114,6 +117,8 @@ class Trainer:
                 "such as ps, the program reads its data itself"
             )
         state = self._state(name)
+        if ranks is not None:
+            state.readers = sorted(set(ranks))
         with self._lock:
             return self._feeds.setdefault(name, Feed(state))
 
@@ -134,13 +139,17 @@ class Trainer:
             takings = [taking for state in self._all_states() for taking in state.takings]
             self._end_all()
             for state in self._all_states():
-                state.ended = state.urgent = True  # threads of the program's may wait for rows
+                state.leave(whole=not reason)
+            for taking in takings:
+                if reason:
+                    taking.refuse(reason, again=True)
+                elif not taking.ended and not taking.discard:
+                    taking.stop()
             self._board.changed.notify_all()
-        for taking in takings:
-            if reason:
-                taking.refuse(reason, again=True)
-            elif not taking.ended:
-                taking.stop()
+        if isinstance(farewell, Returned):
+            farewell = Returned(
+                kept=[kept for state in self._all_states() for kept in state.kept()]
+            )
         self._control.close(farewell)
         deadline = time.monotonic() + ANSWERS_S
         for taking in takings:
@@ -188,6 +197,7 @@ class Trainer:
                 state.name: state.restored for state in states if state.restored is not None
             },
             asks=[state.name for state in states if state.asks],
+            readers={state.name: state.readers for state in states if state.readers},
         )
 
     def _end_all(self) -> None:

@@ -1,0 +1,212 @@
+"""Ranks that do not all read the same: four of them, on a Standalone master, of different speed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from howdah.spark import Cluster, FeedError
+from tests.spark import sessions
+from tests.spark.servers import Standalone
+
+RANKS = 4
+ROWS = 400
+PATIENCE_S = 60.0
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module")
+def four_slots(spark_folder: Path) -> Iterator[Any]:
+    """A session on two workers of two cores."""
+    with Standalone(spark_folder / "four", cores=2) as cluster:
+        conf = {**cluster.settings(), "spark.cores.max": str(RANKS)}
+        with sessions.session(cluster.folder, conf) as made:
+            yield made
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Job directories of their own."""
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def start(four_slots: Any, tmp_path: Path) -> Callable[..., Cluster]:
+    """Start a function in four ranks; its first argument is a folder that all of them see."""
+
+    def start(train: Callable[[Path, Any], Any]) -> Cluster:
+        return Cluster.start(four_slots, train, tmp_path, workers=RANKS, on_log=None)
+
+    return start
+
+
+def rows(spark: Any, count: int = ROWS, partitions: int = 8) -> Any:
+    return spark.range(0, count, 1, partitions)
+
+
+def everything(values: dict[int, list[int]]) -> list[int]:
+    return sorted(i for ids in values.values() for i in ids)
+
+
+def leave_a_pid(folder: Path, rank: int) -> None:
+    """For the others to see when this process has ended."""
+    (folder / f"writing-{rank}").write_text(str(os.getpid()))
+    (folder / f"writing-{rank}").rename(folder / f"pid-{rank}")
+
+
+def await_ends(folder: Path, ranks: list[int]) -> None:
+    """Wait until the processes of those ranks have ended."""
+    deadline = time.monotonic() + PATIENCE_S
+    for rank in ranks:
+        path = folder / f"pid-{rank}"
+        while not path.exists() or Path(f"/proc/{path.read_text()}").exists():
+            assert time.monotonic() < deadline, f"rank {rank} goes on"
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize("align", ["drop", "none"])
+def test_ranks_that_are_done_and_return_take_nothing_from_a_slower_one(
+    start: Callable[..., Cluster], four_slots: Any, align: str
+) -> None:
+    def train(folder: Path, ctx: Any) -> list[int]:
+        ids: list[int] = []
+        for number, epoch in enumerate(ctx.feed("train").epochs(), 1):
+            for batch in epoch.batches(10):
+                if ctx.rank == RANKS - 1 and number == 2 and not ids[ROWS:]:
+                    await_ends(folder, list(range(RANKS - 1)))
+                ids += batch["id"].tolist()
+            if number == 2:
+                break
+        leave_a_pid(folder, ctx.rank)
+        return ids
+
+    with start(train) as cluster:
+        report = cluster.train(rows(four_slots), epochs=2, align=align)
+        values = cluster.results()
+    assert report.rows == sum(len(ids) for ids in values.values())
+    assert report.rows + report.dropped == 2 * ROWS
+    assert (report.epochs, report.stopped) == (2, False)
+    if align == "none":
+        assert everything(values) == sorted([*range(ROWS)] * 2)
+    else:
+        assert len({each.batches for each in report.ranks}) == 1
+
+
+def test_what_a_rank_that_returns_early_leaves_goes_to_the_others(
+    start: Callable[..., Cluster], four_slots: Any
+) -> None:
+    def train(folder: Path, ctx: Any) -> list[int]:
+        ids: list[int] = []
+        if ctx.rank:
+            leave_a_pid(folder, ctx.rank)
+        for batch in ctx.feed("train").batches(10):
+            ids += batch["id"].tolist()
+            if ctx.rank:
+                return ids  # without a word
+            if len(ids) == 10:
+                await_ends(folder, [1, 2, 3])
+        return ids
+
+    with start(train) as cluster:
+        report = cluster.train(rows(four_slots, 100_000), align="none")
+        values = cluster.results()
+    assert [len(values[rank]) for rank in (1, 2, 3)] == [10, 10, 10]
+    assert len(everything(values)) == len(set(everything(values))) == report.rows
+    assert report.rows + report.dropped == 100_000
+    assert not report.stopped
+
+
+def test_who_stops_the_feed_leaves_the_rest_to_the_others_where_none_waits_for_it(
+    start: Callable[..., Cluster], four_slots: Any
+) -> None:
+    def train(folder: Path, ctx: Any) -> list[int]:
+        feed = ctx.feed("train")
+        ids: list[int] = []
+        for batch in feed.batches(10):
+            ids += batch["id"].tolist()
+            if ctx.rank == 0:
+                feed.stop()
+        return ids
+
+    with start(train) as cluster:
+        report = cluster.train(rows(four_slots, 4000), align="none", timeout_s=30)
+        values = cluster.results()
+    assert len(values[0]) == 10
+    assert len(everything(values)) == len(set(everything(values))) == report.rows
+    assert report.rows + report.dropped == 4000
+
+
+@pytest.mark.parametrize("align", ["drop", "none"])
+def test_rank_0_alone_validates_while_the_others_go_on_or_return(
+    start: Callable[..., Cluster], four_slots: Any, align: str
+) -> None:
+    def train(folder: Path, ctx: Any) -> list[int]:
+        seen: list[int] = []
+        validation = ctx.feed("validation").epochs()
+        for epoch in ctx.feed("train").epochs():
+            for _ in epoch.batches(10):
+                pass
+            if ctx.rank == 0:
+                seen.append(sum(len(batch["id"]) for batch in next(validation).batches(7)))
+            if epoch.number == 1:
+                break
+        return seen
+
+    with start(train) as cluster:
+        report = cluster.train(
+            rows(four_slots), epochs=2, validation=rows(four_slots, 100, 3), align=align
+        )
+        values = cluster.results()
+    assert values == {0: [100, 100], 1: [], 2: [], 3: []}
+    assert report.rows + report.dropped == 2 * ROWS
+
+
+def test_rank_0_validates_while_the_others_wait_for_its_word(
+    start: Callable[..., Cluster], four_slots: Any
+) -> None:
+    def train(folder: Path, ctx: Any) -> int:
+        for epoch in ctx.feed("train").epochs():
+            for _ in epoch.batches(10):
+                pass
+            break
+        if ctx.rank == 0:
+            seen = sum(
+                len(batch["id"])
+                for epoch in [next(ctx.feed("validation", ranks=[0]).epochs())]
+                for batch in epoch.batches(7)
+            )
+            (folder / "writing").write_text(str(seen))
+            (folder / "writing").rename(folder / "validated")
+        deadline = time.monotonic() + PATIENCE_S
+        while not (folder / "validated").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        return int((folder / "validated").read_text())
+
+    with start(train) as cluster:
+        cluster.train(rows(four_slots), validation=rows(four_slots, 100, 3))
+        assert cluster.results() == dict.fromkeys(range(RANKS), 100)
+
+
+def test_a_feed_that_only_some_ranks_ask_for_is_named_when_nothing_moves(
+    start: Callable[..., Cluster], four_slots: Any
+) -> None:
+    def train(folder: Path, ctx: Any) -> None:
+        for epoch in ctx.feed("train").epochs():
+            for _ in epoch.batches(10):
+                pass
+            break
+        if ctx.rank == 0:
+            leave_a_pid(folder, 0)
+            next(ctx.feed("validation").epochs(), None)
+        else:
+            await_ends(folder, [0])  # it waits for them
+
+    with start(train) as cluster:
+        with pytest.raises(FeedError, match=r"name them, ctx\.feed\('validation', ranks=\[0\]\)"):
+            cluster.train(rows(four_slots), validation=rows(four_slots, 100, 3), timeout_s=2)
