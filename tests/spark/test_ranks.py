@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -210,3 +211,16 @@ def test_a_feed_that_only_some_ranks_ask_for_is_named_when_nothing_moves(
     with start(train) as cluster:
         with pytest.raises(FeedError, match=r"name them, ctx\.feed\('validation', ranks=\[0\]\)"):
             cluster.train(rows(four_slots), validation=rows(four_slots, 100, 3), timeout_s=2)
+
+
+def test_answers_may_be_used_twice_at_once(start: Callable[..., Cluster], four_slots: Any) -> None:
+    def train(folder: Path, ctx: Any) -> None:
+        feed = ctx.feed("inference")
+        for batch in feed.batches(30):
+            feed.results({"twice": 2 * batch["id"]})
+
+    with start(train) as cluster:
+        answers = cluster.inference(rows(four_slots, 20_000), schema="twice long").select("twice")
+        with ThreadPoolExecutor(2) as pool:
+            found = list(pool.map(lambda _: answers.collect(), range(2)))
+    assert [sorted(row["twice"] for row in each) for each in found] == [[*range(0, 40_000, 2)]] * 2

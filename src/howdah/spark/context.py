@@ -37,7 +37,10 @@ class Context:
     """``ctx`` of ``train(args, ctx)``."""
 
     def __init__(
-        self, me: task.Context, wiring: Wiring | None, feed: Callable[[str], Feed]
+        self,
+        me: task.Context,
+        wiring: Wiring | None,
+        feed: Callable[[str, Sequence[int] | None], Feed],
     ) -> None:
         self._feed = feed
         self._user = wiring.user if wiring is not None else ""

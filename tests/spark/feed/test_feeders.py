@@ -14,9 +14,11 @@ import pytest
 
 from howdah import task
 from howdah.spark.context import Wiring
+from howdah.spark.errors import FeedError
 from howdah.spark.feed import lines
 from howdah.spark.feed.feeder import _Feeding
 from howdah.spark.feed.feeding import Connecting, Me, Task
+from howdah.spark.feed.lines import NotTaken
 from howdah.spark.feed.master import Master
 from howdah.spark.feed.messages import Again, Align, Broken, Options, Purpose, Returned
 from howdah.spark.feed.scorer import Scoring
@@ -161,3 +163,48 @@ def test_a_connection_to_the_driver_that_broke_while_it_was_idle_fails_no_task(g
     assert fed()["rows"].to_pylist() == [5]
     book = gang.master.runs[task.run].epoch(0)
     gang.wait(lambda: book.finished == {(0, 0): 5})
+
+
+@pytest.mark.parametrize("gang", [2], indirect=True)
+def test_an_attempt_that_was_superseded_between_two_stretches_takes_no_row_to_anybody(
+    gang: Gang,
+) -> None:
+    trainers = [gang.trainer(rank) for rank in range(2)]
+    task = gang.open(Purpose.TRAIN, align=Align.NONE)
+    rows = numbers((0, 4), (4, 8))
+    earlier = _Feeding(task, me(attempt=1))
+    earlier._go = earlier.ask()
+    earlier._send(rows[0], 0)
+    earlier._finish()
+    later = in_background(lambda: _Feeding(task, me(attempt=2)).run(iter(rows)))
+    assert later()["rows"].to_pylist() == [4]
+    with pytest.raises((FeedError, NotTaken), match="later attempt"):
+        earlier._send(rows[1], 4)
+        earlier._finish()
+    with pytest.raises(FeedError, match="later attempt"):
+        earlier.ask(rank=0, rows=4)
+    gang.master.fed(gang.master.runs[task.run], 0)
+    read = [
+        in_background(lambda t=t: list(next(t.feed("train").epochs()).batches(8))) for t in trainers
+    ]
+    assert sorted(y for wait in read for batch in wait() for y in batch["y"].tolist()) == [
+        *range(8)
+    ]
+
+
+@pytest.mark.parametrize("gang", [2], indirect=True)
+def test_an_attempt_after_a_rank_has_returned_goes_on_behind_its_rows(gang: Gang) -> None:
+    trainers = [gang.trainer(rank) for rank in range(2)]
+    task = gang.open(Purpose.TRAIN, align=Align.NONE)
+    rows = numbers((0, 4), (4, 8))
+    earlier = _Feeding(task, me(attempt=1))
+    earlier._go = earlier.ask()
+    earlier._send(rows[0], 0)
+    earlier._finish()
+    rank = earlier._go.places[0].rank
+    assert len(next(trainers[rank].feed("train").batches(4))["y"]) == 4
+    trainers[rank].close(Returned())
+    gang.wait(lambda: gang.master.trainers[rank].content)
+    later = in_background(lambda: _Feeding(task, me(attempt=2)).run(iter(rows)))
+    assert later()["rows"].to_pylist() == [4]
+    assert next(trainers[1 - rank].feed("train").batches(4))["y"].tolist() == [4, 5, 6, 7]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import subprocess
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -111,6 +113,43 @@ def test_memory_is_bounded_while_the_program_is_slow(rig: Rig) -> None:
     feed.stop()
     endless.feeder.close()
     endless.ended()
+
+
+def test_many_feeders_at_once_keep_to_the_buffer(rig: Rig) -> None:
+    trainer = rig.trainer()
+    batch = numbers(0)
+    rig.open(align="none", buffer=2 * batch.nbytes)
+    feeders = [rig.feeder(partition=number) for number in range(8)]
+    state = trainer.feed("train")._state
+    most: list[int] = []
+    all_there = threading.Barrier(len(feeders))
+    read_body, add = intake.read_body, intake.add
+
+    def read(*arguments: Any) -> Any:
+        if len(most) < len(feeders):
+            with contextlib.suppress(threading.BrokenBarrierError):
+                all_there.wait(0.5)  # all that have been let in are received at once
+        return read_body(*arguments)
+
+    def added(*arguments: Any, spill: bool) -> None:
+        add(*arguments, spill=spill)
+        with state.changed:
+            most.append(state.buffered)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intake, "read_body", read)
+        patch.setattr(intake, "add", added)
+        threads = [
+            threading.Thread(target=feeder.send, args=([numbers(0)] * 3, SCHEMA))
+            for feeder in feeders
+        ]
+        for thread in threads:
+            thread.start()
+        batches = trainer.feed("train").batches(ROWS)
+        assert sum(len(next(batches)["y"]) for _ in range(24)) == 24 * ROWS
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    assert max(most) <= 2 * batch.nbytes + 4096
 
 
 def test_what_waits_for_room_is_not_taken_once_the_master_knows_how_far_it_came(rig: Rig) -> None:
@@ -329,6 +368,7 @@ def test_bytes_that_are_no_arrow_stream_are_raised_in_words(rig: Rig) -> None:
 KILLED = """
 import sys
 from pathlib import Path
+from typing import Any
 from tests.spark.feed.rig import Rig
 import tests.spark.feed.test_troubles as t
 rig = Rig(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -95,7 +95,7 @@ def room(state: FeedState, taking: Taking, size: int) -> bool:
 
 
 def unreserve(state: FeedState, taking: Taking) -> None:
-    """What was reserved is counted with the rows now, or thrown away."""
+    """The record batch was not kept in memory."""
     with state.changed:
         state.buffered -= taking.reserved
         taking.reserved = 0
@@ -147,7 +147,8 @@ def add(
         taking.rows += rows
         if shelf is not None:
             shelf.entries.append(Entry(kept, batch.num_rows, begin.partition, fresh))
-        state.buffered += chunk.counted
+        state.buffered += chunk.counted - taking.reserved
+        taking.reserved = 0
         if run.scoring:
             taking.push(chunk)
             taking.came = time.monotonic()
