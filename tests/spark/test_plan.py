@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -269,6 +270,19 @@ def test_a_later_attempt_asks_how_far_the_earlier_came_and_the_earlier_may_not_g
     assert run.begin(again(0, attempt=9))
     assert run.superseded(again(0, attempt=5))
     assert not run.superseded(again(0, attempt=9))
+
+
+@pytest.mark.parametrize(("align", "first"), [(Align.DROP, 2), (Align.NONE, 0)])
+def test_a_rank_that_comes_late_reads_from_the_next_epoch_or_at_once(
+    align: Align, first: int
+) -> None:
+    run = RunBook(1, Purpose.TRAIN, Options(feed="train", epochs=3, align=align))
+    run.readers = {0: 0}
+    for epoch in range(2):
+        run.note_held(0, Held(feed="train", run=1, epoch=epoch, batches=1, rows=1))
+    assert run.join(1) and not run.join(1)
+    assert [run.takes(1, epoch) for epoch in range(3)] == [epoch >= first for epoch in range(3)]
+    assert not run.done(2, [0, 1])
 
 
 def test_record_batches_have_about_the_same_size_whatever_the_rows() -> None:

@@ -235,11 +235,10 @@ class Training:
 
     def _look(self, generation: int) -> _Turn | None:
         """Whether something has happened that ends this generation's part."""
-        run = self._run
-        last = run.epoch(self._options.epochs - 1)
+        run, last = self._run, self._options.epochs - 1
         readers = set(run.readers or ())
-        used = run.done(last.number, readers)
-        if used and self._fed and any(each.done for each in last.handed.values()):
+        used = run.done(last, readers)
+        if used and self._fed and any(each.done for each in run.epoch(last).handed.values()):
             return _Turn.DONE
         if self._master.generation != generation:
             return _Turn.FORMED_ANEW

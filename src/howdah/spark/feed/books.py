@@ -130,7 +130,9 @@ class RunBook:
             return True
         if self.readers is not None and self.readers.get(rank, number + 1) > number:
             return False
-        book = self.epoch(number)
+        book = self.epochs.get(number)
+        if book is None:
+            return True
         return rank not in book.enough and not (rank in book.handed and book.handed[rank].done)
 
     def join(self, rank: int) -> bool:

@@ -96,6 +96,8 @@ def room(state: FeedState, taking: Taking, size: int) -> bool:
 
 def unreserve(state: FeedState, taking: Taking) -> None:
     """The record batch was not kept in memory."""
+    if not taking.reserved:
+        return
     with state.changed:
         state.buffered -= taking.reserved
         taking.reserved = 0

@@ -122,11 +122,6 @@ class Master(Conversations):
         with self.changed:
             return [trainer.place for _, trainer in sorted(self.trainers.items())]
 
-    def all_returned(self) -> bool:
-        """Whether every function has returned, and none has raised."""
-        with self.changed:
-            return self.complete() and all(each.content for each in self.trainers.values())
-
     def open(self, purpose: Purpose, options: Options) -> RunBook:
         """A new run; trainers hear of it by `announce`."""
         with self.changed:
