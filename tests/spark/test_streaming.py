@@ -198,6 +198,19 @@ def test_a_cluster_whose_program_has_enough_takes_no_other_run(spark: Any, tmp_p
 
 
 @pytest.mark.timeout(240)
+def test_a_cluster_whose_program_had_enough_and_returned_takes_no_other_run(
+    spark: Any, tmp_path: Path
+) -> None:
+    with cluster_of(spark, gather_then_wait, str(tmp_path)) as cluster:
+        assert not cluster.train(spark.range(1).selectExpr("id as value")).stopped
+        (tmp_path / "go").touch()
+        wait_for(lambda: cluster.status().outcome is not None)
+        report = cluster.train(spark.range(9).selectExpr("id as value"))
+        assert (report.stopped, report.rows) == (True, 0)
+        assert cluster.results() == {0: [0]}
+
+
+@pytest.mark.timeout(240)
 def test_an_error_of_the_program_ends_the_stream_with_its_traceback(
     spark: Any, tmp_path: Path
 ) -> None:

@@ -124,7 +124,10 @@ class Stream:
                 self.error = self.error or error
                 self._ending.set()
                 raise
-            self.report = self.report.plus(report)
+            if report.rows or report.dropped or not report.stopped:
+                # A program that stopped with its last rows is heard after their micro-batch: of
+                # the next one it took nothing.
+                self.report = self.report.plus(report)
             if report.stopped:
                 # What was left of it is nobody's: the micro-batch is done.
                 self.stopped = True

@@ -94,7 +94,8 @@ class Training:
         stopped = False
         try:
             while True:
-                turn = self._turn(*self._gang())
+                gang = self._gang()
+                turn = _Turn.STOPPED if gang is None else self._turn(*gang)
                 if turn is not _Turn.FORMED_ANEW:
                     stopped = turn is _Turn.STOPPED
                     break
@@ -133,17 +134,21 @@ class Training:
 
     # -- generations -------------------------------------------------------------------------------
 
-    def _gang(self) -> tuple[int, set[int]]:
+    def _gang(self) -> tuple[int, set[int]] | None:
         """Wait until all trainers are there, and all that read rows ask for them: the generation,
-        and who they are."""
+        and who they are. None: the programs have stopped the feed, or `leave` was called."""
+        feed, align = self._options.feed, self._options.align
         with self._master.watching() as changed:
             while True:
-                self._live.check()
-                if self._left:
-                    return self._master.generation, set()
+                enough = self._live.enough(feed, align)
+                self._live.check(enough=enough)
+                if self._left or (enough and self._live.over()):
+                    return None
                 if self._master.connected() and not self._live.wants_slots():
+                    if enough:
+                        return None
                     beside = self._beside and self._beside._run
-                    readers = self._master.readers(self._options.feed, beside)
+                    readers = self._master.readers(feed, beside)
                     if readers is not None:
                         return self._master.generation, readers
                 self._check_time("the programs do not ask for rows of the feed")
