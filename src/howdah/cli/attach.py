@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from howdah.cli.jobs import find_job, job_id_argument, json_option, store_option, tail_option
+from howdah.cli.jobs import find_job, json_option, optional_job_id, store_option, tail_option
 
 
 @click.command("attach")
-@job_id_argument
+@optional_job_id
 @tail_option("10")
 @click.option("-v", "--verbose", is_flag=True, help="Show the start and end of every task too.")
 @click.option(
@@ -17,12 +17,17 @@ from howdah.cli.jobs import find_job, job_id_argument, json_option, store_option
 @store_option
 @json_option
 def command(
-    job_id: str, tail: int | None, verbose: bool, revive: bool, store: str | None, as_json: bool
+    job_id: str | None,
+    tail: int | None,
+    verbose: bool,
+    revive: bool,
+    store: str | None,
+    as_json: bool,
 ) -> int:
     """Follow a running job; Ctrl-C leaves it running.
 
-    ID is a job's id, or enough of its beginning. Shows the same as 'howdah run' and exits with
-    the same codes when the job ends; 0 if it is left before.
+    ID is a job's id, its name, or enough of its beginning; the newest job without it. Shows the
+    same as 'howdah run' and exits with the same codes when the job ends; 0 if it is left before.
 
     A job is "lost" when its coordinator and its node daemon are both gone, as after a restart of
     the machine. With --revive it goes on where it was: what still runs is taken over, what is

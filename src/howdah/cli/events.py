@@ -34,7 +34,7 @@ def command(
 ) -> None:
     """Print a job's event log: what happened, when, and why.
 
-    ID is a job's id, or enough of its beginning; the newest job without it.
+    ID is a job's id, its name, or enough of its beginning; the newest job without it.
 
     With --json: one event a line, with its number ("seq"), time, level, kind, text, task,
     attempt, generation and data.

@@ -244,23 +244,14 @@ def _lines(_ctx: click.Context, _param: click.Parameter, text: str) -> int | Non
 
 
 def find_job(job_id: str | None, store: str | None) -> JobDirectory:
-    """The job of that id or unique beginning; the newest one without an id.
+    """The job of that id, name or unique beginning; the newest one without an id.
 
     Raises:
         NoSuchJob: there is none; the text says which there are.
     """
-    from howdah.client.finding import base, find
-    from howdah.storage.jobdir import NoSuchJob
+    from howdah.client.finding import LAST, find
 
-    if job_id is not None:
-        return find(job_id, store)
-    from howdah.client.listing import newest
-
-    folder = base(store)
-    directory = newest(folder)
-    if directory is None:
-        raise NoSuchJob(f"{folder} has no jobs yet; 'howdah run' makes one")
-    return directory
+    return find(job_id or LAST, store)
 
 
 def handle_of(job_id: str | None, store: str | None) -> AsyncJobHandle:

@@ -55,8 +55,8 @@ def command(
 ) -> None:
     """Print what a job's tasks wrote.
 
-    ID is a job's id, or enough of its beginning; the newest job without it. Without --follow
-    tasks come one after the other, with it as they write.
+    ID is a job's id, its name, or enough of its beginning; the newest job without it. Without
+    --follow tasks come one after the other, with it as they write.
 
     With --json: one line of log a line, with its task, attempt, offset and text.
     """

@@ -37,8 +37,8 @@ def command(
 ) -> int:
     """Run a job again, as it was submitted.
 
-    ID is a job's id, or enough of its beginning. The source folder is taken as it is now. Follows
-    the new job as 'howdah run' does, and exits with the same codes.
+    ID is a job's id, its name, or enough of its beginning. The source folder is taken as it is
+    now. Follows the new job as 'howdah run' does, and exits with the same codes.
 
     With --json: one JSON object a line, as 'howdah run' has.
     """

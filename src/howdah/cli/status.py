@@ -19,8 +19,8 @@ from howdah.cli.terminal import echo, echo_json
 def command(job_id: str | None, store: str | None, as_json: bool) -> None:
     """Show one job: its tasks, failures and pages.
 
-    ID is a job's id, or enough of its beginning; the newest job without it. The addresses of
-    its pages are good once, for ten minutes.
+    ID is a job's id, its name, or enough of its beginning; the newest job without it. The
+    addresses of its pages are good once, for ten minutes.
 
     With --json: the status document, as in the job's final.json.
     """

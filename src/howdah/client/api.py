@@ -107,7 +107,7 @@ def connect(job_id: str, *, store: str | None = None) -> JobHandle:
     """A handle of a job submitted earlier, by any program of this user.
 
     Args:
-        job_id: its id, or enough of the beginning; on YARN also the application's.
+        job_id: its id or name, enough of the beginning, or ``@last``; on YARN also the application's.
         store: base folder of job directories, where it is not the usual one.
 
     Raises:

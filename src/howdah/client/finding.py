@@ -6,8 +6,12 @@ from pathlib import Path
 
 from howdah.backends import registry
 from howdah.backends.base import BackendError
+from howdah.client.liveness import Running, site_of
 from howdah.storage import jobdir
-from howdah.storage.jobdir import JobDirectory, NoSuchJob, base_folder
+from howdah.storage.jobdir import JobDirectory, NoSuchJob, StorageError, base_folder, is_called
+
+LAST = "@last"
+"""What the newest job is called."""
 
 
 def base(store: str | None) -> Path:
@@ -20,7 +24,10 @@ def base(store: str | None) -> Path:
 
 
 def find(wanted: str, store: str | None = None) -> JobDirectory:
-    """The job of that id, or whose id begins so, or that a cluster calls so.
+    """The job of that id or name, or whose id begins so, or that a cluster calls so.
+
+    `LAST` is the newest job. Where several answer, one that has not ended comes before those that
+    have. Of ended jobs that all have the whole name, the newest is meant.
 
     One that another machine has submitted gets a directory here. The cluster is only asked when
     this machine knows of none.
@@ -28,6 +35,22 @@ def find(wanted: str, store: str | None = None) -> JobDirectory:
     Raises:
         NoSuchJob: none or several; the text says which there are.
     """
+    try:
+        return find_one(wanted, store)
+    except NoSuchJob as error:
+        if not error.several:
+            raise
+        return _meant(wanted, list(error.several))
+
+
+def find_one(wanted: str, store: str | None = None) -> JobDirectory:
+    """As `find`, but several that answer are always too many.
+
+    Raises:
+        NoSuchJob: none or several; the text says which there are.
+    """
+    if wanted == LAST:
+        return last(store)
     if wanted.startswith("application_"):
         found = registry.find(wanted, store)
         if found is not None:
@@ -44,3 +67,52 @@ def find(wanted: str, store: str | None = None) -> JobDirectory:
         if found is None:
             raise
         return found
+
+
+def last(store: str | None = None) -> JobDirectory:
+    """The newest job.
+
+    Raises:
+        NoSuchJob: there are none yet.
+    """
+    from howdah.client.listing import newest
+
+    folder = base(store)
+    directory = newest(folder)
+    if directory is None:
+        raise NoSuchJob(f"{folder} has no jobs yet; 'howdah run' makes one")
+    return directory
+
+
+def _meant(wanted: str, several: list[JobDirectory]) -> JobDirectory:
+    """The one of several that is meant.
+
+    Raises:
+        NoSuchJob: there is no telling.
+    """
+    unfinished = [job for job in several if _goes_on(job)]
+    if len(unfinished) == 1:
+        return unfinished[0]
+    if unfinished:
+        raise jobdir.ambiguous(wanted, unfinished, " running")
+    if all(is_called(job.job_id, wanted) for job in several):
+        return max(several, key=_submitted)
+    raise jobdir.ambiguous(wanted, several)
+
+
+def _goes_on(directory: JobDirectory) -> bool:
+    """Whether the job has not ended, as far as can be told; one without a coordinator has."""
+    try:
+        if directory.final() is not None:
+            return False
+        site = site_of(directory)
+        return site.final() is None and site.running() is not Running.NO
+    except (StorageError, BackendError, OSError):
+        return False
+
+
+def _submitted(directory: JobDirectory) -> float:
+    try:
+        return directory.meta().submitted
+    except StorageError:
+        return 0.0

@@ -51,8 +51,8 @@ class NotYours(StorageError):
 class NoSuchJob(StorageError, LookupError):
     """No job, or more than one, answers to what was asked for."""
 
-    several = False
-    """It was the beginning of more than one id."""
+    several: tuple[JobDirectory, ...] = ()
+    """The jobs, where more than one answers."""
 
 
 def new_job_id(name: str, now: float | None = None) -> str:
@@ -60,7 +60,7 @@ def new_job_id(name: str, now: float | None = None) -> str:
 
     It sorts by time within a name and is a valid DNS label.
     """
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_NAME_LENGTH].strip("-")
+    slug = _as_in_ids(name)
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
     suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(4))
     return f"{slug or 'job'}-{stamp}-{suffix}"
@@ -347,8 +347,24 @@ def list_jobs(
     return sorted(jobs, key=lambda job: order(job.job_id), reverse=True)
 
 
+def name_of(job_id: str) -> str:
+    """The part of a job id that was made of the job's name."""
+    stamp = _STAMP.search(job_id)
+    return job_id[: stamp.start()] if stamp else job_id
+
+
+def _as_in_ids(name: str) -> str:
+    """A name as it stands in a job id."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_NAME_LENGTH].strip("-")
+
+
+def is_called(job_id: str, name: str) -> bool:
+    """Whether the job has that name, as far as its id tells."""
+    return bool(name) and name_of(job_id) == _as_in_ids(name)
+
+
 def find(base: Path, wanted: str) -> JobDirectory:
-    """The job of that id, or whose id begins so.
+    """The job of that id or name, or whose id begins so.
 
     Raises:
         NoSuchJob: none or several; the text says which there are.
@@ -361,16 +377,15 @@ def find(base: Path, wanted: str) -> JobDirectory:
             return directory
     strangers: list[NotYours] = []
     jobs = list_jobs(base, strangers.append)
-    matching = [job for job in jobs if wanted and job.job_id.startswith(wanted)]
+    matching = [
+        job
+        for job in jobs
+        if wanted and (job.job_id.startswith(wanted) or is_called(job.job_id, wanted))
+    ]
     if len(matching) == 1:
         return matching[0]
     if matching:
-        error = NoSuchJob(
-            f"{wanted!r} is the beginning of {len(matching)} job ids"
-            f" ({_some(matching)}); give more of the one you mean"
-        )
-        error.several = True
-        raise error
+        raise ambiguous(wanted, matching)
     for problem in strangers:
         if wanted and problem.job_id.startswith(wanted):
             raise problem
@@ -380,6 +395,16 @@ def find(base: Path, wanted: str) -> JobDirectory:
         f"There is no job {wanted!r} in {base}; the newest are {_some(jobs)}."
         " `howdah list` shows all"
     )
+
+
+def ambiguous(wanted: str, jobs: list[JobDirectory], which: str = "") -> NoSuchJob:
+    """Several jobs, newest first, answer to what was asked for; ``which`` says more of them."""
+    error = NoSuchJob(
+        f"{wanted!r} is the name or the beginning of {len(jobs)}{which} job ids"
+        f" ({_some(jobs)}); give more of the one you mean"
+    )
+    error.several = tuple(jobs)
+    return error
 
 
 def _some(jobs: list[JobDirectory]) -> str:
