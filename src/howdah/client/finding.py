@@ -36,14 +36,14 @@ def find(wanted: str, store: str | None = None) -> JobDirectory:
         NoSuchJob: none or several; the text says which there are.
     """
     try:
-        return find_one(wanted, store)
+        return _one(wanted, store)
     except NoSuchJob as error:
         if not error.several:
             raise
         return _meant(wanted, list(error.several))
 
 
-def find_one(wanted: str, store: str | None = None) -> JobDirectory:
+def _one(wanted: str, store: str | None = None) -> JobDirectory:
     """As `find`, but several that answer are always too many.
 
     Raises:
