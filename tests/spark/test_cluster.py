@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from howdah.client.errors import BadInput, JobFailed
-from howdah.spark import Cluster, FeedError, parallel
+from howdah.spark import Cluster, FeedError, parallel, run
 from howdah.spec.model import Role
 
 SOON_S = 90.0
@@ -481,3 +481,44 @@ def test_cancelling_the_job_group_ends_the_training(spark: Any) -> None:
             cluster.train(spark.range(0, 10**11, 1, 4))
     context.setLocalProperty("spark.jobGroup.id", None)
     eventually(lambda: active_jobs(spark) == [])
+
+
+def test_one_line_runs_a_torch_program_whose_ranks_find_each_other(
+    spark: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+
+    def train(first: int) -> tuple[str, float]:
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        total = torch.tensor([float(first + dist.get_rank())])
+        dist.all_reduce(total)
+        dist.destroy_process_group()
+        return os.environ["RANK"], total.item()
+
+    assert run(train, 10, workers=2) == [("0", 21.0), ("1", 21.0)]
+    told = capfd.readouterr().out
+    assert 'framework="pytorch" is assumed, as the function uses torch' in told
+
+
+def test_a_function_that_raises_in_one_line_leaves_no_job_of_sparks(spark: Any) -> None:
+    def train() -> None:
+        raise ValueError("no such thing")
+
+    with pytest.raises(JobFailed, match="ValueError: no such thing"):
+        run(train, workers=2, spark=spark, restarts=0, on_log=None)
+    eventually(lambda: not active_jobs(spark))
+
+
+def test_a_framework_that_is_named_is_not_inferred(
+    spark: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def train() -> str | None:
+        if "never" in os.environ:
+            import torch  # noqa: F401
+        return os.environ.get("RANK")
+
+    assert run(train, workers=1, spark=spark, framework="command") == [None]
+    assert "assumed" not in capfd.readouterr().out

@@ -16,6 +16,7 @@ from howdah.client.submit import submit
 from howdah.spark.feed.lines import Access
 from howdah.spark.feed.master import Master
 from howdah.spark.feed.messages import Align, Options
+from howdah.spark.framework_inference import infer
 from howdah.spark.inference import answered, scorer
 from howdah.spark.job import ClusterJob, Wiring, secret
 from howdah.spark.live import Live
@@ -46,7 +47,7 @@ class Cluster:
         chief: int = 0,
         evaluator: bool = False,
         roles: Mapping[str, int | Role] | None = None,
-        framework: str = "command",
+        framework: str | None = None,
         mode: str = "feed",
         driver_ps: bool = False,
         tensorboard: bool | TensorBoard = False,
@@ -70,7 +71,9 @@ class Cluster:
             args: handed over as it is (pickled by cloudpickle).
             workers: how many workers; with ``ps``, ``chief`` (0 or 1) and ``evaluator`` all nodes.
             roles: other roles by name, each a number or a `howdah.Role`.
-            framework: as in a job file: ``tensorflow``, ``pytorch``, ``command``, …
+            framework: as in a job file: ``tensorflow``, ``pytorch``, ``command``, … By default the
+                one that the function imports or refers to; what is assumed is printed (not with
+                ``on_log=None``).
             mode: ``feed`` (`train` and `inference` feed the processes, slots stay free for Spark) or
                 ``foreground`` (the program reads its own data, its slot is taken while it runs).
             driver_ps: parameter servers run on the driver's machine.
@@ -94,6 +97,7 @@ class Cluster:
             JobFailed: it failed before it was there.
             TimeoutError: it was not there in time.
         """
+        log = _logger(on_log)
         job = ClusterJob(
             train,
             args,
@@ -102,7 +106,7 @@ class Cluster:
             chief=chief,
             evaluator=evaluator,
             roles=roles,
-            framework=framework,
+            framework=framework or _inferred(train, quiet=log is None),
             tensorboard=tensorboard,
             checkpoint=checkpoint,
             env=env,
@@ -123,7 +127,7 @@ class Cluster:
                 on_driver=frozenset({"ps"} if driver_ps else ()),
                 wait_s=slots_timeout_s,
             ),
-            _logger(on_log),
+            log,
             restarts,
         )
         cluster = cls(live, how)
@@ -399,6 +403,15 @@ def _options(
     return Options(
         feed=feed, epochs=epochs, align=aligned, cache=cache and epochs > 1, shuffle=seed
     )
+
+
+def _inferred(train: Callable[..., Any], *, quiet: bool) -> str:
+    """The framework of a function that came without one; what is assumed is printed."""
+    inference = infer(train)
+    if inference.text and not quiet:
+        sys.stdout.write(f"{inference.text}\n")
+        sys.stdout.flush()
+    return inference.framework
 
 
 def _logger(on_log: Callable[[LogLine], Any] | bool | None) -> Callable[[LogLine], Any] | None:
