@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from howdah.client.errors import BadInput, JobFailed
 from howdah.spark import Cluster, FeedError, parallel, run
-from howdah.spec.model import Role
+from howdah.spec.model import Network, Role
 
 SOON_S = 90.0
 """What takes a fraction of a second, on a machine that does other things too."""
@@ -522,3 +524,28 @@ def test_a_framework_that_is_named_is_not_inferred(
 
     assert run(train, workers=1, spark=spark, framework="command") == [None]
     assert "assumed" not in capfd.readouterr().out
+
+
+def listening() -> set[int]:
+    """The TCP ports that this process and those it started listen at, but for Spark's."""
+    mine = psutil.Process()
+    python = [each for each in (mine, *mine.children()) if "java" not in each.name()]
+    found = [one for each in python for one in each.net_connections("tcp")]
+    return {one.laddr.port for one in found if one.status == psutil.CONN_LISTEN}
+
+
+def test_the_driver_listens_at_ports_of_the_range(spark: Any) -> None:
+    before = listening()
+    with start(spark, collect, network=Network(ports="23000-23099")) as cluster:
+        ports = listening() - before
+        cluster.train(spark.range(0, 100, 1, 2))
+    assert len(ports) >= 2  # for executors, and for feeds
+    assert all(23000 <= port <= 23099 for port in ports), ports
+
+
+def test_a_range_without_a_free_port_is_refused_before_anything_starts(spark: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(BadInput, match=rf"No port from {port} to {port} .`.network. ports`"):
+            start(spark, collect, network=Network(ports=f"{port}-{port}"))

@@ -25,6 +25,7 @@ from howdah.spark.rows import source_of
 from howdah.spark.session import Session
 from howdah.spark.training import Beside, Training
 from howdah.spec.model import Checkpoint, Role, TensorBoard
+from howdah.spec.units import port_range
 from howdah.wire.status import JobView
 
 
@@ -349,10 +350,15 @@ def _submit(
     restarts: int,
 ) -> Live:
     """Start the job and the master of its feeds."""
-    host = submission.address[0]
+    host = submission.host
+    address = "127.0.0.1" if host in ("127.0.0.1", "localhost") else "0.0.0.0"  # noqa: S104 - feeders are elsewhere; mTLS
+    loaded = load_object(job.job)
     master = Master(job.trainers, job.fed_roles)
     try:
-        port = master.bind("127.0.0.1" if host in ("127.0.0.1", "localhost") else "0.0.0.0")  # noqa: S104 - feeders are elsewhere; mTLS
+        try:
+            port = master.bind(address, port_range(job.job.network.ports))
+        except OSError as error:
+            raise BadInput(f"network.ports: {error.strerror}") from error
         wiring = Wiring(
             job_id="",
             host=host,
@@ -362,7 +368,7 @@ def _submit(
             workers=job.trainers,
         )
         directory = submit(
-            load_object(job.job),
+            loaded,
             backend="spark",
             populate=lambda directory: job.populate(directory, wiring),
             submission=submission,
