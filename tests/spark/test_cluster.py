@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from howdah.backends.base import BackendError
 from howdah.client.errors import BadInput, JobFailed
 from howdah.spark import Cluster, FeedError, parallel, run
 from howdah.spec.model import Network, Role
@@ -549,3 +550,15 @@ def test_a_range_without_a_free_port_is_refused_before_anything_starts(spark: An
         port = taken.getsockname()[1]
         with pytest.raises(BadInput, match=rf"No port from {port} to {port} .`.network. ports`"):
             start(spark, collect, network=Network(ports=f"{port}-{port}"))
+
+
+def test_a_resource_profile_that_spark_does_not_take_is_refused_in_its_words(spark: Any) -> None:
+    from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
+
+    profile = ResourceProfileBuilder().require(TaskResourceRequests().cpus(1)).build
+    with pytest.raises(BackendError) as refused:
+        start(spark, collect, resources=profile)
+    told = str(refused.value).splitlines()
+    assert "can never run the job" in told[0]
+    assert "resource profile: Spark refuses it here: TaskResourceProfiles are only" in told[1]
+    assert len(told) == 2

@@ -59,6 +59,7 @@ class Cluster:
         on_log: Callable[[LogLine], Any] | bool | None = True,
         start_timeout_s: float = 600.0,
         gpus: int = 0,
+        resources: Any = None,
         slots_timeout_s: float = 30.0,
         resume: str | None = None,
         **fields: Any,
@@ -89,6 +90,8 @@ class Cluster:
             slots_timeout_s: for executors that are still registering, before it is refused that
                 there are too few slots; at once where the settings promise too few.
             gpus: of each worker, from Spark's own resources (``spark.task.resource.gpu.amount``).
+            resources: pyspark's ResourceProfile for the tasks that start the processes
+                (stage-level scheduling, Spark 4); feeding and other queries keep the session's own.
             resume: id of an earlier cluster's job, whose newest checkpoint is the first of this one.
             fields: further fields of `howdah.Job`.
 
@@ -127,6 +130,7 @@ class Cluster:
                 mode=how,
                 on_driver=frozenset({"ps"} if driver_ps else ()),
                 wait_s=slots_timeout_s,
+                profile=resources,
             ),
             log,
             restarts,

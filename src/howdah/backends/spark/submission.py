@@ -111,6 +111,10 @@ class SparkSubmission:
             BackendError: with all reasons.
         """
         self._plan = planning.plan(job, "check")
+        if problem := self._session.profile_problem():
+            raise BackendError(
+                f"This Spark application can never run the job:\n  resource profile: {problem}"
+            )
         needed = looking.slots_needed(self._plan, self.on_driver)
         self._facts = looking.read_when_there(self._session, needed, self._wait_s)
         problems = looking.refusals(self._facts, self.mode, needed, job, self.on_driver)
