@@ -153,7 +153,10 @@ print("both=" + json.dumps(job.values()), flush=True)
 try:
     Started(spark, look, profile=both)
 except BackendError as error:
-    print("refused=" + " ".join(str(error).split()))
+    print("refused=" + " ".join(str(error).split()), flush=True)
+
+from howdah.spark import run
+print("run=" + json.dumps(run(look, workers=1, gpus=2, resources=both, on_log=None)), flush=True)
 """
 
 
@@ -177,3 +180,4 @@ def test_functions_get_the_gpus_that_spark_or_a_profile_gives_their_tasks(tmp_pa
     assert sorted(json.loads(done.told("found")).values()) == ["5", "7"]
     assert json.loads(done.told("both")) == {"0": "5,7"}
     assert "needs 2 slots at the same time, the application has 1" in done.told("refused")
+    assert json.loads(done.told("run")) == ["5,7"]

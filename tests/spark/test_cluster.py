@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from howdah.backends.base import BackendError
 from howdah.client.errors import BadInput, JobFailed
-from howdah.spark import Cluster, FeedError, parallel
-from howdah.spec.model import Role
+from howdah.spark import Cluster, FeedError, parallel, run
+from howdah.spec.model import Network, Role
 
 SOON_S = 90.0
 """What takes a fraction of a second, on a machine that does other things too."""
@@ -481,3 +484,81 @@ def test_cancelling_the_job_group_ends_the_training(spark: Any) -> None:
             cluster.train(spark.range(0, 10**11, 1, 4))
     context.setLocalProperty("spark.jobGroup.id", None)
     eventually(lambda: active_jobs(spark) == [])
+
+
+def test_one_line_runs_a_torch_program_whose_ranks_find_each_other(
+    spark: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+
+    def train(first: int) -> tuple[str, float]:
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        total = torch.tensor([float(first + dist.get_rank())])
+        dist.all_reduce(total)
+        dist.destroy_process_group()
+        return os.environ["RANK"], total.item()
+
+    assert run(train, 10, workers=2) == [("0", 21.0), ("1", 21.0)]
+    told = capfd.readouterr().out
+    assert 'framework="pytorch" is assumed, as the function uses torch' in told
+
+
+def test_a_function_that_raises_in_one_line_leaves_no_job_of_sparks(spark: Any) -> None:
+    def train() -> None:
+        raise ValueError("no such thing")
+
+    with pytest.raises(JobFailed, match="ValueError: no such thing"):
+        run(train, workers=2, spark=spark, restarts=0, on_log=None)
+    eventually(lambda: not active_jobs(spark))
+
+
+def test_a_framework_that_is_named_is_not_inferred(
+    spark: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def train() -> str | None:
+        if "never" in os.environ:
+            import torch  # noqa: F401
+        return os.environ.get("RANK")
+
+    assert run(train, workers=1, spark=spark, framework="command") == [None]
+    assert "assumed" not in capfd.readouterr().out
+
+
+def listening() -> set[int]:
+    """The TCP ports that this process and those it started listen at, but for Spark's."""
+    mine = psutil.Process()
+    python = [each for each in (mine, *mine.children()) if "java" not in each.name()]
+    found = [one for each in python for one in each.net_connections("tcp")]
+    return {one.laddr.port for one in found if one.status == psutil.CONN_LISTEN}
+
+
+def test_the_driver_listens_at_ports_of_the_range(spark: Any) -> None:
+    before = listening()
+    with start(spark, collect, network=Network(ports="23000-23099")) as cluster:
+        ports = listening() - before
+        cluster.train(spark.range(0, 100, 1, 2))
+    assert len(ports) >= 2  # for executors, and for feeds
+    assert all(23000 <= port <= 23099 for port in ports), ports
+
+
+def test_a_range_without_a_free_port_is_refused_before_anything_starts(spark: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(BadInput, match=rf"No port from {port} to {port} .`.network. ports`"):
+            start(spark, collect, network=Network(ports=f"{port}-{port}"))
+
+
+def test_a_resource_profile_that_spark_does_not_take_is_refused_in_its_words(spark: Any) -> None:
+    from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
+
+    profile = ResourceProfileBuilder().require(TaskResourceRequests().cpus(1)).build
+    with pytest.raises(BackendError) as refused:
+        start(spark, collect, resources=profile)
+    told = str(refused.value).splitlines()
+    assert "can never run the job" in told[0]
+    assert "resource profile: Spark refuses it here: TaskResourceProfiles are only" in told[1]
+    assert len(told) == 2

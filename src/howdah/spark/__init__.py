@@ -2,7 +2,7 @@
 
     from howdah.spark import Cluster
 
-    with Cluster.start(spark, train, args, workers=4, framework="tensorflow") as cluster:
+    with Cluster.start(spark, train, args, workers=4) as cluster:
         cluster.train(train_df, epochs=3)
         scored = cluster.inference(test_df)
         values = cluster.results()
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from howdah.spark.cluster import Cluster as Cluster
     from howdah.spark.errors import FeedError as FeedError
+    from howdah.spark.foreground import run as run
     from howdah.spark.instances import parallel as parallel
     from howdah.spark.reports import TrainReport as TrainReport
     from howdah.spark.scoring.frames import score as score
@@ -27,11 +28,12 @@ _HOMES = {
     "FeedError": "howdah.spark.errors",
     "TrainReport": "howdah.spark.reports",
     "parallel": "howdah.spark.instances",
+    "run": "howdah.spark.foreground",
     "score": "howdah.spark.scoring.frames",
 }
 """Public names, and the modules that have them."""
 
-__all__ = ["Cluster", "FeedError", "TrainReport", "parallel", "score"]
+__all__ = ["Cluster", "FeedError", "TrainReport", "parallel", "run", "score"]
 
 
 def __getattr__(name: str) -> Any:

@@ -16,6 +16,7 @@ from howdah.client.submit import submit
 from howdah.spark.feed.lines import Access
 from howdah.spark.feed.master import Master
 from howdah.spark.feed.messages import Align, Options
+from howdah.spark.framework_inference import infer
 from howdah.spark.inference import answered, scorer
 from howdah.spark.job import ClusterJob, Wiring, secret
 from howdah.spark.live import Live
@@ -24,6 +25,7 @@ from howdah.spark.rows import source_of
 from howdah.spark.session import Session
 from howdah.spark.training import Beside, Training
 from howdah.spec.model import Checkpoint, Role, TensorBoard
+from howdah.spec.units import port_range
 from howdah.wire.status import JobView
 
 
@@ -46,7 +48,7 @@ class Cluster:
         chief: int = 0,
         evaluator: bool = False,
         roles: Mapping[str, int | Role] | None = None,
-        framework: str = "command",
+        framework: str | None = None,
         mode: str = "feed",
         driver_ps: bool = False,
         tensorboard: bool | TensorBoard = False,
@@ -57,6 +59,7 @@ class Cluster:
         on_log: Callable[[LogLine], Any] | bool | None = True,
         start_timeout_s: float = 600.0,
         gpus: int = 0,
+        resources: Any = None,
         slots_timeout_s: float = 30.0,
         resume: str | None = None,
         **fields: Any,
@@ -70,7 +73,9 @@ class Cluster:
             args: handed over as it is (pickled by cloudpickle).
             workers: how many workers; with ``ps``, ``chief`` (0 or 1) and ``evaluator`` all nodes.
             roles: other roles by name, each a number or a `howdah.Role`.
-            framework: as in a job file: ``tensorflow``, ``pytorch``, ``command``, …
+            framework: as in a job file: ``tensorflow``, ``pytorch``, ``command``, … By default the
+                one that the function imports or refers to; what is assumed is printed (not with
+                ``on_log=None``).
             mode: ``feed`` (`train` and `inference` feed the processes, slots stay free for Spark) or
                 ``foreground`` (the program reads its own data, its slot is taken while it runs).
             driver_ps: parameter servers run on the driver's machine.
@@ -85,6 +90,8 @@ class Cluster:
             slots_timeout_s: for executors that are still registering, before it is refused that
                 there are too few slots; at once where the settings promise too few.
             gpus: of each worker, from Spark's own resources (``spark.task.resource.gpu.amount``).
+            resources: pyspark's ResourceProfile for the tasks that start the processes
+                (stage-level scheduling, Spark 4); feeding and other queries keep the session's own.
             resume: id of an earlier cluster's job, whose newest checkpoint is the first of this one.
             fields: further fields of `howdah.Job`.
 
@@ -94,6 +101,7 @@ class Cluster:
             JobFailed: it failed before it was there.
             TimeoutError: it was not there in time.
         """
+        log = _logger(on_log)
         job = ClusterJob(
             train,
             args,
@@ -102,7 +110,7 @@ class Cluster:
             chief=chief,
             evaluator=evaluator,
             roles=roles,
-            framework=framework,
+            framework=framework or _inferred(train, quiet=log is None),
             tensorboard=tensorboard,
             checkpoint=checkpoint,
             env=env,
@@ -122,8 +130,9 @@ class Cluster:
                 mode=how,
                 on_driver=frozenset({"ps"} if driver_ps else ()),
                 wait_s=slots_timeout_s,
+                profile=resources,
             ),
-            _logger(on_log),
+            log,
             restarts,
         )
         cluster = cls(live, how)
@@ -345,10 +354,15 @@ def _submit(
     restarts: int,
 ) -> Live:
     """Start the job and the master of its feeds."""
-    host = submission.address[0]
+    host = submission.host
+    address = "127.0.0.1" if host in ("127.0.0.1", "localhost") else "0.0.0.0"  # noqa: S104 - feeders are elsewhere; mTLS
+    loaded = load_object(job.job)
     master = Master(job.trainers, job.fed_roles)
     try:
-        port = master.bind("127.0.0.1" if host in ("127.0.0.1", "localhost") else "0.0.0.0")  # noqa: S104 - feeders are elsewhere; mTLS
+        try:
+            port = master.bind(address, port_range(job.job.network.ports))
+        except OSError as error:
+            raise BadInput(f"network.ports: {error.strerror}") from error
         wiring = Wiring(
             job_id="",
             host=host,
@@ -358,7 +372,7 @@ def _submit(
             workers=job.trainers,
         )
         directory = submit(
-            load_object(job.job),
+            loaded,
             backend="spark",
             populate=lambda directory: job.populate(directory, wiring),
             submission=submission,
@@ -399,6 +413,15 @@ def _options(
     return Options(
         feed=feed, epochs=epochs, align=aligned, cache=cache and epochs > 1, shuffle=seed
     )
+
+
+def _inferred(train: Callable[..., Any], *, quiet: bool) -> str:
+    """The framework of a function that came without one; what is assumed is printed."""
+    inference = infer(train)
+    if inference.text and not quiet:
+        sys.stdout.write(f"{inference.text}\n")
+        sys.stdout.flush()
+    return inference.framework
 
 
 def _logger(on_log: Callable[[LogLine], Any] | bool | None) -> Callable[[LogLine], Any] | None:

@@ -30,7 +30,7 @@ def parallel(
         return fn(*given, ctx)
 
     call.__name__ = getattr(fn, "__name__", "parallel")
-    options = {"mode": "foreground", **options}
+    options = {"mode": "foreground", "framework": "command", **options}
     with Cluster.start(spark, call, list(args), workers=n, **options) as cluster:
         values = cluster.results()
     return [values.get(rank) for rank in range(n)]

@@ -363,8 +363,9 @@ class Network(_Table, frozen=True, kw_only=True):
     """Network interface whose address is advertised, handed to gloo and NCCL too; on YARN the
     coordinator listens on it, and on no other."""
     ports: str = "20000-29999"
-    """Range that the ports of tasks and agents, and on a cluster the coordinator's, are taken from;
-    outside the kernel's ephemeral range. Inside Spark the driver listens at one more, any."""
+    """Range that the ports of tasks and agents, and on a cluster the coordinator's and those of a Spark
+    driver, are taken from; outside the kernel's ephemeral range. Programs that Spark feeds listen at one
+    more each, any."""
 
 
 class Acl(_Table, frozen=True, kw_only=True):

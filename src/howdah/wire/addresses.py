@@ -84,11 +84,8 @@ def listening(host: str, ports: tuple[int, int] | None = None, wanted: int = 0) 
     Raises:
         OSError: no port could be had; the text names the host and the ports.
     """
-    low, high = ports or (0, 0)
-    start = random.randrange(high - low + 1)
-    numbers = [*range(low + start, high + 1), *range(low, low + start)]
     problem: OSError | None = None
-    for number in [wanted, *numbers] if wanted else numbers:
+    for number in [wanted, *_numbers(ports)] if wanted else _numbers(ports):
         server = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
         try:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -102,8 +99,38 @@ def listening(host: str, ports: tuple[int, int] | None = None, wanted: int = 0) 
                 break
         else:
             return server
-    among = f" from {low} to {high} (`[network] ports`)" if ports else ""
-    raise OSError(
+    raise _no_port(host, ports, problem)
+
+
+def bind_within(server: socket.socket, host: str, ports: tuple[int, int] | None) -> None:
+    """Bind a socket that already is in other hands to a port of the range, as `listening` chooses it.
+
+    Raises:
+        OSError: no port could be had; the text names the host and the ports.
+    """
+    problem: OSError | None = None
+    for number in _numbers(ports):
+        # Without SO_REUSEADDR: ports that others have bound and do not listen at yet are left alone.
+        try:
+            server.bind((host, number))
+        except OSError as error:
+            problem = error
+            if error.errno == errno.EADDRNOTAVAIL:
+                break
+        else:
+            return
+    raise _no_port(host, ports, problem)
+
+
+def _numbers(ports: tuple[int, int] | None) -> list[int]:
+    low, high = ports or (0, 0)
+    start = random.randrange(high - low + 1)
+    return [*range(low + start, high + 1), *range(low, low + start)]
+
+
+def _no_port(host: str, ports: tuple[int, int] | None, problem: OSError | None) -> OSError:
+    among = f" from {ports[0]} to {ports[1]} (`[network] ports`)" if ports else ""
+    return OSError(
         problem.errno if problem is not None else 0,
         f"No port{among} could be had at {host}: {problem}; free one or widen the range",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -58,6 +59,10 @@ class Session(Protocol):
 
     def task_amount(self, resource: str) -> float | None:
         """How much of it each task gets by the job's own profile; None if that does not say."""
+        ...
+
+    def profile_problem(self) -> str:
+        """Why jobs here cannot have the profile; empty if they can, or there is none."""
         ...
 
 
@@ -131,6 +136,19 @@ class ClassicSession:
     def task_amount(self, resource: str) -> float | None:
         return _amount(self._profile, resource)
 
+    def profile_problem(self) -> str:
+        if self._profile is None:
+            return ""
+        if problem := _no_profiles(self.spark):
+            return problem
+        try:
+            manager = self._context._jsc.sc().resourceProfileManager()
+            manager.addResourceProfile(self._profile._java_resource_profile)
+        except Exception as error:  # py4j's; Spark's own words are inside
+            inner = getattr(error, "java_exception", None)
+            return f"Spark refuses it here: {inner.getMessage() if inner else error}"
+        return ""
+
 
 class ConnectSession:
     """A session on a Connect server: Spark's driver is another process."""
@@ -176,6 +194,9 @@ class ConnectSession:
     def task_amount(self, resource: str) -> float | None:
         return _amount(self._profile, resource)
 
+    def profile_problem(self) -> str:
+        return "" if self._profile is None else _no_profiles(self.spark)
+
 
 def is_connect(spark: Any) -> bool:
     """Whether Spark's driver is another process. pyspark's Connect need not be installed."""
@@ -201,6 +222,15 @@ def _run(
     more = {} if profile is None else {"profile": profile}
     frame = spark.range(0, count, 1, count).mapInArrow(task, SCHEMA, barrier=barrier, **more)
     return [row["problem"] for row in frame.collect()]
+
+
+def _no_profiles(spark: Any) -> str:
+    if "profile" in inspect.signature(spark.range(0).mapInArrow).parameters:
+        return ""
+    return (
+        f"Spark {spark.version} has no profiles for DataFrames, Spark 4 has. Start the application "
+        "with spark.task.resource.gpu.amount and spark.executor.resource.gpu.amount, and leave it out"
+    )
 
 
 def _amount(profile: Any, resource: str) -> float | None:

@@ -24,8 +24,10 @@ from howdah.backends.spark.shipping import files_of, order_of, secrets_of
 from howdah.frameworks import planning
 from howdah.frameworks.sidecars import TENSORBOARD
 from howdah.packing.archives import PackingError
+from howdah.spec.units import port_range
 from howdah.storage.files import write_atomically
 from howdah.storage.jobdir import JobDirectory, base_folder
+from howdah.wire.addresses import bind_within
 
 if TYPE_CHECKING:
     from howdah.backends.base import Step
@@ -80,15 +82,13 @@ class SparkSubmission:
         bind = "127.0.0.1" if host in ("127.0.0.1", "localhost") else "0.0.0.0"  # noqa: S104 - executors are on other machines; mTLS
         try:
             self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._listener.bind((bind, 0))
-            self._listener.listen(1024)
+            # Bound once the job says to which ports; the coordinator's process has it already.
             self._child = Child(self._listener)
         except OSError as error:
             raise BackendError(f"No coordinator can be started here: {error}") from error
         self._bind = bind
-        self.address: tuple[str, int] = (host, self._listener.getsockname()[1])
-        """Where executors reach this program: its host, and the port that holders dial."""
+        self.host: str = host
+        """Where executors reach this program."""
 
     @property
     def coordinator_pid(self) -> int:
@@ -111,6 +111,10 @@ class SparkSubmission:
             BackendError: with all reasons.
         """
         self._plan = planning.plan(job, "check")
+        if problem := self._session.profile_problem():
+            raise BackendError(
+                f"This Spark application can never run the job:\n  resource profile: {problem}"
+            )
         needed = looking.slots_needed(self._plan, self.on_driver)
         self._facts = looking.read_when_there(self._session, needed, self._wait_s)
         problems = looking.refusals(self._facts, self.mode, needed, job, self.on_driver)
@@ -121,6 +125,11 @@ class SparkSubmission:
                 problems.append(f"source: {error}")
             except OSError as error:
                 problems.append(f"source: {loaded.source} cannot be packed: {error}")
+        try:
+            bind_within(self._listener, self._bind, port_range(job.network.ports))
+            self._listener.listen(1024)
+        except OSError as error:
+            problems.append(f"network.ports: {error}")
         if problems:
             lines = "\n".join(f"  {problem}" for problem in problems)
             raise BackendError(f"This Spark application can never run the job:\n{lines}")
@@ -146,7 +155,7 @@ class SparkSubmission:
         self._driver.start(first)
 
     def _prepare(self, directory: JobDirectory) -> Shipment:
-        host, port = self.address
+        host, port = address = (self.host, self._listener.getsockname()[1])
         nonce = secrets.token_hex(16)
         write_atomically(directory.path / luggage.NONCE, nonce.encode())
         settings = Settings(
@@ -162,7 +171,7 @@ class SparkSubmission:
         )
         write_settings(directory.path, settings)
         return Shipment(
-            order=order_of(directory, settings, self.address, ticket=0),
+            order=order_of(directory, settings, address, ticket=0),
             secrets=secrets_of(directory),
             files=files_of(directory, self._files),
             source=self._source,

@@ -28,6 +28,7 @@ from howdah.spark.feed.messages import (
     Position,
     Purpose,
 )
+from howdah.wire.addresses import bind_within
 from howdah.wire.channel import serve
 from howdah.wire.tls import PeerRole, server_context
 
@@ -40,15 +41,15 @@ class Master(Conversations):
 
     # -- life ------------------------------------------------------------------------------------
 
-    def bind(self, address: str) -> int:
-        """Take a port, before there are certificates to listen with; trainers redial until then.
+    def bind(self, address: str, ports: tuple[int, int] | None = None) -> int:
+        """Take a port of that range (any, if None), before there are certificates to listen with; trainers redial until then.
 
         Raises:
-            OSError: the address is not this machine's.
+            OSError: the address is not this machine's, or none of the ports is free.
         """
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._socket = socket.socket(family, socket.SOCK_STREAM)
-        self._socket.bind((address, 0))
+        bind_within(self._socket, address, ports)
         return self._socket.getsockname()[1]
 
     def start(self, secrets: Path) -> None:

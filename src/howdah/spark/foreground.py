@@ -1,0 +1,56 @@
+"""One function in Spark's executors, connected, in one line: TorchDistributor's way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from howdah.client.errors import BadInput
+
+
+def run(
+    fn: Callable[..., Any], *args: Any, workers: int, spark: Any = None, **options: Any
+) -> list[Any]:
+    """Call ``fn(*args)`` in ``workers`` processes that know each other, and wait for their values.
+
+    The processes hold their Spark tasks until they end (``mode="foreground"``), and nothing of them
+    is left when this returns or raises. `howdah.task.context` tells a function who it is.
+
+    Args:
+        fn: the function; the framework it imports says which variables it finds (``RANK``,
+            ``TF_CONFIG``, …), unless ``framework=`` does.
+        args: its arguments.
+        spark: the session; by default the one that is active here.
+        options: those of `howdah.spark.cluster.Cluster.start`, but for ``mode``.
+
+    Returns:
+        What each rank returned, by rank.
+
+    Raises:
+        BadInput: there is no active session; or as `Cluster.start` says.
+        JobFailed: a rank raised; its traceback is in the text.
+    """
+    from howdah.spark.cluster import Cluster
+
+    def call(given: tuple[Any, ...], ctx: Any) -> Any:
+        return fn(*given)
+
+    if "mode" in options:
+        raise BadInput("run has no mode=: it waits for the function. Cluster.start has both modes")
+    call.__name__ = getattr(fn, "__name__", "run")
+    call.__wrapped__ = fn  # type: ignore[attr-defined]
+    session = _active() if spark is None else spark
+    with Cluster.start(
+        session, call, args, workers=workers, mode="foreground", **options
+    ) as cluster:
+        values = cluster.results()
+    return [values[rank] for rank in sorted(values)]
+
+
+def _active() -> Any:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise BadInput("no Spark session is active here: make one, or give it by spark=")
+    return session
