@@ -373,8 +373,8 @@ def _submit(
         host=host,
         port=port,
         ca=secret(directory, "ca.pem"),
-        certificate=secret(directory, "client.pem"),
-        key=secret(directory, "client.key"),
+        certificate=secret(directory, "feeder.pem"),
+        key=secret(directory, "feeder.key"),
     )
     return Live(session, submission, directory, master, access, on_log, restarts=restarts)
 

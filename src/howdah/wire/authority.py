@@ -26,7 +26,7 @@ _JOB_ID = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 def create(job_id: str, secrets_dir: Path) -> None:
     """Write a fresh authority, a certificate for each role, and the job's HTTP token.
 
-    ``secrets_dir`` (created 0700) gets ``ca.pem``, ``{coordinator,agent,client}.{pem,key}`` and
+    ``secrets_dir`` (created 0700) gets ``ca.pem``, ``{coordinator,agent,client,feeder}.{pem,key}`` and
     ``token``, all 0600. Takes some 10 ms, and 100 ms for importing what it needs.
 
     Raises:
@@ -98,7 +98,7 @@ def _files(job_id: str) -> dict[str, bytes]:
     files = {CA_FILE: ca.public_bytes(pem)}
     for role in PeerRole:
         purposes = [ExtendedKeyUsageOID.CLIENT_AUTH]
-        if role is not PeerRole.CLIENT:
+        if role not in (PeerRole.CLIENT, PeerRole.FEEDER):
             # Agents listen too, for a new coordinator to dial them.
             purposes.append(ExtendedKeyUsageOID.SERVER_AUTH)
         key = ec.generate_private_key(ec.SECP256R1())

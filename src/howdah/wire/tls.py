@@ -27,6 +27,8 @@ class PeerRole(enum.StrEnum):
     COORDINATOR = "coordinator"
     AGENT = "agent"
     CLIENT = "client"
+    FEEDER = "feeder"
+    """A Spark task: it brings rows to agents and may ask the feed's master where to, nothing else."""
 
 
 class IdentityError(Exception):

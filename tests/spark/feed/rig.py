@@ -45,7 +45,7 @@ DEADLINE_S = 20.0
 def access(secrets: Path, port: int) -> Access:
     """What feeders of this job are let in with."""
     ca, certificate, key = (
-        (secrets / name).read_text() for name in ("ca.pem", "client.pem", "client.key")
+        (secrets / name).read_text() for name in ("ca.pem", "feeder.pem", "feeder.key")
     )
     return Access(job_id=JOB, host="127.0.0.1", port=port, ca=ca, certificate=certificate, key=key)
 
@@ -135,14 +135,16 @@ class Master:
 class Feeder:
     """One data connection."""
 
-    def __init__(self, place: Place, secrets: Path | None = None) -> None:
+    def __init__(
+        self, place: Place, secrets: Path | None = None, role: PeerRole = PeerRole.FEEDER
+    ) -> None:
         """Over mutual TLS if ``secrets`` are given."""
         if secrets is None:
             self.socket = socket.socket(socket.AF_UNIX)
             self.socket.connect(place.socket)
         else:
             plain = socket.create_connection(("127.0.0.1", place.port))
-            context = client_context(secrets, PeerRole.CLIENT)
+            context = client_context(secrets, role)
             self.socket = context.wrap_socket(
                 plain, server_hostname=certificate_name(PeerRole.AGENT, JOB)
             )

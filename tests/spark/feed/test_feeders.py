@@ -23,6 +23,7 @@ from howdah.spark.feed.master import Master
 from howdah.spark.feed.messages import Again, Align, Broken, Options, Purpose, Returned
 from howdah.spark.feed.scorer import Scoring
 from howdah.spark.feed.trainer import Trainer
+from howdah.wire.tls import PeerRole, certificate_name
 from tests.spark.feed.rig import DEADLINE_S, JOB, access
 
 
@@ -208,3 +209,12 @@ def test_an_attempt_after_a_rank_has_returned_goes_on_behind_its_rows(gang: Gang
     later = in_background(lambda: _Feeding(task, me(attempt=2)).run(iter(rows)))
     assert later()["rows"].to_pylist() == [4]
     assert next(trainers[1 - rank].feed("train").batches(4))["y"].tolist() == [4, 5, 6, 7]
+
+
+def test_what_lets_a_feeder_in_says_so_and_opens_no_door_of_the_job(feed_secrets: Path) -> None:
+    """It travels in Spark's tasks: who reads it there can bring rows, and not stop the job."""
+    from cryptography import x509
+
+    found = x509.load_pem_x509_certificate(access(feed_secrets, 1).certificate.encode())
+    names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert names.get_values_for_type(x509.DNSName) == [certificate_name(PeerRole.FEEDER, JOB)]

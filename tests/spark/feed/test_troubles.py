@@ -31,6 +31,7 @@ from howdah.spark.feed.messages import (
     Hello,
     HowFar,
     Kept,
+    Load,
     Open,
     Options,
     Purpose,
@@ -42,6 +43,7 @@ from howdah.spark.feed.messages import (
 from howdah.spark.feed.state import FeedState
 from howdah.spark.feed.taking import Taking
 from howdah.wire.authority import create
+from howdah.wire.tls import PeerRole
 from tests.spark.feed.rig import DEADLINE_S, Feeder, Rig
 
 ROWS = 4096
@@ -352,6 +354,14 @@ def test_a_feeder_of_another_job_is_not_let_in(rig: Rig, tmp_path: Path) -> None
     create("feeding-1", tmp_path / "forged")
     with pytest.raises((OSError, AssertionError)):
         Feeder(rig.place(), tmp_path / "forged")
+
+
+@pytest.mark.parametrize("role", [PeerRole.CLIENT, PeerRole.AGENT])
+def test_only_a_feeders_certificate_brings_rows(rig: Rig, role: PeerRole) -> None:
+    rig.trainer()
+    with pytest.raises((OSError, AssertionError)):
+        Feeder(rig.place(), rig.secrets, role)
+    assert isinstance(Feeder(rig.place(), rig.secrets).load, Load)
 
 
 def test_bytes_that_are_no_arrow_stream_are_raised_in_words(rig: Rig) -> None:

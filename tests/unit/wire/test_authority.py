@@ -36,6 +36,8 @@ def test_it_writes_what_each_role_needs_and_never_the_authoritys_own_key() -> No
         "agent.key",
         "client.pem",
         "client.key",
+        "feeder.pem",
+        "feeder.key",
         "token",
     }
     authority_key = x509.load_pem_x509_certificate((secrets_of(JOB) / "ca.pem").read_bytes())
@@ -98,7 +100,7 @@ def test_certificates_are_for_p256_keys_and_their_purposes() -> None:
         assert names.get_values_for_type(x509.DNSName) == [certificate_name(role, JOB)]
         purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
         serves = x509.ExtendedKeyUsageOID.SERVER_AUTH in purposes
-        assert serves == (role is not PeerRole.CLIENT)
+        assert serves == (role not in (PeerRole.CLIENT, PeerRole.FEEDER))
 
 
 def test_a_clock_that_is_a_few_hours_behind_accepts_them() -> None:

@@ -131,7 +131,7 @@ class Conversations:
     async def _talk(self, channel: Channel[Any]) -> None:
         self._channels.add(channel)
         try:
-            if channel.peer.role is PeerRole.CLIENT:
+            if channel.peer.role is PeerRole.FEEDER:
                 await self._hear_feeder(channel)
             else:
                 await self._hear_trainer(channel)

@@ -67,7 +67,7 @@ class NotTaken(Exception):
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """What lets a feeder in: where the master is, and the job's client certificate (PEM)."""
+    """What lets a feeder in: where the master is, and the feeders' certificate (PEM)."""
 
     job_id: str
     host: str

@@ -88,7 +88,7 @@ class Master(Conversations):
             None,
             0,
             server_context(secrets),
-            receives={PeerRole.AGENT: FromControl, PeerRole.CLIENT: FromFeederControl},
+            receives={PeerRole.AGENT: FromControl, PeerRole.FEEDER: FromFeederControl},
             sock=self._socket,
         )
         self._socket = None  # the server's now

@@ -306,7 +306,7 @@ class Abort(msgspec.Struct, frozen=True, kw_only=True, tag="abort"):
 FromControl = Hello | Held | HandedOut | Counted | Enough | Waits | Broken | Returned | Kept
 ToTrainer = Open | EpochFed | Permit | HowFar | Close | Abort
 
-# -- feeder and master (feeders dial it as `howdah.wire.tls.PeerRole.CLIENT`) -----------------------
+# -- feeder and master (feeders dial it as `howdah.wire.tls.PeerRole.FEEDER`) -----------------------
 
 
 class Again(msgspec.Struct, frozen=True, kw_only=True, tag="again"):

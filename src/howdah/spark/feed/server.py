@@ -16,7 +16,7 @@ from howdah.backends.local.places import LONGEST_PATH, runtime_folder
 from howdah.spark.feed.connections import SOCKET_BYTES, Connection, SecureConnection
 from howdah.spark.feed.door import Door
 from howdah.spark.feed.messages import Begin, Load
-from howdah.wire.tls import IdentityError, names_job, peer_identity
+from howdah.wire.tls import IdentityError, PeerRole, names_job, peer_identity
 
 BACKLOG = 512
 CLOSE_S = 10.0
@@ -129,10 +129,14 @@ class Server:
         """Let a peer in whose handshake is done.
 
         Raises:
-            IdentityError: it belongs to another job.
+            IdentityError: it belongs to another job, or is no feeder.
             OSError: it is gone.
         """
-        _, job = peer_identity(tls.getpeercert())
+        role, job = peer_identity(tls.getpeercert())
+        if role is not PeerRole.FEEDER:
+            raise IdentityError(
+                f"The peer is a {role} of the job; rows are taken from feeders only"
+            )
         if not names_job(job, self._job_id):
             raise IdentityError("The peer belongs to another job")
         self._let_in(SecureConnection(tls))
