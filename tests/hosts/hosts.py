@@ -56,7 +56,7 @@ mount -t tmpfs -o size=1g tmpfs /dev/shm
 mount -t tmpfs -o size=16m tmpfs /run
 mount --bind "$FOLDER/etc-hosts" /etc/hosts
 mount -t sysfs sysfs /sys
-for hidden in $HIDDEN; do mount -t tmpfs -o size=1m tmpfs "$hidden"; done
+for hidden in $HIDDEN; do [ ! -e "$hidden" ] || mount -t tmpfs -o size=1m tmpfs "$hidden"; done
 echo ready
 exec cat > /dev/null
 """

@@ -11,7 +11,7 @@ from howdah.backends.yarn import checks
 from howdah.backends.yarn.amounts import GPU, Amount
 from howdah.backends.yarn.cluster import Cluster, Node, Queue, Share
 from howdah.frameworks.planning import expand
-from howdah.spec.model import Job, Master, Mode, Placement, Role
+from howdah.spec.model import Hadoop, Job, Master, Mode, Placement, Role
 
 PLAIN = Node(host="n1:8041", capability=Amount(memory_mb=4096, cores=8))
 WITH_GPUS = Node(
@@ -198,3 +198,33 @@ def test_the_master_is_looked_at_too() -> None:
 def test_a_cluster_that_tells_nothing_refuses_nothing() -> None:
     cluster = Cluster(user="ada", largest=Amount(memory_mb=1 << 20, cores=1 << 10))
     assert found(cluster, queue="any", label="some", instances=100) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"instances": 5, "memory": "1g"}, "the cluster has 4 GiB of memory"),
+        ({"queue": "research", "label": "gpu", "gpus": 4}, "more than any node labelled 'gpu' has"),
+        ({"instances": 2, "placement": Placement(spread=True)}, "only 1 of the nodes can hold one"),
+    ],
+)
+def test_a_cluster_that_adds_nodes_only_warns_of_what_its_nodes_do_not_hold(
+    asked: dict[str, Any], said: str
+) -> None:
+    assert said in only(found(**asked))
+    role = {name: value for name, value in asked.items() if name != "queue"}
+    growing = Job(
+        command="true",
+        queue=asked.get("queue"),
+        roles={"worker": Role(**role)},
+        hadoop=Hadoop(autoscaling=True),
+    )
+    job = expand(growing)
+    assert checks.problems(job, role_resources(job), CLUSTER) == []
+    assert said in only(checks.warnings(job, role_resources(job), CLUSTER))
+
+
+def test_what_yarn_itself_refuses_stays_refused_where_nodes_are_added() -> None:
+    growing = Hadoop(autoscaling=True)
+    assert "yarn.scheduler.maximum-allocation-mb" in only(found(memory="8g", hadoop=growing))
+    assert "there is no node label" in only(found(label="gpus", hadoop=growing))

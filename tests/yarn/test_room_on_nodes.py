@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from howdah.backends.base import BackendError
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.plugin import MakeCluster
-from tests.yarn.runner import Yarn, until
+from tests.yarn.runner import Yarn, until, with_defaults
 
 _SCHEDULERS = "org.apache.hadoop.yarn.server.resourcemanager.scheduler"
 CAPACITY = {"yarn.scheduler.capacity.node-locality-delay": "40"}
@@ -71,3 +72,28 @@ def test_gangs_come_from_wherever_room_is_by_then(yarn: Yarn) -> None:
     first.handle.stop(firm=True)
     assert first.wait().outcome == "stopped"
     assert second.wait().outcome == "succeeded"
+
+
+def test_a_gang_waits_for_a_node_that_a_growing_cluster_adds(yarn: Yarn) -> None:
+    cluster = yarn.cluster
+    added = "nodemanager3"
+    cluster.kill(added)
+    cluster.restart("resourcemanager")  # which never saw the third node
+    try:
+        until(lambda: _nodes(cluster) == 2, "two nodes")
+        file = yarn.folder / "job.toml"
+        file.write_text(with_defaults(WORKERS.format(n=3, memory=1344, command="true")))
+        with pytest.raises(BackendError, match="need .* with the master, but the cluster has"):
+            yarn.submit_file(file)
+        job = yarn.submit_file(file, ("hadoop.autoscaling=true",))
+        job.until_application("RUNNING")
+    finally:
+        cluster.start(added)
+    assert job.wait().outcome == "succeeded"
+
+
+def _nodes(cluster: Cluster) -> int:
+    try:
+        return sum(node["state"] == "RUNNING" for node in cluster.nodes())
+    except OSError:
+        return 0  # the ResourceManager is not back yet

@@ -22,6 +22,12 @@ UNREADABLE = "unreadable"
 STATES = ("waiting", "running", "succeeded", "failed", "stopped", "timed-out", "lost", UNREADABLE)
 
 
+def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
+    from howdah.cli.moments import moment
+
+    return None if text is None else moment(text, time.time())
+
+
 @click.command("list")
 @click.option(
     "-n", "--limit", type=click.IntRange(1, MOST), metavar="N", help="At most the newest N jobs."
@@ -38,12 +44,34 @@ STATES = ("waiting", "running", "succeeded", "failed", "stopped", "timed-out", "
     metavar="NAME",
     help="Only jobs of this backend; with 'yarn' also those you submitted from other machines.",
 )
+@click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="TAG",
+    help="Only jobs with this tag; with several, with all of them.",
+)
+@click.option(
+    "--name", metavar="NAME", help="Only jobs of this name; * and ? stand for any characters."
+)
+@click.option("--user", metavar="USER", help="Only jobs that this user has submitted.")
+@click.option(
+    "--since",
+    callback=_since,
+    metavar="TIME",
+    help="Only jobs submitted since then: 30m, 12h or 7d ago, or a date such as 2026-11-24 or "
+    "'2026-11-24 14:30'.",
+)
 @store_option
 @json_option
 def command(
     limit: int | None,
     states: tuple[str, ...],
     backend: str | None,
+    tags: tuple[str, ...],
+    name: str | None,
+    user: str | None,
+    since: float | None,
     store: str | None,
     as_json: bool,
 ) -> None:
@@ -57,15 +85,23 @@ def command(
     """
     from howdah.backends import registry
     from howdah.client.finding import base as base_of
-    from howdah.client.listing import views
+    from howdah.client.listing import Wanted, views
 
     base = base_of(store)
     if backend is not None:
         registry.jobs_elsewhere(backend, store, limit or MOST_ELSEWHERE)
+    wanted = Wanted(tags=tags, name=name, user=user, since=since)
     found = asyncio.run(
-        views(base, limit=None if states else limit, backend=backend, passed_over=_warn)
+        views(
+            base,
+            limit=None if states else limit,
+            backend=backend,
+            wanted=None if wanted == Wanted() else wanted,
+            passed_over=_warn,
+        )
     )
     found = [view for view in found if not states or state(view) in states][:limit]
+    filtered = wanted != Wanted() or backend is not None
     if as_json:
         import msgspec
 
@@ -73,7 +109,8 @@ def command(
     elif found:
         echo("\n".join(_table(found)))
     else:
-        echo(f"There are no {' or '.join(states) + ' ' if states else ''}jobs in {base}")
+        such = "such " if filtered else ""
+        echo(f"There are no {such}{' or '.join(states) + ' ' if states else ''}jobs in {base}")
 
 
 def _warn(problem: StorageError) -> None:

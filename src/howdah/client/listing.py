@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fnmatch
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,14 +24,29 @@ SAME_SECOND = 50
 """More jobs than are submitted in one second."""
 
 
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs are wanted; what is not given does not matter."""
+
+    tags: tuple[str, ...] = ()
+    """All of them."""
+    name: str | None = None
+    """A pattern, as of file names."""
+    user: str | None = None
+    since: float | None = None
+    """Submitted then or later, in seconds since the epoch."""
+
+
 async def views(
     base: Path,
     *,
     limit: int | None = None,
     backend: str | None = None,
+    wanted: Wanted | None = None,
     passed_over: Callable[[NotYours], None] = lambda problem: None,
 ) -> list[JobView]:
     """Status documents of the jobs below ``base``, newest first; of one backend, if it is named.
+
+    With ``wanted`` only of jobs that are known to be so, not of such as cannot be read.
 
     One job that cannot be read never hides the others: its document says why. ``passed_over`` is
     told of those that are not the user's own; they are left out.
@@ -41,7 +57,8 @@ async def views(
     directories = [
         directory
         for directory in list_jobs(base, passed_over)
-        if backend is None or _backend(directory) in (backend, None)
+        if (backend is None or _backend(directory) in (backend, None))
+        and (wanted is None or _is_wanted(directory, wanted))
     ][:limit]
     found = await asyncio.gather(*(_view(directory) for directory in directories))
     # Ids tell the time to the second only.
@@ -53,6 +70,22 @@ def _backend(directory: JobDirectory) -> str | None:
         return directory.meta().backend
     except StorageError:
         return None
+
+
+def _is_wanted(directory: JobDirectory, wanted: Wanted) -> bool:
+    try:
+        meta = directory.meta()
+        if wanted.since is not None and meta.submitted < wanted.since:
+            return False
+        if wanted.user is not None and wanted.user not in (meta.user, meta.owner):
+            return False
+        if wanted.name is None and not wanted.tags:
+            return True
+        job = directory.job()
+    except StorageError:
+        return False
+    named = wanted.name is None or fnmatch.fnmatchcase(job.name, wanted.name)
+    return named and set(wanted.tags) <= set(job.tags)
 
 
 def newest(base: Path) -> JobDirectory | None:

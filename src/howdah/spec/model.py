@@ -270,6 +270,9 @@ class Hadoop(_Table, frozen=True, kw_only=True):
     live for longer than its delegation tokens, a week. The job's master gets it; nobody else may read it."""
     principal: str | None = None
     """Whose key of ``keytab`` is meant, such as ``alice@EXAMPLE.COM``; by default the first one's."""
+    autoscaling: bool = False
+    """The cluster adds nodes while containers are waited for. A job that needs more than the nodes of
+    today have is warned about then, and waits; otherwise it is refused."""
 
 
 class Environment(_Table, frozen=True, kw_only=True):

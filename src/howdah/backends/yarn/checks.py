@@ -3,7 +3,7 @@
 YARN itself refuses some of them late (when the master asks), and waits for ever on others: a
 container larger than any node, a label that no node has, a gang larger than its queue may get. What
 is only busy now is no problem: see `howdah.backends.yarn.pending_reason`. What the cluster may still
-make fit (mapping rules and auto-created queues, nodes that are started when they are wanted) is a
+make fit (mapping rules and auto-created queues, with ``hadoop.autoscaling`` nodes to come) is a
 warning: `warnings`.
 """
 
@@ -49,11 +49,13 @@ def problems(job: Job, roles: Mapping[str, RoleResources], cluster: Cluster) -> 
         label = resources.label if resources else job.master.label
         amount = of_role(resources) if resources else of_master(job.master)
         about_label = [*_label(where, label, queue, cluster)]
-        found += about_label
-        found += _container(where, amount, None if about_label else _in(label, queue), cluster)
-    if not found:
-        found += _spread(job, roles, queue, cluster)
-        found += _gang(job, roles, queue, cluster)
+        about_amount = [*_container(where, amount, cluster)]
+        if not about_amount and not job.hadoop.autoscaling:
+            in_label = None if about_label else _in(label, queue)
+            about_amount += _on_a_node(where, amount, in_label, cluster)
+        found += about_label + about_amount
+    if not found and not job.hadoop.autoscaling:
+        found += _together(job, roles, queue, cluster)
     return found
 
 
@@ -66,7 +68,24 @@ def warnings(job: Job, roles: Mapping[str, RoleResources], cluster: Cluster) -> 
         known = cluster.labels is None or label in cluster.labels
         if label and known and cluster.nodes and not _partition(label, cluster):
             found.append(f"{where}.label: no node is labelled {label!r} at present")
+    if job.hadoop.autoscaling:
+        found += _not_yet(job, roles, queue, cluster)
     return found
+
+
+def _not_yet(
+    job: Job, roles: Mapping[str, RoleResources], queue: Queue | None, cluster: Cluster
+) -> list[str]:
+    """What waits for nodes that the cluster has still to add."""
+    asked = {"master": (of_master(job.master), job.master.label)} | {
+        f"roles.{name}": (of_role(each), each.label) for name, each in roles.items()
+    }
+    found = [
+        text
+        for where, (amount, label) in asked.items()
+        for text in _on_a_node(where, amount, _in(label, queue), cluster)
+    ]
+    return found or _together(job, roles, queue, cluster)
 
 
 def _partition(label: str | None, cluster: Cluster) -> list[Node]:
@@ -141,8 +160,8 @@ def _label(where: str, label: str | None, queue: Queue | None, cluster: Cluster)
 # -- one container -------------------------------------------------------------------------------
 
 
-def _container(where: str, amount: Amount, label: str | None, cluster: Cluster) -> Iterator[str]:
-    """``label`` is None where it is wrong itself: then all nodes count."""
+def _container(where: str, amount: Amount, cluster: Cluster) -> Iterator[str]:
+    """What YARN itself refuses."""
     unknown = [*_unknown_types(where, amount, cluster)]
     yield from unknown
     too_much = amount.beyond(cluster.largest) if not unknown else []
@@ -153,8 +172,12 @@ def _container(where: str, amount: Amount, label: str | None, cluster: Cluster) 
             f"{_key(where, name)}: {quantity(name, amount.of(name))} is more than the cluster gives "
             f"one container, {quantity(name, largest)} ({setting}); {_at_most(name, largest)}"
         )
+
+
+def _on_a_node(where: str, amount: Amount, label: str | None, cluster: Cluster) -> Iterator[str]:
+    """``label`` is None where it is wrong itself: then all nodes count."""
     nodes = _partition(label, cluster)
-    if unknown or too_much or not nodes:
+    if not nodes:
         return
     on_nodes = f"node labelled {label!r}" if label else "node"
     needed = rounded(amount, cluster.smallest)
@@ -208,6 +231,12 @@ def _greatest(nodes: Iterable[Node]) -> Amount:
 
 
 # -- the whole gang ------------------------------------------------------------------------------
+
+
+def _together(
+    job: Job, roles: Mapping[str, RoleResources], queue: Queue | None, cluster: Cluster
+) -> list[str]:
+    return [*_spread(job, roles, queue, cluster), *_gang(job, roles, queue, cluster)]
 
 
 def _spread(

@@ -1,0 +1,28 @@
+"""The list of jobs, by what they are called, tagged, who submitted them and when."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from howdah.storage.jobdir import user_name
+from tests.cli.howdah import howdah, job_file
+
+
+def test_jobs_are_listed_by_tag_name_user_and_time(tmp_path: Path) -> None:
+    howdah("run", str(job_file(tmp_path / "a", "pass", name="digits", tags=["night", "gpu"])))
+    howdah("run", str(job_file(tmp_path / "b", "pass", name="letters", tags=["night"])))
+
+    def names(*options: str) -> set[str]:
+        return {view["name"] for view in json.loads(howdah("list", "--json", *options).text)}
+
+    assert names() == {"digits", "letters"}
+    assert names("--tag", "night") == {"digits", "letters"}
+    assert names("--tag", "night", "--tag", "gpu") == {"digits"}
+    assert names("--name", "let*") == {"letters"}
+    assert names("--user", user_name(), "--since", "1h") == {"digits", "letters"}
+    assert names("--user", "somebody-else") == set()
+    assert names("--since", "2999-01-01") == set()
+    assert howdah("list", "--tag", "day").text.startswith("There are no such jobs in")
+    refused = howdah("list", "--since", "yesterday", code=2).told
+    assert "'yesterday' is neither a span of time such as 30m" in refused
