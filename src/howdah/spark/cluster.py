@@ -355,12 +355,11 @@ def _submit(
 ) -> Live:
     """Start the job and the master of its feeds."""
     host = submission.host
-    address = "127.0.0.1" if host in ("127.0.0.1", "localhost") else "0.0.0.0"  # noqa: S104 - feeders are elsewhere; mTLS
     loaded = load_object(job.job)
     master = Master(job.trainers, job.fed_roles)
     try:
         try:
-            port = master.bind(address, port_range(job.job.network.ports))
+            port = master.bind(submission.listen_address, port_range(job.job.network.ports))
         except OSError as error:
             raise BadInput(f"network.ports: {error.strerror}") from error
         wiring = Wiring(

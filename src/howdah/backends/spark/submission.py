@@ -86,7 +86,8 @@ class SparkSubmission:
             self._child = Child(self._listener)
         except OSError as error:
             raise BackendError(f"No coordinator can be started here: {error}") from error
-        self._bind = bind
+        self.listen_address = bind
+        """What it listens on here: this machine only, where nobody else dials it."""
         self.host: str = host
         """Where executors reach this program."""
 
@@ -126,7 +127,7 @@ class SparkSubmission:
             except OSError as error:
                 problems.append(f"source: {loaded.source} cannot be packed: {error}")
         try:
-            bind_within(self._listener, self._bind, port_range(job.network.ports))
+            bind_within(self._listener, self.listen_address, port_range(job.network.ports))
             self._listener.listen(1024)
         except OSError as error:
             problems.append(f"network.ports: {error}")
@@ -161,7 +162,7 @@ class SparkSubmission:
         settings = Settings(
             mode=self.mode,
             host=host,
-            bind=self._bind,
+            bind=self.listen_address,
             port=port,
             on_driver=tuple(sorted(self.on_driver)),
             nonce=nonce,

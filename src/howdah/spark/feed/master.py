@@ -42,7 +42,8 @@ class Master(Conversations):
     # -- life ------------------------------------------------------------------------------------
 
     def bind(self, address: str, ports: tuple[int, int] | None = None) -> int:
-        """Take a port of that range (any, if None), before there are certificates to listen with; trainers redial until then.
+        """Take a port of that range (any, if None), before there are certificates to listen with;
+        trainers redial until then.
 
         Raises:
             OSError: the address is not this machine's, or none of the ports is free.
