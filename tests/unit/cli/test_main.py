@@ -121,8 +121,9 @@ WRONG = {
     "unknown backend": (["run", "--backend", "yran", "--", "true"], "backend", "local"),
     "value missing": (["run", "--name"], "--name", "requires an argument"),
     # Which job
-    "no id": (["attach"], "Missing argument", "ID"),
+    "no id": (["rerun"], "Missing argument", "ID"),
     "no jobs yet": (["status"], "no jobs yet", "howdah run"),
+    "no jobs to follow yet": (["attach"], "no jobs yet", "howdah run"),
     "unknown job": (["status", "nobody"], "no job 'nobody'", ""),
     "unknown job to stop": (["stop", "nobody"], "no job 'nobody'", ""),
     "unknown job to follow": (["attach", "nobody"], "no job 'nobody'", ""),
