@@ -100,7 +100,9 @@ class YarnSite:
             if self._unknown:
                 waits = submitting.may_go_on(self._directory.meta())
                 return Running.NOT_YET if waits else Running.NO
-            return Running.YES if self._directory.coordinator() else Running.NOT_YET
+            # What HDFS tells; else what was told before, as long as nothing answers at all.
+            there = self.coordinator() or self._directory.coordinator()
+            return Running.YES if there else Running.NOT_YET
         state = _state(report)
         if state in OVER:
             return Running.NO

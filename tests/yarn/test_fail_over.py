@@ -1,0 +1,227 @@
+"""Two NameNodes and two ResourceManagers: at every phase of a job the other one serves from now on.
+
+All tests share one cluster of the module's own. Each leaves it as it came to be, so that which of two
+serves when the next one submits is left open.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from howdah.wire.status import JobView
+from tests.cli.howdah import start
+from tests.hadoop.cluster import Cluster
+from tests.hadoop.options import Gpus
+from tests.hadoop.plugin import MakeCluster
+from tests.yarn.runner import Yarn, YarnJob, until
+from tests.yarn.test_cluster_faults import whole_story
+
+pytestmark = [pytest.mark.xdist_group("fail-over"), pytest.mark.timeout(600)]
+
+SOON_S = 120.0
+AWAY_BYTES = 250
+"""What a program prints in three seconds: longer than any single call's own tries."""
+
+TRAINS = """
+import os, time
+from pathlib import Path
+from howdah import task
+
+folder = Path(os.environ["HOWDAH_CHECKPOINT_DIR"])
+goal = Path(os.environ["GOAL"])
+saved = folder / "step.txt"
+step = int(saved.read_text()) if saved.exists() else 0
+print("from step", step, flush=True)
+last = False
+while not last:
+    last = goal.exists()
+    step += 1
+    (folder / "next.tmp").write_text(str(step))
+    (folder / "next.tmp").rename(saved)
+    task.checkpoint_saved(step)
+    print("step", step, flush=True)
+    time.sleep(0.1)
+print("trained to step", step, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
+    return hadoop_module_cluster(
+        name_nodes=2, resource_managers=2, node_managers=2, labels=False, gpus=Gpus.NONE
+    )
+
+
+@pytest.fixture
+def yarn(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yarn]:
+    for name, value in cluster.env().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
+    yarn = Yarn(cluster, tmp_path)
+    yield yarn
+    make_whole(cluster)
+    yarn.close()
+
+
+def make_whole(cluster: Cluster) -> None:
+    """Start what has been killed, and let one of each kind serve."""
+    for daemon in cluster.site.daemons:
+        if not cluster.is_running(daemon.name):
+            cluster.start(daemon.name)
+    if cluster.active_name_node() is None:
+        until(lambda: answers(lambda: cluster.make_name_node_active(1)), "a NameNode", SOON_S)
+    if cluster.active() is None:
+        until(lambda: answers(lambda: cluster.make_active(1)), "a ResourceManager", SOON_S)
+    cluster.wait_ready()
+
+
+def answers(work: Callable[[], object]) -> bool:
+    """Whether the daemon is up already."""
+    try:
+        work()
+    except OSError:
+        return False
+    return True
+
+
+def fail_over(cluster: Cluster) -> None:
+    """Let the other NameNode and the other ResourceManager serve."""
+    cluster.fail_over_hdfs()
+    cluster.fail_over()
+
+
+def training(yarn: Yarn, memory: str = "256m", instances: int = 1) -> YarnJob:
+    """A job that counts until its goal is there, and saves each step."""
+    text = f"""
+command = "python3 train.py"
+env = {{ GOAL = "{yarn.folder}/goal-{len(yarn.jobs)}" }}
+[checkpoint]
+settle = "100ms"
+[roles.worker]
+instances = {instances}
+memory = "{memory}"
+"""
+    return yarn.submit(text, files={"train.py": TRAINS})
+
+
+def reach_goal(yarn: Yarn, job: YarnJob) -> None:
+    (yarn.folder / f"goal-{yarn.jobs.index(job)}").touch()
+
+
+def saves_on(job: YarnJob) -> None:
+    """Wait until a checkpoint is on HDFS that was not saved before."""
+    before = job.view().checkpoint
+    job.until(lambda v: v.checkpoint not in (None, before), "a new checkpoint is saved", SOON_S)
+
+
+def attempts(job: YarnJob) -> list[object]:
+    """The masters that YARN has begun for it."""
+    return job.cluster.rm(f"apps/{job.application_id}/appattempts")["appAttempts"]["appAttempt"]
+
+
+def finish(yarn: Yarn, job: YarnJob) -> JobView:
+    """Let it reach its goal: nothing was restarted or lost, and its end is on HDFS and with YARN."""
+    reach_goal(yarn, job)
+    return ended(job)
+
+
+def ended(job: YarnJob) -> JobView:
+    final = job.wait(SOON_S)
+    assert (final.outcome, final.restarts, final.generation) == ("succeeded", 0, 1), final.reason
+    assert final.unsaved == ()
+    whole_story(job)
+    assert job.application()["finalStatus"] == "SUCCEEDED"
+    assert final.checkpoint is not None
+    log = job.read("logs/worker-0/1.log").decode()
+    assert "from step 0" in log
+    saved = job.read(f"checkpoints/{final.checkpoint}/step.txt").decode()
+    assert log.rstrip().endswith(f"trained to step {saved}")
+    return final
+
+
+def test_during_a_submission(yarn: Yarn) -> None:
+    jobs: list[YarnJob] = []
+    submitting = threading.Thread(target=lambda: jobs.append(training(yarn)))
+    submitting.start()
+    fail_over(yarn.cluster)
+    submitting.join(SOON_S)
+    (job,) = jobs
+    finish(yarn, job)
+
+
+def test_between_submission_and_registration(yarn: Yarn) -> None:
+    job = training(yarn)
+    fail_over(yarn.cluster)
+    finish(yarn, job)
+
+
+def test_while_a_job_waits_for_room(yarn: Yarn) -> None:
+    # Of two nodes with 6 GiB.
+    holder = training(yarn, memory="5g", instances=2)
+    holder.running()
+    waits = training(yarn, memory="5g")
+    waits.until(lambda v: v.incarnation == 1 and v.tasks, "it waits")
+    fail_over(yarn.cluster)
+    saves_on(holder)
+    finish(yarn, holder)
+    assert finish(yarn, waits).incarnation == 1
+
+
+def test_while_it_trains(yarn: Yarn) -> None:
+    job = training(yarn)
+    saves_on(job)
+    yarn.cluster.fail_over_hdfs()
+    saves_on(job)
+    yarn.cluster.fail_over()
+    saves_on(job)
+    assert finish(yarn, job).incarnation == 1
+
+
+def test_while_its_coordinator_is_replaced(yarn: Yarn) -> None:
+    job = training(yarn)
+    saves_on(job)
+    job.kill_master()
+    # Told to a ResourceManager that has just lost its post, the death is learnt of by expiry alone.
+    until(lambda: len(attempts(job)) == 2, "YARN begins another master")
+    fail_over(yarn.cluster)
+    job.until(lambda v: v.incarnation == 2, "a new coordinator", SOON_S)
+    saves_on(job)
+    assert finish(yarn, job).incarnation == 2
+
+
+def test_while_it_ends(yarn: Yarn) -> None:
+    job = training(yarn)
+    saves_on(job)
+    reach_goal(yarn, job)
+    fail_over(yarn.cluster)
+    ended(job)
+
+
+def test_both_name_nodes_are_away_for_a_while(yarn: Yarn) -> None:
+    job = training(yarn)
+    saves_on(job)
+    for name in ("namenode", "namenode2"):
+        yarn.cluster.kill(name)
+    printed = job.task("worker:0").log_size or 0
+    job.until(lambda v: (v.tasks[0].log_size or 0) > printed + AWAY_BYTES, "it trains", SOON_S)
+    make_whole(yarn.cluster)
+    saves_on(job)
+    assert finish(yarn, job).incarnation == 1
+
+
+def test_both_resource_managers_are_away_for_a_while(yarn: Yarn) -> None:
+    job = training(yarn)
+    saves_on(job)
+    for name in ("resourcemanager1", "resourcemanager2"):
+        yarn.cluster.kill(name)
+    # The command asks the ResourceManagers for a while; then HDFS, which knows where the coordinator is.
+    logs = start("logs", job.job_id)
+    assert logs.end(SOON_S) == 0, logs.told
+    assert "from step 0" in logs.text
+    make_whole(yarn.cluster)
+    saves_on(job)
+    assert finish(yarn, job).incarnation == 1
