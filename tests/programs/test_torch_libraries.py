@@ -177,7 +177,8 @@ PROGRAMS: dict[str, tuple[str, str]] = {
 @pytest.mark.program(
     "DeepSpeed", "deepspeed", "`python train.py`", "the same accuracy on both ranks, above 0.85"
 )
-@pytest.mark.timeout(240)
+# DeepSpeed compiles an operation of its own at its first start: 100 s of both cores, and far more beside others.
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_digits_are_learned_by_two_tasks(tmp_path: Path, name: str) -> None:
     program, command = PROGRAMS[name]
@@ -188,7 +189,7 @@ def test_digits_are_learned_by_two_tasks(tmp_path: Path, name: str) -> None:
         command=command,
         roles={"worker": {"instances": 2}},
         env={"DS_ACCELERATOR": "cpu"} if name == "deepspeed" else {},
-        within_s=220,
+        within_s=570,
     )
     found = dict(re.findall(r"(rank \d of 2): ([\d.]+)", run.text))
     assert set(found) == {"rank 0 of 2", "rank 1 of 2"}, run.text
