@@ -7,9 +7,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from howdah.core.messages import Task
+from howdah.spark import ParquetFeed
 from howdah.storage import checkpoints, outputs
 from howdah.storage.checkpoints import CheckpointSpec
 from howdah.storage.errors import Outdated
@@ -165,3 +168,15 @@ def test_a_file_is_no_store(hdfs: Hdfs, place: str) -> None:
     with pytest.raises(NotADirectoryError):
         try_to_write(f"{place}/below")
     assert hdfs.read(place) == b"mine"
+
+
+def test_parquet_files_are_read_without_a_jvm(hdfs: Hdfs, url: str, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": range(100)}), tmp_path / "rows.parquet", row_group_size=7)
+    for name in ("a", "b"):
+        hdfs.put(tmp_path / "rows.parquet", f"{url}/day={name}/rows.parquet")
+    # With the default file system's name left out, too.
+    for source in (url, "hdfs:///" + url.partition("://")[2].partition("/")[2]):
+        feed = ParquetFeed(source, rank=1, world_size=2)
+        [batch] = feed.batches(1000)
+        assert list(batch["id"]) == list(range(100))
+        assert set(batch["day"]) == {"b"}

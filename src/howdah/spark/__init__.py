@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from howdah.spark.errors import FeedError as FeedError
     from howdah.spark.foreground import run as run
     from howdah.spark.instances import parallel as parallel
+    from howdah.spark.parquet import ParquetFeed as ParquetFeed
     from howdah.spark.reports import TrainReport as TrainReport
     from howdah.spark.scoring.frames import score as score
 
 _HOMES = {
     "Cluster": "howdah.spark.cluster",
     "FeedError": "howdah.spark.errors",
+    "ParquetFeed": "howdah.spark.parquet",
     "TrainReport": "howdah.spark.reports",
     "parallel": "howdah.spark.instances",
     "run": "howdah.spark.foreground",
@@ -33,7 +35,7 @@ _HOMES = {
 }
 """Public names, and the modules that have them."""
 
-__all__ = ["Cluster", "FeedError", "TrainReport", "parallel", "run", "score"]
+__all__ = ["Cluster", "FeedError", "ParquetFeed", "TrainReport", "parallel", "run", "score"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,513 @@
+"""Rows of Parquet files, read by the training processes themselves, without Spark in the way.
+
+    feed = ParquetFeed("hdfs:///digits", columns=["image", "label"], shuffle=7, epochs=3)
+    for epoch in feed.epochs():
+        for batch in epoch.batches(256):
+            ...
+
+In an epoch's order the row groups of all files are one long sequence of rows. Each rank has a stretch
+of it, and all stretches are equally long: ranks make the same number of steps. Each rank works that
+out by itself from the files' footers, so ranks exchange nothing. A row group in which one stretch ends
+and another begins is read by both ranks.
+
+A rank holds the row group it hands out and the next one, no more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as arrow
+
+from howdah import task
+from howdah.spark.errors import FeedError
+from howdah.spark.feed.columns import Converter, Shapes, concatenated, ordered, rows
+
+Stretch = tuple[int, int]
+"""Rows of an epoch's sequence: from, up to."""
+
+REMEMBERED = 1024
+"""Batches behind the last one that `ParquetFeed.position` still knows the position of."""
+ALIGN = ("drop", "pad", "none")
+
+
+class FilePosition(msgspec.Struct, frozen=True, kw_only=True):
+    """How far all ranks together are: the same in each of them after the same number of batches."""
+
+    epoch: int = 0
+    """From 0."""
+    taken: tuple[tuple[int, int], ...] = ()
+    """Of that epoch: (ranks, rows that each of them has taken), for each size the gang has had."""
+    files: str = ""
+    """Digest of the files' names and row groups."""
+    shuffle: int | None = None
+
+
+class ParquetFeed:
+    """Rows of Parquet files for one rank, a stretch of its own. For one thread at a time.
+
+    Batches are those of `howdah.spark.feed.feed.Feed`: `howdah.spark.feed.columns` says which array a
+    column becomes.
+
+    Args:
+        source: a file, a folder (with folders ``name=value`` in it for further columns), a pattern
+            such as ``/data/2026-*/*.parquet``, or a list of these: paths or fsspec URLs; ``hdfs://``
+            without a JVM. Or any `pyarrow.dataset.Dataset` of files, such as that of a Delta table
+            (``deltalake.DeltaTable(url).to_pyarrow_dataset()``).
+        columns: only these are read.
+        rank: whose stretch; by default that of this task of a Howdah job, else 0.
+        world_size: of how many ranks; by default the job's, else 1.
+        epochs: how often the files are read; None: again and again.
+        shuffle: a seed. In each epoch row groups change places, and rows within each. None: the order
+            of the files' names.
+        align: what happens to the last rows that do not make one for every rank. ``drop``: nobody gets
+            these (fewer than there are ranks; with ``shuffle`` others each time). ``pad``: the first
+            ones come a second time, to make one for every rank. ``none``: some ranks have one more.
+
+    Raises:
+        FeedError: the files cannot be read, or there are none.
+        ValueError: ``rank`` is none of ``world_size``, or there is no such ``align``.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        epochs: int | None = 1,
+        shuffle: int | None = None,
+        align: str = "drop",
+    ) -> None:
+        me = task.context()
+        if rank is None and me.rank is None:
+            raise FeedError(
+                f"The role {me.role!r} has no ranks, so no rows are its own: give rank and world_size"
+            )
+        self.rank: int = (me.rank or 0) if rank is None else rank
+        self.world_size: int = me.world_size if world_size is None else world_size
+        if not 0 <= self.rank < self.world_size:
+            raise ValueError(f"There is no rank {self.rank} of {self.world_size}")
+        if align not in ALIGN:
+            raise ValueError(f"align is {align!r}; there are {', '.join(ALIGN)}")
+        self._columns = None if columns is None else list(columns)
+        self._align = align
+        self._seed = shuffle
+        self._epochs = math.inf if epochs is None else epochs
+        found = source if isinstance(source, arrow.Dataset) else dataset(source)
+        self.schema: pa.Schema = _chosen(found.schema, self._columns)
+        """Columns and Arrow types."""
+        self._all = found.schema
+        self._groups, self._lengths, self._files = _row_groups(found)
+        begun = FilePosition(files=self._files, shuffle=shuffle)
+        self._behind: deque[FilePosition] = deque([begun], REMEMBERED)
+
+    def __len__(self) -> int:
+        """Rows of one epoch, of this rank."""
+        return _size(self._share([(0, sum(self._lengths))]))
+
+    def steps(self, size: int, drop_last: bool = False) -> int:
+        """Batches of one epoch, of this rank."""
+        return len(self) // size if drop_last else -(-len(self) // size)
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def epochs(self) -> Iterator[FileEpoch]:
+        """What is left of the epochs. The rest of one is dropped when the next is asked for; ranks
+        that leave an epoch early must all do so."""
+        begun = self.position()
+        while begun.epoch < self._epochs:
+            if left := self._share(self._left(begun)):
+                yield FileEpoch(self, begun, left)
+            begun = self.ended(begun)
+
+    def batches(
+        self,
+        size: int,
+        columns: Sequence[str] | None = None,
+        shapes: Shapes | None = None,
+        drop_last: bool = False,
+    ) -> Iterator[dict[str, Any]]:
+        """Batches of all epochs; none crosses an epoch's end. Leaving it and beginning anew goes on with
+        the next row. Arguments as those of `howdah.spark.feed.feed.Feed.batches`."""
+        for epoch in self.epochs():
+            yield from epoch.batches(size, columns, shapes, drop_last)
+
+    def sample(
+        self, columns: Sequence[str] | None = None, shapes: Shapes | None = None
+    ) -> dict[str, Any]:
+        """Some rows, of those that all ranks have."""
+        convert = Converter("files", columns, shapes)
+        return convert.convert(self._read(0).slice(0, 64))
+
+    def ended(self, begun: FilePosition) -> FilePosition:
+        """The position after that epoch, from now on ours."""
+        self._behind[-1] = msgspec.structs.replace(begun, epoch=begun.epoch + 1, taken=())
+        return self._behind[-1]
+
+    def iterate(
+        self,
+        begun: FilePosition,
+        left: list[Stretch],
+        size: int,
+        columns: Sequence[str] | None,
+        shapes: Shapes | None,
+        drop_last: bool,
+    ) -> Iterator[dict[str, Any]]:
+        """Batches of these rows of an epoch."""
+        if size < 1:
+            raise ValueError(f"A batch has at least one row, not {size}")
+        handed, parts, waiting = 0, [], 0
+        for piece in self._pieces(begun.epoch, left, Converter("files", columns, shapes)):
+            at, end = 0, _length(piece)
+            while at < end:
+                stop = min(end, at + size - waiting)
+                parts.append({name: rows(values, at, stop) for name, values in piece.items()})
+                waiting += stop - at
+                at = stop
+                if waiting == size:
+                    handed += size
+                    self._handed(begun, handed)
+                    yield _joined(parts)
+                    parts, waiting = [], 0
+        if waiting and not drop_last:
+            self._handed(begun, handed + waiting)
+            yield _joined(parts)
+
+    # -- where it is -----------------------------------------------------------------------------
+
+    def position(self, batches: int = 0) -> FilePosition:
+        """The rows handed out up to the last batch given: to be saved beside a checkpoint. One rank's
+        is every rank's, if all have made the same number of steps.
+
+        Args:
+            batches: so many of the last ones do not count: those that a prefetching loop has drawn and
+                not trained with yet.
+
+        Raises:
+            FeedError: so many are not remembered.
+        """
+        if not 0 <= batches < len(self._behind):
+            raise FeedError(
+                f"The position {batches} batches ago is not known, only of up to {len(self._behind) - 1}"
+            )
+        return self._behind[-1 - batches]
+
+    def position_bytes(self, batches: int = 0) -> bytes:
+        """`position`, as `restore` takes it."""
+        return msgspec.json.encode(self.position(batches))
+
+    def restore(self, position: FilePosition | bytes) -> None:
+        """Go on from there, before the first batch is asked for, in every rank. There may be another
+        number of ranks now: they share what is left of the epoch.
+
+        Raises:
+            FeedError: these are no bytes of `position_bytes`, or they belong to other files or to
+                another order of rows.
+        """
+        if not isinstance(position, FilePosition):
+            try:
+                position = msgspec.json.decode(position, type=FilePosition)
+            except msgspec.DecodeError as error:
+                raise FeedError(f"This is no position of files: {error}") from error
+        if position.files != self._files:
+            raise FeedError(
+                "The position is one of other files: since it was saved, files have come, gone or "
+                "changed. Read the same ones, or begin without a position"
+            )
+        if position.shuffle != self._seed:
+            raise FeedError(
+                f"The position was saved with shuffle={position.shuffle}, which is {self._seed} now: "
+                "rows come in another order"
+            )
+        self._behind = deque([position], REMEMBERED)
+
+    # -- frameworks ------------------------------------------------------------------------------
+
+    def tf_dataset(
+        self,
+        size: int,
+        columns: Sequence[str] | str | None = None,
+        label: str | None = None,
+        shapes: Shapes | None = None,
+        drop_last: bool = False,
+        per_epoch: bool = True,
+    ) -> Any:
+        """A `tf.data.Dataset`: see `howdah.spark.feed.feed.Feed.tf_dataset`."""
+        from howdah.spark.feed.tensorflow_feeds import dataset
+
+        return dataset(
+            "files", self.sample, self.passes, size, columns, label, shapes, drop_last, per_epoch
+        )
+
+    def torch_loader(
+        self,
+        size: int,
+        columns: Sequence[str] | str | None = None,
+        label: str | None = None,
+        shapes: Shapes | None = None,
+        drop_last: bool = False,
+        per_epoch: bool = True,
+    ) -> Any:
+        """A `torch.utils.data.DataLoader`; arguments as those of `tf_dataset`."""
+        from howdah.spark.feed.torch_feeds import loader
+
+        return loader(self.passes, size, columns, label, shapes, drop_last, per_epoch)
+
+    def passes(
+        self,
+        size: int,
+        columns: Sequence[str] | None,
+        shapes: Shapes | None,
+        drop_last: bool,
+        per_epoch: bool,
+    ) -> Iterator[dict[str, Any]]:
+        """One pass: the next epoch, or everything."""
+        for epoch in self.epochs():
+            yield from epoch.batches(size, columns, shapes, drop_last)
+            if per_epoch:
+                self.ended(epoch.begun)
+                return
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _handed(self, begun: FilePosition, handed: int) -> None:
+        taken = (*begun.taken, (self.world_size, handed))
+        self._behind.append(msgspec.structs.replace(begun, taken=taken))
+
+    def _left(self, position: FilePosition) -> list[Stretch]:
+        left = [(0, sum(self._lengths))]
+        for ranks, taken in position.taken:
+            left = remainder(left, ranks, taken, self._align)
+        return left
+
+    def _share(self, left: list[Stretch]) -> list[Stretch]:
+        return share(left, self.rank, self.world_size, self._align)
+
+    def _pieces(
+        self, epoch: int, left: list[Stretch], convert: Converter
+    ) -> Iterator[dict[str, Any]]:
+        """The rows' arrays, one row group after another; the next one is read meanwhile."""
+        order = np.arange(len(self._groups))
+        if self._seed is not None:
+            order = np.random.default_rng([self._seed, epoch]).permutation(order)
+        ends = np.cumsum([self._lengths[group] for group in order])
+        wanted = []
+        for start, stop in left:
+            place = int(np.searchsorted(ends, start, "right"))
+            while start < stop:
+                begins = int(ends[place]) - self._lengths[order[place]]
+                until = min(stop, int(ends[place]))
+                wanted.append((int(order[place]), start - begins, until - begins))
+                start, place = until, place + 1
+        with ThreadPoolExecutor(1, "howdah-parquet") as reader:
+            coming = [reader.submit(self._read, group) for group, _, _ in wanted[:1]]
+            for number, (group, start, stop) in enumerate(wanted):
+                batch = coming.pop().result()
+                coming = [
+                    reader.submit(self._read, after)
+                    for after, _, _ in wanted[number + 1 : number + 2]
+                ]
+                if self._seed is None:
+                    yield convert.convert(batch.slice(start, stop - start))
+                    continue
+                random = np.random.default_rng([self._seed, epoch, group])
+                mixed = random.permutation(batch.num_rows)[start:stop]
+                yield {name: ordered(of, mixed) for name, of in convert.convert(batch).items()}
+
+    def _read(self, group: int) -> pa.RecordBatch:
+        fragment = self._groups[group]
+        try:
+            return _whole(fragment.to_table(schema=self._all, columns=self._columns))
+        except (OSError, pa.ArrowException) as error:
+            raise FeedError(f"A row group of {fragment.path} cannot be read: {error}") from error
+
+
+class FileEpoch:
+    """One pass over the files."""
+
+    def __init__(self, feed: ParquetFeed, begun: FilePosition, left: list[Stretch]) -> None:
+        self._feed = feed
+        self._left = left
+        self.begun = begun
+
+    @property
+    def number(self) -> int:
+        """From 0."""
+        return self.begun.epoch
+
+    def __len__(self) -> int:
+        """Rows of it, of this rank."""
+        return _size(self._left)
+
+    def batches(
+        self,
+        size: int,
+        columns: Sequence[str] | None = None,
+        shapes: Shapes | None = None,
+        drop_last: bool = False,
+    ) -> Iterator[dict[str, Any]]:
+        """Its batches; arguments as those of `howdah.spark.feed.feed.Feed.batches`."""
+        return self._feed.iterate(self.begun, self._left, size, columns, shapes, drop_last)
+
+
+# -- who has which rows: pure ----------------------------------------------------------------------
+
+
+def share(left: list[Stretch], rank: int, ranks: int, align: str) -> list[Stretch]:
+    """What one of so many ranks has of these rows."""
+    total = _size(left)
+    if align == "none":
+        return _cut(left, rank * total // ranks, (rank + 1) * total // ranks)
+    size = -(-total // ranks) if align == "pad" else total // ranks
+    start, stop = rank * size, (rank + 1) * size
+    found = _cut(left, min(start, total), min(stop, total))
+    while stop > total > 0:  # the first rows once more
+        start, stop = max(0, start - total), stop - total
+        found += _cut(left, start, min(stop, total))
+    return found
+
+
+def remainder(left: list[Stretch], ranks: int, taken: int, align: str) -> list[Stretch]:
+    """What is left of these rows when each of so many ranks has taken so many of its own."""
+    total = _size(left)
+    found, end = [], 0
+    for rank in range(ranks):
+        if align == "none":
+            start, end = rank * total // ranks, (rank + 1) * total // ranks
+        else:
+            size = -(-total // ranks) if align == "pad" else total // ranks
+            start, end = min(rank * size, total), min((rank + 1) * size, total)
+        found += _cut(left, min(start + taken, end), end)
+    return found + _cut(left, end, total)
+
+
+def _cut(left: list[Stretch], start: int, stop: int) -> list[Stretch]:
+    """The rows from ``start`` up to ``stop``, counted along these stretches."""
+    found, at = [], 0
+    for begins, ends in left:
+        low, high = max(start, at), min(stop, at + ends - begins)
+        if low < high:
+            found.append((begins + low - at, begins + high - at))
+        at += ends - begins
+    return found
+
+
+def _size(stretches: list[Stretch]) -> int:
+    return sum(stop - start for start, stop in stretches)
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def dataset(source: str | Sequence[str]) -> arrow.Dataset:
+    """The Parquet files of paths, folders, patterns and URLs, in the order of their names.
+
+    Raises:
+        FeedError: there are none, or they cannot be read.
+    """
+    sources = [source] if isinstance(source, str) else [str(each) for each in source]
+    try:
+        systems = [_file_system(each) for each in sources]
+        files = [file for system, path in systems for file in _files(system, path)]
+        if not files:
+            raise FeedError(f"There is no Parquet file at {', '.join(sources)}")
+        return arrow.dataset(
+            files,
+            filesystem=systems[0][0],
+            format="parquet",
+            partitioning=arrow.partitioning(flavor="hive"),
+        )
+    except (OSError, ValueError, ImportError, pa.ArrowException) as error:
+        raise FeedError(f"{', '.join(sources)} cannot be read as Parquet: {error}") from error
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    from fsspec.core import url_to_fs
+
+    if url.startswith(("hdfs://", "viewfs://")):
+        # By name: fsspec's own choice for hdfs:// is pyarrow's, which needs a JVM.
+        from hdfs_native.fsspec import HdfsFileSystem, ViewfsFileSystem
+
+        kind = HdfsFileSystem if url.startswith("hdfs:") else ViewfsFileSystem
+        host, _, path = url.partition("://")[2].partition("/")
+        name, _, port = host.partition(":")
+        return kind(name or None, int(port) if port else None), f"/{path}"
+    return url_to_fs(url)
+
+
+def _files(system: Any, path: str) -> list[str]:
+    """Data files there; none whose name, or a folder's below ``path``, begins with ``.`` or ``_``."""
+    found = []
+    for top in system.glob(path) if any(sign in path for sign in "*?[") else [path]:
+        if not system.isdir(top):
+            found.append(top)
+            continue
+        for file in system.find(top):
+            inside = file[len(top) :].strip("/").split("/")
+            if not any(part.startswith((".", "_")) for part in inside):
+                found.append(file)
+    return sorted(found)
+
+
+def _row_groups(found: arrow.Dataset) -> tuple[list[Any], list[int], str]:
+    """Row groups that have rows, how many rows each has, and a digest of it all."""
+    fragments = list(found.get_fragments())
+    with ThreadPoolExecutor(8, "howdah-parquet") as pool:
+        try:
+            parts = list(pool.map(_parts, fragments))
+        except (OSError, pa.ArrowException) as error:
+            raise FeedError(f"A footer cannot be read: {error}") from error
+    groups, lengths, digest = [], [], hashlib.sha256()
+    for fragment, (of_file, rows_of_each) in zip(fragments, parts):
+        digest.update(f"{fragment.path.rpartition('/')[2]}{rows_of_each}\n".encode())
+        for group, count in zip(of_file, rows_of_each):
+            if count:
+                groups.append(group)
+                lengths.append(count)
+    if not groups:
+        raise FeedError(f"The {len(fragments)} files have no rows")
+    return groups, lengths, digest.hexdigest()[:16]
+
+
+def _parts(fragment: Any) -> tuple[list[Any], list[int]]:
+    groups = fragment.split_by_row_group()
+    return groups, [group.row_groups[0].num_rows for group in groups]
+
+
+def _chosen(schema: pa.Schema, columns: list[str] | None) -> pa.Schema:
+    for name in columns or ():
+        if name not in schema.names:
+            raise FeedError(f"The files have no column {name!r}, only {', '.join(schema.names)}")
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
+
+
+def _whole(table: pa.Table) -> pa.RecordBatch:
+    """The table in one piece."""
+    batches = table.combine_chunks().to_batches()
+    if len(batches) > 1:
+        raise FeedError(
+            f"A row group of {table.num_rows} rows has more than 2 GiB in one column: write the files "
+            "with smaller row groups"
+        )
+    return batches[0]
+
+
+def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    return {name: concatenated([part[name] for part in parts]) for name in parts[0]}
+
+
+def _length(values: Any) -> int:
+    return _length(next(iter(values.values()))) if isinstance(values, dict) else len(values)
+
+
+__all__ = ["FileEpoch", "FilePosition", "ParquetFeed"]
