@@ -6,6 +6,8 @@ serves when the next one submits is left open.
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from howdah.wire.status import JobView
-from tests.cli.howdah import start
+from tests.cli.howdah import howdah, start
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.options import Gpus
 from tests.hadoop.plugin import MakeCluster
@@ -123,21 +125,22 @@ def attempts(job: YarnJob) -> list[object]:
     return job.cluster.rm(f"apps/{job.application_id}/appattempts")["appAttempts"]["appAttempt"]
 
 
-def finish(yarn: Yarn, job: YarnJob) -> JobView:
+def finish(yarn: Yarn, job: YarnJob, generation: int = 1) -> JobView:
     """Let it reach its goal: nothing was restarted or lost, and its end is on HDFS and with YARN."""
     reach_goal(yarn, job)
-    return ended(job)
+    return ended(job, generation)
 
 
-def ended(job: YarnJob) -> JobView:
+def ended(job: YarnJob, generation: int = 1) -> JobView:
     final = job.wait(SOON_S)
-    assert (final.outcome, final.restarts, final.generation) == ("succeeded", 0, 1), final.reason
+    assert (final.outcome, final.generation) == ("succeeded", generation), final.reason
+    assert final.restarts == generation - 1
     assert final.unsaved == ()
     whole_story(job)
     assert job.application()["finalStatus"] == "SUCCEEDED"
     assert final.checkpoint is not None
-    log = job.read("logs/worker-0/1.log").decode()
-    assert "from step 0" in log
+    assert "from step 0" in job.read("logs/worker-0/1.log").decode()
+    log = job.read(f"logs/worker-0/{generation}.log").decode()
     saved = job.read(f"checkpoints/{final.checkpoint}/step.txt").decode()
     assert log.rstrip().endswith(f"trained to step {saved}")
     return final
@@ -204,13 +207,23 @@ def test_while_it_ends(yarn: Yarn) -> None:
 def test_both_name_nodes_are_away_for_a_while(yarn: Yarn) -> None:
     job = training(yarn)
     saves_on(job)
+    os.kill(job.task("worker:0").pids[0], signal.SIGKILL)
+    job.until(lambda v: v.tasks[0].attempt == 2 and v.tasks[0].log_size, "it begins again", SOON_S)
+    saves_on(job)
     for name in ("namenode", "namenode2"):
         yarn.cluster.kill(name)
     printed = job.task("worker:0").log_size or 0
     job.until(lambda v: (v.tasks[0].log_size or 0) > printed + AWAY_BYTES, "it trains", SOON_S)
+    logs = howdah("logs", job.job_id, "--no-prefix")
+    assert logs.out[0].startswith("from step ")
+    assert logs.out[0] != "from step 0"
+    assert len(logs.text) > printed + AWAY_BYTES
+    assert "Left out: worker:0 attempt 1" in logs.told
+    assert howdah("logs", job.job_id, "--attempt", "2", "--tail", "1").told == ""
     make_whole(yarn.cluster)
+    assert "from step 0" in howdah("logs", job.job_id, "--attempt", "1").text
     saves_on(job)
-    assert finish(yarn, job).incarnation == 1
+    assert finish(yarn, job, generation=2).incarnation == 1
 
 
 def test_both_resource_managers_are_away_for_a_while(yarn: Yarn) -> None:

@@ -64,7 +64,7 @@ def command(
 
     from howdah.cli.paint import Paint, wants_colour
     from howdah.cli.screen import Prefixes
-    from howdah.cli.terminal import is_terminal, tame_json, tame_line
+    from howdah.cli.terminal import echo, is_terminal, tame_json, tame_line
     from howdah.client.items import log_line
     from howdah.client.merge import Lines, Stream
 
@@ -72,6 +72,7 @@ def command(
     terminal = is_terminal(sys.stdout)
     prefixes = Prefixes(Paint(wants_colour(sys.stdout)), attempts=True, terminal=terminal)
     out = sys.stdout.buffer
+    notes: list[str] = []
 
     def show(stream: Stream, found: list[tuple[int, bytes]]) -> None:
         if grep is not None:
@@ -90,7 +91,10 @@ def command(
     async def tell() -> None:
         cut = Lines()
         before: Stream | None = None
-        async for update in handle.log_bytes(task, attempt=attempt, follow=follow, tail=tail):
+        updates = handle.log_bytes(
+            task, attempt=attempt, follow=follow, tail=tail, note=notes.append
+        )
+        async for update in updates:
             stream = Stream(update.task, update.attempt)
             if before is not None and before != stream and not follow:
                 show(before, cut.finish(before))  # one log after the other: that one is at its end
@@ -100,3 +104,5 @@ def command(
             show(stream, [(offset, line)])
 
     asyncio.run(tell())
+    for text in notes:
+        echo(f"howdah: {text}", err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import TracebackType
@@ -56,6 +57,10 @@ class Callbacks(msgspec.Struct, frozen=True, kw_only=True):
 
     def __bool__(self) -> bool:
         return any((self.on_event, self.on_state, self.on_log))
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
 class AsyncJobHandle:
@@ -191,6 +196,9 @@ class AsyncJobHandle:
             follow: go on with what is printed from now on.
             tail: begin with the last so many lines of each log, not with the first.
 
+        Where earlier attempts' logs cannot be read and running ones can, the others are left out with a
+        `RuntimeWarning`.
+
         Raises:
             BadInput: the job has no such task or attempt.
         """
@@ -209,8 +217,9 @@ class AsyncJobHandle:
         attempt: int | None = None,
         follow: bool = True,
         tail: int | None = None,
+        note: Callable[[str], None] = _warn,
     ) -> AsyncIterator[LogUpdate]:
-        """As `logs`, in pieces as they come instead of lines."""
+        """As `logs`, in pieces as they come instead of lines. ``note`` is told what is left out."""
         tasks = (self.task(task),) if task is not None else ()
         position = Position(NO_RECORDS)
         if tail is not None:
@@ -219,7 +228,7 @@ class AsyncJobHandle:
             if attempt is not None:
                 await self._check_attempt(task, tasks, attempt)
             logged = False
-            async for update in self._history.log_bytes(tasks, attempt, position.offsets):
+            async for update in self._history.log_bytes(tasks, attempt, position.offsets, note):
                 logged = True
                 yield update
             if not logged:

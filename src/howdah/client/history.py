@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection
+from typing import NamedTuple
 
-from howdah.backends.base import Running
+from howdah.backends.base import BackendError, Running
 from howdah.client import past
 from howdah.client.merge import Lines, Position, Stream
 from howdah.client.remote import Remote
@@ -25,6 +26,17 @@ QUIET_S = 1.5
 """Logs that have not come as far as they were said to within this, after the last news, will not."""
 WINDOW = 256 * 1024
 """Bytes of a log's end that are looked at for its last lines, where it is elsewhere."""
+MOST = 8
+"""Logs that are named in a message."""
+
+
+class _Live(NamedTuple):
+    """What the coordinator tells of logs."""
+
+    sizes: dict[Stream, int]
+    """How long each log is that an agent writes elsewhere, as it told last."""
+    earlier: set[Stream]
+    """Those of earlier attempts, which are kept."""
 
 
 class History:
@@ -45,15 +57,15 @@ class History:
 
     async def streams(self, tasks: tuple[Task, ...]) -> list[Stream]:
         """Logs there are, of these tasks or of all."""
-        sizes = await self._live(tasks)
-        await self._bring_logs(tasks)
+        live = await self._live(tasks)
+        lacking = live.earlier if await self._bring_logs(tasks, live.sizes) else ()
         kept = await asyncio.to_thread(past.streams, self._directory, tasks)
-        return sorted({*kept, *sizes})
+        return sorted({*kept, *live.sizes, *lacking})
 
     async def tails(self, tasks: tuple[Task, ...], count: int) -> dict[Stream, int]:
         """Where the last ``count`` lines of each log begin."""
-        live = await self._live(tasks)
-        await self._bring_logs(tasks)
+        live = (await self._live(tasks)).sizes
+        await self._bring_logs(tasks, live)
 
         def look() -> dict[Stream, int]:
             found = [each for each in past.streams(self._directory, tasks) if each not in live]
@@ -63,42 +75,80 @@ class History:
         return kept | (await self._live_tails(live, count) if count > 0 else live)
 
     async def log_bytes(
-        self, tasks: tuple[Task, ...], attempt: int | None, offsets: dict[Stream, int]
+        self,
+        tasks: tuple[Task, ...],
+        attempt: int | None,
+        offsets: dict[Stream, int],
+        note: Callable[[str], None],
     ) -> AsyncIterator[LogUpdate]:
         """The logs of these tasks (none: all), from these offsets on, one after the other; those
-        that are being written elsewhere come last, as they come."""
-        live = await self._live(tasks)
-        await self._bring_logs(tasks)
+        that are being written elsewhere come last, as they come.
+
+        ``note`` is told which are left out because the place where they are kept does not answer.
+
+        Raises:
+            BackendError: it does not, and no other log is wanted.
+        """
+        live, earlier = await self._live(tasks)
+        problem = await self._bring_logs(tasks, live)
+        shown: set[Stream] = set()
         for stream in past.streams(self._directory, tasks):
             if stream not in live and attempt in (None, stream.attempt):
+                shown.add(stream)
                 for part in past.log_bytes(self._directory, stream, offsets.get(stream, 0)):
                     yield part
         async for update in self._live_bytes(live, offsets):
             if attempt in (None, update.attempt):
+                shown.add(Stream(update.task, update.attempt))
                 yield update
+        if problem is not None:
+            unread = earlier | {each for each in live if offsets.get(each, 0) < live[each]}
+            lacking = {each for each in unread - shown if attempt in (None, each.attempt)}
+            if lacking and not shown:
+                raise problem
+            if lacking:
+                note(f"{problem}. Left out: {_in_words(lacking)}")
 
     # -- what is elsewhere -----------------------------------------------------------------------
 
-    async def _bring_logs(self, tasks: tuple[Task, ...]) -> None:
-        if not self._remote.site.at_hand:
-            await asyncio.to_thread(self._remote.site.bring_logs, tasks)
+    async def _bring_logs(
+        self, tasks: tuple[Task, ...], live: Collection[Stream]
+    ) -> BackendError | None:
+        """Why the logs that are kept elsewhere could not be brought, if they could not.
 
-    async def _live(self, tasks: tuple[Task, ...]) -> dict[Stream, int]:
-        """How long each log is that an agent writes elsewhere, as it told last."""
+        Raises:
+            BackendError: they could not, and no agent has any.
+        """
+        if self._remote.site.at_hand:
+            return None
+        try:
+            await asyncio.to_thread(self._remote.site.bring_logs, tasks)
+        except BackendError as error:
+            if not live:
+                raise
+            return error
+        return None
+
+    async def _live(self, tasks: tuple[Task, ...]) -> _Live:
+        """What the coordinator tells of these tasks' logs; nothing where none is elsewhere."""
+        nothing = _Live({}, set())
         if self._remote.site.at_hand or await self._remote.final() is not None:
-            return {}
+            return nothing
         if await self._remote.running() is not Running.YES:
-            return {}
+            return nothing
         reply = await self._remote.ask(AskStatus(), StatusUpdate)
         if reply is None:
-            return {}
-        view = renamed.view(reply.status)
+            return nothing
         wanted = {str(task) for task in tasks}
-        return {
-            Stream(Task(each.role, each.index), each.attempt): each.log_size
-            for each in view.tasks
-            if each.log_size and (not wanted or each.task in wanted)
-        }
+        told = [
+            (Task(each.role, each.index), each)
+            for each in renamed.view(reply.status).tasks
+            if not wanted or each.task in wanted
+        ]
+        return _Live(
+            {Stream(task, each.attempt): each.log_size for task, each in told if each.log_size},
+            {Stream(task, n) for task, each in told for n in range(1, each.attempt)},
+        )
 
     async def _live_bytes(
         self, sizes: dict[Stream, int], offsets: dict[Stream, int]
@@ -139,3 +189,9 @@ class History:
         for stream, offset, _ in lines.finish_all():
             found[stream].append(offset)
         return {stream: starts[0] if starts else sizes[stream] for stream, starts in found.items()}
+
+
+def _in_words(streams: Collection[Stream]) -> str:
+    texts = [f"{each.task} attempt {each.attempt}" for each in sorted(streams)]
+    more = f" and {len(texts) - MOST} more" if len(texts) > MOST else ""
+    return f"{', '.join(texts[:MOST])}{more}"

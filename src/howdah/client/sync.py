@@ -106,6 +106,9 @@ class JobHandle:
             follow: go on with what is printed from now on.
             tail: begin with the last so many lines of each log, not with the first.
 
+        Where earlier attempts' logs cannot be read and running ones can, the others are left out with a
+        `RuntimeWarning`.
+
         Raises:
             BadInput: the job has no such task.
         """
