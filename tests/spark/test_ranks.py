@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from howdah.client.errors import BadInput
 from howdah.spark import Cluster, FeedError
 from tests.spark import sessions
 from tests.spark.servers import Standalone
@@ -224,3 +225,24 @@ def test_answers_may_be_used_twice_at_once(start: Callable[..., Cluster], four_s
         with ThreadPoolExecutor(2) as pool:
             found = list(pool.map(lambda _: answers.collect(), range(2)))
     assert [sorted(row["twice"] for row in each) for each in found] == [[*range(0, 40_000, 2)]] * 2
+
+
+def test_rows_that_fit_neither_memory_nor_the_files_of_a_rank_end_the_run_with_the_option(
+    start: Callable[..., Cluster], four_slots: Any
+) -> None:
+    def train(folder: Path, ctx: Any) -> None:
+        if ctx.rank:
+            return
+        for _ in ctx.feed("train", ranks=[0]).batches(10_000):
+            pass  # one batch is more than a rank reads ahead
+
+    wide = rows(four_slots, 1600).selectExpr("id", "repeat('x', 50000) as wide")
+    with start(train) as cluster:
+        with pytest.raises(BadInput, match="spill: 'much' is not an amount of memory"):
+            cluster.train(wide, spill="much")
+        assert cluster.train(wide, spill="1g").rows == 1600
+        with pytest.raises(
+            FeedError, match=r"in a file in /.*the limit, spill=0 of Cluster\.train"
+        ):
+            cluster.train(wide, spill=0)
+        cluster.stop()

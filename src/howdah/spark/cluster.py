@@ -25,7 +25,7 @@ from howdah.spark.rows import source_of
 from howdah.spark.session import Session
 from howdah.spark.training import Beside, Training
 from howdah.spec.model import Checkpoint, Role, TensorBoard
-from howdah.spec.units import port_range
+from howdah.spec.units import octets, port_range
 from howdah.wire.status import JobView
 
 
@@ -172,6 +172,7 @@ class Cluster:
         cache: bool = False,
         shuffle: int | bool | None = None,
         columns: Sequence[str] | None = None,
+        spill: int | str | None = None,
         timeout_s: float | None = 600.0,
     ) -> TrainReport:
         """Feed the rows of a DataFrame (or RDD, on classic Spark) and wait until all are used.
@@ -187,6 +188,9 @@ class Cluster:
             cache: keep the rows at the trainers, so that Spark runs once for all epochs.
             shuffle: seed (or True) for another order in each cached epoch.
             columns: only these, of the validation rows too.
+            spill: what the files of a rank may take on its disk, for rows that do not fit into
+                memory: bytes, or a string such as ``"20g"``. By default a tenth of what was free is
+                left free. It fails where that is not enough.
             timeout_s: without any progress for so long it fails; None waits for ever.
 
         Returns:
@@ -200,11 +204,11 @@ class Cluster:
         session = self._live.session
         beside = None if validation is None else source_of(session, validation, columns)
         source = source_of(session, data, columns)
-        options = _options(feed, epochs, align, cache, shuffle)
+        options = _options(feed, epochs, align, cache, shuffle, spill)
         training = Training(self._live, source, options, timeout_s=timeout_s)
         if beside is None:
             return training.run()
-        options = _options("validation", epochs, align, cache, None)
+        options = _options("validation", epochs, align, cache, None, spill)
         with Beside(self._live, beside, options, main=training):
             return training.run()
 
@@ -400,7 +404,12 @@ def _mode(name: str) -> Mode:
 
 
 def _options(
-    feed: str, epochs: int, align: str, cache: bool, shuffle: int | bool | None
+    feed: str,
+    epochs: int,
+    align: str,
+    cache: bool,
+    shuffle: int | bool | None,
+    spill: int | str | None,
 ) -> Options:
     if epochs < 1:
         raise BadInput(f"epochs is {epochs}; at least one is fed")
@@ -410,8 +419,25 @@ def _options(
         raise BadInput(f"align is {align!r}; there are 'drop', 'pad' and 'none'") from None
     seed = None if shuffle is None or shuffle is False else int(shuffle)
     return Options(
-        feed=feed, epochs=epochs, align=aligned, cache=cache and epochs > 1, shuffle=seed
+        feed=feed,
+        epochs=epochs,
+        align=aligned,
+        cache=cache and epochs > 1,
+        shuffle=seed,
+        spill=_spill(spill),
     )
+
+
+def _spill(given: int | str | None) -> int | None:
+    """Bytes that the files of a rank may have."""
+    if isinstance(given, str):
+        try:
+            return octets(given)
+        except ValueError as error:
+            raise BadInput(f"spill: {given!r} {error}; an example is '20g'") from None
+    if given is not None and given < 0:
+        raise BadInput(f"spill is {given}: give bytes, 0 for no files, or a string such as '20g'")
+    return given
 
 
 def _inferred(train: Callable[..., Any], *, quiet: bool) -> str:

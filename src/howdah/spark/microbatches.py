@@ -201,6 +201,7 @@ def start(
     name: str | None = None,
     align: str = "drop",
     columns: list[str] | None = None,
+    spill: int | str | None = None,
     timeout_s: float | None = 600.0,
 ) -> Stream:
     """Feed a streaming DataFrame to a cluster, micro-batch by micro-batch; returns at once.
@@ -218,6 +219,7 @@ def start(
         align: for each micro-batch: ``drop`` leaves out what ranks have more than the poorest,
             ``pad`` gives rows twice, ``none`` lets ranks differ.
         columns: only these.
+        spill: what a rank's files may take on its disk: as in `Cluster.train`.
         timeout_s: without progress in a micro-batch for so long it fails; between them nobody
             waits.
 
@@ -232,7 +234,13 @@ def start(
             "cluster of this program: use a classic session, or write the stream to a table and "
             "feed that with cluster.train(table)"
         )
-    options = {"feed": feed, "align": align, "columns": columns, "timeout_s": timeout_s}
+    options = {
+        "feed": feed,
+        "align": align,
+        "columns": columns,
+        "spill": spill,
+        "timeout_s": timeout_s,
+    }
     stream = Stream(train, live, options)
     writer = data.writeStream.foreachBatch(stream.feed)
     if name is not None:

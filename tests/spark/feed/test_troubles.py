@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed import intake
+from howdah.spark.feed import cache, intake
 from howdah.spark.feed.board import Board
 from howdah.spark.feed.connections import Connection
 from howdah.spark.feed.messages import (
@@ -208,6 +208,40 @@ def test_a_full_buffer_goes_on_in_a_file_while_others_keep_the_program_waiting(r
     rig.end()
     taking.join(DEADLINE_S)
     assert sum(got) == sum(range(2000 * ROWS))
+
+
+def test_the_files_of_a_rank_have_a_limit_that_is_named_where_it_is_reached(rig: Rig) -> None:
+    trainer = rig.trainer()
+    feeds = [trainer.feed(name) for name in ("train", "other")]
+    batch = numbers(0)
+    limit = int(3.5 * batch.nbytes)
+    for run, feed in enumerate(feeds, 1):
+        rig.open(run=run, feed=feed.name, align="pad", cache_memory=0, spill=limit)
+    rig.feeder().send([batch, numbers(ROWS)], SCHEMA).hear()
+    refused = rig.feeder(feed="other", run=2).send([batch, numbers(ROWS)], SCHEMA).hear()
+    assert isinstance(refused, Refused) and not refused.again
+    assert f"spill={limit}" in refused.reason and str(rig.folder) in refused.reason
+    with pytest.raises(FeedError, match="Raise it, or train with cache=False"):
+        next(feeds[1].batches(8))
+    # What the files of a run had is free again once it is over.
+    for run, feed in enumerate(feeds, 1):
+        rig.master.say(Close(feed=feed.name, run=run))
+    until(lambda: trainer._board.space.used == 0)
+    rig.open(run=3, align="pad", cache_memory=0, spill=limit)
+    assert rig.feeder(run=3).send([batch] * 3, SCHEMA).hear() == Taken(rows=3 * ROWS)
+
+
+def test_files_without_a_limit_leave_room_on_the_disk(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "SPARE", 1)  # all of it
+    feed = rig.trainer().feed("train")
+    rig.open(align="pad", cache_memory=0)
+    refused = rig.feeder().send([numbers(0)], SCHEMA).hear()
+    assert isinstance(refused, Refused) and not refused.again
+    assert "bytes of its disk are free" in refused.reason
+    with pytest.raises(FeedError, match="spill= of Cluster.train"):
+        next(feed.batches(8))
 
 
 def test_a_feed_nobody_reads_yet_does_not_keep_another_from_its_rows(rig: Rig) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.spark.feed.cache import SpillSpace
 from howdah.spark.feed.messages import Refused
 
 STARVED_S = 0.2
@@ -24,8 +25,8 @@ class Board:
         self.greet: Callable[[], None] = lambda: None
         """Says `Hello` again."""
         self.rank = rank
-        self.folder = folder
-        """For rows that do not fit into memory; None: the temporary one."""
+        self.space = SpillSpace(folder)
+        """For rows that do not fit into memory."""
         self.changed = threading.Condition(threading.RLock())
         self.waits_since: float | None = None
         """`time.monotonic` of when the program began to wait for a batch, of any feed."""

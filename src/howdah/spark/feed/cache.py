@@ -20,7 +20,11 @@ from howdah.spark.errors import FeedError
 from howdah.spark.feed.ipc import record_batch
 from howdah.spark.feed.messages import Intervals
 
+SPARE = 10
+"""This part of what is free on a disk is left to others."""
+
 _PREFIX = "howdah-rows-"
+_ROOM = "Set TMPDIR or Spark's spark.local.dir to a disk with room for them, train with cache=False"
 
 
 class Entry:
@@ -41,12 +45,66 @@ class Entry:
         self.offsets = offsets
 
 
+class SpillSpace:
+    """The disk that the files of one rank may take, of all its feeds together."""
+
+    def __init__(self, folder: Path | None) -> None:
+        """``folder``: where the files lie; None: the temporary one."""
+        self.folder = folder
+        self.used = 0
+        """Bytes of all files."""
+        self._spare: int | None = None
+        """Bytes of the disk that stay free where nobody has set a limit."""
+        self._lock = threading.Lock()
+
+    def claim(self, size: int, limit: int | None, descriptor: int, place: Path) -> None:
+        """Count ``size`` more bytes.
+
+        Args:
+            limit: of all files; None: a tenth of what was free at first stays free. Other ranks of
+                the host write to the same disk.
+
+        Raises:
+            FeedError: that would be more than the limit.
+            OSError: the disk does not say how full it is.
+        """
+        with self._lock:
+            if limit is None:
+                found = os.fstatvfs(descriptor)
+                free = found.f_bavail * found.f_frsize
+                if self._spare is None:
+                    self._spare = free // SPARE
+                if free - size < self._spare:
+                    raise FeedError(
+                        f"Rows could not be kept in a file in {place}: {free} bytes of its disk are "
+                        f"free, and {self._spare} are left to others; files of this rank have "
+                        f"{self.used}. {_ROOM}, or say how many bytes the files of a rank may have: "
+                        "spill= of Cluster.train"
+                    )
+            elif self.used + size > limit:
+                raise FeedError(
+                    f"Rows could not be kept in a file in {place}: files of this rank have "
+                    f"{self.used} bytes, and {size} more are over the limit, spill={limit} of "
+                    f"Cluster.train. Raise it, or train with cache=False"
+                )
+            self.used += size
+
+    def release(self, size: int) -> None:
+        """A file of so many bytes is gone."""
+        with self._lock:
+            self.used -= size
+
+
 class Spool:
     """A file of messages that grows while it is read; gone when nothing refers to it any more."""
 
-    def __init__(self, folder: Path | None) -> None:
-        self._folder = folder
+    def __init__(self, space: SpillSpace, limit: int | None) -> None:
+        """``limit``: see `SpillSpace.claim`."""
+        self._space = space
+        self._limit = limit
+        self._place = space.folder or Path(tempfile.gettempdir())
         self._file: int | None = None
+        self._claimed = 0
         self._size = 0
         self._map: mmap.mmap | None = None
         self._lock = threading.Lock()
@@ -55,7 +113,7 @@ class Spool:
         """Write the message; where it is, and how large.
 
         Raises:
-            FeedError: the disk is full, or the folder cannot be written to.
+            FeedError: the limit is reached, the disk is full, or the folder cannot be written to.
         """
         with self._lock:
             try:
@@ -63,14 +121,14 @@ class Spool:
                 # Bodies begin at a multiple of 64: the map begins at a page.
                 start = self._size + -self._size % 64
                 view = memoryview(message).cast("B")
+                self._space.claim(len(view), self._limit, descriptor, self._place)
+                self._claimed += len(view)
                 done = 0
                 while done < len(view):
                     done += os.pwrite(descriptor, view[done:], start + done)
             except OSError as error:
                 raise FeedError(
-                    f"Rows could not be kept in a file in {self._place()}: {error}. Set TMPDIR or "
-                    "Spark's spark.local.dir to a disk with room for them, or train with "
-                    "cache=False"
+                    f"Rows could not be kept in a file in {self._place}: {error}. {_ROOM}"
                 ) from error
             self._size = start + len(view)
             return start, len(view)
@@ -86,20 +144,19 @@ class Spool:
     def __del__(self) -> None:
         if self._file is not None:
             os.close(self._file)  # maps of it stay good
+            self._space.release(self._claimed)
 
     def _descriptor(self) -> int:
         if self._file is None:
             try:
-                made = tempfile.mkstemp(prefix=_PREFIX, dir=self._folder)
+                made = tempfile.mkstemp(prefix=_PREFIX, dir=self._space.folder)
             except OSError:
                 # The executor it belonged to is gone with its folder; the process lives on.
                 made = tempfile.mkstemp(prefix=_PREFIX)
             self._file, name = made
+            self._place = Path(name).parent
             Path(name).unlink()
         return self._file
-
-    def _place(self) -> str:
-        return str(self._folder or tempfile.gettempdir())
 
 
 class Shelf:

@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from howdah.spark.feed.cache import Shelf, Spool
+from howdah.spark.feed.cache import Shelf, SpillSpace, Spool
 from howdah.spark.feed.intervals import first, joined, merged
 from howdah.spark.feed.messages import Align, Held, Intervals, Open, Options, Position, Purpose
 
@@ -137,6 +136,7 @@ class EpochBook(Line):
         """The same without repeated ones."""
         self.books: dict[int, Intervals] = {}
         """Offsets of chunks handed out whole, by partition."""
+        self._spill = options.spill
         self.spool: Spool | None = None
         """Where rows go that do not fit into memory."""
         self.shelf: Shelf | None = None
@@ -148,10 +148,10 @@ class EpochBook(Line):
         self.reported: tuple[int, int, bool, int] = (0, 0, False, 0)
         """What `HandedOut` said last."""
 
-    def file(self, folder: Path | None) -> Spool:
+    def file(self, space: SpillSpace) -> Spool:
         """Its spool, made if need be."""
         if self.spool is None:
-            self.spool = Spool(folder)
+            self.spool = Spool(space, self._spill)
         return self.spool
 
     # -- figures ---------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def add(
             return
         book = run.epoch(begin.epoch)
         offsets = taking.offsets.take(rows)
-        spool = book.file(state.board.folder) if spill else None
+        spool = book.file(state.board.space) if spill else None
         shelf = None if run.scoring else _shelf(state, run, book)
         taken = state.taken.setdefault((begin.run, begin.epoch), {})
         known = taken.get(begin.partition, [])
@@ -186,7 +186,7 @@ def _shelf(state: FeedState, run: RunBook, book: EpochBook) -> Shelf | None:
     """Where the epoch's rows are kept, if they are needed again."""
     cached = run.cached_epoch == book.number and run.options.epochs > book.number + 1
     if book.shelf is None and (cached or book.align is Align.PAD):
-        book.shelf = Shelf(run.options.cache_memory, book.file(state.board.folder))
+        book.shelf = Shelf(run.options.cache_memory, book.file(state.board.space))
         if cached:
             run.shelf = book.shelf
     return book.shelf

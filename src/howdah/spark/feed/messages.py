@@ -89,6 +89,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Seed: cached epochs after the first are handed out in another order each."""
     buffer: int = 64 << 20
     """Bytes received and not handed out before a trainer stops reading."""
+    spill: int | None = None
+    """Bytes that a trainer's files may have, of all its feeds; None: a tenth of what was free on the
+    disk is left free."""
 
 
 # -- data connection ------------------------------------------------------------------------------
