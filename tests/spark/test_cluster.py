@@ -277,10 +277,13 @@ def test_answers_of_another_length_are_refused_in_words(spark: Any) -> None:
 def test_a_killed_process_is_started_again_and_goes_on_from_its_checkpoint(
     spark: Any, tmp_path: Path
 ) -> None:
+    """One rank takes batches as it trains them, the other draws two ahead."""
+
     def train(args: Any, ctx: Any) -> dict[str, Any]:
         import json
         import os
         import signal
+        from collections import deque
         from pathlib import Path
 
         import msgspec
@@ -295,10 +298,20 @@ def test_a_killed_process_is_started_again_and_goes_on_from_its_checkpoint(
             seen = document["seen"]
             feed.restore(msgspec.convert(document["position"], Position, strict=False))
         before = len(seen)
-        for number, batch in enumerate(feed.batches(50), 1):
+
+        def drawn(ahead: int) -> Iterator[Any]:
+            queue = deque[Any]()
+            for batch in feed.batches(50):
+                queue.append(batch)
+                if len(queue) > ahead:
+                    yield queue.popleft()
+            yield from queue
+
+        ahead = 2 * ctx.rank
+        for number, batch in enumerate(drawn(ahead), 1):
             seen += batch["id"].tolist()
             if ctx.generation == 1 and number == 8:
-                position = json.loads(msgspec.json.encode(feed.position()))
+                position = json.loads(msgspec.json.encode(feed.position(batches=ahead)))
                 saved.write_text(json.dumps({"seen": seen, "position": position}))
             if ctx.generation == 1 and number == 12 and ctx.rank == 0:
                 os.kill(os.getpid(), signal.SIGKILL)

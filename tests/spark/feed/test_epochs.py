@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from howdah.spark.errors import FeedError
+from howdah.spark.feed.intervals import count
 from howdah.spark.feed.messages import (
     Close,
     HandedOut,
@@ -241,6 +244,57 @@ def test_the_position_in_a_shuffled_epoch_knows_each_row(rig: Rig) -> None:
     assert position.epoch == 1 and position.batches == 4
     rows = [offset for a, b in position.rows[0] for offset in range(a, b)]
     assert rows == sorted(given)
+
+
+@pytest.mark.parametrize("shuffle", [None, 1], ids=["as it came", "shuffled"])
+def test_the_position_leaves_out_batches_that_are_not_trained_yet(
+    rig: Rig, shuffle: int | None
+) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="pad", epochs=2, cache=True, shuffle=shuffle)
+    give(rig, (0, 10), (10, 15))
+    rig.fed()
+    for epoch in range(2):
+        rig.permit(6, epoch=epoch, final=True)
+    batches = feed.batches(4)
+    trained: list[Position] = []
+    for index in range(9):
+        trained.append(feed.position() if index else Position(run=1, epoch=0))
+        next(batches)
+        for back in range(1, index + 2):
+            assert feed.position(batches=back) == trained[-back]
+    assert [(at.epoch, at.batches) for at in trained] == [
+        *((0, batches) for batches in range(6)),
+        *((1, batches) for batches in range(3)),
+    ]
+    assert trained[6].rows == {} and trained[5].rows == {0: [(0, 15)]}
+    assert feed.position(batches=99) == trained[0]
+
+
+def test_any_thread_may_ask_for_the_position_while_another_draws(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none")
+    for number in range(20):
+        give(rig, (50 * number, 50 * number + 50), start=50 * number)
+    rig.fed()
+    drawn = Queue[int](2)
+
+    def draw() -> None:
+        for batch in feed.batches(3):
+            drawn.put(len(batch["y"]))
+
+    thread = threading.Thread(target=draw)
+    thread.start()
+    trained = 0
+    while trained < 1000:
+        trained += drawn.get(timeout=DEADLINE_S)
+        # Two wait for this thread, one for room there.
+        known = sum(count(ranges) for ranges in feed.position(batches=3).rows.values())
+        assert known <= trained, "no row is left out that was not trained"
+    rig.end()
+    thread.join()
+    with pytest.raises(FeedError, match="remembers the rows of the last 256 batches"):
+        feed.position(batches=257)
 
 
 def test_a_restored_position_is_told_before_rows_are_asked_for(rig: Rig) -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from howdah.spark.feed.cache import Shelf, SpillSpace, Spool
-from howdah.spark.feed.intervals import first, joined, merged
+from howdah.spark.feed.intervals import first, joined, merged, without
 from howdah.spark.feed.messages import Align, Held, Intervals, Open, Options, Position, Purpose
 
 
@@ -46,10 +46,44 @@ class Chunk:
 
     def handed(self, rows: int) -> Intervals:
         """Offsets of its first ``rows`` rows in the order they are handed out."""
-        if self.order is None or rows >= self.rows:
-            return first(self.offsets, rows)
-        offsets = [offset for start, stop in self.offsets for offset in range(start, stop)]
-        return merged((offsets[index], offsets[index] + 1) for index in self.order[:rows].tolist())
+        return _offsets(self.offsets, self.order, rows)
+
+
+def _offsets(offsets: Intervals, order: Any, rows: int) -> Intervals:
+    """Of the first ``rows`` rows in that order."""
+    if order is None or rows >= len(order):
+        return first(offsets, rows)
+    each = [offset for start, stop in offsets for offset in range(start, stop)]
+    return merged((each[index], each[index] + 1) for index in order[:rows].tolist())
+
+
+class Extent(NamedTuple):
+    """Rows ``start`` to ``stop`` of a chunk that were handed out; holds none of its memory."""
+
+    partition: int
+    offsets: Intervals
+    order: Any
+    start: int
+    stop: int
+
+    @classmethod
+    def of(cls, chunk: Chunk, start: int, stop: int) -> Extent:
+        """Of rows that are repeated nothing, for they were handed out before."""
+        if chunk.repeated:
+            stop = start
+        return cls(chunk.partition, chunk.offsets, chunk.order, start, stop)
+
+    def ranges(self) -> Intervals:
+        """Their offsets."""
+        before = _offsets(self.offsets, self.order, self.start)
+        return without(_offsets(self.offsets, self.order, self.stop), before)
+
+
+class Handed(NamedTuple):
+    """One batch to train with that was handed out."""
+
+    book: EpochBook
+    extents: list[Extent]
 
 
 class Source:

@@ -14,7 +14,7 @@ from howdah.spark.feed.answers import record_batch, stream
 from howdah.spark.feed.columns import Converter, Shapes, concatenated, ordered, rows
 from howdah.spark.feed.epochs import Source
 from howdah.spark.feed.handing import Hand, Key, Pieces, Run
-from howdah.spark.feed.intervals import merged
+from howdah.spark.feed.intervals import merged, without
 from howdah.spark.feed.messages import Position
 from howdah.spark.feed.state import FeedState
 
@@ -135,8 +135,8 @@ class Feed:
             while count and not state.urgent:
                 stop = at + size
                 batch = {name: values[at:stop] for name, values in items}
-                source.at = at = stop
-                book.batches += 1
+                state.hand_out(book, source, size)
+                at = stop
                 count -= 1
                 yield batch
             del arrays, items
@@ -175,28 +175,61 @@ class Feed:
 
     # -- where it is -----------------------------------------------------------------------------
 
-    def position(self) -> Position:
-        """The rows handed out up to the last batch given: to be saved beside a checkpoint.
+    def position(self, batches: int = 0) -> Position:
+        """The rows trained: handed out up to the last batch given, which counts as trained.
 
-        `position_bytes` gives the same for a file.
+        To be saved beside a checkpoint; `position_bytes` gives the same for a file. Any thread may
+        ask.
+
+        Args:
+            batches: so many of those given last are not trained yet, for something between the feed
+                and the loop holds them: a prefetch of two makes it 2. With more than there are rows
+                come twice after a restart, with less they are lost.
+
+        Raises:
+            FeedError: it is not known any more which rows those batches had.
         """
         state = self._state
+        if batches < 0:
+            raise ValueError(f"batches is {batches}: how many were given and are not trained yet?")
         with state.changed:
-            for run in state.runs.values():
-                if run.over or run.scoring:
-                    continue
-                book = run.epoch(run.current)
-                size = state.size or 1
-                if book.over(size, state.drop_last) and not book.last:
-                    return Position(run=run.number, epoch=book.number + 1)
-                return _continued(book.position(), state.restored)
-            if state.last is not None:
-                return Position(run=state.last[0], epoch=state.last[1] + 1)
-            return state.restored or Position(epoch=0)
+            if not batches or not state.batches:
+                return self._now()
+            if batches > len(state.batches) == state.batches.maxlen:
+                raise FeedError(
+                    f"batches is {batches}: the feed {self.name!r} remembers the rows of the last "
+                    f"{state.batches.maxlen} batches"
+                )
+            undone = list(state.batches)[-batches:]
+            book = undone[0].book
+            now = book.position()
+            of_book = [each for each in undone if each.book is book]
+            for extent in (extent for each in of_book for extent in each.extents):
+                left = without(now.rows.get(extent.partition, []), extent.ranges())
+                now.rows[extent.partition] = left
+            rows = {partition: ranges for partition, ranges in now.rows.items() if ranges}
+            count = now.batches - len(of_book)
+            now = msgspec.structs.replace(now, rows=rows, batches=count)
+            return _continued(now, state.restored)
 
-    def position_bytes(self) -> bytes:
+    def position_bytes(self, batches: int = 0) -> bytes:
         """`position`, as `restore` takes it."""
-        return msgspec.msgpack.encode(self.position())
+        return msgspec.msgpack.encode(self.position(batches))
+
+    def _now(self) -> Position:
+        """Up to the last batch given."""
+        state = self._state
+        for run in state.runs.values():
+            if run.over or run.scoring:
+                continue
+            book = run.epoch(run.current)
+            size = state.size or 1
+            if book.over(size, state.drop_last) and not book.last:
+                return Position(run=run.number, epoch=book.number + 1)
+            return _continued(book.position(), state.restored)
+        if state.last is not None:
+            return Position(run=state.last[0], epoch=state.last[1] + 1)
+        return state.restored or Position(epoch=0)
 
     def restore(self, position: Position | bytes) -> None:
         """Go on from there: before the first batch is asked for, in every rank.
@@ -334,8 +367,7 @@ def _slices(found: Run, arrays: Batch, size: int, state: FeedState) -> Iterator[
     while count and not state.urgent:
         at = source.at
         batch = {name: rows(values, at, at + size) for name, values in arrays.items()}
-        source.at = at + size
-        book.batches += 1
+        state.hand_out(book, source, size)
         count -= 1
         yield batch
 

@@ -6,7 +6,7 @@ import time
 from typing import NamedTuple
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.epochs import EpochBook, Line, RunBook, Source
+from howdah.spark.feed.epochs import EpochBook, Extent, Handed, Line, RunBook, Source
 from howdah.spark.feed.messages import Align
 from howdah.spark.feed.state import FeedState, Key
 from howdah.spark.feed.taking import Taking
@@ -232,6 +232,8 @@ class Hand:
         pieces = self._cut(book, rows)
         book.batches += 1
         self.state.last = (book.run, book.number)
+        extents = [Extent.of(piece.source.chunk, piece.start, piece.stop) for piece in pieces]
+        self.state.batches.append(Handed(book, extents))
         return Pieces(book, pieces, rows)
 
     def _score(self, run: RunBook) -> Pieces | Wait:

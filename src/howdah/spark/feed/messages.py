@@ -45,7 +45,7 @@ class Align(enum.Enum):
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows one rank has been handed: what is saved beside a checkpoint."""
+    """Rows one rank has trained: what is saved beside a checkpoint."""
 
     run: int = 0
     """The `Begin.run` it belongs to: of an earlier run nothing is left out of a later one."""
@@ -54,7 +54,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     rows: dict[int, Intervals] = {}
     """Of that epoch, by partition."""
     batches: int = 0
-    """Handed out in that epoch."""
+    """Trained in that epoch."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):

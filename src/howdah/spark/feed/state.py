@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from howdah.spark.feed.board import Board
 from howdah.spark.feed.cache import shuffled
-from howdah.spark.feed.epochs import Chunk, EpochBook, RunBook
+from howdah.spark.feed.epochs import Chunk, EpochBook, Extent, Handed, RunBook, Source
 from howdah.spark.feed.messages import (
     Abort,
     Align,
@@ -34,6 +34,8 @@ from howdah.spark.feed.taking import Taking
 
 Key = tuple[int, int]
 """Run and epoch."""
+IN_FLIGHT = 256
+"""So many batches may be handed out and not trained when a position is asked for."""
 REMEMBERED = 64
 """Ends of epochs that are told again to a master that has come back."""
 
@@ -76,6 +78,8 @@ class FeedState:
         self.restored: Position | None = None
         self.last: tuple[int, int] | None = None
         """Run and epoch a batch to train with was last given of."""
+        self.batches: deque[Handed] = deque(maxlen=IN_FLIGHT)
+        """To train with, handed out last."""
         self.rows = 0
         """Handed out, of epochs that are over."""
         self._ends: deque[HandedOut | Counted] = deque(maxlen=REMEMBERED)
@@ -142,6 +146,13 @@ class FeedState:
         with self.changed:
             self.failure = self.failure or error
             self._interrupt()
+
+    def hand_out(self, book: EpochBook, source: Source, rows: int) -> None:
+        """The program is given the next rows of the source as a batch."""
+        with self.changed:
+            start, source.at = source.at, source.at + rows
+            book.batches += 1
+            self.batches.append(Handed(book, [Extent.of(source.chunk, start, source.at)]))
 
     def progress(self) -> None:
         """Tell the master how far the program is, if it has moved."""
@@ -272,6 +283,7 @@ class FeedState:
         over = left or self._over(book)
         self.buffered -= book.drop()
         book.done = True
+        book.spool = book.shelf = None  # who asks for a position still looks at the book
         self.rows += book.handed
         self._report(book, over=over)
 
