@@ -11,6 +11,7 @@ import click
 
 from howdah.cli.jobs import MOST, json_option, store_option
 from howdah.cli.terminal import echo, echo_json
+from howdah.client.states import STATES, state
 
 if TYPE_CHECKING:
     from howdah.storage.jobdir import StorageError
@@ -18,14 +19,15 @@ if TYPE_CHECKING:
 
 MOST_ELSEWHERE = 100
 """Jobs of other machines that are looked at when no limit is given."""
-UNREADABLE = "unreadable"
-STATES = ("waiting", "running", "succeeded", "failed", "stopped", "timed-out", "lost", UNREADABLE)
 
 
 def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
-    from howdah.cli.moments import moment
+    from howdah.client.moments import moment
 
-    return None if text is None else moment(text, time.time())
+    try:
+        return None if text is None else moment(text, time.time())
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command("list")
@@ -115,17 +117,6 @@ def command(
 
 def _warn(problem: StorageError) -> None:
     echo(f"howdah: passed over: {problem}", err=True)
-
-
-def state(view: JobView) -> str:
-    """The job's state in one word of `STATES`."""
-    if view.over:
-        return str(view.outcome)
-    if view.lost:
-        return "lost"
-    if view.phase == UNREADABLE:
-        return UNREADABLE
-    return "waiting" if view.phase in ("submitted", "allocating") else "running"
 
 
 def _table(views: list[JobView]) -> list[str]:

@@ -18,6 +18,7 @@ COMMANDS = {
     "submit": "Start a job and leave it running.",
     "tony": "Run a job of TonY by its own command line.",
     "list": "List jobs.",
+    "ui": "Show all jobs in the browser, running and past, until Ctrl-C.",
     "status": "Show one job: its tasks, failures and pages.",
     "logs": "Print what a job's tasks wrote.",
     "events": "Print a job's event log.",

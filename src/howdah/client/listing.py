@@ -13,6 +13,7 @@ from howdah.backends.base import BackendError
 from howdah.client import past
 from howdah.client.errors import HowdahError
 from howdah.client.handle import AsyncJobHandle
+from howdah.client.states import UNREADABLE
 from howdah.storage.jobdir import JobDirectory, NotYours, StorageError, list_jobs
 from howdah.storage.journal import JournalError
 from howdah.wire.status import JobView
@@ -60,7 +61,7 @@ async def views(
         if (backend is None or _backend(directory) in (backend, None))
         and (wanted is None or _is_wanted(directory, wanted))
     ][:limit]
-    found = await asyncio.gather(*(_view(directory) for directory in directories))
+    found = await asyncio.gather(*(look(directory) for directory in directories))
     # Ids tell the time to the second only.
     return sorted(found, key=lambda view: view.submitted or 0.0, reverse=True)
 
@@ -101,7 +102,8 @@ def _submitted(directory: JobDirectory) -> float:
         return 0.0
 
 
-async def _view(directory: JobDirectory) -> JobView:
+async def look(directory: JobDirectory) -> JobView:
+    """The job's status document, of its coordinator if it has one; one that cannot be read says why."""
     try:
         try:
             final = directory.final()
@@ -119,7 +121,7 @@ async def _view(directory: JobDirectory) -> JobView:
             framework="?",
             user="?",
             backend="?",
-            phase="unreadable",
+            phase=UNREADABLE,
             reason=str(error),
             directory=str(directory.path),
         )

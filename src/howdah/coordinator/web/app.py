@@ -88,8 +88,8 @@ def create_app(
     async def static_file(request: Request) -> Response:
         return static.answer(request.path_params["version"], request.path_params["name"])
 
-    async def login(request: Request) -> Response:
-        return _login(gate, request)
+    async def signed_in(request: Request) -> Response:
+        return login(gate, request)
 
     async def described(request: Request) -> Response:
         from howdah.coordinator.web import openapi
@@ -99,7 +99,7 @@ def create_app(
     app = JobApp(
         routes=[
             Route("/", page),
-            Route(LOGIN_PATH, login),
+            Route(LOGIN_PATH, signed_in),
             Route("/static/{version}/{name:path}", static_file),
             *(_operation(operation, work, looking) for operation in api.OPERATIONS),
             Route(f"{api.ROOT}/openapi.json", described),
@@ -136,8 +136,10 @@ async def _not_found(request: Request, problem: Exception) -> Response:
     raise Refusal(problem.status_code, f"there is nothing at {path!r}; the job page is at /")
 
 
-def _login(gate: Gate, request: Request) -> Response:
-    """Take a ticket, give a cookie.
+def login(
+    gate: Gate, request: Request, renew: str = "Run “howdah status” with the job's id"
+) -> Response:
+    """Take a ticket, give a cookie. ``renew``: how to get another link.
 
     The cookie names no path: the browser keeps it for the folder the page is in, whatever prefix
     that has. The answer is a page that goes on by itself, not a redirect: after a click in another
@@ -150,7 +152,7 @@ def _login(gate: Gate, request: Request) -> Response:
     if request.method == "HEAD":
         return notice("A one-time link", "Open it in a browser.")
     if gate.tickets.take(request.query_params.get("ticket", ""), now):
-        response = notice("Opening the job page", "One moment.", to=to)
+        response = notice("Opening the page", "One moment.", to=to)
         response.set_cookie(
             tickets.session_cookie(gate.job_id),
             tickets.mint_session(gate.source.token, now),
@@ -162,11 +164,10 @@ def _login(gate: Gate, request: Request) -> Response:
         return response
     name = tickets.session_cookie(gate.job_id)
     if tickets.session_is_good(request.cookies.get(name, ""), gate.source.token, now):
-        return notice("Opening the job page", "You are signed in already.", to=to)
+        return notice("Opening the page", "You are signed in already.", to=to)
     return notice(
         "This link is used up",
-        "A link opens the page once, within ten minutes. Run “howdah status” with the job's id for "
-        "a new one.",
+        f"A link opens the page once, within ten minutes. {renew} for a new one.",
         401,
     )
 
@@ -232,11 +233,16 @@ _MEDIA = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 class StaticFiles:
-    """All static files, in memory: 200 kB in all, and a coordinator has no business on the disk."""
+    """All static files, in memory: 200 kB in all, and a coordinator has no business on the disk.
 
-    def __init__(self) -> None:
+    Args:
+        more: a package with others, in its folder ``static``.
+    """
+
+    def __init__(self, more: str | None = None) -> None:
         self._files: dict[str, bytes] = {}
-        self._read(resources.files(_PACKAGE).joinpath("static"), "")
+        for package in filter(None, (_PACKAGE, more)):
+            self._read(resources.files(package).joinpath("static"), "")
         digest = hashlib.sha256()
         for name, content in sorted(self._files.items()):
             digest.update(name.encode() + b"\0" + content)
@@ -266,9 +272,10 @@ class StaticFiles:
 
 
 @functools.cache
-def _environment() -> jinja2.Environment:
+def environment(package: str = _PACKAGE) -> jinja2.Environment:
+    """The templates of a package."""
     return jinja2.Environment(
-        loader=jinja2.PackageLoader(_PACKAGE, "templates"),
+        loader=jinja2.PackageLoader(package, "templates"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -284,7 +291,7 @@ def job_page(view: JobView, version: str, *, reads_only: bool = False) -> Respon
         version: of the static files.
         reads_only: for a reader who may change nothing: without what they could not do.
     """
-    page = _environment().get_template("job.html")
+    page = environment().get_template("job.html")
     return HTMLResponse(page.render(job=view, version=version, reads_only=reads_only))
 
 
@@ -306,7 +313,7 @@ def notice(
         after_s: when.
     """
     style = _notice_style()
-    page = _environment().get_template("notice.html")
+    page = environment().get_template("notice.html")
     body = page.render(title=title, text=text, style=style, to=to, after_s=after_s)
     # The style stands in the page itself; its hash is what the policy lets through.
     known = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()

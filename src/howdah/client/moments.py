@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime
 import re
 
-import click
-
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _AGO = re.compile(r"(\d{1,9})([smhdw])")
 
@@ -15,7 +13,7 @@ def moment(text: str, now: float) -> float:
     """Seconds since the epoch of ``12h`` ago, or of a date in local time unless it says otherwise.
 
     Raises:
-        click.BadParameter: it is neither.
+        ValueError: it is neither; the text is for the user.
     """
     ago = _AGO.fullmatch(text)
     if ago:
@@ -23,7 +21,7 @@ def moment(text: str, now: float) -> float:
     try:
         return datetime.datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
-        raise click.BadParameter(
+        raise ValueError(
             f"{text[:40]!r} is neither a span of time such as 30m, 12h or 7d, nor a date such as "
             "2026-11-24 or '2026-11-24 14:30'"
         ) from None

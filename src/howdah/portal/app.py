@@ -1,0 +1,180 @@
+"""The portal: all jobs of a folder in one web app, behind the same gate as a job's page."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection
+from typing import Any
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from howdah.client.handle import AsyncJobHandle
+from howdah.coordinator.web import app as web
+from howdah.coordinator.web.app import JobApp, StaticFiles, notice
+from howdah.coordinator.web.security import LOGIN_PATH, Gate, GateMiddleware, Refusal
+from howdah.portal import query
+from howdah.portal.index import Found, Query, Row
+from howdah.portal.jobs import Jobs
+from howdah.portal.pages import Shown, list_page
+from howdah.portal.query import BadQuery
+from howdah.wire.messages import WebAddress
+from howdah.wire.status import JobView
+
+NAME = "ui"
+"""Takes a job id's place in the cookie and in the host name; no job id is so short."""
+RENEW = "Start “howdah ui” again"
+
+
+class JobList(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs that match, a page of them."""
+
+    jobs: tuple[Row, ...]
+    more: bool
+    """There are others behind these: ask with the next ``page``."""
+    total: int | None
+    """How many match in all; null where counting them would take long."""
+    to_come: int
+    """Jobs that were found and are still to be read; the list is whole at 0."""
+
+
+class Identity:
+    """What the gate asks of a job, for the portal itself."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+    def view(self) -> JobView:
+        """Its life is never its first: tickets of an earlier one are not good."""
+        return JobView(
+            job_id=NAME, name="", framework="", user="", backend="", phase="", incarnation=2
+        )
+
+    def web_targets(self) -> dict[str, WebAddress]:
+        """None: it has no tasks."""
+        return {}
+
+
+class PortalApp(JobApp):
+    """Knows how to end what it has begun."""
+
+    jobs: Jobs
+
+    def close_streams(self) -> None:
+        """Let go of the list; the server is about to end."""
+        self.jobs.close()
+
+
+def create_portal(
+    jobs: Jobs,
+    token: str,
+    *,
+    hosts: Collection[str] = (),
+    clock: Callable[[], float] = time.time,
+) -> PortalApp:
+    """The portal's web app. All its links are relative, so it works below any path prefix.
+
+    Args:
+        jobs: what it shows.
+        token: lets in who has it.
+        hosts: as of `howdah.coordinator.web.app.create_app`.
+        clock: seconds since the epoch.
+    """
+    identity: Any = Identity(token)
+    gate = Gate(identity, hosts, clock)
+    static = StaticFiles("howdah.portal")
+
+    async def found(wanted: Query) -> Found:
+        await jobs.catch_up()
+        return await asyncio.to_thread(jobs.index.find, wanted)
+
+    async def page(request: Request) -> Response:
+        asked = query.asked(request.query_params.multi_items())
+        number, problem = 1, ""
+        try:
+            wanted = query.read(asked, clock())
+            number = wanted.skip // wanted.limit + 1
+            answer = await found(wanted)
+        except BadQuery as error:
+            await jobs.catch_up()
+            problem, answer = str(error), Found(rows=(), more=False, total=0)
+        shown = Shown(
+            folder=str(jobs.base),
+            choices=await asyncio.to_thread(jobs.index.choices),
+            left_out=jobs.index.left_out,
+            to_come=jobs.index.to_come,
+            problem=problem,
+        )
+        response = list_page(asked, answer, shown, page=number, version=static.version, now=clock())
+        response.status_code = 400 if problem else 200
+        return response
+
+    async def listed(request: Request) -> Response:
+        try:
+            wanted = query.read(query.asked(request.query_params.multi_items()), clock())
+        except BadQuery as error:
+            raise Refusal(400, str(error)) from None
+        answer = await found(wanted)
+        document = JobList(
+            jobs=answer.rows, more=answer.more, total=answer.total, to_come=jobs.index.to_come
+        )
+        return Response(msgspec.json.encode(document), media_type="application/json")
+
+    async def job(request: Request) -> Response:
+        known = await jobs.find(request.path_params["job_id"])
+        if known is None:
+            raise Refusal(404, f"there is no job {request.path_params['job_id'][:100]!r} here")
+        directory, row = known
+        live = None if row.ended else AsyncJobHandle(directory).page()
+        if live is None:
+            raise Refusal(404, f"{row.job_id} has no page: it is {row.state}")
+        return notice("Opening the job page", "One moment.", to=live)
+
+    async def static_file(request: Request) -> Response:
+        return static.answer(request.path_params["version"], request.path_params["name"])
+
+    async def signed_in(request: Request) -> Response:
+        return web.login(gate, request, RENEW)
+
+    app = PortalApp(
+        routes=[
+            Route("/", page),
+            Route(LOGIN_PATH, signed_in),
+            Route("/static/{version}/{name:path}", static_file),
+            Route("/api/v1/jobs", listed),
+            Route("/jobs/{job_id}/", job),
+        ],
+        middleware=[Middleware(GateMiddleware, gate=gate, refused=refused)],
+        exception_handlers={HTTPException: _not_found},
+    )
+    app.router.redirect_slashes = False
+    app.gate = gate
+    app.jobs = jobs
+    return app
+
+
+async def _not_found(request: Request, problem: Exception) -> Response:
+    assert isinstance(problem, HTTPException)
+    path = request.url.path[:200]
+    if problem.status_code == 405:
+        raise Refusal(405, f"{request.method} is not possible at {path!r}")
+    raise Refusal(problem.status_code, f"there is nothing at {path!r}; the list of jobs is at /")
+
+
+def refused(refusal: Refusal) -> Response:
+    """What a person sees instead of the page they wanted."""
+    if refusal.status == 401:
+        return notice(
+            "This page is private",
+            f"{RENEW}: it prints a link that opens this page in your browser. If you have just "
+            "followed a link to here from another site and were signed in before, continue below.",
+            401,
+            to="",
+            after_s=-1,
+        )
+    return web.refused(refusal)

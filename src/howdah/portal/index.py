@@ -1,0 +1,529 @@
+"""A list of all jobs that can be searched: an SQLite file, made from the job directories alone.
+
+A job that has ended is read once. Remove the file and it is made again. A look for new jobs reads the
+folder's entries only, and not even those while nothing was made or removed in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from howdah.client import past
+from howdah.client.states import STATES, UNREADABLE, state
+from howdah.storage import layout
+from howdah.storage.files import make_private_folder
+from howdah.storage.jobdir import (
+    JobDirectory,
+    NotYours,
+    StorageError,
+    check_folder_of_jobs,
+    order,
+    own,
+)
+from howdah.wire.status import JobView
+
+VERSION = 1
+"""A number for each shape of the tables; part of the file's name."""
+PAGE = 50
+"""Jobs of one page, unless more are asked for."""
+PAGE_MAX = 1000
+BATCH = 200
+"""Jobs taken in at once: nobody's page waits longer for the next one."""
+RARE = 2000
+"""A text or tag that so many jobs have at most is looked up; a commoner one is met soon, newest first."""
+SETTLED_NS = 2_000_000_000
+"""A folder that was changed this short a time ago may be changed again without its time changing."""
+WORDS_MAX = 300
+"""Characters kept of a name, a tag, …"""
+REASON_MAX = 2000
+CHOICES = 200
+"""Values offered to choose from."""
+
+_TABLES = """
+pragma locking_mode = exclusive;
+pragma journal_mode = wal;
+pragma synchronous = normal;
+create table if not exists jobs (
+  id integer primary key, job_id text not null, name text, user text, framework text, backend text,
+  queue text, tags text, state text, cause text, reason text, submitted real, finished real,
+  took real, restarts integer, tasks integer, ended integer);
+create index if not exists newest on jobs (submitted, job_id);
+create index if not exists by_state on jobs (state, submitted, job_id);
+create index if not exists by_name on jobs (name, submitted, job_id);
+create index if not exists by_user on jobs (user, submitted, job_id);
+create index if not exists longest on jobs (took, submitted, job_id);
+create index if not exists by_kind on jobs (framework, backend, queue);
+create table if not exists tagged (tag text, id integer, primary key (tag, id)) without rowid;
+"""
+_WORDS = "create virtual table if not exists words using fts5(text, tokenize = 'trigram')"
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One job of the list."""
+
+    job_id: str
+    name: str
+    user: str
+    framework: str
+    backend: str
+    queue: str
+    """The cluster's queue it was submitted to; empty without one."""
+    tags: tuple[str, ...]
+    state: str
+    """waiting, running, succeeded, failed, stopped, timed-out, lost or unreadable."""
+    cause: str
+    """Of the first failure, such as ``user-code``; empty without one."""
+    reason: str
+    submitted: float
+    """Seconds since the epoch."""
+    finished: float | None
+    took: float | None
+    """Seconds from the submission to the end; None before it."""
+    restarts: int
+    tasks: int
+    ended: bool
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs are wanted, and in what order. What is empty lets all through."""
+
+    text: str = ""
+    """A part of the id, the name, the user, a tag or the reason; upper and lower case are alike."""
+    states: tuple[str, ...] = ()
+    """Any of them."""
+    name: str = ""
+    """A pattern, as of file names."""
+    user: str = ""
+    tag: str = ""
+    backend: str = ""
+    queue: str = ""
+    framework: str = ""
+    cause: str = ""
+    since: float | None = None
+    """Submitted then or later, in seconds since the epoch."""
+    sort: str = "-submitted"
+    """One of `SORTS`; with a minus the largest comes first."""
+    skip: int = 0
+    limit: int = PAGE
+
+
+SORTS = ("submitted", "took", "name", "user")
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of an answer."""
+
+    rows: tuple[Row, ...]
+    more: bool
+    """There are others behind these."""
+    total: int | None
+    """How many there are in all; None where counting them would take long."""
+
+
+class Choices(msgspec.Struct, frozen=True, kw_only=True):
+    """What jobs can be chosen by."""
+
+    states: Mapping[str, int]
+    """How many jobs are in each state."""
+    users: tuple[str, ...]
+    frameworks: tuple[str, ...]
+    backends: tuple[str, ...]
+    queues: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+class Index:
+    """The list of the jobs below one folder. May be used by several threads.
+
+    Args:
+        base: the folder of job directories.
+        folder: a private one, for the file. While another program has the file open, the list is
+            made in memory.
+    """
+
+    def __init__(self, base: Path, folder: Path) -> None:
+        self._base = base
+        make_private_folder(folder)
+        name = hashlib.sha256(os.fsencode(base)).hexdigest()[:16]
+        self._lock = threading.RLock()
+        self._refreshing = threading.Lock()
+        self._database, self._has_words = _open(folder / f"jobs-{name}-{VERSION}.sqlite")
+        rows = self._database.execute("select job_id, id, ended from jobs").fetchall()
+        self._ids: dict[str, int] = {job_id: number for job_id, number, _ in rows}
+        self._next = max(self._ids.values(), default=0) + 1
+        self._unended: set[str] = {job_id for job_id, _, ended in rows if not ended}
+        self._rows: dict[str, Row] = {}
+        """Of jobs that have not ended: they are asked again and again, and seldom change."""
+        self._passed_over: set[str] = set()
+        self._changed_ns: int | None = None
+        self._choices: Choices | None = None
+        self.left_out = 0
+        """Directories that are not the user's own."""
+        self.to_come = 0
+        """Jobs that were found and are still to be read."""
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._database.close()
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    # -- taking in -------------------------------------------------------------------------------
+
+    def refresh(self, ended: Callable[[], bool] = lambda: False) -> list[JobDirectory]:
+        """Take in jobs that are new, forget those that are gone.
+
+        Returns the directories of jobs that have not ended, newest first. Stops early once ``ended``
+        says so.
+
+        Raises:
+            NotYours: others could put jobs there.
+        """
+        with self._refreshing:
+            fresh = self._look()
+            self.to_come = len(fresh)
+            try:
+                for start in range(0, len(fresh), BATCH):
+                    if ended():
+                        break
+                    batch = fresh[start : start + BATCH]
+                    self.put(row_of(directory) for directory in batch)
+                    self.to_come -= len(batch)
+            finally:
+                if self.to_come:
+                    self._changed_ns = None
+                self.to_come = 0
+            with self._lock:
+                left = sorted(self._unended, key=order, reverse=True)
+            return [JobDirectory(self._base / name) for name in left]
+
+    def put(self, rows: Iterable[Row]) -> None:
+        """Lay what is known better over what was known before."""
+        rows = list(rows)
+        with self._lock, self._database:
+            for row in rows:
+                if self._rows.get(row.job_id) != row:
+                    self._put(row)
+                    self._choices = None
+
+    def _look(self) -> list[JobDirectory]:
+        """New jobs, newest first; what is gone is forgotten."""
+        check_folder_of_jobs(self._base)
+        try:
+            changed_ns = self._base.stat().st_mtime_ns
+        except FileNotFoundError:
+            changed_ns = 0
+        if changed_ns == self._changed_ns:
+            return []
+        there = _names(self._base)
+        settled = time.time_ns() - changed_ns > SETTLED_NS
+        self._changed_ns = changed_ns if settled else None
+        with self._lock:
+            gone = [name for name in self._ids if name not in there]
+            self._forget(gone)
+            unknown = there - self._ids.keys() - self._passed_over
+        fresh: list[JobDirectory] = []
+        for name in sorted(unknown, key=order, reverse=True):
+            directory = JobDirectory(self._base / name)
+            try:
+                own(directory)
+            except NotYours:
+                self._passed_over.add(name)
+                continue
+            # A folder that is called like a job is one, even if it was never finished.
+            if order(name)[0] or os.path.exists(directory.path / layout.META):
+                fresh.append(directory)
+        self._passed_over &= there
+        self.left_out = len(self._passed_over)
+        return fresh
+
+    def _forget(self, names: list[str]) -> None:
+        if not names:
+            return
+        with self._database:
+            for name in names:
+                number = self._ids.pop(name)
+                self._unended.discard(name)
+                self._rows.pop(name, None)
+                self._remove(number)
+                self._database.execute("delete from jobs where id = ?", (number,))
+        self._choices = None
+
+    def _remove(self, number: int) -> None:
+        self._database.execute("delete from tagged where id = ?", (number,))
+        if self._has_words:
+            self._database.execute("delete from words where rowid = ?", (number,))
+
+    def _put(self, row: Row) -> None:
+        number = self._ids.get(row.job_id)
+        if number is None:
+            number = self._ids[row.job_id] = self._next
+            self._next += 1
+        else:
+            self._remove(number)
+        values = [_stored(getattr(row, name)) for name in Row.__struct_fields__]
+        marks = ", ".join("?" * (len(values) + 1))
+        self._database.execute(f"insert or replace into jobs values ({marks})", (number, *values))  # noqa: S608
+        self._database.executemany(
+            "insert or ignore into tagged values (?, ?)",
+            [(_clean(tag), number) for tag in row.tags],
+        )
+        if self._has_words:
+            self._database.execute(
+                "insert into words (rowid, text) values (?, ?)", (number, _text(row))
+            )
+        if row.ended:
+            self._unended.discard(row.job_id)
+            self._rows.pop(row.job_id, None)
+        else:
+            self._unended.add(row.job_id)
+            self._rows[row.job_id] = row
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def find(self, query: Query) -> Found:
+        """Jobs that match."""
+        with self._lock:
+            conditions, values, counted = self._conditions(query)
+            where = " and ".join(conditions) or "1"
+            column, way = query.sort.removeprefix("-"), "desc" if query.sort[:1] == "-" else "asc"
+            assert column in SORTS
+            by = dict.fromkeys((column, "submitted", "job_id"))
+            ordered = ", ".join(f"{each} {way}" for each in by)
+            names = ", ".join(Row.__struct_fields__)
+            limit = max(1, min(query.limit, PAGE_MAX))
+            # Conditions and order are made of names above; what a reader gives is bound.
+            found = self._database.execute(
+                f"select {names} from jobs where {where} order by {ordered} limit ? offset ?",  # noqa: S608
+                [*values, limit + 1, max(0, query.skip)],
+            ).fetchall()
+            rows = tuple(_row(each) for each in found[:limit])
+            total = None
+            if counted:
+                (total,) = self._database.execute(
+                    f"select count(*) from jobs where {where}",  # noqa: S608
+                    values,
+                ).fetchone()
+        return Found(rows=rows, more=len(found) > limit, total=total)
+
+    def get(self, job_id: str) -> Row | None:
+        """That job, if it is known."""
+        names = ", ".join(Row.__struct_fields__)
+        with self._lock:
+            number = self._ids.get(job_id)
+            found = self._database.execute(
+                f"select {names} from jobs where id = ?",  # noqa: S608
+                (number,),
+            ).fetchone()
+        return _row(found) if found else None
+
+    def choices(self) -> Choices:
+        """What jobs can be chosen by."""
+        with self._lock:
+            if self._choices is None:
+                ask = self._database.execute
+                counts = dict(ask("select state, count(*) from jobs group by state").fetchall())
+                kinds = ask("select distinct framework, backend, queue from jobs").fetchall()
+                self._choices = Choices(
+                    states={each: counts[each] for each in STATES if each in counts},
+                    users=self._distinct("select distinct user from jobs"),
+                    frameworks=_some(kind[0] for kind in kinds),
+                    backends=_some(kind[1] for kind in kinds),
+                    queues=_some(kind[2] for kind in kinds),
+                    tags=self._distinct("select distinct tag from tagged"),
+                )
+            return self._choices
+
+    def _distinct(self, question: str) -> tuple[str, ...]:
+        return _some(
+            value for (value,) in self._database.execute(f"{question} limit {CHOICES + 1}")
+        )
+
+    def _conditions(self, query: Query) -> tuple[list[str], list[Any], bool]:
+        """What rows must be, what is bound, and whether they are soon counted."""
+        conditions: list[str] = []
+        values: list[Any] = []
+        counted = True
+        for name in ("user", "backend", "queue", "framework", "cause"):
+            if value := getattr(query, name):
+                conditions.append(f"{name} = ?")
+                values.append(value)
+        if query.states:
+            conditions.append(f"state in ({', '.join('?' * len(query.states))})")
+            values += query.states
+        if query.name:
+            conditions.append("name glob ?")
+            values.append(query.name)
+        if query.since is not None:
+            conditions.append("submitted >= ?")
+            values.append(query.since)
+        if query.tag:
+            rare = self._rare("select id from tagged where tag = ?", query.tag)
+            conditions.append(
+                f"id in ({rare})" if rare is not None
+                else "exists (select 1 from tagged where tagged.id = jobs.id and tag = ?)"
+            )  # fmt: skip
+            values += [] if rare is not None else [query.tag]
+        if query.text:
+            rare = None
+            if self._has_words and len(query.text) >= 3:
+                quoted = '"' + query.text.replace('"', '""') + '"'
+                rare = self._rare("select rowid from words where text match ?", quoted)
+            if rare is not None:
+                conditions.append(f"id in ({rare})")
+            else:
+                counted = False
+                conditions.append(
+                    "instr(lower(job_id || char(10) || name || char(10) || user || char(10) || tags "
+                    "|| char(10) || reason), ?)"
+                )
+                values.append(query.text.lower())
+        return conditions, values, counted
+
+    def _rare(self, question: str, value: str) -> str | None:
+        """The numbers of the jobs, if they are few."""
+        found = self._database.execute(f"{question} limit {RARE + 1}", (value,)).fetchall()
+        return None if len(found) > RARE else ", ".join(str(number) for (number,) in found)
+
+
+def _open(path: Path) -> tuple[sqlite3.Connection, bool]:
+    """The file, made anew where it is damaged; and whether it has the table of words."""
+    for place in (path, path, ":memory:"):
+        if place is path:
+            flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+            os.close(os.open(path, flags, 0o600))
+        database = sqlite3.connect(place, check_same_thread=False, timeout=0.1)
+        try:
+            database.executescript(_TABLES)
+            # Takes the lock, and finds a file that is none of ours.
+            database.execute("begin immediate").connection.commit()
+            database.execute("select count(*), max(id) from jobs").fetchone()
+        except sqlite3.OperationalError:  # somebody has it
+            database.close()
+            continue
+        except sqlite3.DatabaseError:
+            database.close()
+            for each in (path, Path(f"{path}-wal")):
+                each.unlink(missing_ok=True)
+            continue
+        # Built without it, SQLite finds texts by reading all rows.
+        with contextlib.suppress(sqlite3.OperationalError):
+            database.execute(_WORDS)
+            return database, True
+        return database, False
+    raise AssertionError("memory can always be had")
+
+
+def _names(base: Path) -> set[str]:
+    try:
+        with os.scandir(base) as entries:
+            return {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
+    except FileNotFoundError:
+        return set()
+
+
+def _some(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted({value for value in values if value and value != "?"})[:CHOICES])
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return "\n".join(map(_clean, value))
+    return _clean(value) if isinstance(value, str) else value
+
+
+def _clean(text: str) -> str:
+    """Text that SQLite takes: of bytes that were no UTF-8 only their place is left."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _text(row: Row) -> str:
+    return _clean("\n".join((row.job_id, row.name, row.user, *row.tags, row.reason)))
+
+
+def _row(values: tuple[Any, ...]) -> Row:
+    fields = dict(zip(Row.__struct_fields__, values))
+    fields["tags"] = tuple(filter(None, fields["tags"].split("\n")))
+    fields["ended"] = bool(fields["ended"])
+    return Row(**fields)
+
+
+# -- rows ----------------------------------------------------------------------------------------
+
+
+def row_of(directory: JobDirectory) -> Row:
+    """A job as its directory tells it; one that cannot be read says why."""
+    try:
+        return row(directory, past.view(directory))
+    except Exception as error:  # a journal may hold anything, and the list must not break
+        return unreadable(directory, str(error) or type(error).__name__)
+
+
+def unreadable(directory: JobDirectory, why: str) -> Row:
+    """A job that cannot be read."""
+    try:
+        changed = directory.path.stat().st_mtime
+    except OSError:
+        changed = 0.0
+    return Row(
+        job_id=directory.job_id,
+        name=directory.job_id,
+        user="?",
+        framework="?",
+        backend="?",
+        queue="",
+        tags=(),
+        state=UNREADABLE,
+        cause="",
+        reason=why[:REASON_MAX],
+        submitted=changed,
+        finished=None,
+        took=None,
+        restarts=0,
+        tasks=0,
+        ended=False,
+    )
+
+
+def row(directory: JobDirectory, view: JobView) -> Row:
+    """A job of the list from its status document."""
+    if view.phase == UNREADABLE:
+        return unreadable(directory, view.reason)
+    try:
+        job = directory.job()
+        queue, tags = job.queue or "", job.tags
+    except StorageError:
+        queue, tags = "", ()
+    submitted = view.submitted or 0.0
+    took = None if view.finished is None or not submitted else view.finished - submitted
+    return Row(
+        # The directory's name is the job's id wherever it is asked for.
+        job_id=directory.job_id,
+        name=view.name[:WORDS_MAX],
+        user=view.user[:WORDS_MAX],
+        framework=view.framework[:WORDS_MAX],
+        backend=view.backend[:WORDS_MAX],
+        queue=queue[:WORDS_MAX],
+        tags=tuple(tag.replace("\n", " ")[:WORDS_MAX] for tag in tags[:50]),
+        state=state(view),
+        cause=view.failures[0].cause if view.failures else "",
+        reason=view.reason[:REASON_MAX],
+        submitted=submitted,
+        finished=view.finished,
+        took=took,
+        restarts=min(view.restarts, 2**53),
+        tasks=min(len(view.tasks), 2**53),
+        ended=view.over,
+    )

@@ -1,0 +1,108 @@
+"""The jobs of the portal: the list, kept up to date while somebody looks at it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from howdah.client.listing import look
+from howdah.client.states import UNREADABLE
+from howdah.portal.index import Index, Row, row, row_of, unreadable
+from howdah.storage import layout
+from howdah.storage.jobdir import JobDirectory
+
+FRESH_S = 1.0
+"""A list that is no older is shown as it is."""
+PATIENCE_S = 0.7
+"""A page waits this long for the list to be brought up to date; then it shows what is known."""
+SELDOM_S = 30.0
+"""Jobs that nobody runs any more, and unreadable ones, are looked at this often."""
+AT_ONCE = 16
+"""Coordinators asked at the same time."""
+
+
+class Jobs:
+    """The jobs below a folder. All methods but `close` are called on the server's event loop."""
+
+    def __init__(self, base: Path, folder: Path) -> None:
+        self.base = base
+        self.index = Index(base, folder)
+        self._refreshed = -1e9
+        self._refreshing: asyncio.Task[None] | None = None
+        self._looked: dict[str, float] = {}
+        self._closed = False
+
+    @property
+    def is_behind(self) -> bool:
+        """The list is not complete yet."""
+        return self.index.to_come > 0
+
+    async def catch_up(self) -> None:
+        """Bring the list up to date, or at least begin to.
+
+        Raises:
+            NotYours: others could put jobs there.
+        """
+        if self._refreshing is None:
+            if time.monotonic() - self._refreshed < FRESH_S:
+                return
+            self._refreshing = asyncio.ensure_future(self._refresh())
+            self._refreshing.add_done_callback(self._done)
+        refreshing = self._refreshing
+        await asyncio.wait({refreshing}, timeout=PATIENCE_S)
+        if refreshing.done():
+            refreshing.result()
+
+    async def find(self, job_id: str) -> tuple[JobDirectory, Row] | None:
+        """The job of that id as it is now; None if there is none."""
+        found = await asyncio.to_thread(self.index.get, job_id)
+        if found is None:
+            await self.catch_up()
+            found = await asyncio.to_thread(self.index.get, job_id)
+        if found is None:
+            return None
+        directory = JobDirectory(self.base / found.job_id)
+        if not found.ended:
+            found = await self._look(directory)
+        return directory, found
+
+    def close(self) -> None:
+        """Let go of the list."""
+        self._closed = True
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._refreshing = None
+        self._refreshed = time.monotonic()
+        if not task.cancelled():
+            task.exception()  # whoever waits for it is told
+
+    async def _refresh(self) -> None:
+        unended = await asyncio.to_thread(self.index.refresh, lambda: self._closed)
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def ask(directory: JobDirectory) -> None:
+            async with room:
+                await self._look(directory)
+
+        now = time.monotonic()
+        due = [each for each in unended if self._looked.get(each.job_id, -1e9) <= now - SELDOM_S]
+        await asyncio.gather(*map(ask, due))
+
+    async def _look(self, directory: JobDirectory) -> Row:
+        """Ask a job that has not ended how it is."""
+        if (directory.path / layout.FINAL).exists():
+            found = await asyncio.to_thread(row_of, directory)
+        else:
+            try:
+                found = row(directory, await look(directory))
+            except Exception as error:  # as in `row_of`
+                found = unreadable(directory, str(error) or type(error).__name__)
+        if found.ended:
+            self._looked.pop(directory.job_id, None)
+        elif found.state in ("lost", UNREADABLE):
+            self._looked[directory.job_id] = time.monotonic()
+        await asyncio.to_thread(self.index.put, [found])
+        return found
