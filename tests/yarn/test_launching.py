@@ -167,8 +167,10 @@ def test_variables_for_the_node_are_in_the_launch_context_as_they_are() -> None:
     assert env["YARN_CONTAINER_RUNTIME_TYPE"] == "docker"
 
 
-def test_access_lists_are_users_and_no_groups() -> None:
+def test_access_lists_are_users_and_groups() -> None:
     assert launch_context.access(Acl(view=("a", "b"), modify=("*",))) == {1: "a,b ", 2: "*"}
+    lists = Acl(view=("a",), view_groups=("g", "h"), modify_groups=("ops",))
+    assert launch_context.access(lists) == {1: "a g,h", 2: " ops"}
     assert launch_context.access(Acl()) == {}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import urllib.error
@@ -14,7 +15,9 @@ import pytest
 
 from howdah.hadoop.aggregated import AggregatedLogs
 from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.errors import AccessControl
 from howdah.hadoop.ids import ApplicationId
+from howdah.hadoop.resourcemanager import ResourceManager
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.options import Gpus
 from tests.hadoop.plugin import MakeCluster
@@ -226,7 +229,7 @@ def _get(url: str, user: str = "", method: str = "GET", **headers: str) -> tuple
 def proxied(
     hadoop_cluster: MakeCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> YarnJob:
-    """A job that bob may view, on a cluster whose proxy asks everybody for a name."""
+    """A job that bob and a team may view, on a cluster whose proxy asks everybody for a name."""
     cluster = hadoop_cluster(
         web_proxy=True,
         labels=False,  # they are set by REST, which such a cluster lets only known users do
@@ -234,21 +237,23 @@ def proxied(
         properties={
             "hadoop.http.filter.initializers": "org.apache.hadoop.security.AuthenticationFilterInitializer",
             "hadoop.http.authentication.simple.anonymous.allowed": "true",
+            "hadoop.user.group.static.mapping.overrides": "carol=team;dan=ops;mallory=others;bob=",
         },
     )
     for name, value in cluster.env().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
     return Yarn(cluster, tmp_path).submit(
-        JOB + '[acl]\nview = ["bob"]\n', files={"works.py": WORKS}
+        JOB + '[acl]\nview = ["bob"]\nview-groups = ["team"]\nmodify-groups = ["ops"]\n',
+        files={"works.py": WORKS},
     )
 
 
 def test_a_reader_who_comes_through_yarns_proxy_sees_what_the_access_list_says(
     proxied: YarnJob,
 ) -> None:
-    """Through YARN's proxy, only who is on the job's access list sees its page, and can change
-    nothing there; a user who claims another's name in a cookie, in a header or at the coordinator's
+    """Through YARN's proxy, only who is on the job's access list, or in a group on it, sees its page, and
+    can change nothing there; a user who claims another's name in a cookie, in a header or at the coordinator's
     own port gets nothing."""
     proxied.until_logged("worker:0", "it works")
 
@@ -262,6 +267,7 @@ def test_a_reader_who_comes_through_yarns_proxy_sees_what_the_access_list_says(
     routes = ("", "api/v1/job", "api/v1/config", "api/v1/events", "api/v1/tasks/worker:0/log")
     shown = {route: _get(f"{tracking}{route}", "bob") for route in routes}
     assert {status for status, _ in shown.values()} <= {200, 404}, shown
+    assert _get(f"{tracking}api/v1/job", "carol")[0] == 200, "she is in the team"
     assert not any(SECRET in text for _, text in shown.values())
     assert _get(f"{tracking}api/v1/stop", "bob", "PUT")[0] in (403, 405)
     for user in ("mallory", ""):
@@ -272,5 +278,21 @@ def test_a_reader_who_comes_through_yarns_proxy_sees_what_the_access_list_says(
     for cookie in ("proxy-user=bob", f"proxy-user={proxied.cluster.site.user}"):
         assert _get(f"{own}api/v1/job", Cookie=cookie)[0] == 401, "programs here are no proxy"
     assert [task.state for task in proxied.running()] == ["running"]
-    proxied.handle.stop()
+    application = ApplicationId.parse(proxied.application_id)
+    configuration = Configuration.load(proxied.cluster.conf_dir, env={})
+
+    async def as_seen_by(user: str) -> str:
+        async with ResourceManager(configuration, user) as manager:
+            return (await manager.application_report(application)).host
+
+    async def kill_as(user: str) -> bool:
+        async with ResourceManager(configuration, user) as manager:
+            return await manager.kill_application(application)
+
+    assert asyncio.run(as_seen_by("mallory")) == "N/A"
+    assert asyncio.run(as_seen_by("carol")) not in ("N/A", "")
+    for user in ("carol", "mallory"):
+        with pytest.raises(AccessControl, match=user):
+            asyncio.run(kill_as(user))
+    assert asyncio.run(kill_as("dan")), "who is in a group that may"
     assert proxied.wait().outcome == "stopped"

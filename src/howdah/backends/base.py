@@ -20,7 +20,7 @@ cluster; the machine has the time-out), that `ContainerEnded` comes soon for a l
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -113,6 +113,10 @@ class PageReaders(msgspec.Struct, frozen=True, kw_only=True):
     """IP addresses the proxy connects from."""
     users: frozenset[str] | None = None
     """Who may look; None for everybody the proxy lets in."""
+    groups: frozenset[str] = frozenset()
+    """Whose members may look too."""
+    groups_of: Callable[[str], Awaitable[Collection[str]]] | None = None
+    """A user's groups as the cluster knows them. Raises `BackendError` where it does not say."""
 
 
 class Backend(Protocol):

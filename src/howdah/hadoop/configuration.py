@@ -119,6 +119,14 @@ class Configuration:
         value = self._values.get(_DEPRECATED.get(name, name))
         return default if value is None else self.substitute(value.text).strip()
 
+    def access_list(self, name: str, default: str = "*") -> tuple[frozenset[str], frozenset[str]]:
+        """Users and groups of an access list: ``users groups``, where a blank in front means groups alone
+        (``AccessControlList``)."""
+        value = self._values.get(_DEPRECATED.get(name, name))
+        text = default if value is None else self.substitute(value.text)
+        users, _, groups = text.partition(" ")
+        return _names(users), _names(groups)
+
     def source(self, name: str) -> str:
         """The file that a property is from, for messages."""
         value = self._values.get(_DEPRECATED.get(name, name))
@@ -348,3 +356,7 @@ def find_folder(env: Mapping[str, str]) -> Path:
         "none of HADOOP_CONF_DIR, YARN_CONF_DIR and HADOOP_HOME is set; set HADOOP_CONF_DIR to the"
         " folder with the cluster's core-site.xml and yarn-site.xml"
     )
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in text.split(",")) - {""}

@@ -22,10 +22,7 @@ QUOTA_DONT_SET = 0x7FFFFFFFFFFFFFFF
 QUOTA_RESET = 0xFFFFFFFFFFFFFFFF  # -1 in a field without sign
 
 
-class NameNode(Service):
-    """Delegation tokens, and what else is asked of the NameNode itself."""
-
-    PROTOCOL = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
+class _OfNameNode(Service):
     PRINCIPAL = "dfs.namenode.kerberos.principal"
 
     def __init__(
@@ -46,6 +43,27 @@ class NameNode(Service):
         super().__init__(configuration.name_nodes(url), identity, retry=retry, limits=limits)
         self.configuration = configuration
         self._authority = urlsplit(url or configuration.default_fs).netloc
+
+
+class UserMappings(_OfNameNode):
+    """What users are on the cluster: ``hdfs groups`` asks the same."""
+
+    PROTOCOL = "org.apache.hadoop.tools.GetUserMappingsProtocol"
+
+    async def groups(self, user: str) -> tuple[str, ...]:
+        """The user's groups, as the NameNode's group mapping has them; none of a stranger."""
+        answer = await self.rpc.call(
+            "getGroupsForUser",
+            common.GetGroupsForUserRequestProto(user=user),
+            common.GetGroupsForUserResponseProto,
+        )
+        return tuple(answer.groups)
+
+
+class NameNode(_OfNameNode):
+    """Delegation tokens, and what else is asked of the NameNode itself."""
+
+    PROTOCOL = "org.apache.hadoop.hdfs.protocol.ClientProtocol"
 
     # Delegation tokens
 

@@ -372,12 +372,16 @@ class Network(_Table, frozen=True, kw_only=True):
 
 
 class Acl(_Table, frozen=True, kw_only=True):
-    """Who else may see or change the job: user names, "*" for all."""
+    """Who else may see or change the job: user names, "*" for all, and groups as the cluster knows them."""
 
     view: tuple[str, ...] = ()
     """Who may see the job, its logs and its page."""
+    view_groups: tuple[str, ...] = ()
+    """Groups whose members may see them too."""
     modify: tuple[str, ...] = ()
     """Who may stop it and act on its tasks."""
+    modify_groups: tuple[str, ...] = ()
+    """Groups whose members may do so too."""
 
 
 class Preprocess(_Table, frozen=True, kw_only=True):

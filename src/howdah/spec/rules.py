@@ -374,7 +374,9 @@ def _words(job: Job) -> Iterator[Finding]:
     lists: list[tuple[KeyPath, tuple[str, ...]]] = [
         (("tags",), job.tags),
         (("acl", "view"), job.acl.view),
+        (("acl", "view-groups"), job.acl.view_groups),
         (("acl", "modify"), job.acl.modify),
+        (("acl", "modify-groups"), job.acl.modify_groups),
     ]
     for path, words in lists:
         seen: set[str] = set()
@@ -384,6 +386,10 @@ def _words(job: Job) -> Iterator[Finding]:
                 yield Finding((*path, index), message, "leave out spaces and commas")
             elif word in seen:
                 yield Finding((*path, index), f"{shown(word)} is named twice", "remove one")
+            elif word == "*" and path[-1] in ("view-groups", "modify-groups"):
+                users = path[-1].removesuffix("-groups")
+                hint = f'write {users} = ["*"] for everybody'
+                yield Finding((*path, index), f"{shown(word)} is no group", hint)
             seen.add(word)
     singles: list[tuple[KeyPath, str | None]] = [(("queue",), job.queue), (("store",), job.store)]
     singles += [(("roles", name, "label"), role.label) for name, role in job.roles.items()]

@@ -376,6 +376,14 @@ WRONG: Wrong = {
             'job.toml:2: tags[2]: "a" is named twice; remove one',
         ],
     ),
+    "everybody as a group": (
+        "job.toml",
+        ROLE + '[acl]\nview-groups = ["*", "ops"]\nmodify-groups = ["domain users"]\n',
+        [
+            'job.toml:4: acl.view-groups[0]: "*" is no group; write view = ["*"] for everybody',
+            'job.toml:5: acl.modify-groups[0]: "domain users" is not one word; leave out spaces and commas',
+        ],
+    ),
     "logs of nothing": (
         "job.toml",
         ROLE + '[logs]\nmax-size = "1k"\nsegments = 0\n',

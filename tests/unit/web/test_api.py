@@ -7,7 +7,7 @@ import time
 import msgspec
 import pytest
 
-from howdah.backends.base import PageReaders
+from howdah.backends.base import BackendError, PageReaders
 from howdah.coordinator.web import api
 from howdah.core.messages import Level
 from howdah.spec.model import Job, Preprocess, Role
@@ -223,3 +223,29 @@ def test_a_reader_without_the_token_sees_no_value_of_an_environment_variable() -
             assert answer.status == 200
             assert "JUPYTER_TOKEN" in answer.body.decode() and b"-secret" not in answer.body
             assert served.get(path).body.count(b"-secret") == 3, "the owner sees all"
+
+
+def test_members_of_a_group_on_the_access_list_may_read_and_a_silent_cluster_is_said() -> None:
+    groups = {"ann": ["team", "all"], "eve": ["all"]}
+
+    async def groups_of(user: str) -> list[str]:
+        if user not in groups:
+            raise BackendError("the NameNode does not tell the user's groups: it is away")
+        return groups[user]
+
+    readers = PageReaders(
+        addresses=frozenset({"127.0.0.1"}),
+        users=frozenset({"bob"}),
+        groups=frozenset({"team"}),
+        groups_of=groups_of,
+    )
+    with serving(readers=readers) as served:
+
+        def told(user: str) -> tuple[int, str]:
+            answer = served.get("/api/v1/job", headers={"Cookie": f"proxy-user={user}"})
+            return answer.status, answer.body.decode()
+
+        assert [told(user)[0] for user in ("bob", "ann", "eve")] == [200, 200, 403]
+        status, words = told("dan")
+        assert status == 503
+        assert "whether 'dan' may see this job is not known: the NameNode does not" in words

@@ -41,7 +41,7 @@ from howdah.backends.yarn.nodes import LaunchFailed, Nodes
 from howdah.backends.yarn.outstanding_requests import OutstandingRequests
 from howdah.backends.yarn.pending_containers import PendingContainers
 from howdah.backends.yarn.remote_directory import RemoteDirectory
-from howdah.backends.yarn.view_acls import readers
+from howdah.backends.yarn.view_acls import Groups, readers
 from howdah.core.messages import ContainerEndKind, ContainerRequest, Event, RequestRefused
 from howdah.core.state import Outcome
 from howdah.hadoop.configuration import Configuration
@@ -191,7 +191,12 @@ class YarnBackend:
         handler = self._configuration.get(_HANDLER, "disabled")
         self.page_readers, _ = await asyncio.gather(
             asyncio.to_thread(
-                readers, self._configuration, self._acl, self.local_resources.user, self.host
+                readers,
+                self._configuration,
+                self._acl,
+                self.local_resources.user,
+                self.host,
+                Groups(self._configuration, self._directory.meta().url, lambda: self._login),
             ),
             self._note_former_ends(),
         )

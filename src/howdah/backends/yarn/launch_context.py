@@ -172,12 +172,12 @@ def local_resource(shipped: LocalResource) -> yarn.LocalResourceProto:
 
 
 def access(acl: Acl) -> dict[int, str]:
-    """Access lists by kind, as YARN writes them: users with commas, a space, no groups."""
-    lists = {_VIEW: acl.view, _MODIFY: acl.modify}
+    """Access lists by kind, as YARN writes them: users with commas, a space, groups with commas."""
+    lists = {_VIEW: (acl.view, acl.view_groups), _MODIFY: (acl.modify, acl.modify_groups)}
     return {
-        kind: "*" if "*" in users else ",".join(users) + " "
-        for kind, users in lists.items()
-        if users
+        kind: "*" if "*" in users else f"{','.join(users)} {','.join(groups)}"
+        for kind, (users, groups) in lists.items()
+        if users or groups
     }
 
 

@@ -91,7 +91,8 @@ def adopt(access: Access, url: str) -> JobDirectory:
     except NoPermission as error:
         raise BackendError(
             f"{url} can only be read by its owner, and {access.user} is not: {error}. With a right "
-            "to see the job (acl.view) its page is open to you"
+            "to see the job ([acl] view, view-groups) its page is open to you, and with one to change it "
+            "([acl] modify, modify-groups) `yarn application -kill` ends it"
         ) from error
     except OSError as error:
         raise BackendError(f"{url} cannot be read: {error}") from error

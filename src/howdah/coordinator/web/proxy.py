@@ -399,7 +399,7 @@ class WebSockets:
         pairs = _pairs(lines)
         # Without the client's address: those who may only look get none, for what goes through it is
         # not seen and may change something.
-        self._gate.admit(security.headers_of(pairs), method, stream=True)
+        await self._gate.admit(security.headers_of(pairs), method, stream=True)
         stranger.proven()
         task, rest, address = self._target(target)
         path, _, query = rest.partition("?")

@@ -21,7 +21,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from howdah.backends.base import PageReaders
+from howdah.backends.base import BackendError, PageReaders
 from howdah.coordinator.live_job import LiveJob
 from howdah.coordinator.web.documents import ErrorAnswer
 from howdah.coordinator.web.masking import mask_of, masked
@@ -218,16 +218,21 @@ def admit(
     return proof
 
 
-def _admit_reader(headers: Mapping[str, str], method: str, readers: PageReaders) -> Proof:
+def reader_of(headers: Mapping[str, str]) -> str:
+    """Who reads, as a cluster's proxy says; empty if it does not."""
     # WebAppProxyServlet writes it with URLEncoder.
-    user = unquote_plus(cookies_of(headers.get("cookie", "")).get(READER_COOKIE, ""))
+    return unquote_plus(cookies_of(headers.get("cookie", "")).get(READER_COOKIE, ""))
+
+
+def _admit_reader(headers: Mapping[str, str], method: str, readers: PageReaders) -> Proof:
+    user = reader_of(headers)
     if not user:
         raise Refusal(401, f"the cluster's proxy did not say who reads (cookie {READER_COOKIE})")
     if readers.users is not None and user not in readers.users:
         raise Refusal(
             403,
             f"{user[:100]!r} may not see this job; its owner can say so in the job file: "
-            "[acl] view = [...]",
+            "[acl] view = [...] or view-groups = [...]",
         )
     if method not in _READING:
         raise Refusal(
@@ -302,7 +307,7 @@ class Gate:
         self.hosts = frozenset(name.lower().rstrip(".") for name in hosts)
         self.tickets = TicketStore(source.token, opened=clock() if view.incarnation > 1 else 0.0)
 
-    def admit(
+    async def admit(
         self, headers: Mapping[str, str], method: str, *, stream: bool, client: str = ""
     ) -> Proof:
         """Let a request in.
@@ -310,6 +315,9 @@ class Gate:
         Raises:
             Refusal: it is not let in.
         """
+        readers = self.readers
+        if client in readers.addresses and (user := reader_of(headers)):
+            readers = await _with_member(readers, user)
         return admit(
             headers,
             method,
@@ -319,8 +327,28 @@ class Gate:
             hosts=self.hosts,
             now=self.clock(),
             client=client,
-            readers=self.readers,
+            readers=readers,
         )
+
+
+async def _with_member(readers: PageReaders, user: str) -> PageReaders:
+    """The same, and the user among them who is in one of the groups.
+
+    Raises:
+        Refusal: that cannot be known now.
+    """
+    ask = readers.groups_of
+    if readers.users is None or user in readers.users or not readers.groups or ask is None:
+        return readers
+    try:
+        groups = await ask(user)
+    except BackendError as error:
+        raise Refusal(
+            503, f"whether {user[:100]!r} may see this job is not known: {error}"
+        ) from error
+    if readers.groups.isdisjoint(groups):
+        return readers
+    return msgspec.structs.replace(readers, users=readers.users | {user})
 
 
 class GateMiddleware:
@@ -361,7 +389,7 @@ class GateMiddleware:
                 check_host(headers, self._gate.hosts)
             else:
                 client = scope.get("client") or ("",)
-                proof = scope[PROOF] = self._gate.admit(
+                proof = scope[PROOF] = await self._gate.admit(
                     headers, scope["method"], stream=path == STREAM_PATH, client=client[0]
                 )
                 if (stranger := scope.get(STRANGER)) is not None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from google.protobuf.message import Message
 
-from howdah.hadoop.protos.containers import Composites, EnumType
+from howdah.hadoop.protos.containers import Composites, EnumType, Scalars
 
 
 class _RpcKindProto(EnumType):
@@ -72,6 +72,15 @@ class CancelDelegationTokenRequestProto(Message):
 
 class CancelDelegationTokenResponseProto(Message):
     def __init__(self) -> None: ...
+
+class GetGroupsForUserRequestProto(Message):
+    user: str
+    def __init__(self, *, user: str | None = ...) -> None: ...
+
+class GetGroupsForUserResponseProto(Message):
+    @property
+    def groups(self) -> Scalars[str]: ...
+    def __init__(self, *, groups: Iterable[str] = ...) -> None: ...
 
 class RPCTraceInfoProto(Message):
     traceId: int
