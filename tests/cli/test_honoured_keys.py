@@ -105,6 +105,31 @@ def test_what_a_site_writes_for_its_clusters_is_not_noted(
     assert "queue" not in howdah("check", str(job_file(tmp_path, ""))).text
 
 
+def test_a_variable_that_howdah_sets_itself_is_noted_with_whose_programs_lose_it(
+    tmp_path: Path,
+) -> None:
+    document = {
+        "framework": "pytorch",
+        "env": {"JOB_NAME": "mine", "MASTER_PORT": "29500", "MINE": "1", "OMP_NUM_THREADS": "4"},
+        "hadoop": {"container-env": {"WORLD_SIZE": "7", "MINE": "2"}},
+        "roles": {
+            "worker": {"instances": 2, "env": {"RANK": "0"}},
+            "logger": {"tracking": "sidecar", "env": {"RANK": "0"}},
+        },
+    }
+    file = str(job_file(tmp_path, "", **document))
+    notes = howdah("check", file, "--json").documents()[0]["notes"]
+    lost = sorted(note for note in notes if "which do not get this value" in note)
+    whose = "Howdah sets it for the programs of {}, which do not get this value"
+    assert lost == [
+        f"env.JOB_NAME: {whose.format('worker, logger')}",
+        f"env.MASTER_PORT: {whose.format('worker')}",
+        f"hadoop.container-env.WORLD_SIZE: {whose.format('worker')}",
+        f"roles.worker.env.RANK: {whose.format('worker')}",
+    ]
+    assert f"env.JOB_NAME: {whose.format('worker, logger')}" in howdah("run", file).told
+
+
 # -- what is honoured on this machine --------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from howdah.backends import support
 from howdah.client import stores
+from howdah.frameworks.lost_variables import lost_variables
 from howdah.spec import site
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
@@ -35,7 +36,14 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
     problems = [*found, *_missing(loaded), *unwritable]
     if problems:
         raise JobFileError(problems)
-    return (*notes, *more, *_shared_folder(job))
+    return (*notes, *more, *_shared_folder(job), *_lost_variables(job))
+
+
+def _lost_variables(job: Job) -> Iterator[str]:
+    for key, roles in lost_variables(job).items():
+        yield (
+            f"{dotted(key)}: Howdah sets it for the programs of {', '.join(roles)}, which do not get this value"
+        )
 
 
 def _shared_folder(job: Job) -> Iterator[str]:

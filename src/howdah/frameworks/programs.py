@@ -2,7 +2,8 @@
 
 Environment, later ones winning: a few defaults; the job's ``env``; the role's ``env``; Howdah's own
 HOWDAH_* and TonY's names; the framework's. So no ``env`` of a job file can tell a program a wrong
-rank or address. Hints such as network interfaces are the framework's only where a job has none.
+rank or address; `howdah.frameworks.lost_variables` says which are lost. Hints such as network interfaces
+are the framework's only where a job has none.
 
 Linux starts no program with a variable longer than 128 KiB. The addresses of some 5,000 tasks are:
 beyond that HOWDAH_CLUSTER and CLUSTER_SPEC are left out, and any other variable is an error.

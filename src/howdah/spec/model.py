@@ -260,7 +260,7 @@ class Hadoop(_Table, frozen=True, kw_only=True):
     container_env: dict[str, str] = {}
     """Variables of the containers themselves, for what a node reads before anything of the job runs:
     ``YARN_CONTAINER_RUNTIME_TYPE`` and the like. YARN expands ``$NAME`` in them. Programs get them too,
-    unless ``env`` has the same name."""
+    unless ``env`` has the same name. Names that YARN or another key sets are refused."""
     name_nodes: tuple[str, ...] = ()
     """Other file systems the tasks use, such as ``hdfs://other:8020``: their tokens come along."""
     python: str | None = None
@@ -433,7 +433,8 @@ class Job(_Table, frozen=True, kw_only=True):
     environment: Environment = Environment()
     """Which Python the programs run in."""
     env: dict[str, str] = {}
-    """Environment variables of every program; any characters."""
+    """Environment variables of every program; any characters. Those that Howdah sets itself, such as a
+    rank, are warned about."""
     roles: dict[str, Role] = {}
     """The roles by name: chief, worker, ps, evaluator, or what you and the framework call them."""
     restart: Restart | None = None

@@ -22,6 +22,20 @@ JOB_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}"
 ROLE_NAME = r"[A-Za-z]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?"
 CONTAINER_ENV_UNSAFE = r'["\\`\n]|\$\('
 """What ends or breaks the line of a launch script that sets a variable; ``$NAME`` is expanded there."""
+OF_THE_CONTAINER: Mapping[str, str] = {
+    **dict.fromkeys(
+        "CONTAINER_ID NM_HOST NM_PORT NM_HTTP_PORT LOCAL_DIRS LOCAL_USER_DIRS LOG_DIRS USER LOGNAME HOME PWD "
+        "JVM_PID LOCALIZATION_COUNTERS HADOOP_TOKEN_FILE_LOCATION".split(),
+        "YARN sets it in every container",
+    ),
+    "HADOOP_USER_NAME": "in a container it is who submitted the job",
+    **dict.fromkeys(
+        ("PATH", "PYTHONPATH", "PYTHONHOME"), "it would be Howdah's own process's, and no program's"
+    ),
+}
+"""Names that ``hadoop.container-env`` cannot set, and why (``ContainerLaunch.sanitizeEnv``)."""
+DOCKER = "YARN_CONTAINER_RUNTIME_"
+"""What variables of a NodeManager's container runtimes begin with."""
 VARIABLE_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
 _RESOURCE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?")
@@ -287,10 +301,25 @@ def _variables(job: Job) -> Iterator[Finding]:
             elif name.startswith(OWN_VARIABLES):
                 message = f"names that begin with {OWN_VARIABLES} are Howdah's own"
                 yield Finding((*path, name), message, "choose another name")
+    yield from _container_variables(job)
+
+
+def _container_variables(job: Job) -> Iterator[Finding]:
+    images = [name for name, role in job.roles.items() if role.image is not None]
+    mounts = any(role.mounts for role in job.roles.values())
+    of_docker = [f"{DOCKER}TYPE", f"{DOCKER}DOCKER_IMAGE", *[f"{DOCKER}DOCKER_MOUNTS"] * mounts]
     for name, value in job.hadoop.container_env.items():
+        path = ("hadoop", "container-env", name)
+        if (why := OF_THE_CONTAINER.get(name)) is not None:
+            yield Finding(path, why, "put it into [env], for the programs")
+        elif name == "CLASSPATH" and job.hadoop.classpath:
+            yield Finding(path, "hadoop.classpath sets it", "remove one of the two")
+        elif images and name in of_docker and (name, value) != (f"{DOCKER}TYPE", "docker"):
+            image = dotted(("roles", images[0], "image"))
+            yield Finding(path, f"{image} sets it", "remove one of the two")
         if (found := re.search(CONTAINER_ENV_UNSAFE, value)) is not None:
             message = f"YARN's launch scripts cannot carry {shown(found[0])}"
-            yield Finding(("hadoop", "container-env", name), message, "put the variable into [env]")
+            yield Finding(path, message, "put the variable into [env]")
 
 
 def _network(job: Job) -> Iterator[Finding]:

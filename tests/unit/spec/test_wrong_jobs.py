@@ -384,6 +384,31 @@ WRONG: Wrong = {
             'job.toml:5: acl.modify-groups[0]: "domain users" is not one word; leave out spaces and commas',
         ],
     ),
+    "container variables that are not the job's": (
+        "job.toml",
+        RUN
+        + """[roles.worker]
+image = "ours:1"
+[hadoop]
+classpath = true
+[hadoop.container-env]
+HADOOP_USER_NAME = "hdfs"
+LOG_DIRS = "/tmp"
+PYTHONPATH = "$PWD"
+CLASSPATH = "a.jar"
+YARN_CONTAINER_RUNTIME_TYPE = "runc"
+YARN_CONTAINER_RUNTIME_DOCKER_IMAGE = "other:2"
+YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS = "/a:/a:ro"
+""",
+        [
+            "job.toml:7: hadoop.container-env.HADOOP_USER_NAME: in a container it is who submitted the job; put it into [env], for the programs",
+            "job.toml:8: hadoop.container-env.LOG_DIRS: YARN sets it in every container; put it into [env], for the programs",
+            "job.toml:9: hadoop.container-env.PYTHONPATH: it would be Howdah's own process's, and no program's; put it into [env], for the programs",
+            "job.toml:10: hadoop.container-env.CLASSPATH: hadoop.classpath sets it; remove one of the two",
+            "job.toml:11: hadoop.container-env.YARN_CONTAINER_RUNTIME_TYPE: roles.worker.image sets it; remove one of the two",
+            "job.toml:12: hadoop.container-env.YARN_CONTAINER_RUNTIME_DOCKER_IMAGE: roles.worker.image sets it; remove one of the two",
+        ],
+    ),
     "logs of nothing": (
         "job.toml",
         ROLE + '[logs]\nmax-size = "1k"\nsegments = 0\n',

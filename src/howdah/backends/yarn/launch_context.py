@@ -106,7 +106,6 @@ def agent(
     )
     env = {"HADOOP_USER_NAME": local_resources.user, launches.VARIABLE: launches.encode(launch)}
     env |= docker(resources)
-    own = {name: text for name, text in container_env.items() if name not in env}
     shipped = [
         *local_resources.runtime,
         *(
@@ -117,9 +116,10 @@ def agent(
         *files,
     ]
     context = _context(command, env, shipped, credentials, acl)
-    for name, value in own.items():
-        # Expanded by the node; `howdah.spec.rules` has looked at it.
-        context.environment.add(key=name, value=value)
+    for name, value in container_env.items():
+        # Expanded by the node; `howdah.spec.rules` has looked at it, and refused names of ours.
+        if name not in env:
+            context.environment.add(key=name, value=value)
     return context
 
 

@@ -17,7 +17,7 @@ from howdah.compat.tony.settings import Settings, Source
 from howdah.compat.tony.table import OPTIONS, ROWS, Kind, row_of
 from howdah.compat.tony.work import About, Conversion, Work
 from howdah.spec.problems import closest, shown
-from howdah.spec.rules import CONTAINER_ENV_UNSAFE
+from howdah.spec.rules import CONTAINER_ENV_UNSAFE, OF_THE_CONTAINER
 from howdah.spec.values import Table
 
 DEFAULT_NAME = "TonyApplication"
@@ -163,7 +163,8 @@ def _for_the_node(work: Work, name: str, value: str) -> bool:
     """Whether YARN's NodeManager is to see the variable, because it reads or expands it."""
     if _EXPANDED.search(value) is None:
         return name.startswith("YARN_")
-    if re.search(CONTAINER_ENV_UNSAFE, value) is None and not _OF_THE_AGENT.match(name):
+    unsafe = re.search(CONTAINER_ENV_UNSAFE, value) is not None
+    if not unsafe and name not in OF_THE_CONTAINER and not _OF_THE_AGENT.match(name):
         return True
     work.note(
         About.CHANGED,
