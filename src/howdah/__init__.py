@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from howdah.spec.model import (
         Acl,
         Checkpoint,
+        Docker,
         Environment,
         Hadoop,
         Job,
@@ -69,6 +70,7 @@ _HOMES = {
     "howdah.spec.model": (
         "Acl",
         "Checkpoint",
+        "Docker",
         "Environment",
         "Hadoop",
         "Job",
@@ -99,6 +101,7 @@ __all__ = [
     "BackendError",
     "BadInput",
     "Checkpoint",
+    "Docker",
     "Environment",
     "ExitCode",
     "FailureView",

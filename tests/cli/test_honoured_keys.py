@@ -29,6 +29,7 @@ VALUES: dict[str, Any] = {
     "acl": {"view": ["bob"]},
     "hadoop.classpath": True,
     "hadoop.container-env": {"A": "1"},
+    "hadoop.docker": {"network": "bridge"},
     "environment.requirements": "train.py",
     "environment.project": ".",
     "environment.venv": ".",

@@ -49,6 +49,44 @@ print(json.dumps({
     assert job.read("events-0001.jsonl")
 
 
+IN_AN_IMAGE = """
+command = "python3 program.py"
+[roles.worker]
+memory = "256m"
+image = "registry:5000/ours:1"
+mounts = ["/data:/data:ro", "/scratch:/scratch:rw+rslave"]
+[roles.plain]
+memory = "256m"
+[hadoop.docker]
+network = "bridge"
+ports = ["8080:80"]
+delayed-removal = true
+[hadoop.container-env]
+YARN_CONTAINER_RUNTIME_DOCKER_CONTAINER_HOSTNAME = "ours"
+"""
+
+
+def test_a_nodemanager_is_told_what_the_job_file_says_of_an_image(yarn: Yarn) -> None:
+    # These nodes have no Docker: they run the programs without the image, with what they were told.
+    program = """
+import json, os
+print(json.dumps({k: v for k, v in os.environ.items() if k.startswith("YARN_CONTAINER_RUNTIME")}))
+"""
+    job = yarn.submit(IN_AN_IMAGE, files={"program.py": program})
+    assert job.wait().outcome == "succeeded"
+    prefix = "YARN_CONTAINER_RUNTIME_DOCKER_"
+    everywhere = {f"{prefix}CONTAINER_HOSTNAME": "ours"}
+    assert json.loads(job.log("plain:0")) == everywhere
+    assert json.loads(job.log("worker:0")) == everywhere | {
+        "YARN_CONTAINER_RUNTIME_TYPE": "docker",
+        f"{prefix}IMAGE": "registry:5000/ours:1",
+        f"{prefix}MOUNTS": "/data:/data:ro,/scratch:/scratch:rw+rslave",
+        f"{prefix}CONTAINER_NETWORK": "bridge",
+        f"{prefix}PORTS_MAPPING": "8080:80",
+        f"{prefix}DELAYED_REMOVAL": "true",
+    }
+
+
 def test_a_failing_task_fails_the_application_with_its_reason(yarn: Yarn) -> None:
     job = yarn.submit(
         'command = "echo ouch >&2; exit 3"\nattempts = 1\n[roles.worker]\nmemory = "256m"\n'

@@ -18,7 +18,7 @@ from howdah.backends.yarn.container_launch import ContainerLaunch
 from howdah.backends.yarn.local_resources import Kind, LocalResource, LocalResources, Visibility
 from howdah.hadoop.credentials import AMRM_TOKEN, HDFS_TOKEN, Credentials, Token
 from howdah.hadoop.protos import yarn
-from howdah.spec.model import Acl
+from howdah.spec.model import Acl, Docker, Hadoop
 
 LAUNCH = AgentLaunch(
     job_id="j-1",
@@ -61,7 +61,13 @@ def agent(
     **container_env: str,
 ):
     return launch_context.agent(
-        LOCAL_RESOURCES, role, resources, CONTAINER_LAUNCH, b"tokens", Acl(), container_env
+        LOCAL_RESOURCES,
+        role,
+        resources,
+        CONTAINER_LAUNCH,
+        b"tokens",
+        Acl(),
+        Hadoop(container_env=container_env),
     )
 
 
@@ -152,12 +158,19 @@ def test_urls_keep_the_case_of_a_name_service() -> None:
 
 def test_docker_is_asked_for_by_image_and_mounts() -> None:
     resources = RoleResources(image="ours:1", mounts=("/data:/data:ro", "/tmp:/scratch:rw"))
-    assert launch_context.docker(resources) == {
+    asked = {
         "YARN_CONTAINER_RUNTIME_TYPE": "docker",
         "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": "ours:1",
         "YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS": "/data:/data:ro,/tmp:/scratch:rw",
     }
-    assert launch_context.docker(RoleResources()) == {}
+    assert launch_context.docker(resources, Docker()) == asked
+    table = Docker(network="bridge", ports=("8080:80", ":81"), delayed_removal=True)
+    assert launch_context.docker(resources, table) == asked | {
+        "YARN_CONTAINER_RUNTIME_DOCKER_CONTAINER_NETWORK": "bridge",
+        "YARN_CONTAINER_RUNTIME_DOCKER_PORTS_MAPPING": "8080:80,:81",
+        "YARN_CONTAINER_RUNTIME_DOCKER_DELAYED_REMOVAL": "true",
+    }
+    assert launch_context.docker(RoleResources(), table) == {}
 
 
 def test_variables_for_the_node_are_in_the_launch_context_as_they_are() -> None:

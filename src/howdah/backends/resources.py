@@ -17,6 +17,8 @@ def role_resources(job: Job) -> dict[str, RoleResources]:
             resources=role.resources,
             label=role.label,
             placement=role.placement,
+            image=role.image,
+            mounts=role.mounts,
         )
         for name, role in job.roles.items()
     }

@@ -63,6 +63,7 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
             "programs get the variables as they are written, and no container of YARN does",
             refused=False,
         ),
+        Unsupported("hadoop.docker", "no container of YARN's runs an image here", refused=False),
         Unsupported(
             "hadoop.classpath",
             "programs get the CLASSPATH of your shell, if it has one",
@@ -115,6 +116,7 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
             "programs get the variables as they are written, and no container of YARN does",
             refused=False,
         ),
+        Unsupported("hadoop.docker", "no container of YARN's runs an image here", refused=False),
         Unsupported(
             "hadoop.classpath",
             "programs get the CLASSPATH of their executors, if these have one",

@@ -11,7 +11,7 @@ from howdah.client import stores
 from howdah.frameworks.lost_variables import lost_variables
 from howdah.spec import site
 from howdah.spec.load import LoadedJob
-from howdah.spec.model import Job
+from howdah.spec.model import Docker, Job
 from howdah.spec.problems import JobFileError, Problem, dotted
 from howdah.spec.units import instance_range
 
@@ -36,7 +36,21 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
     problems = [*found, *_missing(loaded), *unwritable]
     if problems:
         raise JobFileError(problems)
-    return (*notes, *more, *_shared_folder(job), *_lost_variables(job))
+    return (
+        *notes,
+        *more,
+        *_shared_folder(job),
+        *_lost_variables(job),
+        *_no_image(loaded, site_file),
+    )
+
+
+def _no_image(loaded: LoadedJob, site_file: Path | None) -> Iterator[str]:
+    job, key = loaded.job, "hadoop.docker"
+    used = job.hadoop.docker != Docker() and not any(role.image for role in job.roles.values())
+    # What a site writes is for jobs that have one.
+    if used and loaded.problem(key, "").file != (str(site_file) if site_file else None):
+        yield f"{key}: no role has an image, so nothing of it is used"
 
 
 def _lost_variables(job: Job) -> Iterator[str]:

@@ -226,7 +226,8 @@ class Role(_Table, frozen=True, kw_only=True):
     image: str | None = None
     """Docker image its containers run in, where the cluster's nodes have that runtime."""
     mounts: tuple[str, ...] = ()
-    """Mounts of the Docker image, each ``/on/the/node:/in/the/image:ro`` (or ``:rw``)."""
+    """Mounts of the Docker image, each ``/on/the/node:/in/the/image:ro`` (or ``:rw``, and
+    ``+rshared`` and the like for how mounts are passed on)."""
     timeouts: RoleTimeouts = RoleTimeouts()
     """Time limits of this role, where they differ from the job's."""
 
@@ -249,6 +250,24 @@ class Master(_Table, frozen=True, kw_only=True):
     command that follows it; while it waits in a queue, it does not answer."""
 
 
+class Docker(_Table, frozen=True, kw_only=True):
+    """How YARN's Docker runtime runs the containers of roles that have an ``image``."""
+
+    network: str | None = None
+    """Docker network of the containers, one that the cluster allows; by default the cluster's own."""
+    ports: tuple[str, ...] = ()
+    """Ports of the containers that the node passes on, each ``8080:80``, ``:80`` or ``10.0.0.1:8080:80``."""
+    tmpfs: tuple[str, ...] = ()
+    """Folders of the containers that are kept in memory."""
+    runtime: str | None = None
+    """Runtime that Docker uses, such as ``nvidia``."""
+    client_config: str | None = None
+    """URL of a ``config.json`` of Docker's client, whose credentials pull the image, such as
+    ``hdfs:///user/me/docker.json``; the nodes read it."""
+    delayed_removal: bool = False
+    """Keep containers that have ended for a while, where the cluster allows it, to look into them."""
+
+
 class Hadoop(_Table, frozen=True, kw_only=True):
     """How the job finds and uses a Hadoop cluster."""
 
@@ -261,6 +280,8 @@ class Hadoop(_Table, frozen=True, kw_only=True):
     """Variables of the containers themselves, for what a node reads before anything of the job runs:
     ``YARN_CONTAINER_RUNTIME_TYPE`` and the like. YARN expands ``$NAME`` in them. Programs get them too,
     unless ``env`` has the same name. Names that YARN or another key sets are refused."""
+    docker: Docker = Docker()
+    """How the containers of roles with an ``image`` are run."""
     name_nodes: tuple[str, ...] = ()
     """Other file systems the tasks use, such as ``hdfs://other:8020``: their tokens come along."""
     python: str | None = None

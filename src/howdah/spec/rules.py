@@ -36,9 +36,29 @@ OF_THE_CONTAINER: Mapping[str, str] = {
 """Names that ``hadoop.container-env`` cannot set, and why (``ContainerLaunch.sanitizeEnv``)."""
 DOCKER = "YARN_CONTAINER_RUNTIME_"
 """What variables of a NodeManager's container runtimes begin with."""
+DOCKER_TABLE: Mapping[str, str] = {
+    "network": f"{DOCKER}DOCKER_CONTAINER_NETWORK",
+    "ports": f"{DOCKER}DOCKER_PORTS_MAPPING",
+    "tmpfs": f"{DOCKER}DOCKER_TMPFS_MOUNTS",
+    "runtime": f"{DOCKER}DOCKER_RUNTIME",
+    "client-config": f"{DOCKER}DOCKER_CLIENT_CONFIG",
+    "delayed-removal": f"{DOCKER}DOCKER_DELAYED_REMOVAL",
+}
+"""Keys of ``[hadoop.docker]`` and the variables that say so (``DockerLinuxContainerRuntime``)."""
+_NOT_OURS_TO_RUN = "the image's own program would run in the place of Howdah's"
+NOT_IN_DOCKER: Mapping[str, str] = {
+    f"{DOCKER}DOCKER_RUN_PRIVILEGED_CONTAINER": "such a container's programs are root on the node",
+    f"{DOCKER}DOCKER_RUN_OVERRIDE_DISABLE": _NOT_OURS_TO_RUN,
+    f"{DOCKER}DOCKER_SERVICE_MODE": _NOT_OURS_TO_RUN,
+}
+"""Variables of Docker's that no job may set to true, and why."""
 VARIABLE_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
 _RESOURCE_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?")
+_MOUNT = re.compile(
+    r"[^:\x00]+:[^:\x00]+(:(r[ow]|(r[ow]\+)?(r?shared|r?slave|r?private)))?"
+)  # as DockerLinuxContainerRuntime's
+_DOCKER_UNSAFE = re.compile(r"[\"$\\`\s,]")
 _WORD = re.compile(r"[^\s,]+")
 
 
@@ -305,21 +325,56 @@ def _variables(job: Job) -> Iterator[Finding]:
 
 
 def _container_variables(job: Job) -> Iterator[Finding]:
-    images = [name for name, role in job.roles.items() if role.image is not None]
-    mounts = any(role.mounts for role in job.roles.values())
-    of_docker = [f"{DOCKER}TYPE", f"{DOCKER}DOCKER_IMAGE", *[f"{DOCKER}DOCKER_MOUNTS"] * mounts]
+    taken = {name: dotted(path) for path, name, _ in _of_docker(job)}
     for name, value in job.hadoop.container_env.items():
         path = ("hadoop", "container-env", name)
         if (why := OF_THE_CONTAINER.get(name)) is not None:
             yield Finding(path, why, "put it into [env], for the programs")
         elif name == "CLASSPATH" and job.hadoop.classpath:
             yield Finding(path, "hadoop.classpath sets it", "remove one of the two")
-        elif images and name in of_docker and (name, value) != (f"{DOCKER}TYPE", "docker"):
-            image = dotted(("roles", images[0], "image"))
-            yield Finding(path, f"{image} sets it", "remove one of the two")
+        elif name in taken and (name, value) != (f"{DOCKER}TYPE", "docker"):
+            yield Finding(path, f"{taken[name]} sets it", "remove one of the two")
+        elif name in NOT_IN_DOCKER and value.strip().lower() == "true":
+            yield Finding(path, NOT_IN_DOCKER[name], "remove it")
         if (found := re.search(CONTAINER_ENV_UNSAFE, value)) is not None:
             message = f"YARN's launch scripts cannot carry {shown(found[0])}"
             yield Finding(path, message, "put the variable into [env]")
+
+
+def _of_docker(job: Job) -> Iterator[tuple[KeyPath, str, tuple[str, ...]]]:
+    """What the job's own keys say of images: key, the variable it becomes, its values."""
+    for name, role in job.roles.items():
+        if role.image is not None:
+            yield ("roles", name, "image"), f"{DOCKER}TYPE", ()
+            yield ("roles", name, "image"), f"{DOCKER}DOCKER_IMAGE", (role.image,)
+        if role.mounts:
+            yield ("roles", name, "mounts"), f"{DOCKER}DOCKER_MOUNTS", role.mounts
+    for key, name in DOCKER_TABLE.items():
+        value: object = getattr(job.hadoop.docker, key.replace("-", "_"))
+        if isinstance(value, str):
+            yield ("hadoop", "docker", key), name, (value,)
+        elif value:
+            ports_or_folders = (
+                job.hadoop.docker.ports if key == "ports" else job.hadoop.docker.tmpfs
+            )
+            yield ("hadoop", "docker", key), name, () if value is True else ports_or_folders
+
+
+def _docker(job: Job) -> Iterator[Finding]:
+    for path, _, texts in _of_docker(job):
+        for text in texts:
+            found = _DOCKER_UNSAFE.search(text)
+            if found is not None or not text:
+                what = shown(found[0]) if found is not None else "nothing in it"
+                yield Finding(path, f"{shown(text)} has {what}, which YARN cannot carry")
+    for name, role in job.roles.items():
+        path = ("roles", name, "mounts")
+        if role.mounts and role.image is None:
+            yield Finding(path, "they are of a Docker image, and the role has none", "add image")
+        for index, mount in enumerate(role.mounts):
+            if not _MOUNT.fullmatch(mount):
+                hint = 'write one such as "/on/the/node:/in/the/image:ro"'
+                yield Finding((*path, index), f"{shown(mount)} is no mount", hint)
 
 
 def _network(job: Job) -> Iterator[Finding]:
@@ -439,6 +494,7 @@ _RULES: tuple[Rule, ...] = (
     _placement,
     _outcome,
     _variables,
+    _docker,
     _network,
     _folders,
     _words,

@@ -409,6 +409,33 @@ YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS = "/a:/a:ro"
             "job.toml:12: hadoop.container-env.YARN_CONTAINER_RUNTIME_DOCKER_IMAGE: roles.worker.image sets it; remove one of the two",
         ],
     ),
+    "images that no node could run": (
+        "job.toml",
+        RUN
+        + """[roles.worker]
+image = "ours: 1"
+mounts = ["/data", "/a:/b:rx", "/a:/b:ro+rshared"]
+[roles.ps]
+mounts = ["/a:/b"]
+[hadoop.docker]
+network = ""
+ports = ["80,81"]
+[hadoop.container-env]
+YARN_CONTAINER_RUNTIME_DOCKER_PORTS_MAPPING = "80:80"
+YARN_CONTAINER_RUNTIME_DOCKER_RUN_PRIVILEGED_CONTAINER = "true"
+YARN_CONTAINER_RUNTIME_DOCKER_SERVICE_MODE = "false"
+""",
+        [
+            'job.toml:3: roles.worker.image: "ours: 1" has " ", which YARN cannot carry',
+            'job.toml:4: roles.worker.mounts[0]: "/data" is no mount; write one such as "/on/the/node:/in/the/image:ro"',
+            'job.toml:4: roles.worker.mounts[1]: "/a:/b:rx" is no mount; write one such as "/on/the/node:/in/the/image:ro"',
+            "job.toml:6: roles.ps.mounts: they are of a Docker image, and the role has none; add image",
+            'job.toml:8: hadoop.docker.network: "" has nothing in it, which YARN cannot carry',
+            'job.toml:9: hadoop.docker.ports: "80,81" has ",", which YARN cannot carry',
+            "job.toml:11: hadoop.container-env.YARN_CONTAINER_RUNTIME_DOCKER_PORTS_MAPPING: hadoop.docker.ports sets it; remove one of the two",
+            "job.toml:12: hadoop.container-env.YARN_CONTAINER_RUNTIME_DOCKER_RUN_PRIVILEGED_CONTAINER: such a container's programs are root on the node; remove it",
+        ],
+    ),
     "logs of nothing": (
         "job.toml",
         ROLE + '[logs]\nmax-size = "1k"\nsegments = 0\n',

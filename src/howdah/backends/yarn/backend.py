@@ -117,7 +117,7 @@ class YarnBackend:
                 " started by YARN, not by hand"
             )
         job = directory.job()
-        self._acl, self._container_env = job.acl, job.hadoop.container_env
+        self._acl, self._hadoop = job.acl, job.hadoop
         expiry_s = self._configuration.duration_s(_EXPIRY, 600.0)
         self.lease_s = expiry_s + LEASE_MARGIN_S
         self.host = env.get("NM_HOST") or "127.0.0.1"
@@ -470,7 +470,7 @@ class YarnBackend:
                 self.container_launch(launch),
                 self._for_agents(),
                 self._acl,
-                self._container_env,
+                self._hadoop,
             )
         )
         request.container_token.CopyFrom(common.TokenProto.FromString(container.token))

@@ -29,7 +29,8 @@ from howdah.backends.yarn.local_resources import (
 )
 from howdah.hadoop.credentials import AMRM_TOKEN, Credentials
 from howdah.hadoop.protos import yarn
-from howdah.spec.model import Acl
+from howdah.spec.model import Acl, Docker, Hadoop
+from howdah.spec.rules import DOCKER, DOCKER_TABLE
 
 AGENT_LOG = "agent.log"
 MASTER_LOG = "master.log"
@@ -80,11 +81,11 @@ def agent(
     launch: ContainerLaunch,
     credentials: bytes,
     acl: Acl,
-    container_env: Mapping[str, str],
+    hadoop: Hadoop,
 ) -> yarn.ContainerLaunchContextProto:
     """An agent's container.
 
-    ``credentials`` are the bytes `for_agents` makes; ``container_env`` is the job file's.
+    ``credentials`` are the bytes `for_agents` makes; ``hadoop`` is the job file's.
 
     Raises:
         BackendError: something in it cannot be written into a launch script.
@@ -105,7 +106,7 @@ def agent(
         env=local_resources.env | launch.env,
     )
     env = {"HADOOP_USER_NAME": local_resources.user, launches.VARIABLE: launches.encode(launch)}
-    env |= docker(resources)
+    env |= docker(resources, hadoop.docker)
     shipped = [
         *local_resources.runtime,
         *(
@@ -116,7 +117,7 @@ def agent(
         *files,
     ]
     context = _context(command, env, shipped, credentials, acl)
-    for name, value in container_env.items():
+    for name, value in hadoop.container_env.items():
         # Expanded by the node; `howdah.spec.rules` has looked at it, and refused names of ours.
         if name not in env:
             context.environment.add(key=name, value=value)
@@ -134,16 +135,21 @@ def for_agents(credentials: Credentials, secrets: Mapping[str, bytes]) -> bytes:
     return Credentials(tokens, dict(secrets)).to_bytes()
 
 
-def docker(resources: RoleResources) -> dict[str, str]:
+def docker(resources: RoleResources, table: Docker) -> dict[str, str]:
     """What the NodeManager's Docker runtime wants to know (``DockerLinuxContainerRuntime``)."""
     if resources.image is None:
         return {}
     env = {
-        "YARN_CONTAINER_RUNTIME_TYPE": "docker",
-        "YARN_CONTAINER_RUNTIME_DOCKER_IMAGE": resources.image,
+        f"{DOCKER}TYPE": "docker",
+        f"{DOCKER}DOCKER_IMAGE": resources.image,
     }
     if resources.mounts:
-        env["YARN_CONTAINER_RUNTIME_DOCKER_MOUNTS"] = ",".join(resources.mounts)
+        env[f"{DOCKER}DOCKER_MOUNTS"] = ",".join(resources.mounts)
+    for key, name in DOCKER_TABLE.items():
+        value: str | bool | tuple[str, ...] | None = getattr(table, key.replace("-", "_"))
+        if value:
+            joined = ",".join(value) if isinstance(value, tuple) else str(value)
+            env[name] = "true" if value is True else joined
     return env
 
 

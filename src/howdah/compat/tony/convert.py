@@ -17,7 +17,7 @@ from howdah.compat.tony.settings import Settings, Source
 from howdah.compat.tony.table import OPTIONS, ROWS, Kind, row_of
 from howdah.compat.tony.work import About, Conversion, Work
 from howdah.spec.problems import closest, shown
-from howdah.spec.rules import CONTAINER_ENV_UNSAFE, OF_THE_CONTAINER
+from howdah.spec.rules import CONTAINER_ENV_UNSAFE, DOCKER, OF_THE_CONTAINER
 from howdah.spec.values import Table
 
 DEFAULT_NAME = "TonyApplication"
@@ -56,6 +56,7 @@ def convert(settings: Settings, given: Arguments) -> Conversion:
     _environment(work)
     _hadoop(work)
     role_parts.put(work, types, ALONE)
+    _not_twice(work)
     role_parts.limits(work, types)
     _tensorboard(work, types)
     _say_what_is_not_needed(work)
@@ -157,6 +158,16 @@ def _environment(work: Work) -> None:
     }
     work.put("env", {k: v for k, v in {**container, **shell}.items() if k not in launch})
     work.put("hadoop.container-env", launch)
+
+
+def _not_twice(work: Work) -> None:
+    """TonY's own keys of Docker win over variables of its containers."""
+    roles = [role for role in work.document.get("roles", {}).values() if "image" in role]
+    launch = work.document.get("hadoop", {}).get("container-env", {})
+    for key, name in (("image", "TYPE"), ("image", "DOCKER_IMAGE"), ("mounts", "DOCKER_MOUNTS")):
+        if any(key in role for role in roles) and launch.pop(f"{DOCKER}{name}", None) is not None:
+            text = f"{DOCKER}{name} is left out: keys of tony.docker say what it would"
+            work.note(About.CHANGED, "tony.containers.envs", text)
 
 
 def _for_the_node(work: Work, name: str, value: str) -> bool:
