@@ -59,6 +59,20 @@ def test_a_window_keeps_only_its_newest_bytes() -> None:
     assert window.take(window.start, 10) == b"x" * 10
 
 
+def test_a_window_knows_when_its_bytes_were_written() -> None:
+    window = LogWindow(TASK, 1, 0)
+    window.push(0, b"x" * 10, ((0, 1000.0), (6, 1001.0)))
+    window.push(10, b"x" * 10, ((6, 1001.0), (12, 1002.0)))
+    assert window.times(0, 20) == ((0, 1000.0), (6, 1001.0), (12, 1002.0))
+    assert window.times(7, 12) == ((6, 1001.0),)
+    for n in range(2, 100):
+        window.push(n * 10_000, b"x" * 10_000, ((n * 10_000, 1000.0 + n),))
+    assert window.times(window.start, window.start + 1) == (
+        (window.start, 1000.0 + window.start / 1e4),
+    )
+    assert window.times(0, 20) == ()
+
+
 def test_a_window_begins_anew_after_a_gap() -> None:
     window = LogWindow(TASK, 1, 0)
     window.push(0, b"abc")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from howdah.coordinator.remote_directory import SpillFiles
 from howdah.core.messages import Task
+from howdah.storage.logs import LogTimes
 
 TASK = Task("worker", 0)
 
@@ -55,10 +56,18 @@ def test_a_log_whose_beginning_never_came_has_the_rest(tmp_path: Path) -> None:
     assert everything(spill, 50) == b"late\n"
 
 
+def test_what_is_pushed_keeps_its_times(tmp_path: Path) -> None:
+    spill = SpillFiles(tmp_path)
+    spill.add(TASK, 1, 50, b"one\n", ((40, 1000.0), (52, 1001.0)))
+    spill.add(TASK, 1, 54, b"two\n", ((52, 1001.0), (55, 1002.5)))
+    known = LogTimes(spill.path(TASK, 1))
+    assert known.between(50, 58) == ((40, 1000.0), (52, 1001.0), (55, 1002.5))
+
+
 def test_what_is_dropped_is_gone(tmp_path: Path) -> None:
     spill = SpillFiles(tmp_path)
-    spill.add(TASK, 1, 0, b"one\n")
+    spill.add(TASK, 1, 0, b"one\n", ((0, 1000.0),))
     spill.drop(TASK, 1)
     spill.drop(TASK, 1)
     assert spill.read(TASK, 1, 0, 10) is None
-    assert not list(tmp_path.rglob("*.log"))
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

@@ -251,6 +251,7 @@ def test_a_job_is_found_from_another_machine_by_any_of_its_names(
     job.until_logged("worker:0", "begun")
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "elsewhere"))
     assert "begun" in howdah("logs", job.application_id).text
+    assert all(line["time"] for line in howdah("logs", job.application_id, "--json").documents())
     assert "worker:0" in howdah("status", job.job_id).text
     assert howdah("events", job.job_id[:-2]).text
     assert job.job_id in howdah("list", "--backend", "yarn").text

@@ -374,6 +374,7 @@ class LogFollower:
         self._task = task
         self._attempt = attempt
         self._path = path
+        self._times = logs.LogTimes(path)
         self._offset = offset
         self._end = end
         self._grown = asyncio.Event()
@@ -403,7 +404,11 @@ class LogFollower:
                 self._grown.clear()
                 while (part := self._next()) is not None:
                     message = LogChunk(
-                        task=self._task, attempt=self._attempt, offset=part.offset, data=part.data
+                        task=self._task,
+                        attempt=self._attempt,
+                        offset=part.offset,
+                        data=part.data,
+                        times=self._times.between(part.offset, part.next_offset),
                     )
                     self._channel.send(message)
                     self._offset = part.next_offset

@@ -24,7 +24,6 @@ from howdah.client.errors import Abandoned, HowdahError
 from howdah.client.exits import ExitCode, of_view
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.items import Submitted
-from howdah.client.merge import Stream
 from howdah.client.remote import Link, Waiting
 from howdah.spec.units import instance_range
 from howdah.storage.jobdir import JobDirectory, StorageError
@@ -152,7 +151,7 @@ class _Session:
         async for update in handle.follow(position, logs=self._view.logs):
             self._show_pages(handle, screen, update)
             if isinstance(update, LogUpdate):
-                screen.log(Stream(update.task, update.attempt), update.offset, update.data)
+                screen.log(update)
                 await writer.room()
             elif isinstance(update, RecordUpdate):
                 screen.record(update)

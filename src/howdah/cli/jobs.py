@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -219,6 +221,48 @@ store_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 job_id_argument = click.argument("job_id", metavar="ID")
 optional_job_id = click.argument("job_id", metavar="[ID]", required=False)
+
+
+def tasks_argument(command: F) -> F:
+    """``[ID] [TASK]...``, and ``--task``, which says the same: `job_id` and `tasks`.
+
+    A task has a colon and a job has none: ``howdah logs worker:1`` is about the newest job.
+    """
+
+    @functools.wraps(command)
+    def called(
+        job_id: str | None, tasks: tuple[str, ...], task: tuple[str, ...], **rest: Any
+    ) -> Any:
+        if job_id is not None and ":" in job_id:
+            job_id, tasks = None, (job_id, *tasks)
+        return command(job_id=job_id, tasks=(*tasks, *task), **rest)
+
+    for option in (
+        click.option("--task", multiple=True, metavar="TASK", help="The same as TASK; repeatable."),
+        click.argument("tasks", nargs=-1, metavar="[TASK]..."),
+        click.argument("job_id", metavar="[ID]", required=False),
+    ):
+        called = option(called)
+    return cast("F", called)
+
+
+def since_option(what: str) -> Callable[[F], F]:
+    """``--since``: seconds since the epoch, or None."""
+    return click.option(
+        "--since",
+        callback=_since,
+        metavar="TIME",
+        help=f"{what}: 30m, 12h or 7d ago, or a date such as 2026-11-24 or '2026-11-24 14:30'.",
+    )
+
+
+def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
+    from howdah.client.moments import moment
+
+    try:
+        return None if text is None else moment(text, time.time())
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def tail_option(default: str) -> Callable[[F], F]:

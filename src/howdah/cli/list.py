@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from howdah.cli.jobs import MOST, json_option, store_option
+from howdah.cli.jobs import MOST, json_option, since_option, store_option
 from howdah.cli.terminal import echo, echo_json
 from howdah.client.states import STATES, state
 
@@ -19,15 +19,6 @@ if TYPE_CHECKING:
 
 MOST_ELSEWHERE = 100
 """Jobs of other machines that are looked at when no limit is given."""
-
-
-def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
-    from howdah.client.moments import moment
-
-    try:
-        return None if text is None else moment(text, time.time())
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 @click.command("list")
@@ -57,13 +48,7 @@ def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> fl
     "--name", metavar="NAME", help="Only jobs of this name; * and ? stand for any characters."
 )
 @click.option("--user", metavar="USER", help="Only jobs that this user has submitted.")
-@click.option(
-    "--since",
-    callback=_since,
-    metavar="TIME",
-    help="Only jobs submitted since then: 30m, 12h or 7d ago, or a date such as 2026-11-24 or "
-    "'2026-11-24 14:30'.",
-)
+@since_option("Only jobs submitted since then")
 @store_option
 @json_option
 def command(

@@ -20,10 +20,10 @@ from howdah.cli.terminal import tame_json, tame_line
 from howdah.cli.writer import Writer
 from howdah.client.handle import state_shape
 from howdah.client.items import Note, Page, Status, Summary, Waiting, job_event, log_line
-from howdah.client.merge import Lines, Stream
+from howdah.client.merge import Block, Lines, Stream, TimedLines
 from howdah.core.messages import Level, Record
 from howdah.core.state import JobPhase
-from howdah.wire.messages import RecordUpdate
+from howdah.wire.messages import LogUpdate, RecordUpdate
 from howdah.wire.status import JobView
 
 JOB_PAGE = "job"
@@ -40,7 +40,7 @@ QUIET_KINDS = frozenset({"submitted", "task-started", "task-succeeded", "task-st
 class Screen(Protocol):
     """Shows a job to a person or a program."""
 
-    def log(self, stream: Stream, offset: int, data: bytes) -> None:
+    def log(self, update: LogUpdate) -> None:
         """Bytes a task has printed."""
         ...
 
@@ -83,14 +83,14 @@ class Prefixes:
         self._tames = terminal or paint.colour
         self._prefixes: dict[Stream, bytes] = {}
 
-    def before(self, stream: Stream, lines: list[bytes]) -> bytes:
-        """The lines as they are printed."""
+    def before(self, stream: Stream, lines: list[bytes], time: bytes = b"") -> bytes:
+        """The lines as they are printed; ``time`` goes before the names."""
         prefix = self._prefixes.get(stream)
         if prefix is None:
             prefix = self._prefixes[stream] = self._make(stream)
         if self._tames:
             lines = [tame_line(line) for line in lines]
-        return b"".join(prefix + line + b"\n" for line in lines)
+        return b"".join(time + prefix + line + b"\n" for line in lines)
 
     def _make(self, stream: Stream) -> bytes:
         task = str(stream.task)
@@ -143,8 +143,9 @@ class HumanScreen:
         self._prefixes = Prefixes(out, pad)
         self._own = f"{err(OWN.ljust(pad), bold=True)} {err('|', dim=True)} "
 
-    def log(self, stream: Stream, offset: int, data: bytes) -> None:
-        lines = self._lines.feed(stream, offset, data)
+    def log(self, update: LogUpdate) -> None:
+        stream = Stream(update.task, update.attempt)
+        lines = self._lines.feed(stream, update.offset, update.data)
         if lines:
             self._print(stream, [line for _, line in lines])
 
@@ -226,11 +227,12 @@ class JsonScreen:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._lines = Lines()
+        self._lines = TimedLines()
         self._shape: object = None
 
-    def log(self, stream: Stream, offset: int, data: bytes) -> None:
-        self._put(*(log_line(stream, *line) for line in self._lines.feed(stream, offset, data)))
+    def log(self, update: LogUpdate) -> None:
+        stream = Stream(update.task, update.attempt)
+        self._put_blocks(self._lines.feed(stream, update.offset, update.data, update.times))
 
     def record(self, update: RecordUpdate) -> None:
         self._put(job_event(update))
@@ -251,8 +253,12 @@ class JsonScreen:
         self._put(Waiting(why=why))
 
     def end(self, view: JobView) -> None:
-        self._put(*(log_line(*line) for line in self._lines.finish_all()))
+        self._put_blocks(self._lines.finish_all())
         self._put(Summary(status=view))
+
+    def _put_blocks(self, blocks: list[Block]) -> None:
+        for block in blocks:
+            self._put(*(log_line(block.stream, *line, time=block.time) for line in block.lines))
 
     def _put(self, *items: msgspec.Struct) -> None:
         lines = b"".join(msgspec.json.encode(item) + b"\n" for item in items)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.backends.base import Running
+from howdah.backends.base import BackendError, Running
 from howdah.client import past
 from howdah.client.errors import (
     Abandoned,
@@ -27,7 +27,7 @@ from howdah.client.errors import (
 from howdah.client.exits import ExitCode, of_view
 from howdah.client.history import NO_RECORDS, History
 from howdah.client.items import JobEvent, LogLine, job_event, log_line
-from howdah.client.merge import Lines, Position, Stream
+from howdah.client.merge import Block, Position, Stream, TimedLines
 from howdah.client.remote import Remote, Update
 from howdah.core.messages import Task
 from howdah.core.state import Outcome
@@ -180,21 +180,24 @@ class AsyncJobHandle:
 
     async def logs(
         self,
-        task: str | None = None,
-        *,
+        *tasks: str,
         attempt: int | None = None,
         follow: bool = True,
         tail: int | None = None,
+        since: float | None = None,
     ) -> AsyncIterator[LogLine]:
         """What tasks print, whole lines, with ``follow`` until the job has ended.
 
-        Lines of one attempt come in order, each once; those of different tasks as they come.
+        Lines of one attempt come in order, each once. Those that are already there come in the order
+        of their times; what is printed from now on as it comes. Not guaranteed: the order between
+        tasks within a tenth of a second, or between hosts whose clocks differ.
 
         Args:
-            task: ``worker:1`` for that task alone.
+            tasks: ``worker:1``, or ``worker`` for all tasks of that role; all tasks without them.
             attempt: that attempt alone; without it, all of them.
             follow: go on with what is printed from now on.
             tail: begin with the last so many lines of each log, not with the first.
+            since: leave out what was written before, in seconds since the epoch.
 
         Where earlier attempts' logs cannot be read and running ones can, the others are left out with a
         `RuntimeWarning`.
@@ -202,53 +205,80 @@ class AsyncJobHandle:
         Raises:
             BadInput: the job has no such task or attempt.
         """
-        lines = Lines()
-        async for update in self.log_bytes(task, attempt=attempt, follow=follow, tail=tail):
-            stream = Stream(update.task, update.attempt)
-            for offset, line in lines.feed(stream, update.offset, update.data):
-                yield log_line(stream, offset, line)
-        for stream, offset, line in lines.finish_all():
-            yield log_line(stream, offset, line)
+        async for block in self.log_blocks(
+            *tasks, attempt=attempt, follow=follow, tail=tail, since=since
+        ):
+            for offset, line in block.lines:
+                yield log_line(block.stream, offset, line, block.time)
 
-    async def log_bytes(
+    async def log_blocks(
         self,
-        task: str | None = None,
-        *,
+        *names: str,
         attempt: int | None = None,
         follow: bool = True,
         tail: int | None = None,
+        since: float | None = None,
         note: Callable[[str], None] = _warn,
-    ) -> AsyncIterator[LogUpdate]:
-        """As `logs`, in pieces as they come instead of lines. ``note`` is told what is left out."""
-        tasks = (self.task(task),) if task is not None else ()
+    ) -> AsyncIterator[Block]:
+        """As `logs`, in blocks of lines. ``note`` is told what is left out."""
+        tasks = self.tasks(*names)
+        over = not follow or await self._remote.final() is not None
         position = Position(NO_RECORDS)
         if tail is not None:
             position.offsets |= await self._history.tails(tasks, tail)
-        if not follow or await self._remote.final() is not None:
-            if attempt is not None:
-                await self._check_attempt(task, tasks, attempt)
-            logged = False
-            async for update in self._history.log_bytes(tasks, attempt, position.offsets, note):
-                logged = True
-                yield update
-            if not logged:
-                await self._raise_if_lost()
+        if over and attempt is not None:
+            await self._check_attempt(names, tasks, attempt)
+        logged = False
+        async for block in self._all_blocks(tasks, attempt, position, over, since, note):
+            logged = True
+            if since is None or block.time is None or block.time >= since:
+                yield block
+        if over and not logged:
+            await self._raise_if_lost()
+
+    async def _all_blocks(
+        self,
+        tasks: tuple[Task, ...],
+        attempt: int | None,
+        position: Position,
+        over: bool,
+        since: float | None,
+        note: Callable[[str], None],
+    ) -> AsyncIterator[Block]:
+        """What there is and, unless that is ``over``, what comes."""
+        cut = TimedLines()
+        try:
+            async for block in self._history.log_blocks(
+                tasks, attempt, position, cut, since=since, note=note if over else None
+            ):
+                yield block
+        except BackendError:
+            if over:
+                raise
+            # What cannot be brought from where it is kept, the coordinator may still send.
+        if over:
             return
         async for update in self.follow(position, tasks=tasks):
             if isinstance(update, LogUpdate) and attempt in (None, update.attempt):
-                yield update
+                stream = Stream(update.task, update.attempt)
+                for block in cut.feed(stream, update.offset, update.data, update.times):
+                    yield block
+        for block in cut.finish_all():
+            yield block
 
     async def _raise_if_lost(self) -> None:
         """A job without logs because it was lost is no job that has printed nothing."""
         if await self._remote.final() is None and await self._remote.running() is Running.NO:
             raise Abandoned(self._remote.site.lost())
 
-    async def _check_attempt(self, task: str | None, tasks: tuple[Task, ...], attempt: int) -> None:
+    async def _check_attempt(
+        self, names: tuple[str, ...], tasks: tuple[Task, ...], attempt: int
+    ) -> None:
         streams = await self._history.streams(tasks)
         if all(stream.attempt != attempt for stream in streams):
             known = ", ".join(map(str, sorted({each.attempt for each in streams}))) or "none"
             raise BadInput(
-                f"{task or self.job_id} has no log of attempt {attempt}; there is: {known}"
+                f"{', '.join(names) or self.job_id} has no log of attempt {attempt}; there is: {known}"
             )
 
     def follow(
@@ -273,14 +303,34 @@ class AsyncJobHandle:
         Raises:
             BadInput: there is none; the text says which there are.
         """
-        roles = self._directory.job().roles.items()
-        tasks = [Task(role, i) for role, r in roles for i in range(instance_range(r.instances)[1])]
-        for task in tasks:
+        for task in self._all_tasks():
             if str(task) == name:
                 return task
+        raise self._no_such_task(name)
+
+    def tasks(self, *names: str) -> tuple[Task, ...]:
+        """The tasks of these names: ``worker:1``, or ``worker`` for all of a role.
+
+        Raises:
+            BadInput: there is none of that name; the text says which there are.
+        """
+        found: dict[Task, None] = {}
+        for name in names:
+            meant = [task for task in self._all_tasks() if name in (str(task), task.role)]
+            if not meant:
+                raise self._no_such_task(name)
+            found |= dict.fromkeys(meant)
+        return tuple(found)
+
+    def _all_tasks(self) -> list[Task]:
+        roles = self._directory.job().roles.items()
+        return [Task(role, i) for role, r in roles for i in range(instance_range(r.instances)[1])]
+
+    def _no_such_task(self, name: str) -> BadInput:
+        tasks = self._all_tasks()
         known = ", ".join(str(task) for task in tasks[:8])
         known += f" and {len(tasks) - 8} more" if len(tasks) > 8 else ""
-        raise BadInput(f"{self.job_id} has no task {name!r}; it has {known}")
+        return BadInput(f"{self.job_id} has no task {name!r}; it has {known}")
 
     def page(self, to: str = "") -> str | None:
         """A one-time address of the job page, good for ten minutes; None while it is not served.
@@ -353,25 +403,29 @@ class AsyncJobHandle:
         return await asyncio.shield(self._calling)
 
     async def _call(self) -> JobView:
-        lines = Lines()
+        lines = TimedLines()
         shape: object = None
         wants = self._callbacks
         position = Position(0 if wants.on_event else NO_RECORDS)
         async for update in self.follow(position, logs=wants.on_log is not None):
             if isinstance(update, LogUpdate):
                 stream = Stream(update.task, update.attempt)
-                for offset, line in lines.feed(stream, update.offset, update.data):
-                    await self._tell(wants.on_log, log_line(stream, offset, line))
+                for block in lines.feed(stream, update.offset, update.data, update.times):
+                    await self._tell_lines(block)
             elif isinstance(update, RecordUpdate):
                 await self._tell(wants.on_event, job_event(update))
             elif isinstance(update, JobView):
                 if update.outcome is not None:
-                    for rest in lines.finish_all():
-                        await self._tell(wants.on_log, log_line(*rest))
+                    for block in lines.finish_all():
+                        await self._tell_lines(block)
                 if state_shape(update) != shape:
                     shape = state_shape(update)
                     await self._tell(wants.on_state, update)
         return past.view(self._directory)
+
+    async def _tell_lines(self, block: Block) -> None:
+        for line in block.lines:
+            await self._tell(self._callbacks.on_log, log_line(block.stream, *line, time=block.time))
 
     async def _tell(self, callback: Callable[[Any], Any] | None, item: object) -> None:
         if callback is not None:

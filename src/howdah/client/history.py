@@ -8,22 +8,29 @@ document said.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import heapq
+import tempfile
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from howdah.backends.base import BackendError, Running
 from howdah.client import past
-from howdah.client.merge import Lines, Position, Stream
+from howdah.client.merge import Block, Lines, Position, Stream, TimedLines
 from howdah.client.remote import Remote
+from howdah.coordinator.remote_directory import SpillFiles
 from howdah.core.messages import Task
-from howdah.storage import renamed
+from howdah.storage import logs, renamed
 from howdah.wire.messages import AskStatus, LogUpdate, RecordUpdate, StatusUpdate
 
 NO_RECORDS = 2**62
 """A record number no job reaches: for followers that want no records."""
 QUIET_S = 1.5
 """Logs that have not come as far as they were said to within this, after the last news, will not."""
+MERGED_BYTES = 64 * 1024 * 1024
+"""Read at a time of all logs that are merged."""
 WINDOW = 256 * 1024
 """Bytes of a log's end that are looked at for its last lines, where it is elsewhere."""
 MOST = 8
@@ -74,40 +81,63 @@ class History:
         kept = await asyncio.to_thread(look)
         return kept | (await self._live_tails(live, count) if count > 0 else live)
 
-    async def log_bytes(
+    async def log_blocks(
         self,
         tasks: tuple[Task, ...],
         attempt: int | None,
-        offsets: dict[Stream, int],
-        note: Callable[[str], None],
-    ) -> AsyncIterator[LogUpdate]:
-        """The logs of these tasks (none: all), from these offsets on, one after the other; those
-        that are being written elsewhere come last, as they come.
+        position: Position,
+        cut: TimedLines,
+        *,
+        since: float | None,
+        note: Callable[[str], None] | None,
+    ) -> AsyncIterator[Block]:
+        """What these tasks (none: all) have written from ``position`` on, merged by time.
 
-        ``note`` is told which are left out because the place where they are kept does not answer.
+        What was written before ``since`` may come as well: it is only what need not be read.
+
+        ``position`` goes on with them, and lines without an end stay in ``cut`` for what follows. With
+        ``note`` nothing follows: it is told which logs are left out because the place where they are kept
+        does not answer.
 
         Raises:
             BackendError: it does not, and no other log is wanted.
         """
         live, earlier = await self._live(tasks)
         problem = await self._bring_logs(tasks, live)
-        shown: set[Stream] = set()
-        for stream in past.streams(self._directory, tasks):
-            if stream not in live and attempt in (None, stream.attempt):
-                shown.add(stream)
-                for part in past.log_bytes(self._directory, stream, offsets.get(stream, 0)):
-                    yield part
-        async for update in self._live_bytes(live, offsets):
-            if attempt in (None, update.attempt):
-                shown.add(Stream(update.task, update.attempt))
-                yield update
-        if problem is not None:
-            unread = earlier | {each for each in live if offsets.get(each, 0) < live[each]}
+        finish = note is not None
+        with tempfile.TemporaryDirectory(prefix="howdah-logs-") as folder:
+            # What is being written elsewhere comes in no order: it is merged once it is here.
+            spill = SpillFiles(Path(folder))
+            begun = dict(position.offsets)
+            async for update in self._live_bytes(live, position.offsets):
+                spill.add(update.task, update.attempt, update.offset, update.data, update.times)
+            paths = {
+                stream: spill.path(stream.task, stream.attempt)
+                if stream in live
+                else self._directory.log_path(stream.task, stream.attempt)
+                for stream in sorted({*past.streams(self._directory, tasks), *live})
+                if attempt in (None, stream.attempt)
+            }
+            if since is not None:
+                for stream, path in paths.items():
+                    begins = logs.LogTimes(path).offset_at(since)
+                    position.offsets[stream] = max(begins, position.offsets.get(stream, 0))
+            chunk = max(MERGED_BYTES // max(len(paths), 1), 4096)
+            parts = [
+                _blocks(path, stream, position, cut, min(chunk, past.CHUNK), finish)
+                for stream, path in paths.items()
+            ]
+            shown = {
+                each for each in paths if each not in live or spill.size(each.task, each.attempt)
+            }
+            unread = earlier | {each for each in live if begun.get(each, 0) < live[each]}
             lacking = {each for each in unread - shown if attempt in (None, each.attempt)}
-            if lacking and not shown:
+            if problem is not None and lacking and not shown:
                 raise problem
-            if lacking:
-                note(f"{problem}. Left out: {_in_words(lacking)}")
+            for block in heapq.merge(*parts, key=lambda block: block.time or 0.0):
+                yield block
+        if problem is not None and lacking and note is not None:
+            note(f"{problem}. Left out: {_in_words(lacking)}")
 
     # -- what is elsewhere -----------------------------------------------------------------------
 
@@ -195,3 +225,15 @@ def _in_words(streams: Collection[Stream]) -> str:
     texts = [f"{each.task} attempt {each.attempt}" for each in sorted(streams)]
     more = f" and {len(texts) - MOST} more" if len(texts) > MOST else ""
     return f"{', '.join(texts[:MOST])}{more}"
+
+
+def _blocks(
+    path: Path, stream: Stream, position: Position, cut: TimedLines, chunk: int, finish: bool
+) -> Iterator[Block]:
+    """One log's part of what is merged."""
+    with contextlib.suppress(FileNotFoundError):  # nothing of it has come
+        for part in past.log_file(path, stream, position.offsets.get(stream, 0), chunk=chunk):
+            position.new_bytes(stream, part.offset, part.data)
+            yield from cut.feed(stream, part.offset, part.data, part.times)
+    if finish:
+        yield from cut.finish(stream)

@@ -26,6 +26,9 @@ class LogLine(_Item, frozen=True, kw_only=True, tag="log"):
     offset: int
     """Where the line begins in the attempt's log, in bytes ever written."""
     text: str
+    time: float | None = None
+    """When it was written: seconds since the epoch, to a tenth of a second (in very long logs to 20
+    seconds), by the clock of the task's host; null where that is not known."""
 
     def __str__(self) -> str:
         return f"{self.task} | {self.text}"
@@ -94,13 +97,14 @@ class Note(_Item, frozen=True, kw_only=True, tag="note"):
     text: str
 
 
-def log_line(stream: Stream, offset: int, line: bytes) -> LogLine:
+def log_line(stream: Stream, offset: int, line: bytes, time: float | None = None) -> LogLine:
     """A line as it was cut from a log."""
     return LogLine(
         task=str(stream.task),
         attempt=stream.attempt,
         offset=offset,
         text=line.decode(errors="replace"),
+        time=time,
     )
 
 

@@ -6,9 +6,16 @@ kept here by record number and log offset, so nothing is shown twice and nothing
 
 from __future__ import annotations
 
+import bisect
+from collections.abc import Iterable
+from typing import NamedTuple
+
 import msgspec
 
 from howdah.core.messages import Task
+
+_TIMES = range(10**11)
+"""Seconds since the epoch that a date can be made of."""
 
 LONGEST_LINE = 64 * 1024
 """Bytes after which an unfinished line is shown anyway, so that memory stays bounded."""
@@ -83,6 +90,63 @@ class Lines:
         """The unfinished ends of all logs."""
         streams = sorted(self._rest)
         return [(s, start, line) for s in streams for start, line in self.finish(s)]
+
+
+class Block(NamedTuple):
+    """Lines of one log that were written at about the same time."""
+
+    stream: Stream
+    time: float | None
+    """In seconds since the epoch, by the clock of the task's host; None where it is not known."""
+    lines: list[tuple[int, bytes]]
+    """Each with its offset."""
+
+
+class TimedLines:
+    """As `Lines`, and when they were written."""
+
+    def __init__(self) -> None:
+        self._lines = Lines()
+        self._times: dict[Stream, list[tuple[int, float]]] = {}
+
+    def feed(
+        self, stream: Stream, offset: int, data: bytes, times: Iterable[tuple[int, float]]
+    ) -> list[Block]:
+        """Blocks of the lines that ``data`` completes; ``times`` as `LogUpdate` has them."""
+        known = self._times.setdefault(stream, [])
+        for place, time in times:
+            # A clock that was set back would make later lines of the same log come first.
+            if (not known or place > known[-1][0]) and 0 <= time < _TIMES.stop:
+                known.append((place, max(time, known[-1][1]) if known else time))
+        return self._blocks(stream, self._lines.feed(stream, offset, data))
+
+    def finish(self, stream: Stream) -> list[Block]:
+        """What the log ended with, if it had no line end."""
+        return self._blocks(stream, self._lines.finish(stream))
+
+    def finish_all(self) -> list[Block]:
+        """The unfinished ends of all logs."""
+        return [
+            block
+            for stream, offset, line in self._lines.finish_all()
+            for block in self._blocks(stream, [(offset, line)])
+        ]
+
+    def _blocks(self, stream: Stream, lines: list[tuple[int, bytes]]) -> list[Block]:
+        known = self._times.get(stream, [])
+        blocks: list[Block] = []
+        done = place = 0
+        while done < len(lines):
+            place = bisect.bisect_right(known, lines[done][0], lo=place, key=lambda each: each[0])
+            end = len(lines)
+            if place < len(known):
+                end = bisect.bisect_left(lines, known[place][0], lo=done, key=lambda each: each[0])
+            time = known[place - 1][1] if place else None
+            blocks.append(Block(stream, time, lines[done:end]))
+            done = end
+        if place > 1:
+            del known[: place - 1]
+        return blocks
 
 
 def _last_writing(line: bytes) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -41,13 +42,24 @@ def streams(directory: JobDirectory, tasks: Iterable[Task] = ()) -> list[Stream]
     return sorted(found)
 
 
-def log_bytes(directory: JobDirectory, stream: Stream, offset: int = 0) -> Iterator[LogUpdate]:
-    """An attempt's log from ``offset`` to its present end."""
-    path = directory.log_path(stream.task, stream.attempt)
-    while (part := logs.read(path, offset, CHUNK)).data:
+def log_bytes(
+    directory: JobDirectory, stream: Stream, offset: int = 0, *, chunk: int = CHUNK
+) -> Iterator[LogUpdate]:
+    """An attempt's log from ``offset`` to its present end, ``chunk`` bytes at a time."""
+    return log_file(directory.log_path(stream.task, stream.attempt), stream, offset, chunk=chunk)
+
+
+def log_file(path: Path, stream: Stream, offset: int, *, chunk: int) -> Iterator[LogUpdate]:
+    """As `log_bytes`, of a log at that path."""
+    times = logs.LogTimes(path)
+    while (part := logs.read(path, offset, chunk)).data:
         offset = part.next_offset
         yield LogUpdate(
-            task=stream.task, attempt=stream.attempt, offset=part.offset, data=part.data
+            task=stream.task,
+            attempt=stream.attempt,
+            offset=part.offset,
+            data=part.data,
+            times=times.between(part.offset, offset),
         )
 
 

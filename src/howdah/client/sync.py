@@ -90,21 +90,23 @@ class JobHandle:
 
     def logs(
         self,
-        task: str | None = None,
-        *,
+        *tasks: str,
         attempt: int | None = None,
         follow: bool = True,
         tail: int | None = None,
+        since: float | None = None,
     ) -> Iterator[LogLine]:
         """What tasks print, whole lines, with ``follow`` until the job has ended.
 
-        Lines of one attempt come in order, each once; those of different tasks as they come.
+        Lines of one attempt come in order, each once. Those that are already there come in the order
+        of their times; what is printed from now on as it comes.
 
         Args:
-            task: ``worker:1`` for that task alone.
+            tasks: ``worker:1``, or ``worker`` for all tasks of that role; all tasks without them.
             attempt: that attempt alone; without it, all of them.
             follow: go on with what is printed from now on.
             tail: begin with the last so many lines of each log, not with the first.
+            since: leave out what was written before, in seconds since the epoch.
 
         Where earlier attempts' logs cannot be read and running ones can, the others are left out with a
         `RuntimeWarning`.
@@ -113,7 +115,7 @@ class JobHandle:
             BadInput: the job has no such task.
         """
         return Background.iterate(
-            self._handle.logs(task, attempt=attempt, follow=follow, tail=tail)
+            self._handle.logs(*tasks, attempt=attempt, follow=follow, tail=tail, since=since)
         )
 
     def page(self, to: str = "") -> str | None:

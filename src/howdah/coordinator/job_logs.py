@@ -14,6 +14,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from howdah.coordinator.remote_directory import RemoteLogs
 from howdah.coordinator.status import LiveState
@@ -22,7 +23,7 @@ from howdah.core.state import UP, JobState, TaskState
 from howdah.storage import logs
 from howdah.storage.files import PRIVATE_FOLDER
 from howdah.storage.jobdir import JobDirectory
-from howdah.storage.logs import LogPart
+from howdah.storage.logs import LogPart, LogTimes, Written
 from howdah.wire.messages import FollowLog, LogChunk, LogUpdate
 
 log = logging.getLogger(__name__)
@@ -63,11 +64,14 @@ class LogWindow:
         self.live = True
         """More may come."""
         self._chunks: deque[tuple[int, bytes]] = deque()
+        self._times: deque[Written] = deque()
 
-    def push(self, offset: int, data: bytes) -> bool:
+    def push(self, offset: int, data: bytes, times: tuple[Written, ...] = ()) -> bool:
         """Take a chunk in; whether it has anything new."""
         if offset + len(data) <= self.end:
             return False
+        newest = self._times[-1][0] if self._times else -1
+        self._times.extend(each for each in times if each[0] > newest)
         if offset < self.end:
             data = data[self.end - offset :]
             offset = self.end
@@ -79,6 +83,8 @@ class LogWindow:
         while self.end - self.start > KEPT and len(self._chunks) > 1:
             self._chunks.popleft()
             self.start = self._chunks[0][0]
+        while len(self._times) > 1 and self._times[1][0] <= self.start:
+            self._times.popleft()
         return True
 
     def take(self, position: int, limit: int) -> bytes:
@@ -97,14 +103,21 @@ class LogWindow:
             limit -= len(part)
         return b"".join(parts)
 
+    def times(self, start: int, end: int) -> tuple[Written, ...]:
+        """When these bytes were written; see `LogUpdate`."""
+        found = [each for each in self._times if each[0] < end]
+        first = max(sum(each[0] <= start for each in found) - 1, 0)
+        return tuple(found[first:])
+
 
 class _Cursor:
     """Where a follower is in one attempt's log."""
 
-    __slots__ = ("follower", "position", "queued", "window")
+    __slots__ = ("follower", "position", "queued", "times", "window")
 
     def __init__(self, window: LogWindow, follower: LogFollower, position: int) -> None:
         self.window = window
+        self.times: tuple[Path, LogTimes] | None = None
         self.follower = follower
         self.position = position
         self.queued = False
@@ -144,13 +157,10 @@ class LogFollower:
             cursor.queued = False
             window = cursor.window
             last = not window.live  # asked before reading: an end that comes meanwhile wakes again
-            part = await self._logs.read_followed(window, cursor.position)
-            if part is not None and part.data:
-                cursor.position = part.next_offset
+            update = await self._logs.read_followed(cursor)
+            if update is not None:
                 cursor.wake()
-                return LogUpdate(
-                    task=window.task, attempt=window.attempt, offset=part.offset, data=part.data
-                )
+                return update
             if last:
                 self._logs.drop(cursor)
         return None
@@ -272,17 +282,43 @@ class JobLogs:
             for cursor in list(follower.cursors.values()):
                 self.drop(cursor)
 
-    async def read_followed(self, window: LogWindow, position: int) -> LogPart | None:
-        """Bytes from ``position``, from the window if it has them, else from the file."""
+    async def read_followed(self, cursor: _Cursor) -> LogUpdate | None:
+        """The next bytes for a cursor, which goes on: from the window if that has them, else from the
+        file."""
+        window, position = cursor.window, cursor.position
         if data := window.take(position, READ):
-            return LogPart(offset=position, data=data, next_offset=position + len(data))
+            return self._in_window(cursor, position, data)
         part = await self.read(window.task, window.attempt, position, READ)
         if part is not None and part.data:
-            return part
+            cursor.position = part.next_offset
+            return LogUpdate(
+                task=window.task,
+                attempt=window.attempt,
+                offset=part.offset,
+                data=part.data,
+                times=await asyncio.to_thread(self._times_of, cursor, part),
+            )
         # Without a file, what has left the window is lost to a slow reader.
         if position < window.start and (data := window.take(window.start, READ)):
-            return LogPart(offset=window.start, data=data, next_offset=window.start + len(data))
+            return self._in_window(cursor, window.start, data)
         return None
+
+    def _in_window(self, cursor: _Cursor, offset: int, data: bytes) -> LogUpdate:
+        window = cursor.window
+        cursor.position = end = offset + len(data)
+        times = window.times(offset, end)
+        return LogUpdate(
+            task=window.task, attempt=window.attempt, offset=offset, data=data, times=times
+        )
+
+    def _times_of(self, cursor: _Cursor, part: LogPart) -> tuple[Written, ...]:
+        window = cursor.window
+        path = self._directory.log_path(window.task, window.attempt)
+        if self._remote is not None and not path.exists():
+            path = self._remote.pushed.path(window.task, window.attempt)
+        if cursor.times is None or cursor.times[0] != path:
+            cursor.times = path, LogTimes(path)
+        return cursor.times[1].between(part.offset, part.next_offset)
 
     def drop(self, cursor: _Cursor) -> None:
         """The cursor's follower is done with this log."""
@@ -344,8 +380,10 @@ class JobLogs:
             return
         window, cursors = known
         if self._remote is not None:
-            self._remote.pushed.add(chunk.task, chunk.attempt, chunk.offset, chunk.data)
-        if window.push(chunk.offset, chunk.data):
+            self._remote.pushed.add(
+                chunk.task, chunk.attempt, chunk.offset, chunk.data, chunk.times
+            )
+        if window.push(chunk.offset, chunk.data, chunk.times):
             for cursor in cursors:
                 cursor.wake()
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from howdah.core.messages import Task
 from howdah.storage import layout, logs
 from howdah.storage.files import PRIVATE_FILE, PRIVATE_FOLDER
-from howdah.storage.logs import LogPart
+from howdah.storage.logs import LogPart, Written
 
 log = logging.getLogger(__name__)
 
@@ -111,7 +111,9 @@ class SpillFiles:
         """Bytes of the log up to the last that is here."""
         return self._sizes.get((task, attempt), 0)
 
-    def add(self, task: Task, attempt: int, offset: int, data: bytes) -> None:
+    def add(
+        self, task: Task, attempt: int, offset: int, data: bytes, times: tuple[Written, ...] = ()
+    ) -> None:
         """Keep what was pushed: a few dozen kilobytes at a time, so no thread is needed.
 
         What can't be kept is missing for readers; the log itself is elsewhere.
@@ -130,6 +132,9 @@ class SpillFiles:
                 path = logs.segment_path(path, offset)
             else:
                 path = logs.files(path)[-1] if size else path
+            if times:
+                index = "".join(f"{time:.3f} {place}\n" for place, time in times)
+                _append(logs.index_path(self.path(task, attempt)), index.encode())
             _append(path, data)
         except OSError as error:
             log.warning("what %s writes can't be kept for readers: %s", task, error)

@@ -305,9 +305,9 @@ class Cluster:
         """The job's status document now."""
         return self._live.handle.status()
 
-    def logs(self, task: str | None = None, *, follow: bool = False) -> Iterator[LogLine]:
+    def logs(self, *tasks: str, follow: bool = False) -> Iterator[LogLine]:
         """What the processes printed."""
-        return self._live.handle.logs(task, follow=follow)
+        return self._live.handle.logs(*tasks, follow=follow)
 
     @property
     def places(self) -> Sequence[Any]:

@@ -7,7 +7,7 @@ Offsets are *logical*: bytes ever written to the log. A log keeps its first and 
 - ``0.log``: the head, from offset 0;
 - ``0.log.000000000067108864``: a later segment, named by the offset of its first byte. When there
   are too many, the oldest goes, and readers see a line saying how much is missing instead;
-- ``0.idx``: ``<seconds since the epoch> <offset>`` lines, for finding a time.
+- ``0.idx``: ``<seconds since the epoch> <offset>`` lines: when what stands from there on was written.
 
 Segments end at line ends where lines are of a sane length, so what is missing is whole lines.
 """
@@ -30,8 +30,13 @@ BLOCK_BYTES = 256 * 1024
 
 _NEWLINE = ord("\n")
 
-_INDEX_STEPS = ((10_000, 1.0), (20_000, 10.0), (1 << 62, 60.0))
-"""Up to so many index lines: at most one in so many seconds. A month fits in 2 MB."""
+_INDEX_STEPS = ((10_000, 0.1), (50_000, 1.0), (1 << 62, 20.0))
+"""Up to so many index lines: at most one in so many seconds. A month fits in 5 MB."""
+
+_INDEX_LINE = re.compile(rb"^(\d{1,12}\.\d{3}) (\d{1,18})$", re.MULTILINE)
+
+Written = tuple[int, float]
+"""An offset, and when what stands there was written, in seconds since the epoch."""
 
 
 class LogPart(NamedTuple):
@@ -242,17 +247,41 @@ def grep(path: Path | str, pattern: str | re.Pattern[str], offset: int = 0) -> I
             yield Match(number, start, text)
 
 
-def offset_at(path: Path | str, moment: float) -> int:
-    """The offset of what was written from about ``moment`` (seconds since the epoch) on.
+class LogTimes:
+    """When the parts of a log were written, as its index tells. Asked for one part after the other."""
 
-    Right to the index's step (a second, more in very long logs); 0 if there is no index.
-    """
-    try:
-        entries = index_path(Path(path)).read_bytes().splitlines()
-    except FileNotFoundError:
-        return 0
-    place = bisect.bisect_right(entries, moment, key=lambda line: float(line.split()[0]))
-    return int(entries[place - 1].split()[1]) if place else 0
+    def __init__(self, path: Path | str) -> None:
+        self._path = index_path(Path(path))
+        self._read = 0
+        self._known: list[Written] = []
+
+    def between(self, start: int, end: int) -> tuple[Written, ...]:
+        """The times of these bytes, ascending; the first may begin before ``start``.
+
+        None where there is no index, which is no error: the log can be read without it.
+        """
+        self._read_on()
+        first = max(bisect.bisect_right(self._known, start, key=lambda each: each[0]) - 1, 0)
+        del self._known[:first]
+        return tuple(self._known[: bisect.bisect_left(self._known, end, key=lambda each: each[0])])
+
+    def offset_at(self, moment: float) -> int:
+        """The offset of what was written from about ``moment`` on; 0 if there is no index."""
+        self._read_on()
+        return next((offset for offset, time in reversed(self._known) if time <= moment), 0)
+
+    def _read_on(self) -> None:
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(self._read)
+                data = file.read()
+        except OSError:
+            return
+        whole = data[: data.rfind(b"\n") + 1]
+        self._read += len(whole)
+        for when, offset in _INDEX_LINE.findall(whole):  # a full disk may have left half a line
+            if not self._known or int(offset) > self._known[-1][0]:
+                self._known.append((int(offset), float(when)))
 
 
 # -- inside --------------------------------------------------------------------------------------

@@ -95,6 +95,8 @@ class LogChunk(Message, frozen=True, kw_only=True):
     attempt: int
     offset: int
     data: bytes
+    times: tuple[tuple[int, float], ...] = ()
+    """See `LogUpdate`."""
 
 
 class WebAddress(Message, frozen=True, kw_only=True):
@@ -312,6 +314,9 @@ class LogUpdate(Message, frozen=True, kw_only=True):
     attempt: int
     offset: int
     data: bytes
+    times: tuple[tuple[int, float], ...] = ()
+    """Offsets, ascending, and when what stands from there on was written, in seconds since the epoch
+    by its host's clock. The first may lie before ``offset``; empty where that is not known."""
 
 
 class StacksReply(Message, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from howdah.cli.screen import HumanScreen, JsonScreen, Prefixes
 from howdah.cli.writer import Writer
 from howdah.client.merge import Stream
 from howdah.core.messages import Level, Record, Task
-from howdah.wire.messages import RecordUpdate
+from howdah.wire.messages import LogUpdate, RecordUpdate
 from howdah.wire.status import JobView
 from tests.unit.cli.views import FAILED, RUNNING, SUCCEEDED
 
@@ -50,6 +50,12 @@ def human(told: Told, *, colour: bool = False, **options: Any) -> HumanScreen:
     return HumanScreen(cast(Writer, told), Paint(colour), Paint(colour), longest=9, **options)
 
 
+def written(stream: Stream, offset: int, data: bytes, *times: tuple[int, float]) -> LogUpdate:
+    return LogUpdate(
+        task=stream.task, attempt=stream.attempt, offset=offset, data=data, times=times
+    )
+
+
 def record(
     text: str,
     kind: str = "test",
@@ -68,10 +74,10 @@ def document(view: JobView) -> object:
 def test_logs_are_merged_line_by_line_behind_aligned_names() -> None:
     told = Told()
     screen = human(told)
-    screen.log(FIRST, 0, b"one\ntw")
-    screen.log(TENTH, 0, b"ten\n")
-    screen.log(FIRST, 6, b"o\n")
-    screen.log(TENTH, 4, b"unfinished")
+    screen.log(written(FIRST, 0, b"one\ntw"))
+    screen.log(written(TENTH, 0, b"ten\n"))
+    screen.log(written(FIRST, 6, b"o\n"))
+    screen.log(written(TENTH, 4, b"unfinished"))
     screen.end(SUCCEEDED)
     assert told.printed[:4] == [
         "worker:0  | one",
@@ -185,7 +191,7 @@ def test_json_has_one_object_a_line() -> None:
     screen = JsonScreen(cast(Writer, told))
     screen.page("job", "http://127.0.0.1:1/login?ticket=x")
     screen.record(record("it hung", "hang", Level.ERROR, Task("worker", 0)))
-    screen.log(FIRST, 5, b"\xffone\ntwo")
+    screen.log(written(FIRST, 5, b"\xffone\ntwo", (5, 9.5)))
     screen.status(RUNNING)
     screen.note("stopping")
     screen.end(FAILED)
@@ -204,10 +210,17 @@ def test_json_has_one_object_a_line() -> None:
             "generation": None,
             "data": {},
         },
-        {"type": "log", "task": "worker:0", "attempt": 1, "offset": 5, "text": "\ufffdone"},
+        {
+            "type": "log",
+            "task": "worker:0",
+            "attempt": 1,
+            "offset": 5,
+            "text": "\ufffdone",
+            "time": 9.5,
+        },
         {"type": "status", "status": document(RUNNING)},
         {"type": "note", "text": "stopping"},
-        {"type": "log", "task": "worker:0", "attempt": 1, "offset": 10, "text": "two"},
+        {"type": "log", "task": "worker:0", "attempt": 1, "offset": 10, "text": "two", "time": 9.5},
         {"type": "summary", "status": document(FAILED)},
     ]
 
@@ -226,7 +239,7 @@ def test_json_tells_a_status_only_when_a_state_has_changed() -> None:
 
 def test_what_would_change_the_terminal_is_left_out_of_logs() -> None:
     told = Told()
-    human(told, colour=True).log(FIRST, 0, b"a\x0eb\x08\x07c\x1b]0;title\x07\td\xff\n")
+    human(told, colour=True).log(written(FIRST, 0, b"a\x0eb\x08\x07c\x1b]0;title\x07\td\xff\n"))
     assert told.out_bytes.endswith("abc\td\ufffd\n".encode())
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from howdah.client.items import log_line
-from howdah.client.merge import LONGEST_LINE, Lines, Position, Stream
+from howdah.client.merge import LONGEST_LINE, Block, Lines, Position, Stream, TimedLines
 from howdah.core.messages import Task
 
 WORKER = Stream(Task("worker", 0), 1)
@@ -105,3 +105,23 @@ def test_any_cutting_of_a_log_gives_the_same_lines(pieces: list[bytes]) -> None:
 
 def test_a_log_line_reads_as_the_command_line_prints_it() -> None:
     assert str(log_line(OTHER, 0, b"loss 0.1")) == "worker:1 | loss 0.1"
+
+
+def test_lines_are_told_with_the_time_at_which_they_began() -> None:
+    cut = TimedLines()
+    assert cut.feed(WORKER, 0, b"one\ntwo\nthr", ((0, 100.0), (8, 101.0))) == [
+        Block(WORKER, 100.0, [(0, b"one"), (4, b"two")])
+    ]
+    assert cut.feed(OTHER, 0, b"apart\n", ()) == [Block(OTHER, None, [(0, b"apart")])]
+    assert cut.feed(WORKER, 11, b"ee\nfour\nfive", ((8, 101.0), (13, 103.0))) == [
+        Block(WORKER, 101.0, [(8, b"three")]),
+        Block(WORKER, 103.0, [(14, b"four")]),
+    ]
+    assert cut.finish_all() == [Block(WORKER, 103.0, [(19, b"five")])]
+
+
+def test_times_that_no_clock_tells_are_left_out_and_never_run_backwards() -> None:
+    cut = TimedLines()
+    times = ((0, 200.0), (2, float("nan")), (4, -1.0), (6, 1e300), (8, 150.0))
+    blocks = cut.feed(WORKER, 0, b"a\n" * 5, times)
+    assert [(block.time, len(block.lines)) for block in blocks] == [(200.0, 4), (200.0, 1)]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from howdah.storage import logs
-from howdah.storage.logs import LogPart, LogWriter, grep, lines, offset_at, read, size, tail
+from howdah.storage.logs import LogPart, LogTimes, LogWriter, grep, lines, read, size, tail
 
 
 def everything(path: Path, limit: int = 100_000, start: int = 0) -> list[LogPart]:
@@ -332,11 +332,30 @@ def test_a_time_leads_to_its_offset(path: Path) -> None:
         writer.write(b"line\n")
         now += 0.5
     writer.close()
-    assert offset_at(path, 0.0) == 0
-    assert offset_at(path, 1020.0) == offsets[40]
-    assert offset_at(path, 1020.7) == offsets[40]
-    assert offset_at(path, 9999.0) == offsets[98]
-    assert offset_at(path.with_name("2.log"), 1000.0) == 0
+
+    def offset_at(moment: float, path: Path = path) -> int:
+        return LogTimes(path).offset_at(moment)
+
+    assert offset_at(0.0) == 0
+    assert offset_at(1020.0) == offsets[40]
+    assert offset_at(1020.4) == offsets[40]
+    assert offset_at(9999.0) == offsets[99]
+    assert offset_at(1000.0, path.with_name("2.log")) == 0
+
+
+def test_the_parts_of_a_log_have_times_as_it_grows(path: Path) -> None:
+    now = 1000.0
+    writer = LogWriter(path, clock=lambda: now)
+    times = LogTimes(path)
+    assert times.between(0, 100) == ()
+    for now in (1000.0, 1000.05, 1000.1, 1003.0):  # noqa: B007 (the writer's clock)
+        writer.write(b"line\n")
+    assert times.between(0, 5) == ((0, 1000.0),)
+    assert times.between(7, 20) == ((0, 1000.0), (10, 1000.1), (15, 1003.0))
+    index = path.with_suffix(".idx")
+    index.write_bytes(index.read_bytes() + b"1004.0 1\n\x00\n1005.000 20\n1006.0")
+    assert times.between(16, 30) == ((15, 1003.0), (20, 1005.0))
+    writer.close()
 
 
 def test_the_index_grows_slower_in_a_long_log(path: Path) -> None:
@@ -344,7 +363,7 @@ def test_the_index_grows_slower_in_a_long_log(path: Path) -> None:
     writer = LogWriter(path, clock=lambda: now)
     for _ in range(60_000):
         writer.write(b"x\n")
-        now += 5
+        now += 0.5
     writer.close()
     index = path.with_suffix(".idx")
     assert len(index.read_bytes().splitlines()) < 40_000
