@@ -266,6 +266,10 @@ def test_a_job_is_found_from_another_machine_by_any_of_its_names(
     handle = connect(job.job_id)
     assert [line.text for line in handle.logs(follow=False)] == ["begun"]
     assert list(handle.events(follow=False))
+    there = Hdfs(job.url, conf_dir=str(yarn.cluster.conf_dir))
+    assert there.exists(job.url)
+    assert f"{job.job_id} removed, " in howdah("rm", job.application_id).text
+    assert not there.exists(job.url) and not handle.directory.exists()
 
 
 def test_an_application_that_is_no_job_is_called_so(yarn: Yarn) -> None:

@@ -38,6 +38,14 @@ class SiteAtHand:
     def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
         """Nothing: they are there, or are being brought by the job itself."""
 
+    def size_elsewhere(self) -> int:
+        """Nothing is."""
+        return 0
+
+    def remove_elsewhere(self) -> int:
+        """Nothing is."""
+        return 0
+
     def _late(self) -> bool:
         """Whether a submission that has shown nothing yet has failed."""
         return time.time() - self._directory.meta().submitted > SUBMITTING_S

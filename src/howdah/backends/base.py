@@ -295,6 +295,22 @@ class Site(Protocol):
         """Bring the logs of these tasks (none: all) that are kept elsewhere into the directory."""
         ...
 
+    def size_elsewhere(self) -> int:
+        """Bytes of what is kept elsewhere of the job's directory.
+
+        Raises:
+            BackendError: they cannot be counted.
+        """
+        ...
+
+    def remove_elsewhere(self) -> int:
+        """Remove what is kept elsewhere of a job that has ended; bytes freed.
+
+        Raises:
+            BackendError: something of it is left.
+        """
+        ...
+
     def lost(self) -> str:
         """What may have become of a job that nobody runs, and what to do, in words."""
         ...

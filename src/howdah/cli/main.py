@@ -25,6 +25,8 @@ COMMANDS = {
     "attach": "Follow a running job; Ctrl-C leaves it running.",
     "stop": "Stop a job.",
     "rerun": "Run a job again.",
+    "rm": "Remove jobs that have ended, with all that is in their directories.",
+    "prune": "Remove jobs that ended long ago; without --yes, list them.",
     "stack": "Show where a running task's Python threads are.",
     "score": "Score files with a saved model, on Spark.",
     "notebook": "Run JupyterLab in a container until Ctrl-C.",

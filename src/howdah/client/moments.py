@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime
-import re
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-_AGO = re.compile(r"(\d{1,9})([smhdw])")
+from howdah.spec.units import seconds
 
 
 def moment(text: str, now: float) -> float:
@@ -15,9 +13,10 @@ def moment(text: str, now: float) -> float:
     Raises:
         ValueError: it is neither; the text is for the user.
     """
-    ago = _AGO.fullmatch(text)
-    if ago:
-        return now - int(ago[1]) * _UNITS[ago[2]]
+    try:
+        return now - span(text)
+    except ValueError:
+        pass
     try:
         return datetime.datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -25,3 +24,15 @@ def moment(text: str, now: float) -> float:
             f"{text[:40]!r} is neither a span of time such as 30m, 12h or 7d, nor a date such as "
             "2026-11-24 or '2026-11-24 14:30'"
         ) from None
+
+
+def span(text: str) -> float:
+    """Seconds of a span of time, as job files have them.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = seconds(text)
+    if found is None:
+        raise ValueError("is no span of time")
+    return found

@@ -162,6 +162,31 @@ class YarnSite:
         self._bring(logs)
         self._bring_aggregated(tasks)
 
+    def size_elsewhere(self) -> int:
+        if self._directory.meta().url is None:
+            return 0
+        try:
+            found = self._hdfs.list(self._url, recursive=True)
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise BackendError(f"{self._url} cannot be looked at: {error}") from error
+        return sum(each.size for each in found if not each.is_dir)
+
+    def remove_elsewhere(self) -> int:
+        freed = self.size_elsewhere()
+        if self._directory.meta().url is None:
+            return 0
+        if self._url.rpartition("/")[2] != self._directory.job_id:
+            raise BackendError(
+                f"{self._url} is no job directory of {self._directory.job_id}: it is left alone"
+            )
+        try:
+            self._hdfs.remove(self._url, recursive=True)
+        except OSError as error:
+            raise BackendError(f"{self._url} cannot be removed: {error}") from error
+        return freed
+
     def lost(self) -> str:
         meta = self._directory.meta()
         if meta.submitter is not None and next(self._path.glob("events-*"), None) is None:
