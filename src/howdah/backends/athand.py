@@ -35,6 +35,9 @@ class SiteAtHand:
     def bring_story(self) -> None:
         """Nothing: it is there."""
 
+    def bring_metrics(self) -> None:
+        """Nothing: they are there."""
+
     def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
         """Nothing: they are there, or are being brought by the job itself."""
 

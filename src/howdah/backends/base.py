@@ -291,6 +291,10 @@ class Site(Protocol):
         """Bring the journal and the stacks, as they are now, into the local directory."""
         ...
 
+    def bring_metrics(self) -> None:
+        """Bring the measurements, as they are now, into the local directory."""
+        ...
+
     def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
         """Bring the logs of these tasks (none: all) that are kept elsewhere into the directory."""
         ...

@@ -20,7 +20,9 @@ from howdah.cli.screen import JOB_PAGE, HumanScreen, JsonScreen, Screen
 from howdah.cli.tables import window_width
 from howdah.cli.terminal import echo
 from howdah.cli.writer import Writer
+from howdah.client.advice import Finding
 from howdah.client.errors import Abandoned, HowdahError
+from howdah.client.evidence import findings_if_known
 from howdah.client.exits import ExitCode, of_view
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.items import Submitted
@@ -165,7 +167,10 @@ class _Session:
                 if last.outcome is None or last.finished is None:
                     screen.status(last)
         assert last is not None
-        screen.end(last)
+        found: list[Finding] = []
+        if not self._view.as_json:
+            found = await asyncio.to_thread(findings_if_known, handle.job_directory)
+        screen.end(last, found)
         return last
 
     def _show_pages(self, handle: AsyncJobHandle, screen: Screen, update: object) -> None:

@@ -22,6 +22,7 @@ COMMANDS = {
     "status": "Show one job: its tasks, failures and pages.",
     "logs": "Print what a job's tasks wrote.",
     "events": "Print a job's event log.",
+    "advice": "Say what a job wasted, and what to change in its job file.",
     "attach": "Follow a running job; Ctrl-C leaves it running.",
     "stop": "Stop a job.",
     "rerun": "Run a job again.",

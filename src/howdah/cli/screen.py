@@ -8,6 +8,7 @@ alone. The summary, the command's result, is on standard output again.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
@@ -18,6 +19,7 @@ from howdah.cli.summary import summary
 from howdah.cli.tables import shortened, window_width
 from howdah.cli.terminal import tame_json, tame_line
 from howdah.cli.writer import Writer
+from howdah.client.advice import Finding
 from howdah.client.handle import state_shape
 from howdah.client.items import Note, Page, Status, Summary, Waiting, job_event, log_line
 from howdah.client.merge import Block, Lines, Stream, TimedLines
@@ -64,8 +66,8 @@ class Screen(Protocol):
         """The job page (``job``) is served, or another page through it."""
         ...
 
-    def end(self, view: JobView) -> None:
-        """The job has ended; nothing comes after this."""
+    def end(self, view: JobView, findings: Sequence[Finding] = ()) -> None:
+        """The job has ended; nothing comes after this. ``findings`` are what it wasted."""
         ...
 
 
@@ -210,12 +212,12 @@ class HumanScreen:
             self._waiting_said = time.monotonic()
             self.note(f"waiting: {why}")
 
-    def end(self, view: JobView) -> None:
+    def end(self, view: JobView, findings: Sequence[Finding] = ()) -> None:
         for stream, _, line in self._lines.finish_all():
             self._print(stream, [line])
         self._tell_held()
         self._writer.status(None)
-        lines = summary(view, self._out, width=self._width)
+        lines = summary(view, self._out, width=self._width, findings=findings)
         self._writer.out("".join(f"{line}\n" for line in lines).encode())
 
     def _print(self, stream: Stream, lines: list[bytes]) -> None:
@@ -252,7 +254,7 @@ class JsonScreen:
     def waiting(self, why: str) -> None:
         self._put(Waiting(why=why))
 
-    def end(self, view: JobView) -> None:
+    def end(self, view: JobView, findings: Sequence[Finding] = ()) -> None:
         self._put_blocks(self._lines.finish_all())
         self._put(Summary(status=view))
 

@@ -34,11 +34,14 @@ def command(job_id: str | None, store: str | None, as_json: bool) -> None:
     from howdah.cli.paint import Paint, wants_colour
     from howdah.cli.summary import report
     from howdah.cli.tables import window_width
+    from howdah.client.evidence import findings_if_known
 
     width = window_width() if sys.stdout.isatty() else None
     pages: dict[str, str] = {}
     if view.live:
         wanted = {"Page": "", **{link.name: link.href for link in view.links}}
         pages = {name: page for name, to in wanted.items() if (page := handle.page(to)) is not None}
+    found = findings_if_known(handle.job_directory) if view.over else []
     paint = Paint(wants_colour(sys.stdout))
-    echo("\n".join(report(view, paint, width=width, pages=pages, now=time.time())))
+    now = time.time()
+    echo("\n".join(report(view, paint, width=width, pages=pages, now=now, findings=found)))

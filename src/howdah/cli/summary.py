@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from howdah.cli import paint as human
 from howdah.cli.paint import Paint
 from howdah.cli.tables import Column, display_width, render
+from howdah.client.advice import Finding, Severity
 from howdah.storage.left_out import REMEDY
 from howdah.wire.status import FailureView, JobView, TaskView
 
 TAIL = 20
 """Lines of the failing task that are shown."""
+ADVICE_SHOWN = 3
+"""Findings that are shown; `howdah advice` has all."""
+ADVISED_S = 60.0
+"""A job that took less is a try: what it wasted is not worth a line of its summary."""
 UNSAVED_SHOWN = 10
 """Lines of what could not be saved that are shown."""
 MADE_SHOWN = 4
@@ -97,8 +102,11 @@ def first_failure(view: JobView) -> FailureView | None:
     return next(named, None)
 
 
-def summary(view: JobView, paint: Paint, *, width: int | None) -> list[str]:
-    """The end of ``howdah run``: outcome, what failed first, why, what to do, tasks, where next."""
+def summary(
+    view: JobView, paint: Paint, *, width: int | None, findings: Sequence[Finding] = ()
+) -> list[str]:
+    """The end of ``howdah run``: outcome, what failed first, why, what to do, tasks, the worst of
+    ``findings``, where next."""
     lines = ["", _headline(view, paint)]
     decisive = first_failure(view) if view.outcome in ("failed", "timed-out") else None
     if decisive is not None:
@@ -115,16 +123,33 @@ def summary(view: JobView, paint: Paint, *, width: int | None) -> list[str]:
         lines += ["", *_earlier(earlier, paint, width)]
     if view.tasks:
         lines += ["", *_end_table(view, paint, width)]
+    told = _worth_telling(view, findings)
+    if told:
+        lines += ["", f"  {paint('Advice', bold=True)}"]
+        lines += advice_lines(told, paint, width, indent="    ")
     lines += ["", *_next(view, paint, decisive)]
     return lines
 
 
+def _worth_telling(view: JobView, findings: Sequence[Finding]) -> Sequence[Finding]:
+    """The worst findings; of a job that was over at once only what made it restart."""
+    if (view.finished or 0.0) - (view.submitted or 0.0) < ADVISED_S:
+        findings = [each for each in findings if each.rule == "repeated-restarts"]
+    return findings[:ADVICE_SHOWN]
+
+
 def report(
-    view: JobView, paint: Paint, *, width: int | None, pages: Mapping[str, str], now: float
+    view: JobView,
+    paint: Paint,
+    *,
+    width: int | None,
+    pages: Mapping[str, str],
+    now: float,
+    findings: Sequence[Finding] = (),
 ) -> list[str]:
     """The job as it is: what ``howdah status`` prints. ``pages`` are addresses by name."""
     if view.over:
-        return summary(view, paint, width=width)[1:]
+        return summary(view, paint, width=width, findings=findings)[1:]
     lines = [_headline(view, paint, now)]
     if view.lost and view.tasks:
         lines += _labelled(
@@ -220,6 +245,21 @@ def _made(view: JobView, paint: Paint, width: int | None) -> Iterator[str]:
     if any(made.kept < made.files for _, made in makers):
         keep = '`[outputs] keep = "all"`, or a list of patterns, keeps such files.'
         yield from _labelled("", keep, paint, width)
+
+
+def advice_lines(
+    findings: Sequence[Finding], paint: Paint, width: int | None, indent: str = ""
+) -> list[str]:
+    """Findings, each with what to change."""
+    lines: list[str] = []
+    room = None if width is None else width - len(indent) - 2
+    for each in findings:
+        severe = each.severity >= Severity.SEVERE
+        first, *more = _wrapped(each.text, room)
+        lines.append(f"{indent}{paint(first, 'yellow' if severe else None)}")
+        lines += [f"{indent}  {line}" for line in more]
+        lines += [f"{indent}  {line}" for line in _wrapped(f"→ {each.change}", room)]
+    return lines
 
 
 def _earlier(failures: list[FailureView], paint: Paint, width: int | None) -> Iterator[str]:

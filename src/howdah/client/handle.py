@@ -89,6 +89,11 @@ class AsyncJobHandle:
         """The job directory."""
         return self._directory.path
 
+    @property
+    def job_directory(self) -> JobDirectory:
+        """The same, to be read."""
+        return self._directory
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.job_id!r})"
 

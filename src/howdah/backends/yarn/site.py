@@ -155,6 +155,9 @@ class YarnSite:
     def bring_story(self) -> None:
         self._bring(self._bring_journal, mirror.bring_stacks)
 
+    def bring_metrics(self) -> None:
+        self._bring(mirror.bring_metrics)
+
     def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
         def logs(url: str, local: Path, *, hdfs: Hdfs) -> None:
             mirror.bring_logs(url, local, tasks, hdfs=hdfs)

@@ -1,0 +1,95 @@
+"""Each rule at its thresholds, where a real run would need hardware or hours."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from howdah.cli.paint import Paint
+from howdah.cli.summary import summary
+from howdah.client.advice import (
+    RULES,
+    Evidence,
+    Failure,
+    Finding,
+    Phase,
+    RoleUse,
+    Severity,
+    advise,
+)
+from tests.unit.cli.views import SUCCEEDED
+
+
+def found(**use: object) -> list[Finding]:
+    """What is found of one role's use."""
+    role = {"role": "worker", "tasks": 4, **use}
+    return advise(msgspec.convert({"roles": [role], "took_s": 600.0}, Evidence))
+
+
+@pytest.mark.parametrize(
+    ("peak_mb", "severity"),
+    [
+        (4900, Severity.CRITICAL),
+        (5900, Severity.SEVERE),
+        (6900, Severity.MODERATE),
+        (7900, Severity.LOW),
+        (8100, None),
+    ],
+)
+def test_memory_over_asked_has_the_severities_of_tony(
+    peak_mb: float, severity: Severity | None
+) -> None:
+    findings = found(memory_mb=10_000, peak_memory_mb=peak_mb)
+    assert [each.severity for each in findings] == ([] if severity is None else [severity])
+    assert all(each.score == 4 * each.severity for each in findings)
+
+
+def test_little_memory_is_not_over_asked() -> None:
+    assert found(memory_mb=2048, peak_memory_mb=10) == []
+    assert found(memory_mb=4000, peak_memory_mb=2000) == []
+
+
+def test_gpus_that_are_idle_are_told_from_those_that_wait_for_input() -> None:
+    (idle,) = found(gpus=1, busy_gpus=0.2, cores=4, busy_cores=2.5)
+    assert (idle.rule, idle.severity) == ("gpu-idle", Severity.SEVERE)
+    (starved,) = found(gpus=1, busy_gpus=0.5, cores=4, busy_cores=3.9)
+    assert (starved.rule, starved.change) == ("gpu-starved", "roles.worker.cores = 8")
+    assert found(gpus=1, busy_gpus=0.5, cores=4, busy_cores=3.0) == []
+    assert found(gpus=1, busy_gpus=None) == []
+
+
+def test_the_longest_phase_of_a_slow_start_says_what_to_do() -> None:
+    slow = Evidence(took_s=90.0, start=(Phase("containers", 40.0), Phase("programs", 2.0)))
+    (finding,) = advise(slow)
+    assert finding.rule == "slow-start"
+    assert "containers 40.0 s, programs 2.0 s" in finding.text
+    assert "waited for room" in finding.change
+    assert advise(msgspec.structs.replace(slow, took_s=900.0)) == []
+
+
+def test_the_worst_comes_first_and_nothing_measured_is_nothing_found() -> None:
+    assert advise(Evidence()) == []
+    findings = found(memory_mb=10_000, peak_memory_mb=1000, cores=8, busy_cores=3.9)
+    assert [each.rule for each in findings] == ["memory-over-asked", "cores-idle"]
+
+
+def test_every_rule_says_what_it_looks_for() -> None:
+    assert all(rule.__doc__ for rule in RULES)
+
+
+def test_the_summary_has_the_three_worst_of_a_job_that_took_a_while() -> None:
+    failure = Failure(cause="user-code", task="worker:0", what="worker:0 exited", lost_s=40.0)
+    evidence = Evidence(
+        roles=(RoleUse(role="worker", tasks=1, memory_mb=10_000, peak_memory_mb=9_500),),
+        took_s=120.0,
+        restarts=(failure,) * 3,
+        checkpoints=tuple(range(6)),
+    )
+    findings = advise(evidence)
+    assert len(findings) == 4
+    long = msgspec.structs.replace(SUCCEEDED, submitted=1000.0, finished=1120.0)
+    told = "\n".join(summary(long, Paint(False), width=None, findings=findings))
+    assert [each.text in told for each in findings] == [True, True, True, False]
+    short = msgspec.structs.replace(long, finished=1010.0)
+    told = "\n".join(summary(short, Paint(False), width=None, findings=findings))
+    assert told.count("→") == 1 and "3 restarts for the same reason" in told
