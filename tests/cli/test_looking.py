@@ -75,8 +75,40 @@ def test_the_stack_of_a_task_names_the_line_it_is_at(tmp_path: Path) -> None:
     assert "has no task 'worker:7'; it has worker:0" in refused.told
     (newest().shared / "go").touch()
     assert run.end() == 0
-    over = howdah("stack", newest().job_id, "--task", "worker:0", code=2)
-    assert "has ended" in over.told
+    for task in ((), ("worker:0",)):
+        assert "has ended" in howdah("stack", newest().job_id, *task, code=2).told
+
+
+PIPES = """
+import os
+pipe = os.path.join(os.environ["HOWDAH_SHARED_DIR"], os.environ["HOWDAH_INDEX"])
+os.mkfifo(pipe)
+def wait_for_the_word():
+    open(pipe).close()
+def load():
+    wait_for_the_word()
+(load if os.environ["HOWDAH_INDEX"] == "1" else wait_for_the_word)()
+"""
+
+
+def test_tasks_that_wait_at_the_same_place_are_shown_once(tmp_path: Path) -> None:
+    howdah("submit", str(job_file(tmp_path, PIPES, roles={"worker": {"instances": 3}})))
+    job = newest()
+    until(lambda: all((job.shared / str(number)).exists() for number in range(3)), "all begin")
+
+    def headings() -> list[str]:
+        return [line for line in howdah("stack").out if line.endswith(":")]
+
+    expected = ["2 tasks, worker:0, worker:2; of worker:0:", "worker:1:"]
+    until(lambda: headings() == expected, f"they wait as {expected}")
+    first, _, second = howdah("stack").text.partition("\nworker:1:\n")
+    assert first.count("wait_for_the_word (") == second.count("wait_for_the_word (") == 1
+    assert "load (" in second and "load (" not in first
+    taken = howdah("stack", "worker:2", "worker:1", "--json").documents()
+    assert [each["task"] for each in taken] == ["worker:2", "worker:1"]
+    for number in range(3):
+        (job.shared / str(number)).open("w").close()
+    gone(job)
 
 
 def test_a_job_that_is_over_can_be_looked_at(tmp_path: Path) -> None:

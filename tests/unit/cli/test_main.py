@@ -136,7 +136,7 @@ WRONG = {
     "events after": (["events", "--after", "x"], "--after", "'x'"),
     "limit": (["list", "-n", "0"], "-n", "0"),
     "state": (["list", "--state", "done"], "done", "succeeded"),
-    "stack without task": (["stack", "nobody"], "--task", ""),
+    "stack of an unknown job": (["stack", "nobody"], "no job 'nobody'", ""),
     "init of unknown framework": (
         ["init", "--framework", "tenserflow"],
         "tenserflow",
