@@ -14,6 +14,7 @@ from howdah.spark.feed.messages import (
     Again,
     Align,
     Fed,
+    HandedOut,
     Held,
     Options,
     Place,
@@ -22,6 +23,7 @@ from howdah.spark.feed.messages import (
 )
 from howdah.spark.feed.plan import (
     Load,
+    Resumption,
     allowance,
     batch_rows,
     preference,
@@ -270,6 +272,29 @@ def test_a_later_attempt_asks_how_far_the_earlier_came_and_the_earlier_may_not_g
     assert run.begin(again(0, attempt=9))
     assert run.superseded(again(0, attempt=5))
     assert not run.superseded(again(0, attempt=9))
+
+
+def test_a_restart_counts_rows_that_come_again_and_rows_that_nobody_knows_any_more() -> None:
+    run = RunBook(2, Purpose.TRAIN, Options(feed="train", epochs=3))
+    run.begin_again(1, Resumption(), {})
+
+    def handed(rank: int, epoch: int, rows: int) -> None:
+        run.note_handed(rank, HandedOut(feed="train", run=2, epoch=epoch, rows=rows, batches=1))
+
+    for rank in (0, 1):
+        handed(rank, 0, 10)
+        handed(rank, 1, 6)
+    # One rank's checkpoint is in the second epoch, the other's had not come as far.
+    positions = {
+        0: Position(run=2, epoch=1, rows={0: [(0, 4)]}),
+        1: Position(run=2, epoch=0, rows={1: [(0, 7)]}),
+    }
+    run.begin_again(2, resumption(2, Align.DROP, positions.values()), positions)
+    assert (run.restarts, run.repeated, run.forgotten) == (1, 12 - 4, 10 - 7)
+    # The same positions again: what the epoch had before counts as well.
+    handed(0, 1, 2)
+    run.begin_again(3, resumption(2, Align.DROP, positions.values()), positions)
+    assert (run.restarts, run.repeated, run.forgotten) == (2, 8 + 2, 10 - 7)
 
 
 @pytest.mark.parametrize(("align", "first"), [(Align.DROP, 2), (Align.NONE, 0)])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from howdah.client.errors import BadInput
+from howdah.client.errors import BadInput, JobFailed
 from howdah.spark import Cluster, FeedError
 from tests.spark import sessions
+from tests.spark.backend_jobs import eventually
 from tests.spark.servers import Standalone
 
 RANKS = 4
@@ -41,8 +44,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def start(four_slots: Any, tmp_path: Path) -> Callable[..., Cluster]:
     """Start a function in four ranks; its first argument is a folder that all of them see."""
 
-    def start(train: Callable[[Path, Any], Any]) -> Cluster:
-        return Cluster.start(four_slots, train, tmp_path, workers=RANKS, on_log=None)
+    def start(train: Callable[[Path, Any], Any], **options: Any) -> Cluster:
+        return Cluster.start(four_slots, train, tmp_path, workers=RANKS, on_log=None, **options)
 
     return start
 
@@ -246,3 +249,111 @@ def test_rows_that_fit_neither_memory_nor_the_files_of_a_rank_end_the_run_with_t
         ):
             cluster.train(wide, spill=0)
         cluster.stop()
+
+
+def train_and_answer(folder: Path, ctx: Any) -> int:
+    """Learn from one epoch and say to whoever asks how many rows that were."""
+    import json
+
+    saved = ctx.checkpoint_dir / "learned.json"
+    learned = json.loads(saved.read_text()) if saved.exists() else 0
+    leave_a_pid(folder, ctx.rank)
+    for epoch in ctx.feed("train").epochs():
+        learned += sum(len(batch["id"]) for batch in epoch.batches(10))
+        if not (folder / "again").exists():
+            break
+        new = saved.with_suffix(".tmp")
+        new.write_text(json.dumps(learned))
+        new.rename(saved)
+    feed = ctx.feed("inference")
+    for batch in feed.batches(30):
+        feed.results({"learned": [learned] * len(batch["id"])})
+    return learned
+
+
+def kill(folder: Path, rank: int) -> None:
+    os.kill(int((folder / f"pid-{rank}").read_text()), signal.SIGKILL)
+
+
+def await_generation(cluster: Cluster, number: int) -> None:
+    eventually(
+        lambda: [place.generation for place in cluster.places] == [number] * RANKS,
+        f"generation {number}",
+        PATIENCE_S,
+    )
+
+
+@pytest.mark.parametrize("then", ["train", "results", "inference"])
+def test_a_restart_after_a_run_ends_the_job_where_nothing_was_saved(
+    start: Callable[..., Cluster], four_slots: Any, tmp_path: Path, then: str
+) -> None:
+    with start(train_and_answer) as cluster:
+        assert cluster.train(rows(four_slots), align="none").rows == ROWS
+        kill(tmp_path, 1)
+        lost = "learned in run 1 of the feed 'train' is lost.*checkpoint=True"
+        if then == "train":
+            with pytest.raises(FeedError, match=lost):
+                cluster.train(rows(four_slots), align="none")
+        elif then == "results":
+            with pytest.raises(JobFailed, match=lost):
+                cluster.results()
+        else:
+            await_generation(cluster, 2)
+            with pytest.raises(Exception, match=lost):
+                cluster.inference(rows(four_slots), schema="learned long").collect()
+        cluster.stop()
+
+
+def test_a_restart_after_a_run_goes_on_from_the_checkpoint(
+    start: Callable[..., Cluster], four_slots: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "again").touch()
+    with start(train_and_answer, checkpoint=True) as cluster:
+        first = cluster.train(rows(four_slots)).ranks[0].rows
+        eventually(lambda: cluster.status().checkpoint, "a checkpoint", PATIENCE_S)
+        kill(tmp_path, 1)
+        await_generation(cluster, 2)
+        (tmp_path / "again").unlink()
+        report = cluster.train(rows(four_slots))
+        # The first rank's folder is the checkpoint of all.
+        assert cluster.results() == {each.rank: first + each.rows for each in report.ranks}
+
+
+def test_the_report_counts_restarts_and_the_rows_they_cost(
+    start: Callable[..., Cluster], four_slots: Any, tmp_path: Path
+) -> None:
+    def train(folder: Path, ctx: Any) -> int:
+        feed = ctx.feed("train")
+        saved = folder / f"position-{ctx.rank}"
+        if ctx.generation > 1:
+            feed.restore(saved.read_bytes())
+        leave_a_pid(folder, ctx.rank)
+        seen = 0
+        for number, batch in enumerate(feed.batches(10), 1):
+            seen += len(batch["id"])
+            if ctx.generation < 3 and number == 3:
+                saved.write_bytes(feed.position_bytes())
+            if ctx.generation == 2 and number == 6:
+                threading.Event().wait()
+        return seen
+
+    def handed(cluster: Cluster, run: int) -> int:
+        master = cluster._live.master
+        with master.changed:
+            book = master.runs[run].epochs.get(0)
+            return sum(each.rows for each in book.handed.values()) if book is not None else 0
+
+    with start(train) as cluster, ThreadPoolExecutor(1) as pool:
+        first = cluster.train(rows(four_slots, 2000), align="none")
+        assert (first.rows, first.restarts, first.repeated, first.forgotten) == (2000, 0, 0, 0)
+        kill(tmp_path, 1)
+        await_generation(cluster, 2)
+        second = pool.submit(cluster.train, rows(four_slots, 4000), align="none")
+        eventually(lambda: 2 in cluster._live.master.runs, "the run", PATIENCE_S)
+        eventually(lambda: handed(cluster, 2) == RANKS * 60, "six batches a rank", PATIENCE_S)
+        kill(tmp_path, 2)
+        report = second.result()
+        assert sum(cluster.results().values()) == report.rows == 4000 - RANKS * 30
+    # Of the first run only what came before its positions is in any program.
+    assert (report.restarts, report.repeated) == (1, RANKS * 30)
+    assert report.forgotten == 2000 - RANKS * 30

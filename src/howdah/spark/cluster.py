@@ -82,7 +82,9 @@ class Cluster:
             tensorboard: run TensorBoard beside the cluster; a `howdah.TensorBoard` says how.
             checkpoint: the job's checkpoint table; True for the usual one.
             env: environment variables for all processes.
-            restarts: failures of its own the cluster survives by forming again.
+            restarts: failures of its own the cluster survives by forming again. After a `train` call
+                it does so only if the processes find a checkpoint, or restore a position: otherwise
+                what was learned would be lost, and the job ends.
             name: shown in lists and pages.
             on_log: called with each line printed; True prints them with the task's name, None or
                 False does not.

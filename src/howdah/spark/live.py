@@ -17,6 +17,7 @@ from howdah.client.sync import JobHandle
 from howdah.core.causes import FailureCause
 from howdah.core.state import JobPhase
 from howdah.spark.errors import FeedError
+from howdah.spark.feed.books import RunBook
 from howdah.spark.feed.conversations import Failure
 from howdah.spark.feed.lines import Access
 from howdah.spark.feed.master import Master
@@ -62,6 +63,8 @@ class Live:
         """When a function was first seen to raise, by generation."""
         self._echoes: set[int] = set()
         """Generations that ended because a task was killed or lost."""
+        self._trained: tuple[int, int, str] = (0, 0, "")
+        """Generation, run and feed in which rows were trained last."""
         self._closed = False
         self._stopping = False
         self._lock = threading.Lock()
@@ -96,7 +99,8 @@ class Live:
             enough: the programs want no more rows: they may have returned since.
 
         Raises:
-            FeedError: a function has raised (its traceback is in the text), or the job has ended.
+            FeedError: a function has raised (its traceback is in the text), what was learned is
+                lost, or the job has ended.
         """
         failure = self.failure()
         if failure is not None:
@@ -105,16 +109,45 @@ class Live:
                 f"the training function raised in rank {failure.rank}: {failure.error}\n"
                 f"{failure.trace}"
             )
+        if forgotten := self.forgotten():
+            self._stop_soon(forgotten)
+            raise FeedError(forgotten)
         if self.over() and not enough:
             raise FeedError(self._why_over())
 
-    def trouble(self) -> str:
-        """What `check` would raise, or nothing."""
+    def trouble(self) -> str | None:
+        """What `check` would raise, or nothing; None while that can't be told."""
         try:
             self.check()
         except FeedError as error:
             return str(error)
-        return ""
+        return None if self.forgotten() is None else ""
+
+    def note_trained(self, run: RunBook) -> None:
+        """A run is over: what the programs have learned of it a restart must not lose."""
+        with self.master.changed:
+            if any(each.rows for book in run.epochs.values() for each in book.handed.values()):
+                self._trained = (run.generation, run.number, run.feed)
+
+    def forgotten(self) -> str | None:
+        """Why the present programs know nothing of what was learned in runs that are over; empty if
+        they do, None while that can't be told."""
+        generation, run, feed = self._trained
+        now = self.master.generation
+        if not generation or now <= generation:
+            return ""
+        resumed = self.master.resumed()
+        if resumed:
+            self._trained = (now, run, feed)
+        if resumed is not False:
+            return None if resumed is None else ""
+        return (
+            f"what was learned in run {run} of the feed {feed!r} is lost: a process ended, all were "
+            f"started again (generation {now}), and none found a checkpoint. That run is over, its rows "
+            "are not fed again. Start the cluster with checkpoint=True, write into ctx.checkpoint_dir, "
+            "and begin from what is there; a checkpoint that lies elsewhere is known by the position "
+            "beside it (feed.restore)"
+        )
 
     def failure(self) -> Failure | None:
         """The exception of a training function that is no echo of another task's end.
@@ -215,6 +248,8 @@ class Live:
             while not self.over():
                 if failure is None and (failure := self.failure()) is not None:
                     self._stop_soon(f"rank {failure.rank} raised {failure.error}")
+                elif forgotten := self.forgotten():
+                    self._stop_soon(forgotten)
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise TimeoutError(
@@ -223,6 +258,7 @@ class Live:
                     )
                 self.master.changed.wait(left)
             failure = failure or self.failure() or next(iter(self.master.failures[-1:]), None)
+            forgotten = self.forgotten()
         view = self.handle.wait(END_S)
         self._submission.closed.wait(END_S)
         if failure is not None and view.outcome != "succeeded":
@@ -231,6 +267,8 @@ class Live:
                 f"{failure.error}\n{failure.trace}",
                 view,
             )
+        if forgotten:
+            raise JobFailed(f"{view.job_id} {view.outcome}: {forgotten}", view)
         return values(self.directory, view)
 
     def stop(self, reason: str) -> None:

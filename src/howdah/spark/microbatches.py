@@ -35,6 +35,12 @@ class StreamReport(msgspec.Struct, frozen=True, kw_only=True):
     """Handed to programs, all ranks."""
     batches: int = 0
     dropped: int = 0
+    restarts: int = 0
+    """So often the processes formed anew in a micro-batch."""
+    repeated: int = 0
+    """Rows handed out again after one: see `TrainReport`."""
+    forgotten: int = 0
+    """Rows whose training was lost with one: see `TrainReport`."""
 
     def plus(self, report: TrainReport) -> StreamReport:
         """With one more micro-batch."""
@@ -43,6 +49,9 @@ class StreamReport(msgspec.Struct, frozen=True, kw_only=True):
             rows=self.rows + report.rows,
             batches=self.batches + report.batches,
             dropped=self.dropped + report.dropped,
+            restarts=self.restarts + report.restarts,
+            repeated=self.repeated + report.repeated,
+            forgotten=self.forgotten + report.forgotten,
         )
 
 

@@ -22,7 +22,8 @@ class TrainReport(msgspec.Struct, frozen=True, kw_only=True):
 
     feed: str
     rows: int
-    """Handed to programs, all ranks and epochs; one that restarted counts from its checkpoint on."""
+    """Handed to programs, all ranks and epochs; after a restart those of the epoch that it went on in
+    count from there."""
     batches: int
     dropped: int
     ranks: tuple[RankReport, ...]
@@ -31,3 +32,12 @@ class TrainReport(msgspec.Struct, frozen=True, kw_only=True):
     stopped: bool = False
     """The program had enough (``feed.stop()``, or it returned) before all rows were fed."""
     seconds: float = 0.0
+    restarts: int = 0
+    """So often the processes formed anew meanwhile."""
+    repeated: int = 0
+    """Rows that programs were handed before a restart and, as no position said so, once more. Ranks
+    tell four times a second: of one that was killed its last rows are not known."""
+    forgotten: int = 0
+    """Rows that programs were handed before a restart, of this run or earlier ones, and that are in
+    none of the positions they went on from, nor handed out again. Where programs restore a checkpoint
+    without a position nobody knows."""

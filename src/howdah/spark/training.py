@@ -106,6 +106,7 @@ class Training:
             raise
         finally:
             self._master.close_run(self._run)
+            self._live.note_trained(self._run)
             self._end_queries()
         self._await_counts()
         return self._report(stopped, time.monotonic() - began)
@@ -156,9 +157,11 @@ class Training:
 
     def _turn(self, generation: int, readers: set[int]) -> _Turn:
         run, options = self._run, self._options
-        found = resumption(run.number, options.align, self._master.positions(options.feed))
+        positions = self._master.positions(options.feed)
+        found = resumption(run.number, options.align, positions.values())
         with self._master.watching():
-            run.begin_again(found.epoch)
+            run.begin_again(generation, found, positions)
+            run.forgotten += self._master.forgotten(options.feed, generation)
             # An epoch that goes on in its middle cannot be kept whole: Spark feeds the next anew.
             run.cached_epoch = found.epoch + bool(found.skip) if options.cache else None
             self._master.announce(run, readers)
@@ -360,6 +363,9 @@ class Training:
             epochs=epochs,
             stopped=stopped,
             seconds=seconds,
+            restarts=self._run.restarts,
+            repeated=self._run.repeated,
+            forgotten=self._run.forgotten,
         )
 
     def _end_queries(self, wait_s: float = QUERY_END_S) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from howdah.spark.feed.intervals import count
 from howdah.spark.feed.messages import (
     Again,
     Align,
@@ -17,9 +18,10 @@ from howdah.spark.feed.messages import (
     Part,
     Permit,
     Place,
+    Position,
     Purpose,
 )
-from howdah.spark.feed.plan import Allowance, Load, allowance, preference
+from howdah.spark.feed.plan import Allowance, Load, Resumption, allowance, preference
 
 
 class EpochBook:
@@ -84,7 +86,17 @@ class RunBook:
         self.number = number
         self.purpose = purpose
         self.options = options
+        self.generation = 0
+        """In which it went on last."""
         self.first_epoch = 0
+        self.restarts = 0
+        self.repeated = 0
+        """Rows that programs were handed before a restart and were given again."""
+        self.forgotten = 0
+        """Rows that they were handed before a restart, after what they went on from, and not again."""
+        self._skipped = 0
+        self._forgotten: dict[tuple[int, int], int] = {}
+        """The same of this run alone, by epoch and rank."""
         self.cached_epoch: int | None = None
         self.epochs: dict[int, EpochBook] = {}
         self.readers: dict[int, int] | None = None
@@ -105,12 +117,48 @@ class RunBook:
         """The book of that epoch."""
         return self.epochs.setdefault(number, EpochBook(number))
 
-    def begin_again(self, first_epoch: int) -> None:
-        """The gang has formed anew: what its processes held is gone with them."""
+    def begin_again(
+        self, generation: int, found: Resumption, positions: Mapping[int, Position]
+    ) -> None:
+        """A gang begins with it, or has formed anew: what its processes held is gone with them.
+
+        Args:
+            found: where it goes on.
+            positions: by rank: what it goes on from.
+        """
+        first_epoch = found.epoch
+        skipped = sum(count(ranges) for ranges in found.skip.values())
+        if self.generation:
+            self.restarts += 1
+            again = sum(
+                handed.rows
+                for number, book in self.epochs.items()
+                if number >= first_epoch
+                for handed in book.handed.values()
+            )
+            before = self._skipped if first_epoch == self.first_epoch else 0
+            self.repeated += max(0, before + again - skipped)
+            self.forgotten += self.forget(positions, first_epoch)
+        self.generation, self._skipped = generation, skipped
         self.first_epoch = first_epoch
         self.epochs = {n: book for n, book in self.epochs.items() if n < first_epoch}
         self.readers = None
         self.stopped, self.returned, self.counted = set(), set(), set()
+
+    def forget(self, positions: Mapping[int, Position], epoch: int) -> int:
+        """Rows that ranks were handed after these positions, before that epoch; counted once."""
+        before = sum(self._forgotten.values())
+        for rank, position in positions.items():
+            at = position.run, position.epoch
+            trained = sum(count(ranges) for ranges in position.rows.values())
+            for number, book in self.epochs.items():
+                handed = book.handed.get(rank)
+                if handed is None or number >= epoch or (self.number, number) < at:
+                    continue
+                rows = handed.rows - trained if (self.number, number) == at else handed.rows
+                known = self._forgotten.get((number, rank), 0)
+                self._forgotten[number, rank] = max(known, rows)
+        return sum(self._forgotten.values()) - before
 
     # -- trainers --------------------------------------------------------------------------------
 

@@ -60,6 +60,8 @@ class Trainer:
         self.place = place
         self.channel: Channel[Any] | None = None
         self.positions: dict[str, Position] = {}
+        self.checkpoint = False
+        """There was a checkpoint when its program began."""
         self.asks: set[str] = set()
         self.readers: dict[str, list[int]] = {}
         """Of these feeds, only those ranks read rows, its program says."""
@@ -102,8 +104,9 @@ class Conversations:
         """Feeds that have been ended; "" for all."""
         self.moved = time.monotonic()
         """When anything last went on: what time-outs count from."""
-        self.trouble: Callable[[], str] = str
-        """Why nothing can be scored any more; empty while it can. Called with `changed` held."""
+        self.trouble: Callable[[], str | None] = str
+        """Why nothing can be scored any more; empty while it can, None while that can't be told.
+        Called with `changed` held."""
         self._takers = takers
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -174,6 +177,7 @@ class Conversations:
         again = known.channel is not channel
         known.place, known.channel = place, channel
         known.positions.update(hello.positions)
+        known.checkpoint |= hello.checkpoint
         known.asks.update(hello.asks)
         known.readers.update(hello.readers)
         for run in self.runs.values():
@@ -288,9 +292,10 @@ class Conversations:
                 if run is not None and run.purpose is Purpose.SCORE:
                     return GoOn(start=0, problem=SCORERS_ENDED)
                 return GoOn(start=0, whole=True)
-            if run.purpose is Purpose.SCORE and (trouble := self.trouble()):
+            if run.purpose is Purpose.SCORE and (trouble := self.trouble()) != "":
                 # Nobody else looks: a scoring query is Spark's, not a call of the cluster's.
-                return GoOn(start=0, problem=trouble)
+                wait_s = AGAIN_S if trouble is None else 0.0
+                return GoOn(start=0, problem=trouble or "", wait_s=wait_s)
             if run.superseded(again):
                 return GoOn(start=0, problem="a later attempt of this task has the partition")
             run.epoch(again.epoch).enough.update(again.enough)

@@ -172,11 +172,35 @@ class Master(Conversations):
             self.ended.add(feed)
             self._tell_all(Close(feed=feed, end=True))
 
-    def positions(self, feed: str) -> list[Position]:
-        """What the checkpoints of the trainers had seen of that feed."""
+    def positions(self, feed: str) -> dict[int, Position]:
+        """What the checkpoints of the trainers had seen of that feed, by rank."""
         with self.changed:
-            found = [trainer.positions.get(feed) for trainer in self.trainers.values()]
-            return [position for position in found if position is not None]
+            return {
+                rank: trainer.positions[feed]
+                for rank, trainer in self.trainers.items()
+                if feed in trainer.positions
+            }
+
+    def resumed(self) -> bool | None:
+        """Whether any program of the present gang had something to go on from when it began: a
+        checkpoint, or a position it has restored. None while it may still restore one."""
+        with self.changed:
+            trainers = self.trainers.values()
+            if any(each.checkpoint or each.positions for each in trainers):
+                return True
+            spoken = all(each.asks or each.enough or each.returned for each in trainers)
+            return False if self.complete() and spoken else None
+
+    def forgotten(self, feed: str, generation: int) -> int:
+        """Rows of runs that are over which no program of this generation knows: handed out after
+        the positions it goes on from. Counted once."""
+        with self.changed:
+            positions = self.positions(feed)
+            return sum(
+                run.forget(positions, run.options.epochs)
+                for run in self.runs.values()
+                if run.feed == feed and run.closed and 0 < run.generation < generation
+            )
 
     def readers(self, feed: str, beside: RunBook | None = None) -> set[int] | None:
         """Ranks that have asked for rows of that feed: no position comes of them any more. None while

@@ -167,6 +167,8 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     place: Place
     positions: dict[str, Position] = {}
     """By feed: what the checkpoint it goes on from had seen (``feed.restore`` says it anew)."""
+    checkpoint: bool = False
+    """There was something in its checkpoint folder when it began."""
     asks: list[str] = []
     """Feeds the program has asked rows of: for these it will not restore a position any more."""
     readers: dict[str, list[int]] = {}

@@ -64,6 +64,7 @@ class Trainer:
         self.context = Context(me, wiring, self.feed)
         if wiring is None or secrets is None or me.rank is None:
             return
+        self._checkpoint = me.restored is not None or _has_files(me.checkpoint_dir)
         self._board = Board(self._tell, me.rank, _spool_folder(folder))
         self._board.greet = self._greet
         self._server = Server(
@@ -196,6 +197,7 @@ class Trainer:
             positions={
                 state.name: state.restored for state in states if state.restored is not None
             },
+            checkpoint=self._checkpoint,
             asks=[state.name for state in states if state.asks],
             readers={state.name: state.readers for state in states if state.readers},
         )
@@ -256,6 +258,10 @@ def run(
     """
     with connect(env) as trainer:
         return train(args, trainer.context)
+
+
+def _has_files(folder: Path) -> bool:
+    return any(each.is_file() for each in folder.rglob("*"))
 
 
 def _spool_folder(folder: str) -> Path | None:
