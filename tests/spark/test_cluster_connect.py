@@ -28,11 +28,14 @@ def test_a_connect_session_feeds_scores_and_returns_values(connect_spark: Any) -
 
     with Cluster.start(connect_spark, train, 5, workers=2, on_log=None) as cluster:
         report = cluster.train(connect_spark.range(0, 500, 1, 4), epochs=2, align="none")
+        shuffled = connect_spark.range(500, 560, 1, 4).repartition(3)
+        again = cluster.train(shuffled, align="none")
         cluster.end_feed("train")
         rows = cluster.inference(connect_spark.range(0, 100, 1, 3)).collect()
         values = cluster.results()
-    assert report.rows == 1000
-    assert sorted(i for ids in values.values() for i in ids) == sorted([*range(500), *range(500)])
+    assert (report.rows, report.ordered) == (1000, True)
+    assert (again.rows, again.ordered) == (60, False)
+    assert sorted(i for ids in values.values() for i in ids) == sorted([*range(500), *range(560)])
     assert [(row["id"], row["more"]) for row in rows] == [(i, i + 5) for i in range(100)]
 
 

@@ -29,6 +29,7 @@ from howdah.spark.feed.plan import (
     preference,
     resumption,
 )
+from howdah.spark.session import shuffles
 
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)))
 
@@ -308,6 +309,21 @@ def test_a_rank_that_comes_late_reads_from_the_next_epoch_or_at_once(
     assert run.join(1) and not run.join(1)
     assert [run.takes(1, epoch) for epoch in range(3)] == [epoch >= first for epoch in range(3)]
     assert not run.done(2, [0, 1])
+
+
+@pytest.mark.parametrize(
+    ("plan", "shuffled"),
+    [
+        ("*(1) Project [id#0L]\n+- *(1) Range (0, 9, step=1, splits=2)", False),
+        ("BroadcastHashJoin [a#1]\n:- FileScan parquet\n+- BroadcastExchange Hashed", False),
+        ("AdaptiveSparkPlan isFinalPlan=false\n+- Exchange RoundRobinPartitioning(8)", True),
+        ("InMemoryTableScan [id#0]\n   +- InMemoryRelation\n      +- ShuffleExchange", True),
+        ("GpuShuffleExchange hashpartitioning(id#0)", True),
+    ],
+    ids=["range", "broadcast", "repartition", "cached", "other engine"],
+)
+def test_plans_whose_rows_may_come_in_another_order_are_known(plan: str, shuffled: bool) -> None:
+    assert shuffles(plan) is shuffled
 
 
 def test_record_batches_have_about_the_same_size_whatever_the_rows() -> None:

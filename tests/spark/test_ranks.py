@@ -357,3 +357,60 @@ def test_the_report_counts_restarts_and_the_rows_they_cost(
     # Of the first run only what came before its positions is in any program.
     assert (report.restarts, report.repeated) == (1, RANKS * 30)
     assert report.forgotten == 2000 - RANKS * 30
+
+
+class FailsAmid:
+    """``mapInArrow`` function: the first attempt ends once rows of it are at a program."""
+
+    def __init__(self, folder: Path) -> None:
+        self._taken = str(folder / "taken")
+
+    def __call__(self, batches: Any) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        yield from batches
+        if context.attemptNumber() == 0:
+            deadline = time.monotonic() + PATIENCE_S
+            while not Path(self._taken).exists():
+                assert time.monotonic() < deadline, "no program has got a row"
+                time.sleep(0.02)
+            raise OSError("the disk is gone")
+
+
+def test_a_task_that_fails_amid_shuffled_rows_ends_the_run_with_the_reason(
+    start: Callable[..., Cluster], four_slots: Any, tmp_path: Path
+) -> None:
+    """Spark gives them in another order again: a retry behind the last row would lose some."""
+
+    def train(folder: Path, ctx: Any) -> list[list[int]]:
+        found: list[list[int]] = []
+        for epoch in ctx.feed("train").epochs():
+            ids: list[int] = []
+            try:
+                for batch in epoch.batches(10):
+                    ids += batch["id"].tolist()
+                    (folder / "taken").touch()
+            except FeedError:
+                continue
+            found.append(ids)
+        return found
+
+    def failing(plan: Any) -> Any:
+        (tmp_path / "taken").unlink(missing_ok=True)
+        return plan.mapInArrow(FailsAmid(tmp_path), plan.schema)
+
+    # Several record batches in the one partition: the last may still be in Spark when it fails.
+    wide = rows(four_slots, 400, 2).selectExpr("id", "repeat('x', 50000) as wide")
+    shuffled = wide.repartition(1)
+    shuffled.write.parquet(str(tmp_path / "rows"))
+    with start(train) as cluster:
+        with pytest.raises(FeedError, match=r"same order again.*Materialise the rows first"):
+            cluster.train(failing(shuffled), align="none")
+        assert not cluster.train(shuffled, align="none").ordered
+        written = four_slots.read.parquet(str(tmp_path / "rows"))
+        report = cluster.train(failing(written), align="none")
+        values = cluster.results()
+    assert report.ordered
+    assert everything({rank: runs[-1] for rank, runs in values.items()}) == [*range(400)]

@@ -41,3 +41,7 @@ class TrainReport(msgspec.Struct, frozen=True, kw_only=True):
     """Rows that programs were handed before a restart, of this run or earlier ones, and that are in
     none of the positions they went on from, nor handed out again. Where programs restore a checkpoint
     without a position nobody knows."""
+    ordered: bool = True
+    """Spark gives the rows in the same order again, so a task that failed went on behind the last row
+    that arrived. Of other plans, such as after a shuffle, a task that failed amid its rows ends the
+    run with the reason: counts are exact in both cases."""

@@ -11,7 +11,7 @@ from howdah.backends.spark.words import plain
 from howdah.client.errors import BadInput
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.plan import BATCH_BYTES, batch_rows
-from howdah.spark.session import Session
+from howdah.spark.session import Session, determinate
 from howdah.spec.problems import closest, listed
 
 GUESS_BYTES = {
@@ -39,6 +39,10 @@ class Source(Protocol):
 
     def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
         """Run the feeding query; partition, rows and bytes of each task."""
+        ...
+
+    def ordered(self) -> bool:
+        """Whether Spark gives a partition's rows in the same order when it computes them again."""
         ...
 
 
@@ -91,6 +95,10 @@ class FrameSource:
             self._row_bytes = sum(each[2] for each in found) / total
         return found
 
+    def ordered(self) -> bool:
+        """See `Source`."""
+        return self._session.ordered(self._frame)
+
 
 class RddSource:
     """An RDD of rows, tuples, lists, dictionaries or single values: made Arrow where it is."""
@@ -113,6 +121,18 @@ class RddSource:
             self._schema = arrow_schema(first[0]) if first else b""
         to_batches = functools.partial(record_batches, schema=self._schema)
         return self._rdd.mapPartitions(rdd_feeder(task(), to_batches)).collect()
+
+    def ordered(self) -> bool:
+        """See `Source`."""
+        return rdd_ordered(self._rdd)
+
+
+def rdd_ordered(rdd: Any) -> bool:
+    """Whether Spark gives the rows of an RDD's partitions in the same order again."""
+    try:
+        return determinate(rdd._jrdd.rdd())
+    except Exception:  # py4j's
+        return False
 
 
 def partition_feeder(sent: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:

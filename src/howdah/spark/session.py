@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -146,6 +147,24 @@ class Session:
                     with contextlib.suppress(Exception):
                         conf.unset(name) if value is None else conf.set(name, value)
 
+    def ordered(self, frame: Any) -> bool:
+        """Whether Spark gives the rows of each partition in the same order again.
+
+        Where the plan can't be read it is taken not to: the feeding query will say why.
+        """
+        try:
+            if self.connect:
+                return not shuffles(frame._explain_string())
+            execution = frame._jdf.queryExecution()
+            plan = execution.executedPlan().toString()
+            if shuffles(plan):
+                return False
+            # Spark would run their stages to make an RDD of these.
+            stages = ("Exchange", "Subquery", "AdaptiveSparkPlan")
+            return any(name in plan for name in stages) or determinate(execution.toRdd())
+        except Exception:  # py4j's, or a server that does not answer
+            return False
+
     def tasks_ended(self) -> int:
         """Tasks that the application's active stages have ended; 0 where that cannot be told."""
         if self.connect:
@@ -183,6 +202,18 @@ class Session:
         except Exception:  # no number, or a server that does not answer
             return MOST_ROWS
         return own if own > 0 else MOST_ROWS
+
+
+def shuffles(plan: str) -> bool:
+    """Whether a physical plan shuffles. A cache of shuffled rows counts too: what of it is lost with
+    an executor is computed anew."""
+    exchanges = re.findall(r"\b\w*Exchange\b", plan)
+    return any(name not in ("BroadcastExchange", "ReusedExchange") for name in exchanges)
+
+
+def determinate(jvm_rdd: Any) -> bool:
+    """Whether an RDD of the JVM has the same rows in the same order whenever it is computed."""
+    return jvm_rdd.outputDeterministicLevel().toString() == "DETERMINATE"
 
 
 def default_fs(spark: Any) -> str:

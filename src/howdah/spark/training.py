@@ -79,6 +79,7 @@ class Training:
         self._beside = beside
         self._fed = False
         self._run: RunBook = self._master.open(Purpose.TRAIN, options)
+        self._run.ordered = source.ordered()
         self._queries: list[Query] = []
         self._left = False
         self._retries = RETRIES
@@ -166,6 +167,14 @@ class Training:
             run.cached_epoch = found.epoch + bool(found.skip) if options.cache else None
             self._master.announce(run, readers)
             self._fed = False
+        if found.skip and not run.ordered:
+            raise FeedError(
+                f"the programs go on in the middle of epoch {found.epoch} of {options.feed!r}, and "
+                "Spark does not give the rows of this plan in the same order again: which of them they "
+                "have had can't be told. Materialise the rows first, df.write.parquet(path) and "
+                "spark.read.parquet(path), or df.checkpoint(); or restore positions at the beginnings "
+                "of epochs only"
+            )
         for epoch in range(found.epoch, options.epochs):
             if run.cached_epoch is not None and epoch > run.cached_epoch:
                 break
@@ -267,8 +276,8 @@ class Training:
                 ranks = ", ".join(map(str, book.allowed.empty))
                 raise FeedError(
                     f"rank {ranks} got no rows of epoch {book.number} and has nothing to pad with: "
-                    "repartition the data to at least as many partitions as there are ranks, or use "
-                    "align='drop'"
+                    "use align='drop', or give the rows at least as many partitions as there are "
+                    "ranks (write them so: df.repartition(n).write.parquet(path))"
                 )
 
     def _check_time(self, what: str) -> None:
@@ -366,6 +375,7 @@ class Training:
             restarts=self._run.restarts,
             repeated=self._run.repeated,
             forgotten=self._run.forgotten,
+            ordered=self._run.ordered,
         )
 
     def _end_queries(self, wait_s: float = QUERY_END_S) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from howdah.spark.cluster import Cluster
 from howdah.spark.reports import TrainReport
-from howdah.spark.rows import rdd_feeder
+from howdah.spark.rows import rdd_feeder, rdd_ordered
 
 
 class PickledRows:
@@ -22,6 +22,10 @@ class PickledRows:
         from howdah.compat.tensorflowonspark.rows import to_arrow
 
         return self._rdd.mapPartitions(rdd_feeder(task(), to_arrow)).collect()
+
+    def ordered(self) -> bool:
+        """Whether Spark gives a partition's rows in the same order when it computes them again."""
+        return rdd_ordered(self._rdd)
 
 
 def is_stream(data: Any) -> bool:

@@ -88,6 +88,8 @@ class RunBook:
         self.options = options
         self.generation = 0
         """In which it went on last."""
+        self.ordered = True
+        """Whether Spark gives a partition's rows in the same order when it computes them again."""
         self.first_epoch = 0
         self.restarts = 0
         self.repeated = 0
@@ -230,6 +232,11 @@ class RunBook:
         """Whether a later attempt has the partition."""
         known = self.epoch(word.epoch).begun.get(word.part)
         return known is not None and known.attempt > word.attempt
+
+    def retried(self, again: Again) -> bool:
+        """Whether another attempt had the partition before."""
+        known = self.epoch(again.epoch).begun.get(again.part)
+        return known is not None and known.attempt != again.attempt
 
     def begin(self, again: Again) -> bool:
         """A task begins with a partition: whether another attempt may have brought rows of it."""

@@ -48,6 +48,11 @@ TAKERS = frozenset({"chief", "master", "worker"})
 AGAIN_S = 0.1
 """Feeders ask again after so long while the gang forms anew."""
 SCORERS_ENDED = "the cluster that scores these rows has ended"
+UNORDERED = (
+    "{} rows of partition {} had been taken when its task failed, and Spark does not give the rows of "
+    "this plan in the same order again: to go on would lose some and repeat others. Materialise the "
+    "rows first, df.write.parquet(path) and spark.read.parquet(path), or df.checkpoint()"
+)
 
 _Partition = tuple[int, int, int]
 """Run, epoch and partition."""
@@ -305,6 +310,7 @@ class Conversations:
                 self.changed.notify_all()
             if not self.connected():
                 return GoOn(start=0, wait_s=AGAIN_S)
+            retried = run.retried(again)
             asked = again.rank < 0 and run.begin(again)
         start = 0
         if asked and run.purpose is Purpose.TRAIN:
@@ -312,6 +318,8 @@ class Conversations:
             if found is None:
                 return GoOn(start=0, wait_s=AGAIN_S)
             start = found
+            if start > 0 and retried and not run.ordered:
+                return GoOn(start=0, problem=UNORDERED.format(start, again.partition))
         with self.changed:
             places = {
                 rank: each.place

@@ -222,9 +222,9 @@ class Hand:
                 if not book.repeat():
                     raise FeedError(
                         f"Rank {self.state.board.rank} has got no rows of epoch {book.number} of "
-                        f"the feed {self.state.name!r}, so it can't be padded: give the DataFrame "
-                        "at least as many partitions as there are workers (df.repartition), or "
-                        'use align="drop"'
+                        f'the feed {self.state.name!r}, so it can\'t be padded: use align="drop", or '
+                        "give the rows at least as many partitions as there are ranks (write them "
+                        "so: df.repartition(n).write.parquet(path))"
                     )
                 return self._batch(book)
             if not rows or self.state.drop_last:
