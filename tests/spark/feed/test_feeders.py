@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 from howdah import task
 from howdah.spark.context import Wiring
 from howdah.spark.errors import FeedError
-from howdah.spark.feed import lines
+from howdah.spark.feed import conversations, lines
 from howdah.spark.feed.feeder import _Feeding
 from howdah.spark.feed.feeding import Connecting, Me, Task
 from howdah.spark.feed.lines import NotTaken
@@ -84,6 +85,13 @@ def gang(
 
 def me(partition: int = 0, attempt: int = 0) -> Me:
     return Me(partition, attempt, host=socket.gethostname(), folder="")
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.01)
 
 
 def in_background(work: Callable[[], Any]) -> Callable[[], Any]:
@@ -209,6 +217,36 @@ def test_an_attempt_after_a_rank_has_returned_goes_on_behind_its_rows(gang: Gang
     later = in_background(lambda: _Feeding(task, me(attempt=2)).run(iter(rows)))
     assert later()["rows"].to_pylist() == [4]
     assert next(trainers[1 - rank].feed("train").batches(4))["y"].tolist() == [4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("gang", [2], indirect=True)
+def test_a_rank_that_says_nothing_for_longer_than_feeders_wait_costs_no_row_and_no_task(
+    gang: Gang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that holds Python's lock in a compilation: it may have rows of the partition."""
+    monkeypatch.setattr(lines, "LOST_S", 0.4)
+    monkeypatch.setattr(conversations, "ANSWER_S", 0.1)
+    questions = 0
+    how_far = gang.master._how_far
+
+    async def counted(*arguments: Any) -> int | None:
+        nonlocal questions
+        questions += 1
+        return await how_far(*arguments)
+
+    monkeypatch.setattr(gang.master, "_how_far", counted)
+    trainers = [gang.trainer(rank) for rank in range(2)]
+    task = gang.open(Purpose.TRAIN, align=Align.NONE)
+    rows = numbers((0, 4), (4, 8))
+    earlier = _Feeding(task, me(attempt=1))
+    earlier._go = earlier.ask()
+    earlier._send(rows[0], 0)
+    earlier._finish()  # the master has not heard of them
+    silent = trainers[earlier._go.places[0].rank].feed("train")._state
+    with silent.changed:
+        later = in_background(lambda: _Feeding(task, me(attempt=2)).run(iter(rows)))
+        until(lambda: questions > 5)
+    assert later()["rows"].to_pylist() == [4]
 
 
 def test_what_lets_a_feeder_in_says_so_and_opens_no_door_of_the_job(feed_secrets: Path) -> None:

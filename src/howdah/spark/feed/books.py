@@ -75,6 +75,8 @@ class EpochBook:
 class _Stretch:
     def __init__(self, attempt: int, rows: int) -> None:
         self.attempt = attempt
+        self.again = False
+        """Another attempt had the partition before: trainers may have rows that nobody told of."""
         self.rank = -1
         self.rows = rows
 
@@ -246,8 +248,8 @@ class RunBook:
             book.begin(again.part, again.attempt)
             return False
         if known.attempt == again.attempt:
-            return known.rows > 0
-        book.begin(again.part, again.attempt, known.rows)
+            return known.again or known.rows > 0
+        book.begin(again.part, again.attempt, known.rows).again = True
         return True
 
     def note_sent(self, word: Again | Fed) -> None:

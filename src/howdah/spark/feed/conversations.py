@@ -47,6 +47,8 @@ TAKERS = frozenset({"chief", "master", "worker"})
 """Roles whose ranks are fed."""
 AGAIN_S = 0.1
 """Feeders ask again after so long while the gang forms anew."""
+ANSWER_S = 10.0
+"""So long a feeder's question stays open; then it asks again, or would take the driver for gone."""
 SCORERS_ENDED = "the cluster that scores these rows has ended"
 UNORDERED = (
     "{} rows of partition {} had been taken when its task failed, and Spark does not give the rows of "
@@ -337,7 +339,8 @@ class Conversations:
 
     async def _how_far(self, run: RunBook, again: Again) -> int | None:
         """Offset after the last row that any trainer has of the partition; None if one that must be
-        asked, or the run, is gone meanwhile."""
+        asked says nothing yet, or it, or the run, is gone meanwhile."""
+        deadline = time.monotonic() + ANSWER_S
         key = (again.run, again.epoch, again.partition)
         with self.changed:
             said = self._kept[key] = {}
@@ -360,6 +363,8 @@ class Conversations:
                 if run.closed or any(self.trainers.get(r) is not each for r, each in asked.items()):
                     return None
                 if any(each.channel is None for r, each in asked.items() if r not in said):
+                    return None
+                if time.monotonic() > deadline:
                     return None
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(event.wait(), AGAIN_S)
