@@ -51,7 +51,7 @@ def attack(_):
         except OSError:
             pass
         return port, role, got.decode("latin-1")
-    everything = itertools.product(told["ports"], ("plain", "", "client", "agent"), told["words"])
+    everything = itertools.product(told["ports"], ("plain", "", *told["roles"]), told["words"])
     with ThreadPoolExecutor(64) as pool:
         heard = list(pool.map(lambda each: speak(*each), everything))
     return [json.dumps(heard)]
@@ -65,6 +65,8 @@ def collect(args: Any, ctx: Any) -> list[int]:
     return [i for batch in ctx.feed("train").batches(10) for i in batch["id"].tolist()]
 
 
+ROLES = ("client", "agent", "feeder")
+"""Whose certificates of another job are tried."""
 SERVERS = ("java", "krb5kdc", "kadmind")
 """Other tests' as well."""
 
@@ -124,6 +126,7 @@ def test_tasks_of_another_application_get_nothing_from_a_job_and_give_it_nothing
         told = {
             "ports": ports,
             "files": files,
+            "roles": ROLES,
             "words": [each.hex() for each in _words("any-1")],
         }
         done = run_program(
@@ -133,7 +136,7 @@ def test_tasks_of_another_application_get_nothing_from_a_job_and_give_it_nothing
         values = cluster.results()
     heard = json.loads(done.told("heard"))
     assert {port for port, _, _ in heard} == set(ports)
-    assert {role for _, role, _ in heard} == {"plain", "", "client", "agent"}
+    assert {role for _, role, _ in heard} == {"plain", "", *ROLES}
     loud = [each for each in heard if each[2] and not _is_refusal(each[2])]
     assert not loud, loud
     assert not any(text for port, _, text in heard if port in trainers)
