@@ -105,6 +105,16 @@ def test_a_tf_dataset_without_short_batches_has_their_size(fed: Rig) -> None:
     fed.end()
 
 
+def test_the_position_beside_a_tf_dataset_is_what_the_loop_has_come_to(fed: Rig) -> None:
+    feed = fed.trainers[0].feed("train")
+    dataset = feed.tf_dataset(1, "label", per_epoch=False)
+    seen: list[int] = []
+    for batch in dataset.take(4):
+        seen += batch.numpy().tolist()
+        assert feed.position().rows == {0: [(0, len(seen))]}
+    assert seen == [0, 1, 2, 3]
+
+
 def test_an_exception_passes_through_a_tf_dataset(fed: Rig) -> None:
     import tensorflow as tf
 

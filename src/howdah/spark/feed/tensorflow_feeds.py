@@ -63,8 +63,11 @@ def dataset(
     options = tf.data.Options()
     # Each rank has its own rows already.
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    # No prefetching: rows wait in this process anyway, and an iterator that is left while its own
-    # thread waits for a batch waits with it.
+    # No prefetching, which tf.data adds by itself: a position would count what it holds as trained,
+    # rows wait in this process anyway, and an iterator that is left while its own thread waits for
+    # a batch waits with it.
+    options.experimental_optimization.inject_prefetch = False
+    options.experimental_optimization.map_parallelization = False
     return made.with_options(options)
 
 
