@@ -27,7 +27,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
-    "name", ["launch", "coordinator", "flood", "agent", "reaction", "training"]
+    "name", ["launch", "coordinator", "flood", "agent", "reaction", "training", "portal"]
 )
 def test_every_benchmark_runs_and_prints_its_figures(name: str) -> None:
     done = run(name, "--quick")

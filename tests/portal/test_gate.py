@@ -41,12 +41,17 @@ def test_the_list_as_json_has_what_was_asked_for(portal: Portal, past: Past) -> 
     job = found["jobs"][0]
     assert (job["state"], job["cause"], job["tags"]) == ("failed", "user-code", ["night", "gpu"])
     assert portal.get("/api/v1/jobs?state=failed&state=succeeded").json()["total"] == 3
+    described = portal.get("/api/v1/openapi.json").json()
+    listed = described["paths"]["/api/v1/jobs"]["get"]
+    assert {"text", "state", "since", "sort", "page"} <= {p["name"] for p in listed["parameters"]}
+    assert described["components"]["schemas"]["Row"]["properties"].keys() == job.keys()
+    assert described["paths"]["/jobs/{job_id}/api/v1/stop"]["post"]["operationId"] == "stop"
 
 
 def test_howdah_ui_prints_the_address_and_ends_by_ctrl_c(past: Past) -> None:
     run = start("ui", "--json")
+    said = json.loads(run.until_line('"address"'))
     run.until_line("shows the jobs in")
-    said = json.loads(run.text)
     assert said["folder"] == str(past.base)
     parts = urlsplit(said["address"])
     assert parts.hostname == "ui.localhost"

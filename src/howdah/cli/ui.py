@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import secrets
+import signal
 import time
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from howdah.cli.terminal import echo, echo_json
 )
 @store_option
 @json_option
-def command(port: int, store: str | None, as_json: bool) -> None:
+def command(port: int, store: str | None, as_json: bool) -> int:
     """Show all jobs in the browser, running and past, until Ctrl-C.
 
     Prints the address to open. It works once, for ten minutes, and signs the browser in. The pages
@@ -33,9 +34,11 @@ def command(port: int, store: str | None, as_json: bool) -> None:
 
     With --json: one JSON object, {"address": …, "folder": …}, once it listens.
     """
+    from howdah.client.exits import ExitCode
     from howdah.client.finding import base as base_of
 
     asyncio.run(_serve(base_of(store), port, as_json=as_json))
+    return ExitCode.STOPPED
 
 
 async def _serve(base: Path, port: int, *, as_json: bool) -> None:
@@ -60,6 +63,10 @@ async def _serve(base: Path, port: int, *, as_json: bool) -> None:
         ) from None
     jobs = Jobs(base, base_folder().parent.parent / "portal")
     server = await serve(create_portal(jobs, token), sock)
+    over = asyncio.Event()
+    # Also where a shell started it in the background, with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, over.set)
     try:
         address = login_link(local_base(NAME, server.port), token, time.time())
         if as_json:
@@ -67,7 +74,7 @@ async def _serve(base: Path, port: int, *, as_json: bool) -> None:
         else:
             echo(address)
         echo(f"shows the jobs in {base}; Ctrl-C ends it", err=True)
-        await asyncio.Event().wait()
+        await over.wait()
     finally:
         await server.close()
         jobs.index.close()

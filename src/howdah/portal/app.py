@@ -12,14 +12,15 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
-from howdah.client.handle import AsyncJobHandle
 from howdah.coordinator.web import app as web
 from howdah.coordinator.web.app import JobApp, StaticFiles, notice
 from howdah.coordinator.web.security import LOGIN_PATH, Gate, GateMiddleware, Refusal
 from howdah.portal import query
-from howdah.portal.index import Found, Query, Row
+from howdah.portal.documents import JobList
+from howdah.portal.index import Found, Query
+from howdah.portal.job_pages import JobPages, within
 from howdah.portal.jobs import Jobs
 from howdah.portal.pages import Shown, list_page
 from howdah.portal.query import BadQuery
@@ -29,18 +30,6 @@ from howdah.wire.status import JobView
 NAME = "ui"
 """Takes a job id's place in the cookie and in the host name; no job id is so short."""
 RENEW = "Start “howdah ui” again"
-
-
-class JobList(msgspec.Struct, frozen=True, kw_only=True):
-    """Jobs that match, a page of them."""
-
-    jobs: tuple[Row, ...]
-    more: bool
-    """There are others behind these: ask with the next ``page``."""
-    total: int | None
-    """How many match in all; null where counting them would take long."""
-    to_come: int
-    """Jobs that were found and are still to be read; the list is whole at 0."""
 
 
 class Identity:
@@ -64,9 +53,11 @@ class PortalApp(JobApp):
     """Knows how to end what it has begun."""
 
     jobs: Jobs
+    pages: JobPages
 
     def close_streams(self) -> None:
-        """Let go of the list; the server is about to end."""
+        """End what follows jobs, and let go of the list; the server is about to end."""
+        self.pages.close()
         self.jobs.close()
 
 
@@ -88,6 +79,7 @@ def create_portal(
     identity: Any = Identity(token)
     gate = Gate(identity, hosts, clock)
     static = StaticFiles("howdah.portal")
+    pages = JobPages(jobs, gate, static.version)
 
     async def found(wanted: Query) -> Found:
         await jobs.catch_up()
@@ -125,15 +117,10 @@ def create_portal(
         )
         return Response(msgspec.json.encode(document), media_type="application/json")
 
-    async def job(request: Request) -> Response:
-        known = await jobs.find(request.path_params["job_id"])
-        if known is None:
-            raise Refusal(404, f"there is no job {request.path_params['job_id'][:100]!r} here")
-        directory, row = known
-        live = None if row.ended else AsyncJobHandle(directory).page()
-        if live is None:
-            raise Refusal(404, f"{row.job_id} has no page: it is {row.state}")
-        return notice("Opening the job page", "One moment.", to=live)
+    async def described(request: Request) -> Response:
+        from howdah.portal import openapi
+
+        return Response(msgspec.json.encode(openapi.document()), media_type="application/json")
 
     async def static_file(request: Request) -> Response:
         return static.answer(request.path_params["version"], request.path_params["name"])
@@ -147,14 +134,16 @@ def create_portal(
             Route(LOGIN_PATH, signed_in),
             Route("/static/{version}/{name:path}", static_file),
             Route("/api/v1/jobs", listed),
-            Route("/jobs/{job_id}/", job),
+            Route("/api/v1/openapi.json", described),
+            Mount("/jobs/{job_id}", app=pages),
         ],
-        middleware=[Middleware(GateMiddleware, gate=gate, refused=refused)],
+        middleware=[Middleware(GateMiddleware, gate=gate, refused=refused, within=within)],
         exception_handlers={HTTPException: _not_found},
     )
     app.router.redirect_slashes = False
     app.gate = gate
     app.jobs = jobs
+    app.pages = pages
     return app
 
 

@@ -39,8 +39,12 @@ PAGE = 50
 PAGE_MAX = 1000
 BATCH = 200
 """Jobs taken in at once: nobody's page waits longer for the next one."""
-RARE = 2000
+RARE = 10_000
 """A text or tag that so many jobs have at most is looked up; a commoner one is met soon, newest first."""
+COUNTED = 5000
+"""More jobs than this are not counted."""
+SHORT = 3
+"""A text of fewer characters is looked for in names only: it stands in nearly all reasons."""
 SETTLED_NS = 2_000_000_000
 """A folder that was changed this short a time ago may be changed again without its time changing."""
 WORDS_MAX = 300
@@ -62,7 +66,9 @@ create index if not exists by_state on jobs (state, submitted, job_id);
 create index if not exists by_name on jobs (name, submitted, job_id);
 create index if not exists by_user on jobs (user, submitted, job_id);
 create index if not exists longest on jobs (took, submitted, job_id);
-create index if not exists by_kind on jobs (framework, backend, queue);
+create index if not exists by_framework on jobs (framework, submitted, job_id);
+create index if not exists by_backend on jobs (backend, submitted, job_id);
+create index if not exists by_queue on jobs (queue, submitted, job_id);
 create table if not exists tagged (tag text, id integer, primary key (tag, id)) without rowid;
 """
 _WORDS = "create virtual table if not exists words using fts5(text, tokenize = 'trigram')"
@@ -98,7 +104,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs are wanted, and in what order. What is empty lets all through."""
 
     text: str = ""
-    """A part of the id, the name, the user, a tag or the reason; upper and lower case are alike."""
+    """A part of the id, the name, the user, a tag or the reason; upper and lower case are alike. Of
+    fewer than `SHORT` characters: of the name."""
     states: tuple[str, ...] = ()
     """Any of them."""
     name: str = ""
@@ -127,7 +134,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     more: bool
     """There are others behind these."""
     total: int | None
-    """How many there are in all; None where counting them would take long."""
+    """How many there are in all; None where they are more than are counted."""
 
 
 class Choices(msgspec.Struct, frozen=True, kw_only=True):
@@ -296,7 +303,7 @@ class Index:
     def find(self, query: Query) -> Found:
         """Jobs that match."""
         with self._lock:
-            conditions, values, counted = self._conditions(query)
+            conditions, values = self._conditions(query)
             where = " and ".join(conditions) or "1"
             column, way = query.sort.removeprefix("-"), "desc" if query.sort[:1] == "-" else "asc"
             assert column in SORTS
@@ -310,13 +317,17 @@ class Index:
                 [*values, limit + 1, max(0, query.skip)],
             ).fetchall()
             rows = tuple(_row(each) for each in found[:limit])
-            total = None
-            if counted:
+            total = len(self._ids)
+            if conditions:
                 (total,) = self._database.execute(
-                    f"select count(*) from jobs where {where}",  # noqa: S608
-                    values,
+                    f"select count(*) from (select 1 from jobs where {where} limit ?)",  # noqa: S608
+                    [*values, COUNTED + 1],
                 ).fetchone()
-        return Found(rows=rows, more=len(found) > limit, total=total)
+        return Found(
+            rows=rows,
+            more=len(found) > limit,
+            total=total if total <= COUNTED or not conditions else None,
+        )
 
     def get(self, job_id: str) -> Row | None:
         """That job, if it is known."""
@@ -333,29 +344,33 @@ class Index:
         """What jobs can be chosen by."""
         with self._lock:
             if self._choices is None:
-                ask = self._database.execute
-                counts = dict(ask("select state, count(*) from jobs group by state").fetchall())
-                kinds = ask("select distinct framework, backend, queue from jobs").fetchall()
+                counts = dict(
+                    self._database.execute("select state, count(*) from jobs group by state")
+                )
                 self._choices = Choices(
                     states={each: counts[each] for each in STATES if each in counts},
-                    users=self._distinct("select distinct user from jobs"),
-                    frameworks=_some(kind[0] for kind in kinds),
-                    backends=_some(kind[1] for kind in kinds),
-                    queues=_some(kind[2] for kind in kinds),
-                    tags=self._distinct("select distinct tag from tagged"),
+                    users=self._values("user", "jobs"),
+                    frameworks=self._values("framework", "jobs"),
+                    backends=self._values("backend", "jobs"),
+                    queues=self._values("queue", "jobs"),
+                    tags=self._values("tag", "tagged"),
                 )
             return self._choices
 
-    def _distinct(self, question: str) -> tuple[str, ...]:
-        return _some(
-            value for (value,) in self._database.execute(f"{question} limit {CHOICES + 1}")
+    def _values(self, column: str, table: str) -> tuple[str, ...]:
+        """Different values of an indexed column: a step for each value, not for each row."""
+        found = self._database.execute(
+            f"with recursive each(v) as (select min({column}) from {table} union all "  # noqa: S608
+            f"select (select min({column}) from {table} where {column} > v) from each "
+            "where v is not null limit ?) select v from each",
+            (CHOICES,),
         )
+        return tuple(value for (value,) in found if value and value != "?")
 
-    def _conditions(self, query: Query) -> tuple[list[str], list[Any], bool]:
-        """What rows must be, what is bound, and whether they are soon counted."""
+    def _conditions(self, query: Query) -> tuple[list[str], list[Any]]:
+        """What rows must be, and what is bound."""
         conditions: list[str] = []
         values: list[Any] = []
-        counted = True
         for name in ("user", "backend", "queue", "framework", "cause"):
             if value := getattr(query, name):
                 conditions.append(f"{name} = ?")
@@ -378,19 +393,18 @@ class Index:
             values += [] if rare is not None else [query.tag]
         if query.text:
             rare = None
-            if self._has_words and len(query.text) >= 3:
+            if self._has_words and len(query.text) >= SHORT:
                 quoted = '"' + query.text.replace('"', '""') + '"'
                 rare = self._rare("select rowid from words where text match ?", quoted)
             if rare is not None:
                 conditions.append(f"id in ({rare})")
             else:
-                counted = False
-                conditions.append(
-                    "instr(lower(job_id || char(10) || name || char(10) || user || char(10) || tags "
-                    "|| char(10) || reason), ?)"
-                )
+                where = "name"
+                if len(query.text) >= SHORT:
+                    where = " || char(10) || ".join(("job_id", "name", "user", "tags", "reason"))
+                conditions.append(f"instr(lower({where}), ?)")
                 values.append(query.text.lower())
-        return conditions, values, counted
+        return conditions, values
 
     def _rare(self, question: str, value: str) -> str | None:
         """The numbers of the jobs, if they are few."""
@@ -432,10 +446,6 @@ def _names(base: Path) -> set[str]:
             return {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
     except FileNotFoundError:
         return set()
-
-
-def _some(values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(sorted({value for value in values if value and value != "?"})[:CHOICES])
 
 
 def _stored(value: Any) -> Any:

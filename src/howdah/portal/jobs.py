@@ -55,17 +55,12 @@ class Jobs:
             refreshing.result()
 
     async def find(self, job_id: str) -> tuple[JobDirectory, Row] | None:
-        """The job of that id as it is now; None if there is none."""
+        """The job of that id as the list has it; None if there is none."""
         found = await asyncio.to_thread(self.index.get, job_id)
         if found is None:
             await self.catch_up()
             found = await asyncio.to_thread(self.index.get, job_id)
-        if found is None:
-            return None
-        directory = JobDirectory(self.base / found.job_id)
-        if not found.ended:
-            found = await self._look(directory)
-        return directory, found
+        return None if found is None else (JobDirectory(self.base / found.job_id), found)
 
     def close(self) -> None:
         """Let go of the list."""
@@ -85,13 +80,13 @@ class Jobs:
 
         async def ask(directory: JobDirectory) -> None:
             async with room:
-                await self._look(directory)
+                await self.look(directory)
 
         now = time.monotonic()
         due = [each for each in unended if self._looked.get(each.job_id, -1e9) <= now - SELDOM_S]
         await asyncio.gather(*map(ask, due))
 
-    async def _look(self, directory: JobDirectory) -> Row:
+    async def look(self, directory: JobDirectory) -> Row:
         """Ask a job that has not ended how it is."""
         if (directory.path / layout.FINAL).exists():
             found = await asyncio.to_thread(row_of, directory)

@@ -12,6 +12,7 @@ from howdah.coordinator.web.app import environment
 from howdah.portal.index import Choices, Found, Row
 from howdah.portal.query import Asked
 
+_GOING_ON = ("waiting", "running")
 _TONES = {
     "waiting": "prep",
     "running": "live",
@@ -53,6 +54,7 @@ def list_page(
         asked=asked,
         rows=[_cells(row, now) for row in found.rows],
         restarted=any(row.restarts for row in found.rows),
+        busy=any(not row.ended and row.state in _GOING_ON for row in found.rows),
         total=found.total,
         first=(page - 1) * int(asked.value("limit") or 50) + 1 if found.rows else 0,
         older=asked.link(page=str(page + 1)) if found.more else "",
@@ -63,7 +65,8 @@ def list_page(
         shown=shown,
         version=version,
     )  # fmt: skip
-    return HTMLResponse(text)
+    # Without a referrer a form's origin is "null", and the gate lets nothing be stopped.
+    return HTMLResponse(text, headers={"Referrer-Policy": "same-origin"})
 
 
 def _sorts(asked: Asked) -> dict[str, tuple[str, str]]:
@@ -84,7 +87,7 @@ def _sorts(asked: Asked) -> dict[str, tuple[str, str]]:
 
 
 def _cells(row: Row, now: float) -> dict[str, object]:
-    going_on = not row.ended and row.state in ("running", "waiting")
+    going_on = not row.ended and row.state in _GOING_ON
     return {
         "job": row,
         "word": row.state.replace("-", " "),

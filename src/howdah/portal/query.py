@@ -6,6 +6,7 @@ A saved link is an address: all that was chosen stands in it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -14,19 +15,32 @@ from howdah.client.moments import moment
 from howdah.client.states import STATES
 from howdah.portal.index import PAGE, PAGE_MAX, SORTS, Query
 
-FILTERS = (
-    "text",
-    "state",
-    "name",
-    "user",
-    "tag",
-    "backend",
-    "queue",
-    "framework",
-    "cause",
-    "since",
-)
-NAMES = (*FILTERS, "sort", "page", "limit")
+_TEXT = {"type": "string"}
+_FILTERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "text": ("A part of the id, the name, the user, a tag or the reason, in any case.", _TEXT),
+    "state": (
+        "Any of these states.",
+        {"type": "array", "items": {"type": "string", "enum": list(STATES)}},
+    ),
+    "name": ("A pattern of the name, as of file names.", _TEXT),
+    "user": ("Only this user's.", _TEXT),
+    "tag": ("Only with this tag.", _TEXT),
+    "backend": ("Only of this backend.", _TEXT),
+    "queue": ("Only of this queue.", _TEXT),
+    "framework": ("Only of this framework.", _TEXT),
+    "cause": ("Only those whose first failure has this cause, such as `user-code`.", _TEXT),
+    "since": ("Submitted since then: `12h` or `7d` ago, or a date.", _TEXT),
+}
+PARAMETERS: dict[str, tuple[str, dict[str, Any]]] = {
+    **_FILTERS,
+    "sort": (
+        f"One of {', '.join(SORTS)}; with a minus the largest first. `-submitted` unless given.",
+        _TEXT,
+    ),
+    "page": ("Which page, from 1.", {"type": "integer"}),
+    "limit": (f"Jobs of a page: {PAGE} unless given, {PAGE_MAX} at most.", {"type": "integer"}),
+}
+"""What can be asked: meaning and JSON schema of each."""
 PAGES_MAX = 1_000_000
 
 
@@ -53,7 +67,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_filtered(self) -> bool:
         """Whether it leaves jobs out."""
-        return any(name in FILTERS for name, _ in self.given)
+        return any(name in _FILTERS for name, _ in self.given)
 
 
 def asked(parameters: Iterable[tuple[str, str]]) -> Asked:
@@ -68,8 +82,10 @@ def read(given: Asked, now: float) -> Query:
         BadQuery: it cannot be answered.
     """
     found: Mapping[str, str] = dict(reversed(given.given))
-    if unknown := sorted(found.keys() - set(NAMES)):
-        raise BadQuery(f"jobs are not found by {unknown[0][:40]!r}; there are: {', '.join(NAMES)}")
+    if unknown := sorted(found.keys() - set(PARAMETERS)):
+        raise BadQuery(
+            f"jobs are not found by {unknown[0][:40]!r}; there are: {', '.join(PARAMETERS)}"
+        )
     states = tuple(value for key, value in given.given if key == "state")
     if wrong := sorted(set(states) - set(STATES)):
         raise BadQuery(f"state={wrong[0][:40]!r} is none; there are: {', '.join(STATES)}")

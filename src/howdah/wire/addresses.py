@@ -86,7 +86,9 @@ def listening(host: str, ports: tuple[int, int] | None = None, wanted: int = 0) 
     """
     problem: OSError | None = None
     for number in [wanted, *_numbers(ports)] if wanted else _numbers(ports):
-        server = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        # asyncio turns off the gathering of small writes (40 ms each) for what says that it is TCP.
+        server = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             server.bind((host, number))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from howdah.portal.index import RARE, Index, Query
+from howdah.portal.index import Index, Query
 from howdah.spec.model import Job, Role
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import JobMeta
@@ -91,15 +91,24 @@ def test_jobs_are_found_by_what_stands_in_the_list(index: Index, base: Path) -> 
     assert dict(index.choices().states) == {"succeeded": 2, "failed": 1}
 
 
-def test_common_texts_and_tags_are_found_like_rare_ones(index: Index, base: Path) -> None:
+def test_common_texts_and_tags_are_found_like_rare_ones(
+    index: Index, base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("howdah.portal.index.RARE", 20)
+    monkeypatch.setattr("howdah.portal.index.COUNTED", 20)
     make(base, 1, tags=("all",))
     index.refresh()
     (row,) = index.find(Query()).rows
-    many = [replace(row, job_id=f"many{n}-x", submitted=BEGIN + 10 + n) for n in range(RARE + 5)]
+    many = [replace(row, job_id=f"many{n}-x", submitted=BEGIN + 10 + n) for n in range(25)]
     index.put(many)
-    newest = f"many{RARE + 4}"
+    newest = "many24"
     assert names(index, text="MANY", limit=1) == names(index, tag="all", limit=1) == [newest]
     assert names(index, text="many17-") == ["many17"]
+    assert names(index, text="IG", limit=1) == [newest]
+    assert names(index, text="24") == []
+    assert index.find(Query(text="many")).total is None
+    assert index.find(Query(tag="all", since=BEGIN + 30)).total == 5
+    assert index.find(Query()).total == 26
 
 
 def test_a_lost_or_damaged_file_is_made_again(base: Path, tmp_path: Path) -> None:

@@ -75,15 +75,8 @@ def create_app(
         readers: who may read without the job's token.
     """
     gate = Gate(source, hosts, clock, readers)
-    changes = StatusChanges(source, clock, time.monotonic)
     watchers = stream.Watchers(source)
     static = StaticFiles()
-    work = api.Api(source=source, changes=changes, watchers=watchers, gate=gate)
-    looking = msgspec.structs.replace(work, source=ReadersJob(source))
-
-    async def page(request: Request) -> Response:
-        reads_only = request.scope[PROOF] is Proof.READER
-        return job_page(changes.view(), static.version, reads_only=reads_only)
 
     async def static_file(request: Request) -> Response:
         return static.answer(request.path_params["version"], request.path_params["name"])
@@ -98,14 +91,10 @@ def create_app(
 
     app = JobApp(
         routes=[
-            Route("/", page),
+            *job_routes(source, gate, watchers, PageFrame(static=f"static/{static.version}")),
             Route(LOGIN_PATH, signed_in),
             Route("/static/{version}/{name:path}", static_file),
-            *(_operation(operation, work, looking) for operation in api.OPERATIONS),
             Route(f"{api.ROOT}/openapi.json", described),
-            Route("/metrics", _scrape(source, changes)),
-            Route("/proxy/{task}/{rest:path}", _Proxied(source)),
-            Route("/proxy/{task}", _Proxied(source)),
         ],
         middleware=[Middleware(GateMiddleware, gate=gate, refused=refused)],
         exception_handlers={HTTPException: _not_found},
@@ -114,6 +103,36 @@ def create_app(
     app.gate = gate
     app.watchers = watchers
     return app
+
+
+class PageFrame(msgspec.Struct, frozen=True, kw_only=True):
+    """What is around the job on its page."""
+
+    static: str
+    """Address of the static files, relative to the page."""
+    jobs: str = ""
+    """Address of the list of jobs, relative to the page; empty where the job is served alone."""
+
+
+def job_routes(
+    source: LiveJob, gate: Gate, watchers: stream.Watchers, frame: PageFrame
+) -> list[Route]:
+    """Routes of one job: its page, its API, its measurements, the pages of its tasks."""
+    changes = StatusChanges(source, gate.clock, time.monotonic)
+    work = api.Api(source=source, changes=changes, watchers=watchers, gate=gate)
+    looking = msgspec.structs.replace(work, source=ReadersJob(source))
+
+    async def page(request: Request) -> Response:
+        reads_only = request.scope[PROOF] is Proof.READER
+        return job_page(changes.view(), frame, reads_only=reads_only)
+
+    return [
+        Route("/", page),
+        *(_operation(operation, work, looking) for operation in api.OPERATIONS),
+        Route("/metrics", _scrape(source, changes)),
+        Route("/proxy/{task}/{rest:path}", _Proxied(source)),
+        Route("/proxy/{task}", _Proxied(source)),
+    ]
 
 
 def _operation(operation: api.Operation, work: api.Api, looking: api.Api) -> Route:
@@ -283,16 +302,16 @@ def environment(package: str = _PACKAGE) -> jinja2.Environment:
     )
 
 
-def job_page(view: JobView, version: str, *, reads_only: bool = False) -> Response:
+def job_page(view: JobView, frame: PageFrame, *, reads_only: bool = False) -> Response:
     """The page itself: what is known at once; its script does the rest.
 
     Args:
         view: the job now.
-        version: of the static files.
+        frame: what is around it.
         reads_only: for a reader who may change nothing: without what they could not do.
     """
     page = environment().get_template("job.html")
-    return HTMLResponse(page.render(job=view, version=version, reads_only=reads_only))
+    return HTMLResponse(page.render(job=view, frame=frame, reads_only=reads_only))
 
 
 @functools.cache

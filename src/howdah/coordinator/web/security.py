@@ -358,18 +358,26 @@ class GateMiddleware:
         app: what is behind the gate.
         gate: decides.
         refused: makes the page a person sees instead.
+        within: the path within the job, of a path; where several jobs are behind one gate.
     """
 
-    def __init__(self, app: ASGIApp, gate: Gate, refused: Callable[[Refusal], Response]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        gate: Gate,
+        refused: Callable[[Refusal], Response],
+        within: Callable[[str], str] = str,
+    ) -> None:
         self._app = app
         self._gate = gate
         self._refused = refused
+        self._within = within
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         headers = headers_of(scope["headers"])
-        path: str = scope["path"]
+        path = self._within(scope["path"])
         proxied = path.startswith(PROXY_ROOT)
 
         async def guarded(message: Message) -> None:

@@ -46,7 +46,9 @@
   const later = () => {
     clearTimeout(timer);
     if (document.hidden) return;
-    timer = setTimeout(() => show(location.href), AGAIN_MS);
+    // What the reader is about to press stays where it is.
+    const held = () => document.querySelector("#found details[open]");
+    timer = setTimeout(() => (held() ? later() : show(location.href)), AGAIN_MS);
   };
 
   let typed = null;
@@ -57,6 +59,8 @@
   form.addEventListener("input", () => {
     clearTimeout(typed);
     round += 1;
+    // One or two letters stand in nearly every job: Enter looks for them.
+    if ([1, 2].includes(text.value.trim().length)) return;
     typed = setTimeout(filter, TYPING_MS);
   });
   form.addEventListener("submit", (event) => {

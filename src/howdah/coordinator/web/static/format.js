@@ -59,6 +59,7 @@ export function phase(job) {
     const tone = { succeeded: "good", failed: "bad", "timed-out": "bad" }[job.outcome] ?? "idle";
     return { word: OUTCOMES[job.outcome] ?? "Finished", tone, busy: false };
   }
+  if (job.lost) return { word: "Lost", tone: "bad", busy: false };
   const tone =
     { running: "live", starting: "prep", allocating: "prep", "failure-window": "warn", restarting: "warn" }[job.phase] ?? "idle";
   return { word: PHASES[job.phase] ?? job.phase, tone, busy: true };

@@ -10,11 +10,12 @@ class Store extends EventTarget {
 
   /** The coordinator's clock, in seconds; stands still once the job is over. */
   now() {
+    if (this.job?.lost) return this.records.at(-1)?.time ?? this.job.submitted;
     return this.job?.finished ?? Date.now() / 1000 + this.skew;
   }
 
   get over() {
-    return this.job?.phase === "finished";
+    return this.job?.phase === "finished" || this.job?.lost === true;
   }
 
   status(patch) {

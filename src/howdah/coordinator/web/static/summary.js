@@ -35,7 +35,7 @@ function head() {
   // A failure's advice stands with the failure.
   const advice = job.advice && !(job.failures ?? []).some((f) => f.advice === job.advice) ? job.advice : "";
   reason.replaceChildren(...words(sentence(job.reason)), advice ? h("span", { class: "advice" }, ...words(advice)) : "");
-  $("stop").hidden = job.phase === "finished";
+  $("stop").hidden = store.over;
   setText($("stop"), job.phase === "finishing" ? "Stop at once" : "Stop");
   links(job.links ?? []);
 }
@@ -112,7 +112,7 @@ function timeline() {
     sums.set(span.stage, (sums.get(span.stage) ?? 0) + long);
     const part = bar.children[i] ?? bar.appendChild(h("i"));
     part.dataset.stage = span.stage;
-    part.style.flexGrow = String(Math.max(long, 0.001));
+    part.style.flexGrow = String(Math.max(long * 1000, 1)); // a sum below 1 would not fill the bar
     part.title = `${STAGES[span.stage] ?? span.stage} ${duration(long)}${span.generation ? `, generation ${span.generation}` : ""}, from ${moment(span.start)}`;
   });
   const legend = $("timeline-legend");

@@ -1,0 +1,19 @@
+"""Answers of the portal's own API."""
+
+from __future__ import annotations
+
+import msgspec
+
+from howdah.portal.index import Row
+
+
+class JobList(msgspec.Struct, frozen=True, kw_only=True):
+    """Jobs that match, a page of them."""
+
+    jobs: tuple[Row, ...]
+    more: bool
+    """There are others behind these: ask with the next ``page``."""
+    total: int | None
+    """How many match in all; null where they are more than are counted."""
+    to_come: int
+    """Jobs that were found and are still to be read; the list is whole at 0."""

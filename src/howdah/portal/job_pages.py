@@ -1,0 +1,259 @@
+"""One job's page in the portal, at one address before, during and after its run.
+
+The page itself is the portal's. What it asks is answered by the job's coordinator while there is one, and
+from the job directory before and after.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections import OrderedDict
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Router
+from starlette.types import Receive, Scope, Send
+
+from howdah.backends.base import BackendError
+from howdah.client.errors import HowdahError
+from howdah.client.handle import AsyncJobHandle
+from howdah.client.listing import look
+from howdah.client.liveness import Running, running
+from howdah.client.states import UNREADABLE
+from howdah.client.tunnel import LOCAL, tunnel
+from howdah.coordinator.task_pages import Unreachable
+from howdah.coordinator.web import proxy, stream
+from howdah.coordinator.web.app import PageFrame, job_page, job_routes, notice
+from howdah.coordinator.web.security import SAFE_METHODS, STREAM_PATH, Broken, Gate, Refusal
+from howdah.core.messages import Task
+from howdah.portal.jobs import Jobs
+from howdah.portal.past_job import PastJob
+from howdah.storage.jobdir import JobDirectory, StorageError
+from howdah.storage.journal import JournalError
+from howdah.wire.messages import WebAddress
+
+HELD = 8
+"""Past jobs kept in memory."""
+SOON_S = 2.0
+"""A job without a coordinator that has not ended is read again after this."""
+BY = "stopped in the list of jobs"
+
+
+_JOB = re.compile(r"/jobs/[^/]+")
+
+
+def within(path: str) -> str:
+    """The path within one job."""
+    return _JOB.sub("", path, count=1)
+
+
+class _Served(msgspec.Struct, frozen=True):
+    """A past job, ready to answer."""
+
+    source: PastJob
+    router: Router
+    watchers: stream.Watchers
+    good_until: float
+
+
+class JobPages:
+    """Answers below ``/jobs/ID``."""
+
+    def __init__(self, jobs: Jobs, gate: Gate, version: str) -> None:
+        self._jobs = jobs
+        self._gate = gate
+        self._frame = PageFrame(static=f"../../static/{version}", jobs="../../")
+        self._past: OrderedDict[str, _Served] = OrderedDict()
+        self._making: dict[str, asyncio.Task[_Served]] = {}
+        self._tunnels: dict[str, tuple[asyncio.Task[None], asyncio.Future[int]]] = {}
+
+    def close(self) -> None:
+        """End all streams and connections to coordinators."""
+        for served in self._past.values():
+            served.watchers.close()
+        for task, _ in self._tunnels.values():
+            task.cancel()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = Request(scope, receive)
+        job_id: str = scope["path_params"]["job_id"]
+        path = within(scope["path"])
+        found = await self._jobs.find(job_id)
+        if found is None:
+            raise Refusal(404, f"there is no job {job_id[:100]!r} in {self._jobs.base}")
+        directory, row = found
+        if not path:
+            # Relative links in the page need the slash.
+            await notice(row.name, "One moment.", to=f"./{job_id}/")(scope, receive, send)
+            return
+        if path == "/stop" and request.method == "POST":
+            await (await self._stop(directory))(scope, receive, send)
+            return
+        if not row.ended and await self._answer_live(directory, path, scope, receive, send):
+            return
+        served = await self._served(directory)
+        await self._ready(served.source, path, request)
+        await served.router(scope, receive, send)
+
+    # -- of a job that runs ----------------------------------------------------------------------
+
+    async def _answer_live(
+        self, directory: JobDirectory, path: str, scope: Scope, receive: Receive, send: Send
+    ) -> bool:
+        """Have the job's coordinator answer; False if there is none."""
+        if path == "/":
+            row = await self._jobs.look(directory)
+            if row.ended or row.state in ("lost", UNREADABLE):
+                return False
+            response = job_page(await look(directory), self._frame)
+            await response(scope, receive, send)
+            return True
+        if path.startswith("/proxy/"):
+            await self._task_page(directory, path)(scope, receive, send)
+            return True
+        try:
+            port = await self._port(directory)
+            if port is None:
+                return False
+            token = await asyncio.to_thread(directory.token)
+            await proxy.forward(
+                _onward(scope),
+                receive,
+                send,
+                task=directory.job_id,
+                rest=path,
+                address=WebAddress(
+                    task=Task("page", 0),
+                    attempt=0,
+                    name="page",
+                    host=LOCAL,
+                    port=port,
+                    secret=token,
+                ),
+            )
+        except Broken:
+            if path != STREAM_PATH:
+                raise
+            # The coordinator has ended, or died: the page asks again, and is answered by what is there then.
+            await send({"type": "http.response.body", "body": b"\n\nevent: bye\ndata: {}\n\n"})
+        except (Unreachable, StorageError) as problem:
+            self._hang_up(directory.job_id)
+            row = await self._jobs.look(directory)
+            if (row.ended or row.state == "lost") and scope["method"] in SAFE_METHODS:
+                return False
+            raise Refusal(
+                502, f"the coordinator of {row.job_id} does not answer: {problem}"
+            ) from problem
+        return True
+
+    def _task_page(self, directory: JobDirectory, path: str) -> Response:
+        """On to the job's own address: its programs' scripts must not act on other jobs."""
+        try:
+            page = AsyncJobHandle(directory).page(path.removeprefix("/"))
+        except (StorageError, BackendError):
+            page = None
+        if page is None:
+            raise Refusal(
+                404, f"{directory.job_id} has no coordinator that could lead to that page"
+            )
+        return notice("Opening the page", "One moment.", to=page)
+
+    async def _port(self, directory: JobDirectory) -> int | None:
+        """A port of this machine that leads to the job's own page; None without a coordinator."""
+        job_id = directory.job_id
+        if job_id not in self._tunnels:
+            row = await self._jobs.look(directory)
+            if row.state not in ("running", "waiting") or await self._has_no_coordinator(directory):
+                return None
+        if job_id not in self._tunnels:
+            port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            self._tunnels[job_id] = (asyncio.ensure_future(_lead(directory, port)), port)
+        return await self._tunnels[job_id][1]
+
+    async def _has_no_coordinator(self, directory: JobDirectory) -> bool:
+        try:
+            return await asyncio.to_thread(running, directory) is not Running.YES
+        except (BackendError, StorageError, OSError):
+            return True
+
+    def _hang_up(self, job_id: str) -> None:
+        task, _ = self._tunnels.pop(job_id, (None, None))
+        if task is not None:
+            task.cancel()
+
+    async def _stop(self, directory: JobDirectory) -> Response:
+        """Have the job stopped, then go back to the list."""
+        try:
+            await AsyncJobHandle(directory).stop(BY)
+        except (HowdahError, BackendError) as problem:
+            raise Refusal(409, f"{directory.job_id} was not stopped: {problem}") from problem
+        return RedirectResponse("../../", 303)
+
+    # -- of a job that nobody runs ---------------------------------------------------------------
+
+    async def _served(self, directory: JobDirectory) -> _Served:
+        """What answers for the job from its directory."""
+        self._hang_up(directory.job_id)
+        job_id = directory.job_id
+        held = self._past.get(job_id)
+        if held is not None and held.good_until > time.monotonic():
+            self._past.move_to_end(job_id)
+            return held
+        making = self._making.get(job_id)
+        if making is None:
+            # A page asks for several things at once: the job is read for all of them.
+            making = self._making[job_id] = asyncio.ensure_future(self._read(directory))
+            making.add_done_callback(lambda _: self._making.pop(job_id))
+        return await asyncio.shield(making)
+
+    async def _read(self, directory: JobDirectory) -> _Served:
+        try:
+            view = None if await asyncio.to_thread(directory.final) else await look(directory)
+            source = await asyncio.to_thread(PastJob, directory, view)
+        except (StorageError, JournalError, OSError, ValueError) as problem:
+            raise Refusal(404, f"{directory.job_id} cannot be read: {problem}") from problem
+        gate = Gate(source, (), self._gate.clock)  # type: ignore[arg-type]
+        watchers = stream.Watchers(source)  # type: ignore[arg-type]
+        # One that waits for its coordinator is asked again and again instead of followed.
+        watchers.closing = view is not None and not view.lost
+        routes = job_routes(source, gate, watchers, self._frame)  # type: ignore[arg-type]
+        good_until = float("inf") if view is None else time.monotonic() + SOON_S
+        served = _Served(source, Router(routes, redirect_slashes=False), watchers, good_until)
+        if (before := self._past.pop(directory.job_id, None)) is not None:
+            before.watchers.close()
+        self._past[directory.job_id] = served
+        while len(self._past) > HELD:
+            _, oldest = self._past.popitem(last=False)
+            oldest.watchers.close()
+        return served
+
+    async def _ready(self, source: PastJob, path: str, request: Request) -> None:
+        """Have read what the answer needs."""
+        if path.startswith(("/api/v1/series", "/api/v1/metrics/", "/metrics")):
+            await asyncio.to_thread(source.read_samples)
+        named = request.query_params.get("log") or (
+            path.split("/")[4] if path.startswith("/api/v1/logs/") else ""
+        )
+        for task in source.tasks():
+            if str(task) == named:
+                await asyncio.to_thread(source.bring_logs, task)
+
+
+async def _lead(directory: JobDirectory, port: asyncio.Future[int]) -> None:
+    """Lead to the job's page until cancelled; tells the port."""
+    try:
+        async with tunnel(directory, None) as own:
+            port.set_result(own)
+            await asyncio.Event().wait()
+    except OSError as problem:
+        port.set_exception(Unreachable(f"no way to its coordinator could be opened: {problem}"))
+
+
+def _onward(scope: Scope) -> Scope:
+    """The request as the coordinator takes it: at its own name."""
+    kept = [(name, value) for name, value in scope["headers"] if name not in (b"host", b"origin")]
+    return {**scope, "headers": [*kept, (b"host", b"localhost")]}

@@ -1,0 +1,96 @@
+"""A job's page at one address: while it runs, when it has ended, and when nobody runs it any more."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import shoot
+from tests.portal.conftest import Holding, Past, Portal
+
+pytestmark = pytest.mark.timeout(120)
+
+
+def test_a_past_job_has_the_page_it_had(page: Page, portal: Portal, past: Past) -> None:
+    page.goto(portal.login_link())
+    page.get_by_role("link", name="letters").click()
+    expect(page).to_have_url(f"{portal.url}/jobs/{past.failed.job_id}/")
+    expect(page.locator("#phase")).to_have_text("Failed")
+    expect(page.locator("#feed")).to_have_text("Ended")
+    expect(page.locator("#failures-title")).to_have_text("worker:0 exited with code 1")
+    expect(page.locator("#log-lines")).to_contain_text("ValueError: row 1798 of shard 3")
+    expect(page.locator("#event-list")).to_contain_text("worker:0 started")
+    expect(page.locator("#timeline-legend")).to_contain_text("Running")
+    expect(page.locator("#config-text")).to_contain_text('"letters"')
+    expect(page.locator(".chart").filter(has_text="loss")).to_be_visible()
+    expect(page.locator("#stop")).to_be_hidden()
+    page.get_by_role("searchbox", name="Find in this log").fill("step 2")
+    expect(page.locator("#log-lines mark").first).to_have_text("step 2")
+    shoot(page, "past-job-light")
+    page.locator(".bar").get_by_role("link", name="All jobs").click()
+    expect(page).to_have_title("Jobs · Howdah")
+
+
+def test_one_address_before_and_after_a_jobs_end(
+    page: Page, portal: Portal, holding: Holding
+) -> None:
+    page.goto(portal.login_link())
+    page.get_by_role("link", name="holds", exact=True).click()
+    expect(page.locator("#phase")).to_have_text("Running")
+    expect(page.locator("#feed")).to_have_text("Live")
+    expect(page.locator("#log-lines")).to_contain_text("holding on")
+    address = page.url
+    holding.let_go()
+    expect(page.locator("#phase")).to_have_text("Succeeded")
+    expect(page.locator("#feed")).to_have_text("Ended")
+    expect(page.locator("#log-lines")).to_contain_text("let go")
+    page.reload()
+    assert page.url == address
+    expect(page.locator("#phase")).to_have_text("Succeeded")
+    expect(page.locator("#log-lines")).to_contain_text("let go")
+
+
+def test_a_running_job_is_stopped_from_the_list(
+    page: Page, portal: Portal, holding: Holding
+) -> None:
+    page.goto(portal.login_link())
+    running = page.locator("#jobs tbody tr").filter(has_text="holds")
+    running.get_by_text("Stop", exact=True).click()
+    running.get_by_role("button", name="Stop holds").click()
+    expect(running.locator(".state")).to_have_text("stopped")
+    assert holding.run.end() == 130
+    assert "stopped in the list of jobs" in holding.directory.final().reason
+    path = f"/jobs/{holding.directory.job_id}/stop"
+    # Nobody else's page may do it.
+    cookie = portal.log_in()
+    assert (
+        portal.ask("POST", path, headers={**cookie, "Origin": "http://evil.example"}).status == 403
+    )
+    assert portal.ask("POST", path, headers=cookie).status == 403
+
+
+def test_programs_ask_about_a_past_job_as_about_a_running_one(portal: Portal, past: Past) -> None:
+    root = f"/jobs/{past.failed.job_id}"
+    job = portal.get(f"{root}/api/v1/job").json()
+    final = msgspec.json.decode(msgspec.json.encode(past.failed.final()))
+    assert job == final | {"page": None, "links": []}
+    found = portal.get(f"{root}/api/v1/logs/worker:0?grep=valueerror").json()
+    assert found["matches"][0]["line"] == "ValueError: row 1798 of shard 3"
+    assert portal.get(f"{root}/api/v1/logs/worker:0/raw").body.startswith(b"step 0\n")
+    series = portal.get(f"{root}/api/v1/series?task=worker:0").json()["series"]
+    assert "value:loss" in {each["name"] for each in series}
+    assert portal.get(f"{root}/api/v1/config").json()["env"] == {"HF_TOKEN": "hf_secret_of_ada_123"}
+    assert b"howdah_job" in portal.get(f"{root}/metrics").body
+    for path, status in (
+        ("/api/v1/logs/worker:7", 404),
+        ("/api/v1/logs/worker:0?attempt=9", 404),
+        ("/proxy/tensorboard:0/", 404),
+        ("/nothing", 404),
+    ):
+        assert portal.get(root + path).status == status, path
+    stopped = portal.post(f"{root}/api/v1/stop")
+    assert (stopped.status, "over already" in stopped.error) == (409, True)
+    for broken in ("half-20261121-143502-k3f9", "torn-20261121-143503-k3f9"):
+        for path in ("/", "/api/v1/job", "/proxy/x:0/"):
+            assert portal.get(f"/jobs/{broken}{path}").status == 404
