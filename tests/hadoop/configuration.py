@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 
 from tests.hadoop import queues, security
 from tests.hadoop.options import Gpus, LogFormat, Placement
-from tests.hadoop.site import HOST, MARKER, NAME_SERVICE, PROXY_HOST, Daemon, Kind, Site
+from tests.hadoop.site import HOST, MARKER, NAME_SERVICE, PROXY_HOST, VIEW, Daemon, Kind, Site
 
 Files = dict[str, dict[str, str]]
 """File name to properties."""
@@ -181,7 +181,8 @@ def _own(site: Site, daemon: Daemon) -> Files:
 
 def _core(site: Site) -> dict[str, str]:
     return {
-        "fs.defaultFS": site.default_fs,
+        "fs.defaultFS": VIEW if site.options.view else site.default_fs,
+        **(_view(site) if site.options.view else {}),
         "hadoop.tmp.dir": str(site.folder / "tmp"),
         # The REST API's writing calls are made as this user, who is an administrator.
         "hadoop.http.staticuser.user": site.user,
@@ -192,6 +193,16 @@ def _core(site: Site) -> dict[str, str]:
         "hadoop.registry.rm.enabled": "false",
         "net.topology.node.switch.mapping.impl": "org.apache.hadoop.net.TableMapping",
         "net.topology.table.file.name": str(_racks_file(site)),
+    }
+
+
+def _view(site: Site) -> dict[str, str]:
+    """The mount table."""
+    table = f"fs.viewfs.mounttable.{VIEW.removeprefix('viewfs://')}"
+    links = {"/home": "/user", "/tmp": "/tmp", "/app-logs": "/app-logs", "/data/raw": "/tmp/raw"}
+    return {
+        f"{table}.homedir": "/home",
+        **{f"{table}.link.{at}": f"{site.default_fs}{to}" for at, to in links.items()},
     }
 
 
@@ -234,7 +245,7 @@ def _name_nodes(site: Site) -> dict[str, str]:
         suffix = f".{NAME_SERVICE}.nn{daemon.number}" if several else ""
         rpc, web = site.namenode_ports(daemon.number)
         found[f"dfs.namenode.http-address{suffix}"] = f"{site.head}:{web}"
-        if several:
+        if several or site.options.view:
             found[f"dfs.namenode.rpc-address{suffix}"] = f"{site.head}:{rpc}"
     if several:
         found |= {

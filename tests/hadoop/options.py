@@ -65,6 +65,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """2: high availability, fail-over by hand (`Cluster.fail_over`)."""
     name_nodes: int = 1
     """2: high availability over one folder of edits, fail-over by hand (`Cluster.fail_over_hdfs`)."""
+    view: bool = False
+    """The default file system is a ViewFs over the other one (`tests.hadoop.site.VIEW`)."""
     web_proxy: bool = False
     """A web proxy on an address of its own, 127.0.0.2; else the ResourceManager's own."""
     hdfs_tokens: bool = True

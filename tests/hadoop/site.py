@@ -13,6 +13,8 @@ HOST = "127.0.0.1"
 PROXY_HOST = "127.0.0.2"
 NAME_SERVICE = "tests"
 """Of two NameNodes together. No host has that name."""
+VIEW = "viewfs://view"
+"""The ViewFs of a cluster that has one: homes are in ``/home``, and nothing is linked but what is used."""
 MARKER = "HOWDAH_TEST_CLUSTER"
 """Environment variable of every daemon and every container; its value is the cluster's folder."""
 

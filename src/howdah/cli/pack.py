@@ -134,12 +134,15 @@ def _store(loaded: LoadedJob | None) -> Store | None:
     try:
         cluster = access.shared(job.hadoop.conf if job else None)
         base = staging.base_url(job.store if job else None, cluster.configuration, cluster.user)
-        if base.startswith(f"{cluster.configuration.default_fs}/"):
-            base = staging.home_url(cluster.configuration, cluster.user)
+        base = staging.cache_home(f"{base}/job", cluster.configuration, cluster.user)
     except BackendError as error:
         click.echo(f"There is no cluster to compare with. {error}", err=True)
         return None
-    return Store(cluster.hdfs(base), base)
+    return Store(
+        cluster.hdfs(base),
+        base,
+        lambda url: staging.whole(url, cluster.configuration),
+    )
 
 
 def _places(packs: Packs, store: Store | None) -> Iterator[tuple[Archive, str, bool | None]]:

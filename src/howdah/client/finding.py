@@ -20,7 +20,8 @@ def base(store: str | None) -> Path:
     Raises:
         StorageError: the store is a URL that no backend keeps jobs at.
     """
-    return base_folder(None if store is not None and store.startswith("hdfs://") else store)
+    elsewhere = store is not None and store.startswith(("hdfs://", "viewfs://"))
+    return base_folder(None if elsewhere else store)
 
 
 def find(wanted: str, store: str | None = None) -> JobDirectory:

@@ -30,6 +30,28 @@ class _Store(NamedTuple):
         return "://" not in place and "::" not in place
 
 
+def resolved(loaded: LoadedJob, job: Job) -> tuple[Job, list[Problem]]:
+    """The job with its places on ViewFs where they lead to, for what writes there knows no mount
+    tables; and those that lead nowhere, which stay as they are."""
+    problems: list[Problem] = []
+    for name, key in (("checkpoint", "store"), ("outputs", "store"), ("tensorboard", "folder")):
+        table = getattr(job, name)
+        place: str | None = getattr(table, key, None)
+        if place is None or not place.startswith("viewfs://"):
+            continue
+        from howdah.hadoop import viewfs
+        from howdah.hadoop.configuration import Configuration
+        from howdah.hadoop.errors import ConfigurationError
+
+        try:
+            found = viewfs.resolve(place, Configuration.load(job.hadoop.conf))
+        except ConfigurationError as error:
+            problems.append(loaded.problem(f"{name}.{key}", str(error)))
+            continue
+        job = msgspec.structs.replace(job, **{name: msgspec.structs.replace(table, **{key: found})})
+    return job, problems
+
+
 def look(loaded: LoadedJob, job: Job, backend: str) -> tuple[list[Problem], list[str]]:
     """Write a small file to each store of the job, and remove it.
 
@@ -42,9 +64,12 @@ def look(loaded: LoadedJob, job: Job, backend: str) -> tuple[list[Problem], list
         The stores that can't be written, and a note on each that could not be tried from here.
     """
     here = registry.runs_here(backend)
-    problems: list[Problem] = []
+    job, problems = resolved(loaded, job)
+    nowhere = {each.key for each in problems}
     notes: list[str] = []
     for store in _stores(job):
+        if store.key in nowhere:
+            continue
         if store.is_path and not here:
             notes.append(
                 f"{store.key}: {shown(store.place)} was not tried: it is a path on the machines "

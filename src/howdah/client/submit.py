@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from howdah.backends import submitting
 from howdah.backends.base import BackendError, Step
-from howdah.client import checks
+from howdah.client import checks, stores
 from howdah.client.early import begin, default_backend
 from howdah.client.errors import Refused
 from howdah.core.state import JobPhase, Outcome
@@ -109,6 +109,7 @@ def _submit(
 
     for text in checks.check(loaded, job, backend):
         note(text)
+    job, _ = stores.resolved(loaded, job)
     submission.check(job, loaded)
     try:
         _create(directory, job, meta)

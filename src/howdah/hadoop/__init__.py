@@ -13,6 +13,7 @@ asyncio to servers of Hadoop 3.3 to 3.5.
 `aggregated`         YARN's aggregated logs, both formats
 `credentials`        credential files, tokens, secret keys
 `ids`, `placement`   application, container and node ids; resources; placement constraints
+`viewfs`             where the names of a ViewFs lead to
 `errors`             everything that is raised
 `protos`             the messages: ``protos.yarn``, ``protos.common``, ``protos.hdfs``
 `rpc`                calls of any protocol: retries, fail-over; below it `connection`, `sasl`,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -43,7 +43,11 @@ class Uploaded(msgspec.Struct, frozen=True, kw_only=True):
 class Store:
     """Archives of one user on one file system."""
 
-    def __init__(self, hdfs: Hdfs, base_url: str) -> None:
+    def __init__(
+        self, hdfs: Hdfs, base_url: str, whole: Callable[[str], str] = lambda url: url
+    ) -> None:
+        """``whole`` gives the URL on HDFS of what a job file names by another one."""
+        self._whole = whole
         self.folder = f"{base_url.rstrip('/')}/{FOLDER}"
         self.hdfs = hdfs
         self._seen: dict[str, Stat] | None = None
@@ -109,6 +113,7 @@ class Store:
             PackingError: it is not on HDFS.
             OSError: it is not there, or cannot be looked at.
         """
+        url = self._whole(url)
         hdfs = self._of(url)
         if not hdfs.stat(url).is_dir:
             return None
@@ -124,6 +129,7 @@ class Store:
         return self.hdfs if url.startswith("hdfs:///") else Hdfs(url)
 
     def _elsewhere(self, url: str) -> Uploaded:
+        url = self._whole(url)
         status = self._of(url).stat(url)
         if status.is_dir:
             raise PackingError(f"{url} is a folder; YARN brings files to its nodes: archive it")

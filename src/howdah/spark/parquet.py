@@ -28,8 +28,10 @@ import pyarrow as pa
 import pyarrow.dataset as arrow
 
 from howdah import task
+from howdah.hadoop.errors import ConfigurationError
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.columns import Converter, Shapes, concatenated, ordered, rows
+from howdah.spark.tfrecord.filesystems import resolved
 
 Stretch = tuple[int, int]
 """Rows of an epoch's sequence: from, up to."""
@@ -427,21 +429,21 @@ def dataset(source: str | Sequence[str]) -> arrow.Dataset:
             format="parquet",
             partitioning=arrow.partitioning(flavor="hive"),
         )
-    except (OSError, ValueError, ImportError, pa.ArrowException) as error:
+    except (OSError, ValueError, ImportError, pa.ArrowException, ConfigurationError) as error:
         raise FeedError(f"{', '.join(sources)} cannot be read as Parquet: {error}") from error
 
 
 def _file_system(url: str) -> tuple[Any, str]:
     from fsspec.core import url_to_fs
 
-    if url.startswith(("hdfs://", "viewfs://")):
+    url = resolved(url)
+    if url.startswith("hdfs://"):
         # By name: fsspec's own choice for hdfs:// is pyarrow's, which needs a JVM.
-        from hdfs_native.fsspec import HdfsFileSystem, ViewfsFileSystem
+        from hdfs_native.fsspec import HdfsFileSystem
 
-        kind = HdfsFileSystem if url.startswith("hdfs:") else ViewfsFileSystem
         host, _, path = url.partition("://")[2].partition("/")
         name, _, port = host.partition(":")
-        return kind(name or None, int(port) if port else None), f"/{path}"
+        return HdfsFileSystem(name or None, int(port) if port else None), f"/{path}"
     return url_to_fs(url)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import posixpath
 from urllib.parse import unquote, urlsplit
 
-_SCHEMES = ("hdfs", "viewfs")
-
 
 def is_hdfs(place: str) -> bool:
     """Whether a path or URL is for this module."""
@@ -25,7 +23,7 @@ def split(url: str) -> tuple[str, str]:
             raise ValueError(f"{url!r} is neither an absolute path nor an hdfs:// URL")
         return "", posixpath.normpath(url)
     parts = urlsplit(url)
-    if parts.scheme not in _SCHEMES:
+    if parts.scheme != "hdfs":
         raise ValueError(f"{url!r} is no URL of HDFS: it begins with {parts.scheme}://")
     fs = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
     path = unquote(parts.path) if "%" in parts.path else parts.path

@@ -109,6 +109,16 @@ def test_paths_mean_what_they_mean_to_spark(
     assert filesystems.qualified(path, default_fs) == wanted
 
 
+def test_a_path_on_viewfs_is_where_the_mount_table_leads_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = "<property><name>fs.viewfs.mounttable.v.link./data</name><value>hdfs://nn/d</value></property>"
+    (tmp_path / "core-site.xml").write_text(f"<configuration>{link}</configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert filesystems.qualified("viewfs://v/data/a/") == "hdfs://nn/d/a"
+    assert filesystems.qualified("/data/a", "viewfs://v/") == "hdfs://nn/d/a"
+
+
 def test_names_of_folders_are_values_and_back() -> None:
     names = [folders.name_of("k", value) for value in ("a/b=c", None, 1.5, True, "", "ü%")]
     assert names[:4] == ["k=a%2Fb%3Dc", f"k={folders.NULL}", "k=1.5", "k=true"]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from howdah.backends.base import BackendError
+from howdah.backends.yarn import staging
 from howdah.backends.yarn.access import Access
 from howdah.core.messages import Task
 from howdah.hadoop.aggregated import AggregatedLogs, Log
@@ -27,26 +29,34 @@ _OF_MASTERS = ("stderr", "master.log")
 class _Files:
     """HDFS as `howdah.hadoop.aggregated` wants it."""
 
-    def __init__(self, hdfs: Hdfs) -> None:
-        self._hdfs = hdfs
+    def __init__(self, access: Access) -> None:
+        self._access = access
 
     def files(self, folder: str) -> Mapping[str, int]:
+        url = self._url(folder)
+        if not url.startswith(staging.SCHEME):
+            return {}  # on a file system that nothing here reads
         try:
-            return {each.name: each.size for each in self._hdfs.list(folder) if not each.is_dir}
+            return {each.name: each.size for each in self._hdfs(url).list(url) if not each.is_dir}
         except FileNotFoundError:
             return {}
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        return self._hdfs.read_range(path, offset, length)
+        url = self._url(path)
+        return self._hdfs(url).read_range(url, offset, length)
+
+    def _url(self, place: str) -> str:
+        return staging.whole(place, self._access.configuration)
+
+    def _hdfs(self, url: str) -> Hdfs:
+        return self._access.hdfs(url).patient(0.0)
 
 
 class Aggregated:
     """YARN's logs of one application."""
 
     def __init__(self, access: Access, application: ApplicationId, user: str) -> None:
-        self._logs = AggregatedLogs(
-            access.configuration, _Files(access.hdfs(access.configuration.default_fs).patient(0.0))
-        )
+        self._logs = AggregatedLogs(access.configuration, _Files(access))
         self._application = application
         self._user = user
 
@@ -80,7 +90,7 @@ class Aggregated:
     def _all(self) -> list[Log]:
         try:
             return self._logs.of(self._application, self._user)
-        except (HadoopError, OSError):
+        except (HadoopError, OSError, BackendError):
             return []
 
     def _content(self, log: Log, start: int = 0) -> bytes:

@@ -25,6 +25,8 @@ from howdah.hadoop.credentials import TOKEN_FILE
 from howdah.hadoop.errors import ConfigurationError, HadoopError
 from howdah.hadoop.namenode import NameNode
 from howdah.spec.model import Master
+from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs_names import split
 
 CONNECT_S = 3.0
 LEAST_SPACE = 10 * 2**30
@@ -244,7 +246,7 @@ def _hdfs(access: Access) -> Iterator[Finding]:
     configuration = access.configuration
     try:
         home = staging.home_url(configuration, access.user)
-        addresses = configuration.name_nodes()
+        addresses = configuration.name_nodes(home)
     except (BackendError, ConfigurationError) as error:
         yield problem("HDFS", str(error), "set `store` to an hdfs:// URL in the site file")
         return
@@ -259,7 +261,7 @@ def _hdfs(access: Access) -> Iterator[Finding]:
         return
 
     async def ask() -> tuple[bool, int, int]:
-        async with NameNode(configuration, access.login) as name_node:
+        async with NameNode(configuration, access.login, url=home) as name_node:
             safe = await name_node.safe_mode("get")
             stats = await name_node.fs_stats()
         return safe, stats.capacity, stats.remaining
@@ -272,7 +274,7 @@ def _hdfs(access: Access) -> Iterator[Finding]:
     elif remaining < LEAST_SPACE:
         yield warning("HDFS", f"{remaining / 2**30:.1f} GiB free", "make room")
     else:
-        yield fine("HDFS", f"{configuration.default_fs}, {remaining / 2**30:.0f} GiB free")
+        yield fine("HDFS", f"{split(home)[0]}, {remaining / 2**30:.0f} GiB free")
     yield from _home(access, home)
 
 
@@ -282,7 +284,7 @@ def _home(access: Access, home: str) -> Iterator[Finding]:
     try:
         found = hdfs.stat(path)
     except FileNotFoundError:
-        if _may_write(access, posixpath.dirname(path)):
+        if _may_write(access.user, hdfs, posixpath.dirname(path)):
             yield fine("home on HDFS", f"{home} is made by the first job")
             return
         yield problem(
@@ -303,17 +305,17 @@ def _home(access: Access, home: str) -> Iterator[Finding]:
         )
 
 
-def _may_write(access: Access, folder: str) -> bool:
+def _may_write(user: str, hdfs: Hdfs, folder: str) -> bool:
     """As far as owner and permissions tell; a superuser may always."""
     while folder not in ("", "/"):
         try:
-            found = access.hdfs(folder).patient(0.0).stat(folder)
+            found = hdfs.stat(folder)
         except FileNotFoundError:
             folder = posixpath.dirname(folder)
             continue
-        return found.owner == access.user or bool(found.permission & 0o002)
-    root = access.hdfs("/").patient(0.0).stat("/")
-    return root.owner == access.user or bool(root.permission & 0o002)
+        return found.owner == user or bool(found.permission & 0o002)
+    root = hdfs.stat("/")
+    return root.owner == user or bool(root.permission & 0o002)
 
 
 # -- settings ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,8 +15,10 @@ from howdah.agent.launch import HERE
 from howdah.backends.base import BackendError
 from howdah.backends.yarn import local_resources as names
 from howdah.backends.yarn.local_resources import Kind, LocalResource, LocalResources
+from howdah.hadoop import viewfs
 from howdah.hadoop.configuration import FILES as CONFIGURATION_FILES
 from howdah.hadoop.configuration import Configuration
+from howdah.hadoop.errors import ConfigurationError
 from howdah.packing import runtime
 from howdah.packing.archives import Archive, Progress, cache_folder
 from howdah.packing.archives import Kind as Packed
@@ -24,6 +27,7 @@ from howdah.packing.store import Uploaded
 from howdah.packing.tarball import Entry
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
+from howdah.storage.hdfs_names import split
 
 if TYPE_CHECKING:
     from howdah.packing.files import Extra
@@ -46,13 +50,15 @@ def home_url(configuration: Configuration, user: str) -> str:
         BackendError: the default file system is no HDFS.
     """
     fs = configuration.default_fs
-    if not fs.startswith(SCHEME):
+    home = whole(f"{viewfs.homes(fs, configuration)}/{user}", configuration)
+    if not home.startswith(SCHEME):
+        leads = f" and leads to {home}" if viewfs.is_viewfs(fs) else ""
         raise BackendError(
-            f"fs.defaultFS is {fs!r} ({configuration.source('fs.defaultFS')}), which is no HDFS; "
-            "job directories on YARN are kept on HDFS: name a folder with `store` in the job file "
-            "or the site file"
+            f"fs.defaultFS is {fs!r} ({configuration.source('fs.defaultFS')}){leads}, which is no HDFS; "
+            "job directories on YARN are kept on HDFS: name a folder with `store` in the job file or "
+            "the site file"
         )
-    return f"{fs}/user/{user}"
+    return home
 
 
 def base_url(store: str | None, configuration: Configuration, user: str) -> str:
@@ -63,20 +69,39 @@ def base_url(store: str | None, configuration: Configuration, user: str) -> str:
     """
     if store is None:
         return f"{home_url(configuration, user)}/{JOBS}/{user}"
-    if not store.startswith(SCHEME):
-        what = "another file system" if "://" in store else "a folder of this machine"
+    place = whole(store, configuration) if "://" in store else store
+    if not place.startswith(SCHEME):
+        what = "another file system" if "://" in place else "a folder of this machine"
         raise BackendError(
             f"The store {store!r} is {what}; the yarn backend keeps job directories on HDFS: give "
             "an hdfs:// URL, or leave store out"
         )
-    return f"{whole(store, configuration)}/{user}"
+    return f"{place}/{user}"
 
 
-def whole(url: str, configuration: Configuration) -> str:
-    """The URL with its file system, where it is the default one (``hdfs:///a``)."""
-    if url.startswith(f"{SCHEME}/"):
-        return configuration.default_fs + url.removeprefix(SCHEME).rstrip("/")
-    return url.rstrip("/")
+def cache_home(url: str, configuration: Configuration, user: str) -> str:
+    """In which home archives are kept for a job directory at that URL: the user's, if that is on the
+    same file system, else the folder of job directories."""
+    with contextlib.suppress(BackendError):
+        home = home_url(configuration, user)
+        if split(home)[0] == split(url)[0]:
+            return home
+    return url.rpartition("/")[0]
+
+
+def whole(place: str, configuration: Configuration) -> str:
+    """The place with the file system it is on: an absolute path and ``hdfs:///a`` are on the default
+    one, ``viewfs://`` leads to another.
+
+    Raises:
+        BackendError: it leads nowhere.
+    """
+    path = place.removeprefix(SCHEME)
+    url = configuration.default_fs + path if path.startswith("/") else place
+    try:
+        return viewfs.resolve(url.rstrip("/"), configuration)
+    except ConfigurationError as error:
+        raise BackendError(str(error)) from error
 
 
 # -- what is shipped -----------------------------------------------------------------------------

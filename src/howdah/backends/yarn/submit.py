@@ -12,6 +12,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -37,6 +38,7 @@ from howdah.backends.yarn.local_resources import (
     LocalResources,
     Visibility,
 )
+from howdah.hadoop import viewfs
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import (
     AMRM_TOKEN,
@@ -214,8 +216,10 @@ class YarnSubmission:
         if not (configuration.security_enabled or configuration.boolean(_ALWAYS_TOKENS)):
             return given
         renewer = _renewer(configuration, access.user)
-        for place in dict.fromkeys((url, *(staging.whole(u, configuration)
-                                           for u in job.hadoop.name_nodes))):  # fmt: skip
+        places = [url, *(staging.whole(each, configuration) for each in job.hadoop.name_nodes)]
+        if viewfs.is_viewfs(configuration.default_fs):  # programs use what it is made of
+            places += viewfs.targets(configuration.default_fs, configuration)
+        for place in dict.fromkeys(each for each in places if each.startswith(staging.SCHEME)):
             if token_of(configuration, login, place) is None:
                 token = access.call(_mint(configuration, login, place, renewer))
                 minted.append((token.service, token))
@@ -244,10 +248,9 @@ class YarnSubmission:
 
     def _ship(self, access: Access, url: str, application_id: ApplicationId) -> LocalResources:
         assert self._packing is not None
-        home = staging.home_url(access.configuration, access.user)
-        if not url.startswith(f"{access.configuration.default_fs}/"):
-            home = url.rpartition("/")[0]
-        store = Store(access.hdfs(home), home)
+        configuration = access.configuration
+        home = staging.cache_home(url, configuration, access.user)
+        store = Store(access.hdfs(home), home, partial(staging.whole, configuration=configuration))
         uploads: dict[str, Uploaded] = {}
 
         def upload(archive: Archive) -> Uploaded:

@@ -70,7 +70,8 @@ def prepare(spark: Any, path: str) -> ModelFiles:
         return ModelFiles()
     local = local_path(path)
     if local is None:
-        return ModelFiles(Way.FETCHED, path, _state_of_url(path))
+        url = qualified(path)
+        return ModelFiles(Way.FETCHED, url, _state_of_url(url))
     if not local.exists():
         return ModelFiles(Way.SEEN, str(local), str(local))
     if _one_machine(spark):

@@ -90,11 +90,33 @@ class FileSystems:
 
 
 def qualified(path: str, default_fs: str = "") -> str:
-    """The path as executors will need it: absolute, with Spark's default file system in front.
+    """The path as executors will need it: absolute, with Spark's default file system in front, and on
+    ViewFs where that leads to.
 
     Args:
         default_fs: ``fs.defaultFS``; empty or ``file:///`` for this machine's folders.
+
+    Raises:
+        ConfigurationError: it leads nowhere.
     """
+    return resolved(_absolute(path, default_fs))
+
+
+def resolved(url: str) -> str:
+    """A URL, on ViewFs where that leads to.
+
+    Raises:
+        ConfigurationError: it leads nowhere.
+    """
+    if not url.startswith("viewfs:"):
+        return url
+    from howdah.hadoop import viewfs
+    from howdah.hadoop.configuration import Configuration
+
+    return viewfs.resolve(url, Configuration.load())
+
+
+def _absolute(path: str, default_fs: str) -> str:
     if path.startswith("file:"):
         rest = path.removeprefix("file:")
         return "/" + rest.lstrip("/")
