@@ -191,7 +191,7 @@ class Cluster:
             self._wait("a ResourceManager to become active", self._one_is_active, deadline)
 
     def _one_is_active(self) -> bool:
-        if self.active() is None:
+        if self.active() is None and not self.site.options.zookeeper:
             self.make_active(1)
         return self.active() is not None
 

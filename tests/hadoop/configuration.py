@@ -59,6 +59,9 @@ def write(site: Site, classpath: str) -> None:
     for daemon in site.daemons:
         if daemon.kind is Kind.KDC:
             continue
+        if daemon.kind is Kind.ZOOKEEPER:
+            _write_zookeeper(site, daemon)
+            continue
         place = site.own_conf_dir(daemon)
         files = {name: dict(values) for name, values in shared.items()}
         for name, values in _own(site, daemon).items():
@@ -76,6 +79,20 @@ def write(site: Site, classpath: str) -> None:
     program.parent.mkdir(exist_ok=True)
     program.write_text(_DISCOVERY.format(count=site.options.gpus_per_node))
     program.chmod(0o755)
+
+
+def _write_zookeeper(site: Site, daemon: Daemon) -> None:
+    place = site.own_conf_dir(daemon)
+    _write(place, {})
+    site.data_dir(daemon).mkdir(parents=True, exist_ok=True)
+    rows = {
+        "tickTime": 500,
+        "dataDir": site.data_dir(daemon),
+        "clientPort": site.zookeeper_port,
+        "clientPortAddress": site.head,
+        "admin.enableServer": "false",
+    }
+    (place / "zoo.cfg").write_text("".join(f"{name}={value}\n" for name, value in rows.items()))
 
 
 def _discovery_folder(site: Site) -> Path:
@@ -284,12 +301,17 @@ def _resource_manager(site: Site) -> dict[str, str]:
         ids = ",".join(f"rm{number + 1}" for number in range(site.resource_managers))
         found |= {
             f"{_RM}.ha.enabled": "true",
-            # By hand: the automatic one needs ZooKeeper.
-            f"{_RM}.ha.automatic-failover.enabled": "false",
+            f"{_RM}.ha.automatic-failover.enabled": _bool(site.options.zookeeper),
             f"{_RM}.ha.rm-ids": ids,
             f"{_RM}.cluster-id": "howdah-tests",
             "yarn.client.failover-sleep-base-ms": "100",
             "yarn.client.failover-sleep-max-ms": "500",
+        }
+    if site.options.zookeeper:
+        found |= {
+            "hadoop.zk.address": f"{site.head}:{site.zookeeper_port}",
+            # The other one serves so long after the last sign of the first.
+            "hadoop.zk.timeout-ms": "2000",
         }
     return found
 

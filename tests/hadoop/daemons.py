@@ -25,6 +25,7 @@ from tests.hosts.hosts import entering
 
 _SERVER = "org.apache.hadoop.yarn.server"
 _MAIN = {
+    Kind.ZOOKEEPER: "org.apache.zookeeper.server.ZooKeeperServerMain",
     Kind.NAMENODE: "org.apache.hadoop.hdfs.server.namenode.NameNode",
     Kind.DATANODE: "org.apache.hadoop.hdfs.server.datanode.DataNode",
     Kind.RESOURCE_MANAGER: f"{_SERVER}.resourcemanager.ResourceManager",
@@ -32,6 +33,7 @@ _MAIN = {
     Kind.WEB_PROXY: f"{_SERVER}.webproxy.WebAppProxyServer",
 }
 _HEAP_MIB = {
+    Kind.ZOOKEEPER: 64,
     Kind.NAMENODE: 192,
     Kind.DATANODE: 160,
     Kind.RESOURCE_MANAGER: 256,
@@ -90,6 +92,8 @@ def _command(site: Site, daemon: Daemon) -> list[str]:
     if daemon.kind is Kind.KDC:
         return Kdc(site.realm_dir).command()
     command = [str(artifacts.java()), *_flags(site, daemon), _MAIN[daemon.kind]]
+    if daemon.kind is Kind.ZOOKEEPER:
+        command.append(str(site.own_conf_dir(daemon) / "zoo.cfg"))
     if site.hosts:
         return entering(site.hosts[site.host_of(daemon)], *command, cwd=site.folder)
     return command

@@ -63,6 +63,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Between the notice to an application and the end of its container."""
     resource_managers: int = 1
     """2: high availability, fail-over by hand (`Cluster.fail_over`)."""
+    zookeeper: bool = False
+    """Two ResourceManagers choose themselves which of them serves, by way of a ZooKeeper."""
     name_nodes: int = 1
     """2: high availability over one folder of edits, fail-over by hand (`Cluster.fail_over_hdfs`)."""
     view: bool = False

@@ -23,6 +23,7 @@ class Kind(StrEnum):
     """A daemon's program."""
 
     KDC = "kdc"
+    ZOOKEEPER = "zookeeper"
     NAMENODE = "namenode"
     DATANODE = "datanode"
     RESOURCE_MANAGER = "resourcemanager"
@@ -103,7 +104,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         nodes = [Daemon(Kind.NODE_MANAGER, i + 1) for i in range(self.options.node_managers)]
         proxy = [Daemon(Kind.WEB_PROXY)] if self.options.web_proxy else []
         kdc = [Daemon(Kind.KDC)] if self.options.kerberos else []
-        return [*kdc, *self.name_nodes, *managers, Daemon(Kind.DATANODE), *nodes, *proxy]
+        keeper = [Daemon(Kind.ZOOKEEPER)] if self.options.zookeeper else []
+        return [*kdc, *keeper, *self.name_nodes, *managers, Daemon(Kind.DATANODE), *nodes, *proxy]
 
     @property
     def name_nodes(self) -> list[Daemon]:
@@ -171,6 +173,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def kdc_port(self) -> int:
         return self.first_port + 6
+
+    @property
+    def zookeeper_port(self) -> int:
+        return self.first_port + 9
 
     @property
     def realm_dir(self) -> Path:

@@ -1,4 +1,5 @@
-"""A cluster as large sites have it: its default file system is a ViewFs.
+"""A cluster as large sites have it: its default file system is a ViewFs, and ZooKeeper chooses which of
+two ResourceManagers serves.
 
 All tests share one cluster of the module's own.
 """
@@ -18,6 +19,7 @@ from tests.hadoop.cluster import Cluster
 from tests.hadoop.options import Gpus
 from tests.hadoop.plugin import MakeCluster
 from tests.yarn.runner import Yarn, until
+from tests.yarn.test_fail_over import SOON_S, finish, saves_on, training
 
 pytestmark = [pytest.mark.xdist_group("large-site"), pytest.mark.timeout(600)]
 
@@ -37,6 +39,8 @@ Path("results", "loss.txt").write_text("0.5")
 def cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
     return hadoop_module_cluster(
         view=True,
+        resource_managers=2,
+        zookeeper=True,
         node_managers=1,
         labels=False,
         gpus=Gpus.NONE,
@@ -96,3 +100,17 @@ def test_what_the_view_does_not_lead_to_is_refused_with_what_it_has(yarn: Yarn) 
         yarn.submit_file(path, ("store=viewfs://view/projects",))
     with pytest.raises(JobFileError, match=f"checkpoint.store.*{links}"):
         yarn.submit_file(path, ("checkpoint.store=viewfs://view/data/checkpoints",))
+
+
+def test_another_resource_manager_serves_when_the_first_one_dies(yarn: Yarn) -> None:
+    cluster = yarn.cluster
+    job = training(yarn)
+    saves_on(job)
+    died = cluster.active()
+    cluster.kill(f"resourcemanager{died}")
+    until(lambda: cluster.active() not in (None, died), "the other one serves", SOON_S)
+    job.until_application("RUNNING", SOON_S)
+    saves_on(job)
+    assert finish(yarn, job).incarnation == 1
+    cluster.start(f"resourcemanager{died}")
+    cluster.wait_ready()
