@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from howdah.backends.base import RoleResources
-from howdah.backends.spark import Mode, luggage, slots
+from howdah.backends.spark import luggage, slots
 from howdah.backends.spark.backend import SparkBackend
 from howdah.backends.spark.link import LINK, LISTEN
 from howdah.backends.spark.messages import Order, Settings, Shipment, SlotsOver, ToDriver, Want
 from howdah.backends.spark.settings import write_settings
 from howdah.backends.spark.shipping import secrets_of
+from howdah.spec.model import Slots
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire import authority
@@ -76,7 +77,7 @@ class Driver:
             host="",
             folder="",
             coordinator=("127.0.0.1", self._port),
-            mode=Mode.FEED,
+            slots=Slots.SHARED,
             lease_s=10.0,
             job_dir=str(self._directory.path),
             nonce="another" if self.far else NONCE,
@@ -113,7 +114,7 @@ class SparkHarness(Standins):
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._port = self._listener.getsockname()[1]
         settings = Settings(
-            mode=Mode.FEED, host="127.0.0.1", bind="127.0.0.1", port=self._port, nonce=NONCE
+            slots=Slots.SHARED, host="127.0.0.1", bind="127.0.0.1", port=self._port, nonce=NONCE
         )
         write_settings(self.directory.path, settings)
         self.agent = ""

@@ -12,10 +12,11 @@ import msgspec
 import psutil
 
 from howdah.backends.local import places
-from howdah.backends.spark import Mode, SparkSubmission
+from howdah.backends.spark import SparkSubmission
 from howdah.client.functions import FunctionJob, values
 from howdah.client.submit import submit
 from howdah.spec.load import LoadedJob
+from howdah.spec.model import Slots, Spark
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.status import JobView
 
@@ -40,7 +41,7 @@ class Started:
         function: Callable[..., Any],
         args: Sequence[Any] = (),
         *,
-        mode: Mode = Mode.FEED,
+        slots: Slots | None = Slots.SHARED,
         roles: dict[str, Any] | None = None,
         far: bool = False,
         on_driver: frozenset[str] = frozenset(),
@@ -50,8 +51,9 @@ class Started:
         **fields: Any,
     ) -> None:
         kind = FarSubmission if far else SparkSubmission
-        self.submission = kind(spark, mode=mode, on_driver=on_driver, host=host, profile=profile)
-        call = FunctionJob(function, args, roles=roles or {"worker": 2}, **fields)
+        self.submission = kind(spark, on_driver=on_driver, host=host, profile=profile)
+        roles = roles or {"worker": 2}
+        call = FunctionJob(function, args, roles=roles, spark=Spark(slots=slots), **fields)
         self.directory = submit(
             LoadedJob(job=call.job, source=source),
             backend="spark",

@@ -15,10 +15,10 @@ import pytest
 
 from howdah.backends.base import BackendError
 from howdah.backends.local import supervision
-from howdah.backends.spark import Mode
 from howdah.client.errors import JobFailed
 from howdah.client.finding import find
 from howdah.client.liveness import Running, running
+from howdah.spec.model import Slots
 from tests.processes import runs
 from tests.spark.backend_jobs import Started, eventually, holder_folders, marked, pids, wait_for
 
@@ -41,11 +41,11 @@ def gone(wanted: list[int]) -> bool:
 
 @pytest.mark.both_sparks
 @pytest.mark.parametrize("far", [False, True], ids=["seen", "far"])
-@pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.value)
+@pytest.mark.parametrize("slots", Slots, ids=lambda slots: slots.value)
 def test_functions_run_in_slots_and_their_values_and_logs_come_home(
-    spark: Any, mode: Mode, far: bool
+    spark: Any, slots: Slots, far: bool
 ) -> None:
-    job = Started(spark, tell, ("hello",), mode=mode, far=far)
+    job = Started(spark, tell, ("hello",), slots=slots, far=far)
     found = job.values()
     assert {rank: value[:2] for rank, value in found.items()} == {
         0: ("hello", "0"),
@@ -138,7 +138,7 @@ def test_cancelling_the_job_group_ends_a_foreground_job(spark: Any, tmp_path: Pa
     context = spark.sparkContext
     context.setJobGroup("cell-7", "a cell of a notebook")
     try:
-        job = Started(spark, wait_for, (str(tmp_path / "go"),), mode=Mode.FOREGROUND)
+        job = Started(spark, wait_for, (str(tmp_path / "go"),), slots=Slots.HELD)
         eventually(lambda: len(pids(tmp_path)) == 2, "both run")
         context.cancelJobGroup("cell-7")
         view = job.ended()
@@ -148,9 +148,9 @@ def test_cancelling_the_job_group_ends_a_foreground_job(spark: Any, tmp_path: Pa
         context.setLocalProperty("spark.jobGroup.id", None)
 
 
-@pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.value)
-def test_executors_that_do_not_reach_the_driver_say_so_at_once(spark: Any, mode: Mode) -> None:
-    job = Started(spark, tell, ("x",), mode=mode, host="nobody.invalid")
+@pytest.mark.parametrize("slots", Slots, ids=lambda slots: slots.value)
+def test_executors_that_do_not_reach_the_driver_say_so_at_once(spark: Any, slots: Slots) -> None:
+    job = Started(spark, tell, ("x",), slots=slots, host="nobody.invalid")
     view = job.ended()
     assert view.outcome == "failed"
     assert "does not reach the coordinator at nobody.invalid:" in view.reason

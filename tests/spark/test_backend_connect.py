@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from howdah.backends.spark import Mode
+from howdah.spec.model import Slots
 from tests.spark.backend_jobs import Started, eventually, pids, wait_for
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("no_holder_left")]
@@ -18,16 +18,16 @@ def tell(word: str) -> tuple[str, str]:
     return word, os.environ["HOWDAH_RANK"]
 
 
-@pytest.mark.parametrize("mode", Mode, ids=lambda mode: mode.value)
-def test_functions_run_in_the_slots_of_a_connect_server(connect_spark: Any, mode: Mode) -> None:
-    found = Started(connect_spark, tell, ("hello",), mode=mode).values()
+@pytest.mark.parametrize("slots", Slots, ids=lambda slots: slots.value)
+def test_functions_run_in_the_slots_of_a_connect_server(connect_spark: Any, slots: Slots) -> None:
+    found = Started(connect_spark, tell, ("hello",), slots=slots).values()
     assert found == {0: ("hello", "0"), 1: ("hello", "1")}
 
 
 def test_interrupting_the_sessions_operations_ends_a_foreground_job(
     connect_spark: Any, tmp_path: Path
 ) -> None:
-    job = Started(connect_spark, wait_for, (str(tmp_path / "go"),), mode=Mode.FOREGROUND)
+    job = Started(connect_spark, wait_for, (str(tmp_path / "go"),), slots=Slots.HELD)
     eventually(lambda: len(pids(tmp_path)) == 2, "both run")
     connect_spark.interruptAll()
     view = job.ended(30)

@@ -11,12 +11,12 @@ import psutil
 import pytest
 
 from howdah.backends.base import BackendError
-from howdah.backends.spark import Mode
 from howdah.backends.spark.facts import read_when_there
 from howdah.backends.spark.sessions import session_of
+from howdah.spec.model import Slots
 from howdah.storage.jobdir import list_jobs
 from tests.spark.backend_jobs import Started, eventually, holder_folders, marked, pids, wait_for
-from tests.spark.programs import run_program, start_program
+from tests.spark.programs import Done, run_program, start_program
 from tests.spark.servers import Standalone
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("no_holder_left")]
@@ -77,7 +77,7 @@ def test_in_the_foreground_a_killed_executor_costs_its_container_and_the_gang_fo
     standalone_spark: Any, tmp_path: Path
 ) -> None:
     eventually(lambda: len(executors()) == 2, "the executors are back")
-    job = Started(standalone_spark, wait_for, (str(tmp_path / "go"),), mode=Mode.FOREGROUND)
+    job = Started(standalone_spark, wait_for, (str(tmp_path / "go"),), slots=Slots.HELD)
     before = eventually(lambda: len(pids(tmp_path)) == 2 and pids(tmp_path), "both run")
     executors()[0].kill()
     eventually(lambda: len(pids(tmp_path)) == 4, f"they run again: {job.story()}")
@@ -137,47 +137,81 @@ def test_what_the_application_has_is_read_and_a_job_ends_with_its_session(
 WITH_DEVICES = """
 import json, os
 from howdah.backends.base import BackendError
-from howdah.spec.model import Role
+from howdah.spec.model import Role, Slots
 from tests.spark.backend_jobs import Started
 
 def look():
     return os.environ["CUDA_VISIBLE_DEVICES"]
 
-print("found=" + json.dumps(Started(spark, look).values()), flush=True)
+def refused(what, call):
+    try:
+        call()
+    except BackendError as error:
+        print(f"{what}=" + " ".join(str(error).split()), flush=True)
+
+print("found=" + json.dumps(Started(spark, look, slots=None).values()), flush=True)
+refused("shared", lambda: Started(spark, look, slots=Slots.SHARED))
 
 from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 wants = TaskResourceRequests().cpus(1).resource("gpu", 2)
 both = ResourceProfileBuilder().require(wants).build
-job = Started(spark, look, roles={"worker": Role(gpus=2)}, profile=both)
+job = Started(spark, look, roles={"worker": Role(gpus=2)}, profile=both, slots=None)
 print("both=" + json.dumps(job.values()), flush=True)
-try:
-    Started(spark, look, profile=both)
-except BackendError as error:
-    print("refused=" + " ".join(str(error).split()), flush=True)
+refused("few", lambda: Started(spark, look, profile=both, slots=None))
 
-from howdah.spark import run
+from howdah.spark import Cluster, run
 print("run=" + json.dumps(run(look, workers=1, gpus=2, resources=both, on_log=None)), flush=True)
+wait = {"slots_timeout_s": 0.5, "on_log": None}
+refused("fed", lambda: Cluster.start(spark, look, workers=2, gpus=1, **wait))
+"""
+
+FED_WITH_DEVICES = """
+import json, os
+from howdah.spark import Cluster
+from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
+
+def look(args, ctx):
+    rows = sum(len(batch["id"]) for batch in ctx.feed().batches(10))
+    return os.environ["CUDA_VISIBLE_DEVICES"], rows
+
+both = ResourceProfileBuilder().require(TaskResourceRequests().cpus(1).resource("gpu", 2)).build
+with Cluster.start(spark, look, workers=1, gpus=2, resources=both) as cluster:
+    infos = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+    print("held=" + str(sum(each.numRunningTasks() for each in infos)), flush=True)
+    cluster.train(spark.range(0, 100, 1, 2))
+    print("fed=" + json.dumps(cluster.results()[0]), flush=True)
 """
 
 
-def test_functions_get_the_gpus_that_spark_or_a_profile_gives_their_tasks(tmp_path: Path) -> None:
+def test_functions_get_the_gpus_that_spark_or_a_profile_gives_their_tasks_and_hold_them(
+    tmp_path: Path,
+) -> None:
     devices = tmp_path / "devices"
     devices.write_text("""#!/bin/sh\necho '{"name": "gpu", "addresses": ["5", "7"]}'\n""")
     devices.chmod(0o700)
     worker = "-Dspark.worker.resource.gpu.amount=2 -Dspark.worker.resource.gpu.discoveryScript="
-    conf = {"spark.executor.resource.gpu.amount": "2", "spark.task.resource.gpu.amount": "1"}
     root = str(Path(__file__).parents[2])
     env = {"SPARK_WORKER_OPTS": f"{worker}{devices}"}
     with Standalone(tmp_path / "standalone", workers=1, cores=2, env=env) as cluster:
-        done = run_program(
-            WITH_DEVICES,
-            tmp_path / "program",
-            spark=cluster,
-            conf=conf,
-            env={"PYTHONPATH": root},
-            timeout_s=150,
-        )
+
+        def run(text: str, **conf: str) -> Done:
+            conf = {"spark.executor.resource.gpu.amount": "2", **conf}
+            return run_program(
+                text,
+                tmp_path / "program",
+                spark=cluster,
+                conf=conf,
+                env={"PYTHONPATH": root},
+                timeout_s=150,
+            )
+
+        done = run(WITH_DEVICES, **{"spark.task.resource.gpu.amount": "1"})
+        fed = run(FED_WITH_DEVICES)
     assert sorted(json.loads(done.told("found")).values()) == ["5", "7"]
     assert json.loads(done.told("both")) == {"0": "5,7"}
-    assert "needs 2 slots at the same time, the application has 1" in done.told("refused")
+    assert "needs 2 slots at the same time, the application has 1" in done.told("few")
     assert json.loads(done.told("run")) == ["5,7"]
+    assert "spark.task.resource.gpu.amount gives each task 1 GPU" in done.told("shared")
+    assert "which take a GPU each, too" in done.told("fed")
+    assert fed.told("held") == "1" and "slots=" not in fed.out
+    assert json.loads(fed.told("fed")) == ["5,7", 100]

@@ -14,8 +14,15 @@ import msgspec
 import pytest
 
 from howdah.backends.base import BackendError, Running
-from howdah.backends.spark import Mode, luggage, slots
-from howdah.backends.spark.facts import Facts, first_slots, refusals, slots_needed, unseen
+from howdah.backends.spark import luggage, slots
+from howdah.backends.spark.facts import (
+    Facts,
+    first_slots,
+    refusals,
+    slots_needed,
+    slots_use,
+    unseen,
+)
 from howdah.backends.spark.homeward import Homeward, Intake
 from howdah.backends.spark.messages import Order, Part, Settings, Shipment
 from howdah.backends.spark.settings import write_settings
@@ -25,7 +32,7 @@ from howdah.cli.rerun import command as rerun
 from howdah.client.functions import FunctionJob
 from howdah.frameworks import planning
 from howdah.packing.archives import PackingError
-from howdah.spec.model import Checkpoint, Job, Role
+from howdah.spec.model import Checkpoint, Job, Role, Slots
 from howdah.storage.jobdir import JobDirectory, new_job_id
 from howdah.storage.layout import JobMeta
 from tests.spark.backend_jobs import holder_folders
@@ -34,11 +41,14 @@ GOOD = Facts(master="spark://here:7077", capacity=4, executor_cores="2", instanc
 JOB = Job(command="true", roles={"worker": Role(instances=4)})
 
 
-def problems(facts: Facts, job: Job = JOB, mode: Mode = Mode.FEED, ps: bool = False) -> str:
+def problems(
+    facts: Facts, job: Job = JOB, use: Slots = Slots.SHARED, ps: bool = False, fed: bool = False
+) -> str:
     job = planning.expand(job)
     on_driver = frozenset({"ps"} if ps else ())
     needed = slots_needed(planning.plan(job, "check"), on_driver)
-    return "\n".join(refusals(facts, mode, needed, job, on_driver))
+    left = facts.left(needed) if fed else None
+    return "\n".join(refusals(facts, use, needed, job, on_driver, left))
 
 
 def changed(**changes: object) -> Facts:
@@ -98,22 +108,73 @@ def test_an_elastic_role_needs_its_minimum_and_asks_for_more_later() -> None:
     assert first_slots(plan, frozenset(), 9) == 9
 
 
-def test_dynamic_allocation_is_refused_for_fed_jobs_only() -> None:
-    facts = changed(dynamic_allocation=True)
-    assert "spark.dynamicAllocation.enabled = false" in problems(facts)
-    assert problems(facts, mode=Mode.FOREGROUND) == ""
+def test_dynamic_allocation_and_gpus_are_refused_where_slots_are_shared_only() -> None:
+    facts = changed(dynamic_allocation=True, capacity=None, query_capacity=None)
+    assert "spark.dynamicAllocation.enabled = true" in problems(facts)
+    assert problems(facts, use=Slots.HELD) == ""
+    assert "spark.task.resource.gpu.amount gives each task 1 GPU" in problems(
+        changed(task_gpus=1.0)
+    )
+    assert "resources gives each task 2 GPU" in problems(changed(task_gpus=2.0, profile=True))
+    assert problems(changed(task_gpus=1.0), use=Slots.HELD) == ""
 
 
-@pytest.mark.parametrize("mode", Mode)
-def test_speculation_is_refused(mode: Mode) -> None:
-    assert "spark.speculation = false" in problems(changed(speculation=True), mode=mode)
+def test_with_dynamic_allocation_only_the_most_that_it_may_have_is_too_few() -> None:
+    facts = changed(dynamic_allocation=True, capacity=None, query_capacity=None, max_executors="2")
+    assert problems(facts, use=Slots.HELD) == ""
+    assert "none is left for the tasks that feed it" in problems(facts, use=Slots.HELD, fed=True)
+    more = msgspec.structs.replace(facts, max_executors="3")
+    assert problems(more, use=Slots.HELD, fed=True) == ""
+    text = problems(msgspec.structs.replace(facts, max_executors="1"), use=Slots.HELD)
+    assert "needs 4 slots at the same time, the application has 2 at the most" in text
+    assert "spark.dynamicAllocation.maxExecutors = 1" in text
+
+
+@pytest.mark.parametrize(
+    ("facts", "others", "use"),
+    [
+        ({"query_capacity": 5}, 0, Slots.HELD),
+        ({"query_capacity": 4}, 0, Slots.SHARED),
+        ({"query_capacity": 6}, 2, Slots.SHARED),
+        ({"query_capacity": 9, "task_cpus": 2, "profile": True}, 0, Slots.HELD),
+        ({"query_capacity": 8, "task_cpus": 2, "profile": True}, 0, Slots.SHARED),
+        ({"query_capacity": 9, "task_cpus": 2, "query_cpus": 2}, 0, Slots.HELD),
+        ({"query_capacity": None}, 0, Slots.SHARED),
+        ({"query_capacity": None, "dynamic_allocation": True}, 0, Slots.HELD),
+        ({"query_capacity": None, "task_gpus": 1.0}, 0, Slots.HELD),
+        ({"query_capacity": 4, "task_gpus": 1.0}, 0, Slots.HELD),
+    ],
+)
+def test_slots_are_held_where_one_is_left_to_feed_and_always_with_gpus_and_moving_executors(
+    facts: dict[str, Any], others: int, use: Slots
+) -> None:
+    found, words = slots_use(changed(**facts), None, feeds=True, tasks=4, others=others)
+    assert found is use
+    assert words.startswith('slots="shared" is assumed: ') == (use is Slots.SHARED)
+
+
+def test_slots_are_held_without_a_feed_and_as_the_user_says_with_one() -> None:
+    facts = changed(query_capacity=4)
+    assert slots_use(facts, None, feeds=False, tasks=4, others=0) == (Slots.HELD, "")
+    for use in Slots:
+        assert slots_use(facts, use, feeds=True, tasks=4, others=0) == (use, "")
+
+
+def test_gpus_that_the_tasks_that_feed_would_need_too_are_refused_with_the_setting() -> None:
+    text = problems(changed(query_capacity=4, task_gpus=1.0), use=Slots.HELD, fed=True)
+    assert "spark.task.resource.gpu.amount = 1" in text and "resources=" in text
+
+
+@pytest.mark.parametrize("use", Slots)
+def test_speculation_is_refused(use: Slots) -> None:
+    assert "spark.speculation = false" in problems(changed(speculation=True), use=use)
 
 
 def test_gpus_that_a_task_does_not_get_are_refused() -> None:
     job = Job(command="true", roles={"worker": Role(gpus=2)})
-    text = problems(changed(task_gpus=1.0), job)
+    text = problems(changed(task_gpus=1.0), job, use=Slots.HELD)
     assert "roles.worker.gpus = 2" in text and "spark.task.resource.gpu.amount = 2" in text
-    assert problems(changed(task_gpus=2.0), job) == ""
+    assert problems(changed(task_gpus=2.0), job, use=Slots.HELD) == ""
 
 
 def test_checkpoints_need_a_place_that_all_hosts_see() -> None:
@@ -207,7 +268,7 @@ def ended_with_its_program(folder: Path, job: Job) -> tuple[JobDirectory, SparkS
     directory = JobDirectory(folder / new_job_id("lost"))
     meta = JobMeta(job_id=directory.job_id, user="somebody", backend="spark", submitted=0.0)
     directory.create(job, meta)
-    settings = Settings(mode=Mode.FEED, host="here", bind="here", port=1, nonce="")
+    settings = Settings(slots=Slots.SHARED, host="here", bind="here", port=1, nonce="")
     write_settings(directory.path, settings)
     site = SparkSite(directory)
     assert site.running() is Running.NO
@@ -307,7 +368,7 @@ def test_a_source_archive_that_cannot_be_unpacked_is_a_problem_told_and_no_faile
         host="",
         folder="",
         coordinator=("127.0.0.1", 1),
-        mode=Mode.FEED,
+        slots=Slots.SHARED,
         lease_s=1.0,
         job_dir="/nowhere",
         nonce="",

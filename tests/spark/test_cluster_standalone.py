@@ -54,9 +54,14 @@ def test_rows_of_a_task_that_spark_runs_again_are_handed_out_once(standalone_spa
     assert report.rows == 4000
 
 
-def test_one_large_partition_reaches_both_ranks(standalone_spark: Any) -> None:
+def test_one_large_partition_reaches_both_ranks_in_slots_that_are_said_to_be_shared(
+    standalone_spark: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
     frame = standalone_spark.range(0, 300_000, 1, 1)
-    with Cluster.start(standalone_spark, collect, workers=2, on_log=None) as cluster:
+    with Cluster.start(standalone_spark, collect, workers=2) as cluster:
+        said = capfd.readouterr().out.splitlines()
+        assert 'slots="shared" is assumed: the cluster takes 2 of the application\'s 2' in said[0]
+        assert "killing an executor does not end them" in said[0]
         report = cluster.train(frame, align="drop")
         values = cluster.results()
     ids = [i for ids in values.values() for i in ids]

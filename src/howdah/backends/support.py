@@ -34,6 +34,7 @@ _IN_PLACE = Unsupported(
     "its programs run on other machines",
     hint="leave it out, or run on this machine (--backend local)",
 )
+_NO_SPARK = Unsupported("spark.slots", "no Spark task starts its programs", refused=False)
 _NOT_IN_A_QUEUE = "jobs wait for this machine in no queue"
 _OF_THE_APPLICATION = "it travels with the Spark application"
 
@@ -69,8 +70,9 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
             "programs get the CLASSPATH of your shell, if it has one",
             refused=False,
         ),
+        _NO_SPARK,
     ),
-    "yarn": (_IN_PLACE,),
+    "yarn": (_IN_PLACE, _NO_SPARK),
     "spark": (
         _IN_PLACE,
         *(

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any
 
 from howdah.backends.spark import SparkSubmission
-from howdah.backends.spark.modes import Mode
 from howdah.client.errors import BadInput, JobFailed
 from howdah.client.items import LogLine
 from howdah.client.loading import load_object
@@ -24,7 +23,7 @@ from howdah.spark.reports import TrainReport
 from howdah.spark.rows import source_of
 from howdah.spark.session import Session
 from howdah.spark.training import Beside, Training
-from howdah.spec.model import Checkpoint, Role, TensorBoard
+from howdah.spec.model import Checkpoint, Role, Slots, Spark, TensorBoard
 from howdah.spec.units import octets, port_range
 from howdah.wire.status import JobView
 
@@ -50,6 +49,7 @@ class Cluster:
         roles: Mapping[str, int | Role] | None = None,
         framework: str | None = None,
         mode: str = "feed",
+        slots: str | None = None,
         driver_ps: bool = False,
         tensorboard: bool | TensorBoard = False,
         checkpoint: Checkpoint | Mapping[str, Any] | bool | None = None,
@@ -76,8 +76,12 @@ class Cluster:
             framework: as in a job file: ``tensorflow``, ``pytorch``, ``command``, … By default the
                 one that the function imports or refers to; what is assumed is printed (not with
                 ``on_log=None``).
-            mode: ``feed`` (`train` and `inference` feed the processes, slots stay free for Spark) or
-                ``foreground`` (the program reads its own data, its slot is taken while it runs).
+            mode: ``feed`` (`train` and `inference` feed the processes) or ``foreground`` (the program
+                reads its own data).
+            slots: ``held``: each Spark task lasts as long as the process it has started, which lives
+                and dies as its child. ``shared``: the task ends, its slot is free for others, and the
+                process outlives it. By default held, except where a cluster that is fed would
+                leave no slot to feed it; that is printed (not with ``on_log=None``).
             driver_ps: parameter servers run on the driver's machine.
             tensorboard: run TensorBoard beside the cluster; a `howdah.TensorBoard` says how.
             checkpoint: the job's checkpoint table; True for the usual one.
@@ -104,6 +108,8 @@ class Cluster:
             TimeoutError: it was not there in time.
         """
         log = _logger(on_log)
+        if slots is not None:
+            fields["spark"] = Spark(slots=_slots(slots))
         job = ClusterJob(
             train,
             args,
@@ -122,14 +128,14 @@ class Cluster:
             resume=resume,
             fields=fields,
         )
-        how = _mode(mode)
+        feeds = _feeds(mode)
         session = Session(spark)
         live = _submit(
             session,
             job,
             SparkSubmission(
                 session.spark,
-                mode=how,
+                feeds=feeds,
                 on_driver=frozenset({"ps"} if driver_ps else ()),
                 wait_s=slots_timeout_s,
                 profile=resources,
@@ -137,8 +143,8 @@ class Cluster:
             log,
             restarts,
         )
-        cluster = cls(live, how)
-        if how is not Mode.FEED:
+        cluster = cls(live, feeds)
+        if not feeds:
             live.master.end()  # a program that asks for a feed all the same gets none
         try:
             live.wait_formed(start_timeout_s, cluster._formed)
@@ -147,16 +153,16 @@ class Cluster:
             raise
         return cluster
 
-    def __init__(self, live: Live, mode: Mode) -> None:
+    def __init__(self, live: Live, feeds: bool) -> None:
         """Use `start`."""
         self._live = live
-        self._mode = mode
+        self._feeds = feeds
         self._results: dict[int, Any] | None = None
         self._ended = False
         """It was stopped, or its failure was told."""
 
     def _formed(self) -> bool:
-        if self._mode is Mode.FEED:
+        if self._feeds:
             return self._live.master.complete()
         view = self._live.view
         return view is not None and view.started is not None
@@ -340,7 +346,7 @@ class Cluster:
     # -- inside ----------------------------------------------------------------------------------
 
     def _check_fed(self) -> None:
-        if self._mode is not Mode.FEED:
+        if not self._feeds:
             raise BadInput(
                 "this cluster reads its own data (mode='foreground'); start it with mode='feed' to "
                 "feed it"
@@ -382,6 +388,8 @@ def _submit(
             populate=lambda directory: job.populate(directory, wiring),
             submission=submission,
         )
+        if submission.notice and on_log is not None:
+            _say(submission.notice)
         master.start(directory.secrets)
     except BaseException:
         master.close()
@@ -398,11 +406,17 @@ def _submit(
     return Live(session, submission, directory, master, access, on_log, restarts=restarts)
 
 
-def _mode(name: str) -> Mode:
+def _feeds(mode: str) -> bool:
+    if mode not in ("feed", "foreground"):
+        raise BadInput(f"mode is {mode!r}; there are 'feed' and 'foreground'")
+    return mode == "feed"
+
+
+def _slots(name: str) -> Slots:
     try:
-        return Mode(name)
+        return Slots(name)
     except ValueError:
-        raise BadInput(f"mode is {name!r}; there are 'feed' and 'foreground'") from None
+        raise BadInput(f"slots is {name!r}; there are 'held' and 'shared'") from None
 
 
 def _options(
@@ -446,17 +460,16 @@ def _inferred(train: Callable[..., Any], *, quiet: bool) -> str:
     """The framework of a function that came without one; what is assumed is printed."""
     inference = infer(train)
     if inference.text and not quiet:
-        sys.stdout.write(f"{inference.text}\n")
-        sys.stdout.flush()
+        _say(inference.text)
     return inference.framework
 
 
 def _logger(on_log: Callable[[LogLine], Any] | bool | None) -> Callable[[LogLine], Any] | None:
     if on_log is True:
-        return _print
+        return _say
     return on_log or None
 
 
-def _print(line: LogLine) -> None:
-    sys.stdout.write(f"{line}\n")
+def _say(text: LogLine | str) -> None:
+    sys.stdout.write(f"{text}\n")
     sys.stdout.flush()

@@ -115,6 +115,13 @@ class Compat(enum.Enum):
     TONY = "tony"
 
 
+class Slots(enum.Enum):
+    """What becomes of the Spark tasks that a job's programs are started by."""
+
+    HELD = "held"
+    SHARED = "shared"
+
+
 class Timeouts(_Table, frozen=True, kw_only=True):
     """Time limits; "off" means none. A role's own value wins over the job's."""
 
@@ -294,6 +301,15 @@ class Hadoop(_Table, frozen=True, kw_only=True):
     autoscaling: bool = False
     """The cluster adds nodes while containers are waited for. A job that needs more than the nodes of
     today have is warned about then, and waits; otherwise it is refused."""
+
+
+class Spark(_Table, frozen=True, kw_only=True):
+    """How the job uses the slots of a Spark application."""
+
+    slots: Slots | None = None
+    """held: each Spark task lasts as long as the programs it has started, which live and die as its
+    children. shared: the task ends, its slot is free for other tasks, and the programs outlive it. By
+    default held, except where programs that Spark feeds would leave no slot to feed them."""
 
 
 class Environment(_Table, frozen=True, kw_only=True):
@@ -485,6 +501,8 @@ class Job(_Table, frozen=True, kw_only=True):
     """The container of the job's coordinator on a cluster."""
     hadoop: Hadoop = Hadoop()
     """How the job finds and uses a Hadoop cluster."""
+    spark: Spark = Spark()
+    """How the job uses the slots of a Spark application."""
     store: str | None = None
     """Base folder or URL of job directories; by default the site's, else ``~/.howdah/jobs``."""
     queue: str | None = None

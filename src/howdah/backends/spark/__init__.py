@@ -2,7 +2,7 @@
 
 A program that has a Spark session starts a job in it so::
 
-    submission = SparkSubmission(spark, mode=Mode.FEED, on_driver=frozenset({"ps"}))
+    submission = SparkSubmission(spark, feeds=True, on_driver=frozenset({"ps"}))
     directory = howdah.client.submit.submit(
         loaded, backend="spark", populate=function_job.populate, submission=submission
     )
@@ -18,12 +18,10 @@ A program that has a Spark session starts a job in it so::
 
 from typing import TYPE_CHECKING
 
-from howdah.backends.spark.modes import Mode
-
 if TYPE_CHECKING:
     from howdah.backends.spark.submission import SparkSubmission
 
-__all__ = ["Mode", "SparkSubmission"]
+__all__ = ["SparkSubmission"]
 
 
 def __getattr__(name: str) -> object:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from howdah.backends.base import BackendError
-from howdah.backends.spark.modes import Mode
 from howdah.backends.spark.sessions import is_connect
 from howdah.backends.spark.submission import SparkSubmission
 
@@ -95,5 +94,5 @@ def in_this_program() -> SparkSubmission:
     """
     found = active()
     if found is not None:
-        return SparkSubmission(found, mode=Mode.FOREGROUND)
-    return OwnApplication(session(), mode=Mode.FOREGROUND)
+        return SparkSubmission(found)
+    return OwnApplication(session())

@@ -36,7 +36,6 @@ from howdah.backends.spark.messages import (
     UnderWay,
     Want,
 )
-from howdah.backends.spark.modes import Mode
 from howdah.backends.spark.settings import read_settings
 from howdah.core.messages import (
     ContainerEnded,
@@ -47,7 +46,7 @@ from howdah.core.messages import (
     RequestRefused,
     StopRequested,
 )
-from howdah.spec.model import Job
+from howdah.spec.model import Job, Slots
 from howdah.spec.units import port_range
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
@@ -355,12 +354,13 @@ class SparkBackend:
     def _on_driver(self, message: UnderWay | SlotsOver) -> None:
         match message:
             case UnderWay():
+                known = message.ticket <= self._books.tickets
                 self._books.tickets = max(self._books.tickets, message.ticket)
                 there = self._desk.of_ticket(message.ticket) if self._desk is not None else 0
                 if message.count > there:
                     self._under_way[message.ticket] = message.count - there
-                    if self._settings.mode is Mode.FOREGROUND:
-                        # Its holders may have come, and left, before: nobody knows.
+                    if known and self._settings.slots is Slots.HELD:
+                        # Its holders may have come to an earlier coordinator, and left.
                         loop = asyncio.get_running_loop()
                         loop.call_later(FORGET_S, self._forget, message.ticket)
             case SlotsOver():

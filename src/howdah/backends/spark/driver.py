@@ -31,9 +31,9 @@ from howdah.backends.spark.messages import (
     UnderWay,
     Want,
 )
-from howdah.backends.spark.modes import Mode
 from howdah.backends.spark.sessions import Session, in_thread
 from howdah.backends.spark.words import plain, waiting, was_cancelled
+from howdah.spec.model import Slots
 from howdah.storage import layout
 from howdah.wire.frames import FrameDecoder, FrameError, encode
 
@@ -52,7 +52,7 @@ class Driver:
     def __init__(
         self,
         session: Session,
-        mode: Mode,
+        slots: Slots,
         job_dir: Path,
         shipment: Shipment,
         listener: socket.socket,
@@ -61,7 +61,9 @@ class Driver:
     ) -> None:
         """``ended`` is called once, when there is no coordinator any more."""
         self._session = session
-        self._mode = mode
+        self._all_at_once = slots is Slots.SHARED
+        """A barrier stage: its tasks end when all containers are there. Of tasks that last, one lost would
+        end the others."""
         self._job_dir = job_dir
         self._shipment = shipment
         self._listener = listener
@@ -199,15 +201,15 @@ class Driver:
 
     def _slots(self, ticket: int, count: int) -> SlotsOver:
         """Run the Spark job to its end."""
-        capacity = self._session.capacity()
-        if capacity is not None and capacity < count and self._mode is Mode.FEED:
+        capacity = self._session.capacity(self._session.profile)
+        if capacity is not None and capacity < count and self._all_at_once:
             # Spark itself would look again and again for ten minutes, and then fail.
             return SlotsOver(ticket=ticket, full=True)
         order = msgspec.structs.replace(self._shipment.order, ticket=ticket)
         data = msgspec.msgpack.encode(msgspec.structs.replace(self._shipment, order=order))
         try:
             told = self._session.run(
-                count, slot(data), barrier=self._mode is Mode.FEED, tag=self._tag(ticket)
+                count, slot(data), barrier=self._all_at_once, tag=self._tag(ticket)
             )
         except Exception as error:  # py4j's, Connect's, or whatever a task raised
             if self._over:
@@ -223,7 +225,8 @@ class Driver:
     def _look(self) -> None:
         with self._lock:
             wanted = sum(self._running.values())
-        words = waiting(wanted, self._session.capacity(), self._session.busy())
+        capacity = self._session.capacity(self._session.profile)
+        words = waiting(wanted, capacity, self._session.busy())
         self._tell(Seen(words=words))
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 
 import msgspec
 
-from howdah.backends.spark.modes import Mode
 from howdah.backends.spark.sessions import Session
-from howdah.core.plan import Plan
-from howdah.spec.model import Job
+from howdah.core.plan import Plan, RolePlan
+from howdah.spec.model import Job, Slots
 
 LOOK_S = 0.2
 """Between two looks for executors that are still registering."""
@@ -22,8 +22,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     master: str = ""
     capacity: int | None = None
-    """Tasks that can run at the same time; None if nobody can tell."""
+    """Tasks of the job that can run at the same time; None if nobody can tell: on Connect, and where
+    executors come and go with the tasks."""
+    query_capacity: int | None = None
+    """The same for tasks of the session's own queries, those that feed among them."""
+    query_cpus: int = 1
+    """Cores of one of these."""
     dynamic_allocation: bool = False
+    max_executors: str = ""
     speculation: bool = False
     task_cpus: int = 1
     executor_cores: str = ""
@@ -31,6 +37,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     instances: str = ""
     task_gpus: float = 0.0
     executor_gpus: float = 0.0
+    profile: bool = False
+    """The job's tasks have a resource profile of their own."""
+    age_s: float = 0.0
+    """Of the application."""
 
     @property
     def local(self) -> bool:
@@ -39,14 +49,17 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def promised(self) -> int | None:
-        """Slots the application will have by its settings; None where these do not tell.
+        """Slots the application will have at the most by its settings; None where these do not tell.
 
-        Spark's "Configuration": without dynamic allocation YARN and Kubernetes give
+        Spark's "Configuration": with dynamic allocation there are up to
+        ``spark.dynamicAllocation.maxExecutors``; without it YARN and Kubernetes give
         ``spark.executor.instances`` (2) executors of ``spark.executor.cores`` (1), a Standalone
         master ``spark.cores.max`` cores.
         """
         if self.dynamic_allocation:
-            return None
+            if self.profile or not (self.max_executors and self.executor_cores):
+                return None
+            return int(self.max_executors) * int(self.executor_cores) // self.task_cpus
         if self.master.startswith("spark:"):
             cores = int(self.cores_max) if self.cores_max else None
         elif self.master.startswith(("yarn", "k8s")):
@@ -55,55 +68,123 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
             return None
         return None if cores is None else cores // self.task_cpus
 
+    def taken(self, tasks: int) -> int:
+        """Slots of the session's own queries that so many held tasks of the job take, at the most."""
+        return tasks * -(-self.task_cpus // self.query_cpus)
+
+    def left(self, tasks: int, others: int = 0) -> int | None:
+        """Slots left to the tasks that feed while so many tasks are held, and other jobs take
+        ``others``; None if nobody can tell."""
+        slots = self.promised if self.dynamic_allocation else self.query_capacity
+        return None if slots is None else slots - self.taken(tasks) - others
+
 
 def read(session: Session) -> Facts:
     """The facts of a session's application."""
+    query_cpus = float(session.setting("spark.task.cpus", "1"))
     task_cpus = session.task_amount("cpus")
     task_gpus = session.task_amount("gpu")
-    if task_cpus is None:
-        task_cpus = float(session.setting("spark.task.cpus", "1"))
     if task_gpus is None:
         task_gpus = float(session.setting("spark.task.resource.gpu.amount", "0"))
+    dynamic = _true(session.setting("spark.dynamicAllocation.enabled"))
+    profile = session.profile
+    query_capacity = None if dynamic else session.capacity(None)
+    capacity = query_capacity if dynamic or profile is None else session.capacity(profile)
     return Facts(
         master=session.setting("spark.master"),
-        capacity=session.capacity(),
-        dynamic_allocation=_true(session.setting("spark.dynamicAllocation.enabled")),
+        capacity=capacity,
+        query_capacity=query_capacity,
+        query_cpus=int(query_cpus),
+        dynamic_allocation=dynamic,
+        max_executors=session.setting("spark.dynamicAllocation.maxExecutors"),
         speculation=_true(session.setting("spark.speculation")),
-        task_cpus=int(task_cpus),
+        task_cpus=int(query_cpus if task_cpus is None else task_cpus),
         executor_cores=session.setting("spark.executor.cores"),
         cores_max=session.setting("spark.cores.max"),
         instances=session.setting("spark.executor.instances"),
         task_gpus=task_gpus,
         executor_gpus=float(session.setting("spark.executor.resource.gpu.amount", "0")),
+        profile=profile is not None,
+        age_s=session.age_s(),
     )
 
 
-def read_when_there(session: Session, needed: int, wait_s: float) -> Facts:
-    """The facts once there are so many slots, or there can never be: after ``wait_s`` without one
-    that is promised, sooner where nothing says that more will come."""
+def read_when_there(session: Session, needed: int, wait_s: float, spare: int = 0) -> Facts:
+    """The facts once there are so many slots, and ``spare`` more if they were held, or there can never
+    be: after ``wait_s`` without one that is promised, sooner where nothing says that more will come."""
     begin = changed = time.monotonic()
     before: int | None = 0
     while True:
         facts = read(session)
-        if facts.capacity is None or facts.capacity >= needed or facts.local:
+        if facts.capacity is None or facts.local:
             return facts
-        if facts.promised is not None and facts.promised < needed:
+        enough = facts.capacity >= needed
+        left = facts.left(needed)
+        if enough and (left is None or left >= spare):
             return facts
         now = time.monotonic()
         if facts.capacity != before:
             before, changed = facts.capacity, now
-        settled = bool(facts.capacity) and facts.promised is None and now - changed > SETTLED_S
+        if facts.promised is not None:
+            settled = facts.promised < needed or facts.capacity >= facts.promised
+        else:
+            still_s = max(now - changed, facts.age_s if enough else 0.0)
+            settled = facts.capacity > 0 and still_s > SETTLED_S
         if settled or now - begin > wait_s:
             return facts
         time.sleep(LOOK_S)
 
 
+def slots_use(
+    facts: Facts, asked: Slots | None, *, feeds: bool, tasks: int, others: int
+) -> tuple[Slots, str]:
+    """What becomes of the Spark tasks of a job, and the line to say of it, if there is one.
+
+    Args:
+        asked: what the user wants.
+        feeds: Spark feeds the job's programs, which takes a slot.
+        tasks: slots of the job at the same time, at the most.
+        others: slots that other jobs of this program hold.
+    """
+    if asked is not None:
+        return asked, ""
+    if not feeds or facts.dynamic_allocation or facts.task_gpus:
+        return Slots.HELD, ""
+    left = facts.left(tasks, others)
+    if left is not None and left > 0:
+        return Slots.HELD, ""
+    if left is None:
+        why = "Spark does not say here how many slots there are, and one must be left to feed"
+        more = 'slots="held" where there are enough'
+    else:
+        held = f" and other clusters {others}" if others else ""
+        why = (
+            f"the cluster takes {tasks} of the application's {facts.query_capacity} slots{held}, "
+            "which leaves none to feed it"
+        )
+        more = "with one slot more they are held"
+    return Slots.SHARED, (
+        f'slots="shared" is assumed: {why}. Its processes outlive the Spark tasks that start them: '
+        "Spark counts neither their cores nor their memory, and killing an executor does not end "
+        f"them; {more}"
+    )
+
+
 def slots_needed(plan: Plan, on_driver: frozenset[str]) -> int:
     """Slots a job needs at the same time, at the least."""
+    return _slots(plan, on_driver, lambda role: role.minimum)
+
+
+def most_slots(plan: Plan, on_driver: frozenset[str]) -> int:
+    """Slots a job takes at the same time, at the most."""
+    return _slots(plan, on_driver, lambda role: role.maximum)
+
+
+def _slots(plan: Plan, on_driver: frozenset[str], of: Callable[[RolePlan], int]) -> int:
     stages: dict[int, int] = {}
     for role in plan.roles:
         if role.name not in on_driver:
-            stages[role.stage] = stages.get(role.stage, 0) + role.minimum
+            stages[role.stage] = stages.get(role.stage, 0) + of(role)
     return max(stages.values(), default=0)
 
 
@@ -117,18 +198,28 @@ def first_slots(plan: Plan, on_driver: frozenset[str], capacity: int | None) -> 
 
 
 def refusals(
-    facts: Facts, mode: Mode, needed: int, job: Job, on_driver: frozenset[str]
+    facts: Facts,
+    slots: Slots,
+    needed: int,
+    job: Job,
+    on_driver: frozenset[str],
+    left: int | None = None,
 ) -> list[str]:
-    """Why the job can never run in this application, every reason; empty if it can."""
+    """Why the job can never run in this application, every reason; empty if it can.
+
+    Args:
+        slots: what becomes of its tasks.
+        needed: slots at the same time, at the least.
+        left: slots left to the tasks that feed it, where it is fed and that can be told.
+    """
     problems: list[str] = []
-    if facts.capacity is not None and facts.capacity < needed:
+    have = facts.promised if facts.dynamic_allocation else facts.capacity
+    if have is not None and have < needed:
         problems.append(_too_few(facts, needed))
-    if facts.dynamic_allocation and mode is Mode.FEED:
-        problems.append(
-            "spark.dynamicAllocation.enabled = true: executors that are idle for a moment are taken "
-            "away, and with them the places of the job. Start the application with "
-            "spark.dynamicAllocation.enabled = false and as many executors as the job needs"
-        )
+    elif slots is Slots.HELD and left is not None and left < 1:
+        problems.append(_none_to_feed(facts, needed))
+    if slots is Slots.SHARED:
+        problems += _not_shared(facts)
     if facts.speculation:
         problems.append(
             "spark.speculation = true: a second copy of a task that takes long would be started, "
@@ -148,6 +239,39 @@ def unseen(job: Job, host: str) -> str:
     return ""
 
 
+def _not_shared(facts: Facts) -> Iterator[str]:
+    """Why tasks have to hold their slots, by the setting."""
+    outlive = 'with slots = "shared" the programs outlive the Spark tasks that start them'
+    if facts.dynamic_allocation:
+        yield (
+            f"spark.dynamicAllocation.enabled = true: {outlive}, and executors without a task are "
+            'taken away, the places of the job with them. Leave slots out, or set it to "held"'
+        )
+    if facts.task_gpus:
+        where = "resources" if facts.profile else "spark.task.resource.gpu.amount"
+        yield (
+            f"{where} gives each task {facts.task_gpus:g} GPU: {outlive}, and Spark gives their GPUs "
+            'to others. Leave slots out, or set it to "held"'
+        )
+
+
+def _none_to_feed(facts: Facts, needed: int) -> str:
+    text = (
+        f"the job holds {needed} of the application's slots, and none is left for the tasks that "
+        f"feed it ({_sizes(facts)})"
+    )
+    if facts.task_gpus and not facts.profile:
+        return (
+            f"spark.task.resource.gpu.amount = {facts.task_gpus:g}: {text}, which take a GPU each, "
+            "too. Leave that setting out and give the GPUs to the training tasks alone, by resources= "
+            '(a ResourceProfile, Spark 4), have a GPU more, or read the data in mode="foreground"'
+        )
+    return (
+        f"{text}. It takes a slot more (spark.executor.cores, "
+        "spark.executor.instances, spark.cores.max), or fewer workers"
+    )
+
+
 def _too_few(facts: Facts, needed: int) -> str:
     slots = facts.capacity or 0
     if facts.promised is not None and facts.promised < needed:
@@ -158,22 +282,28 @@ def _too_few(facts: Facts, needed: int) -> str:
             f"spark.master = {facts.master}: {have}. Use local[{needed * facts.task_cpus}], or fewer "
             "tasks"
         )
-    settings = [
-        f"{name} = {value}"
-        for name, value in (
-            ("spark.executor.instances", facts.instances),
-            ("spark.executor.cores", facts.executor_cores),
-            ("spark.cores.max", facts.cores_max),
-            ("spark.task.cpus", str(facts.task_cpus)),
-        )
-        if value
-    ]
     cores = needed * facts.task_cpus
+    if facts.dynamic_allocation:
+        return (
+            f"{have} at the most ({_sizes(facts)}). It takes spark.dynamicAllocation.maxExecutors "
+            f"times spark.executor.cores of at least {cores}, or fewer tasks"
+        )
     return (
-        f"{have} ({', '.join(settings)}). It takes spark.executor.instances times "
+        f"{have} ({_sizes(facts)}). It takes spark.executor.instances times "
         f"spark.executor.cores of at least {cores} (on a Standalone master spark.cores.max >= "
         f"{cores}), or fewer tasks; roles such as ps can be on the driver"
     )
+
+
+def _sizes(facts: Facts) -> str:
+    settings = {
+        "spark.executor.instances": facts.instances,
+        "spark.dynamicAllocation.maxExecutors": facts.max_executors,
+        "spark.executor.cores": facts.executor_cores,
+        "spark.cores.max": facts.cores_max,
+        "spark.task.cpus": str(facts.task_cpus),
+    }
+    return ", ".join(f"{name} = {value}" for name, value in settings.items() if value)
 
 
 def _gpus(facts: Facts, job: Job, on_driver: frozenset[str]) -> list[str]:

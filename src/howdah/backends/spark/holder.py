@@ -2,7 +2,8 @@
 
 ``python -m howdah.backends.spark.holder <folder>``, with `luggage.ORDER` in the folder. It
 
-- leaves the Spark task's care: its own session, nobody's child;
+- leaves the Spark task's care, if that is to end before it: it is nobody's child then. Where the
+  slot is held it stays the task's child: whoever looks at the executor's processes counts it;
 - dials the coordinator, again and again, and starts, watches and ends one agent at a time for it;
 - brings files home where the job directory is not seen;
 - ends when it is told to, when it has had no coordinator for the length of the lease, or when the
@@ -29,13 +30,15 @@ from howdah.backends.local.forks import log_to, no_input
 from howdah.backends.spark import luggage
 from howdah.backends.spark.holding import Holder
 from howdah.backends.spark.messages import Order
+from howdah.spec.model import Slots
 
 
 def main(folder: str) -> None:
     """Be the holder of that folder."""
     base = Path(folder)
     os.umask(0o077)
-    if os.fork():
+    order = msgspec.json.decode((base / luggage.ORDER).read_bytes(), type=Order)
+    if order.slots is Slots.SHARED and os.fork():
         os._exit(0)
     os.chdir(base)
     # Out of the way: agents inherit the first three.
@@ -44,7 +47,6 @@ def main(folder: str) -> None:
     log_to(base / luggage.LOG)
     name_process("howdah-holder")
     lock = luggage.claim(base)
-    order = msgspec.json.decode((base / luggage.ORDER).read_bytes(), type=Order)
     sys.path.extend(path for path in order.paths if path not in sys.path)
     os.environ["HOWDAH_SPARK_SECRETS"] = str(base / luggage.SECRETS)
     os.environ["HOWDAH_SPARK_FOLDER"] = order.folder

@@ -6,10 +6,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+import msgspec
+
 from howdah.backends.base import BackendError
 from howdah.backends.spark import luggage
 from howdah.backends.spark.messages import ON_DRIVER, Settings, Shipment
 from howdah.backends.spark.shipping import order_of, secrets_of
+from howdah.spec.model import Slots
 from howdah.storage.jobdir import JobDirectory
 
 log = logging.getLogger(__name__)
@@ -53,6 +56,8 @@ class LocalHolders:
 
         settings, directory = self._settings, self._directory
         coordinator = ("127.0.0.1", settings.port)
+        # It has no Spark task, and outlives the coordinator that starts it.
+        settings = msgspec.structs.replace(settings, slots=Slots.SHARED)
         order = order_of(directory, settings, coordinator, ON_DRIVER, self._lease_s)
         shipment = Shipment(order=order, secrets=secrets_of(directory))
         process, base = slots.start(shipment, ())

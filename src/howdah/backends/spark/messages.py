@@ -13,8 +13,8 @@ from typing import Union
 import msgspec
 
 from howdah.agent.launch import AgentLaunch
-from howdah.backends.spark.modes import Mode
 from howdah.core.messages import ContainerEndKind
+from howdah.spec.model import Slots
 
 LEASE_S = 10.0
 """So long holders and their agents go on without hearing from the coordinator."""
@@ -164,7 +164,7 @@ FromDriver = Union[UnderWay, SlotsOver, Seen]  # noqa: UP007
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """``spark.json`` in the job directory: what a coordinator has to know of its application."""
 
-    mode: Mode
+    slots: Slots
     host: str
     """Address of the driver's machine, as executors reach it."""
     bind: str
@@ -190,7 +190,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     folder: str
     gpus: tuple[str, ...] = ()
     coordinator: tuple[str, int]
-    mode: Mode
+    slots: Slots
     lease_s: float
     job_dir: str
     nonce: str

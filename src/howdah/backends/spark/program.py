@@ -20,7 +20,6 @@ import msgspec
 
 from howdah.backends.base import BackendError
 from howdah.backends.local.forks import log_to, no_input
-from howdah.backends.spark.modes import Mode
 from howdah.spec.model import Job
 from howdah.storage.jobdir import JobDirectory, base_folder
 
@@ -82,7 +81,7 @@ def _serve(client: socket.socket, log: Path) -> int:
     trouble = ""
     try:
         spark = session()
-        submission = SparkSubmission(spark, mode=Mode.FOREGROUND)
+        submission = SparkSubmission(spark)
     except BackendError as error:
         trouble = str(error)
     try:

@@ -6,6 +6,7 @@ import functools
 import inspect
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -21,6 +22,8 @@ class Session(Protocol):
 
     spark: Any
     connect: bool
+    profile: Any
+    """pyspark's ResourceProfile of the job's own tasks; None: they get what all tasks get."""
 
     def setting(self, name: str, default: str = "") -> str:
         """A setting of the application; ``default`` where it has none, or it cannot be asked."""
@@ -41,8 +44,13 @@ class Session(Protocol):
         """Cancel the job that runs under that tag."""
         ...
 
-    def capacity(self) -> int | None:
-        """How many tasks can run at the same time; None if that cannot be told."""
+    def capacity(self, profile: Any) -> int | None:
+        """How many tasks of that profile (None: of the session's own queries) can run at the same
+        time; None if that cannot be told."""
+        ...
+
+    def age_s(self) -> float:
+        """How long there has been this application; 0 if that cannot be told."""
         ...
 
     def busy(self) -> int | None:
@@ -74,7 +82,7 @@ class ClassicSession:
     def __init__(self, spark: Any, profile: Any = None) -> None:
         """To be made in the user's own thread, for its job group and pool."""
         self.spark = spark
-        self._profile = profile
+        self.profile = profile
         self._context = spark.sparkContext
         self._local = {
             name: value
@@ -99,24 +107,27 @@ class ClassicSession:
         context.setLocalProperty(_DESCRIPTION, tag)
         context.addJobTag(tag)
         try:
-            return _run(self.spark, count, task, barrier, self._profile)
+            return _run(self.spark, count, task, barrier, self.profile)
         finally:
             context.removeJobTag(tag)
 
     def cancel(self, tag: str) -> None:
         self._context.cancelJobsWithTag(tag)
 
-    def capacity(self) -> int | None:
+    def capacity(self, profile: Any) -> int | None:
         scala = self._context._jsc.sc()
         try:
             manager = scala.resourceProfileManager()
-            profile = manager.defaultResourceProfile()
-            if self._profile is not None:
-                profile = self._profile._java_resource_profile
-                manager.addResourceProfile(profile)
-            return int(scala.maxNumConcurrentTasks(profile))
+            java = manager.defaultResourceProfile()
+            if profile is not None:
+                java = profile._java_resource_profile
+                manager.addResourceProfile(java)
+            return int(scala.maxNumConcurrentTasks(java))
         except Exception:  # py4j's, where a Spark has no such method
             return None
+
+    def age_s(self) -> float:
+        return time.time() - self._context.startTime / 1000
 
     def busy(self) -> int | None:
         try:
@@ -134,16 +145,16 @@ class ClassicSession:
         return self._context._jsc is not None
 
     def task_amount(self, resource: str) -> float | None:
-        return _amount(self._profile, resource)
+        return _amount(self.profile, resource)
 
     def profile_problem(self) -> str:
-        if self._profile is None:
+        if self.profile is None:
             return ""
         if problem := _no_profiles(self.spark):
             return problem
         try:
             manager = self._context._jsc.sc().resourceProfileManager()
-            manager.addResourceProfile(self._profile._java_resource_profile)
+            manager.addResourceProfile(self.profile._java_resource_profile)
         except Exception as error:  # py4j's; Spark's own words are inside
             inner = getattr(error, "java_exception", None)
             return f"Spark refuses it here: {inner.getMessage() if inner else error}"
@@ -157,7 +168,7 @@ class ConnectSession:
 
     def __init__(self, spark: Any, profile: Any = None) -> None:
         self.spark = spark
-        self._profile = profile
+        self.profile = profile
         self._tags: set[str] = set(spark.getTags())
 
     def setting(self, name: str, default: str = "") -> str:
@@ -171,13 +182,16 @@ class ConnectSession:
     ) -> list[str]:
         for each in {*self._tags, tag}:
             self.spark.addTag(each)
-        return _run(self.spark, count, task, barrier, self._profile)
+        return _run(self.spark, count, task, barrier, self.profile)
 
     def cancel(self, tag: str) -> None:
         self.spark.interruptTag(tag)
 
-    def capacity(self) -> int | None:
+    def capacity(self, profile: Any) -> int | None:
         return None
+
+    def age_s(self) -> float:
+        return 0.0
 
     def busy(self) -> int | None:
         return None
@@ -192,10 +206,10 @@ class ConnectSession:
         return not getattr(self.spark, "is_stopped", False)
 
     def task_amount(self, resource: str) -> float | None:
-        return _amount(self._profile, resource)
+        return _amount(self.profile, resource)
 
     def profile_problem(self) -> str:
-        return "" if self._profile is None else _no_profiles(self.spark)
+        return "" if self.profile is None else _no_profiles(self.spark)
 
 
 def is_connect(spark: Any) -> bool:

@@ -32,7 +32,7 @@ def order_of(
         host="",
         folder="",
         coordinator=coordinator,
-        mode=settings.mode,
+        slots=settings.slots,
         lease_s=lease_s,
         job_dir=str(directory.path),
         nonce=settings.nonce,

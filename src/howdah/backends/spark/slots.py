@@ -1,4 +1,4 @@
-"""What a Spark task of ours does: it starts a holder, and in the foreground waits for its end.
+"""What a Spark task of ours does: it starts a holder, and waits for its end if it holds its slot.
 
 Runs in Spark's Python workers. A problem is an answer, not an exception, where Spark would only
 try again; a user's failure never comes here at all.
@@ -25,7 +25,7 @@ import msgspec
 from howdah.backends.base import BackendError
 from howdah.backends.spark import luggage, pythonpath
 from howdah.backends.spark.messages import Order, Shipment
-from howdah.backends.spark.modes import Mode
+from howdah.spec.model import Slots
 from howdah.storage.files import write_private
 
 LOST = "the holder ended without a word"
@@ -36,7 +36,7 @@ class NoHolder(Exception):
 
 
 def occupy(shipment: bytes, context: Any) -> str:
-    """Start a holder in this task's place; in the foreground, be there as long as it.
+    """Start a holder in this task's place; be there as long as it, if the slot is held.
 
     Args:
         context: pyspark's TaskContext, or BarrierTaskContext.
@@ -59,7 +59,7 @@ def occupy(shipment: bytes, context: Any) -> str:
         words = _end(process, base)
         word = f"{word}: {words}" if word == LOST and words else word
         return word if host in word else f"{host}: {word}"
-    if parts.order.mode is Mode.FEED:
+    if parts.order.slots is Slots.SHARED:
         detach(process)
     else:
         wait(process)
@@ -123,7 +123,7 @@ def detach(process: subprocess.Popen[bytes]) -> None:
     process.stdin.write(luggage.GO)
     process.stdin.close()
     process.stdout.close()
-    process.wait()  # it has forked the holder and ended long ago
+    process.wait()  # the holder is its child, and it has ended long ago
 
 
 def wait(process: subprocess.Popen[bytes]) -> None:

@@ -6,6 +6,7 @@ import os
 import secrets
 import socket
 import threading
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +18,13 @@ from howdah.backends.spark import luggage
 from howdah.backends.spark.child import Child
 from howdah.backends.spark.driver import Driver
 from howdah.backends.spark.messages import Settings, Shipment
-from howdah.backends.spark.modes import Mode
 from howdah.backends.spark.sessions import session_of
 from howdah.backends.spark.settings import write_settings
 from howdah.backends.spark.shipping import files_of, order_of, secrets_of
 from howdah.frameworks import planning
 from howdah.frameworks.sidecars import TENSORBOARD
 from howdah.packing.archives import PackingError
+from howdah.spec.model import Slots
 from howdah.spec.units import port_range
 from howdah.storage.files import write_atomically
 from howdah.storage.jobdir import JobDirectory, base_folder
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
     from howdah.spec.load import LoadedJob
     from howdah.spec.model import Job
 
+_deciding = threading.Lock()
+_submissions: weakref.WeakSet[SparkSubmission] = weakref.WeakSet()
+"""Of this program: what they hold is not to be given to others."""
+
 
 class SparkSubmission:
     """A job in a session's application. Many may be in one session, at once or one by one."""
@@ -43,7 +48,7 @@ class SparkSubmission:
         self,
         spark: Any,
         *,
-        mode: Mode = Mode.FEED,
+        feeds: bool = False,
         on_driver: frozenset[str] = frozenset(),
         files: Mapping[str, bytes] | None = None,
         host: str | None = None,
@@ -54,6 +59,7 @@ class SparkSubmission:
         Args:
             spark: the session, classic or Connect. To be made in the thread whose job group and
                 pool the job is to share.
+            feeds: tasks of the same application feed the job's programs, which takes a slot.
             on_driver: roles whose containers are on the driver's own machine and take no slot.
                 TensorBoard's is always one.
             files: small files put into every container's ``home/``, by relative path, where the
@@ -67,10 +73,15 @@ class SparkSubmission:
             BackendError: this machine has no address of that name, or no process can be started.
         """
         self.spark = spark
-        self.mode = mode
         self.on_driver = on_driver | {TENSORBOARD}
         self.closed = threading.Event()
         """Set when the job's coordinator has ended for good, or none was ever started."""
+        self.notice = ""
+        """After `check`: what is to be said of the job's slots."""
+        self._feeds = feeds
+        self._slots = Slots.HELD
+        self._held = 0
+        """Slots of the application that this job takes from others while it runs."""
         self._files = dict(files or {})
         self._wait_s = wait_s
         self._session = session_of(spark, profile)
@@ -116,10 +127,8 @@ class SparkSubmission:
             raise BackendError(
                 f"This Spark application can never run the job:\n  resource profile: {problem}"
             )
-        needed = looking.slots_needed(self._plan, self.on_driver)
-        self._facts = looking.read_when_there(self._session, needed, self._wait_s)
-        problems = looking.refusals(self._facts, self.mode, needed, job, self.on_driver)
-        if loaded.source is not None and not self._facts.local:
+        problems = self._decide(self._plan, job)
+        if loaded.source is not None and self._facts is not None and not self._facts.local:
             try:
                 self._source = luggage.pack(Path(loaded.source))
             except PackingError as error:
@@ -135,6 +144,26 @@ class SparkSubmission:
             lines = "\n".join(f"  {problem}" for problem in problems)
             raise BackendError(f"This Spark application can never run the job:\n{lines}")
 
+    def _decide(self, plan: Plan, job: Job) -> list[str]:
+        """What becomes of the slots; why it cannot be so, every reason."""
+        asked = job.spark.slots
+        needed = looking.slots_needed(plan, self.on_driver)
+        most = looking.most_slots(plan, self.on_driver)
+        spare = 1 if self._feeds and asked is not Slots.SHARED else 0
+        self._facts = facts = looking.read_when_there(self._session, needed, self._wait_s, spare)
+        with _deciding:
+            others = sum(each._held for each in _submissions if each is not self and each._going())
+            self._slots, self.notice = looking.slots_use(
+                facts, asked, feeds=self._feeds, tasks=most, others=others
+            )
+            self._held = facts.taken(most) if self._slots is Slots.HELD else 0
+            _submissions.add(self)
+        left = facts.left(most, others) if self._feeds else None
+        return looking.refusals(facts, self._slots, needed, job, self.on_driver, left)
+
+    def _going(self) -> bool:
+        return not self.closed.is_set() and self._session.alive()
+
     def go(self, directory: JobDirectory, progress: Callable[[Step], None]) -> None:
         """See `howdah.backends.base.Submission.go`."""
         try:
@@ -143,7 +172,7 @@ class SparkSubmission:
             raise BackendError(f"The job could not be prepared: {error}") from error
         self._driver = Driver(
             self._session,
-            self.mode,
+            self._slots,
             directory.path,
             shipment,
             self._listener,
@@ -160,7 +189,7 @@ class SparkSubmission:
         nonce = secrets.token_hex(16)
         write_atomically(directory.path / luggage.NONCE, nonce.encode())
         settings = Settings(
-            mode=self.mode,
+            slots=self._slots,
             host=host,
             bind=self.listen_address,
             port=port,

@@ -1,0 +1,140 @@
+"""Slots that a cluster holds while it is fed, on a master with two workers of two cores."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from howdah.backends.base import BackendError
+from howdah.spark import Cluster
+from tests.spark import programs, sessions
+from tests.spark.faulty import count, ended, eventually, slowly_with_notes
+from tests.spark.servers import Standalone
+
+pytestmark = pytest.mark.timeout(300)
+
+ROWS = 4000
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Job directories of their own."""
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture(scope="module")
+def two_cores(spark_folder: Path) -> Iterator[Standalone]:
+    with Standalone(spark_folder / "two-cores", cores=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def held(two_cores: Standalone) -> Iterator[Any]:
+    """A session of two executors with two cores each."""
+    settings = {**two_cores.settings(), "spark.cores.max": "4"}
+    with sessions.session(two_cores.folder, settings) as made:
+        yield made
+
+
+def running_tasks(spark: Any) -> int:
+    """Tasks that run now, as Spark's status API has it."""
+    infos = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+    return sum(each.numRunningTasks() for each in infos)
+
+
+def executor_of(pid: int) -> psutil.Process:
+    """The executor whose child, or child's child, that process is."""
+    for each in psutil.Process(pid).parents():
+        if any("CoarseGrainedExecutorBackend" in word for word in each.cmdline()):
+            return each
+    raise AssertionError(f"process {pid} is no executor's: {psutil.Process(pid).parents()}")
+
+
+def noted(folder: Path, generation: int) -> list[int]:
+    """The training processes of that generation, by rank, once they are fed."""
+    files = [folder / f"{rank}.{generation}" for rank in (0, 1)]
+    eventually(f"generation {generation} is fed", lambda: all(f.exists() for f in files), 90)
+    return [int(file.read_text()) for file in files]
+
+
+def test_a_cluster_holds_its_slots_and_lives_and_dies_with_its_executors(
+    held: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    cluster = Cluster.start(held, slowly_with_notes, str(tmp_path), workers=2)
+    try:
+        assert "slots=" not in capfd.readouterr().out
+        assert running_tasks(held) == 2
+        reports: list[Any] = []
+        feeding = threading.Thread(
+            target=lambda: reports.append(cluster.train(held.range(0, ROWS, 1, 4), align="none"))
+        )
+        feeding.start()
+        before = noted(tmp_path, 1)
+        executors = {executor_of(pid).pid for pid in before}
+        assert len(executors) == 2
+        executor_of(before[0]).kill()
+        after = noted(tmp_path, 2)
+        assert not programs.wait_ended(before)
+        assert len({executor_of(pid).pid for pid in after}) == 2
+        (tmp_path / "go").touch()
+        feeding.join(120)
+        assert [report.rows for report in reports] == [ROWS]
+        assert sum(cluster.results(60).values()) == ROWS
+    finally:
+        cluster.stop()
+    eventually("the slots are free", lambda: running_tasks(held) == 0, 30)
+    ended(cluster.job_id)
+
+
+def test_clusters_hold_slots_as_long_as_one_is_left_to_feed_them(
+    held: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with Cluster.start(held, count, workers=2) as one:
+        assert running_tasks(held) == 2
+        with Cluster.start(held, count, workers=2) as two:
+            said = capfd.readouterr().out
+            assert "the cluster takes 2 of the application's 4 slots and other clusters 2" in said
+            eventually("its tasks have ended", lambda: running_tasks(held) == 2, 30)
+            two.train(held.range(100))
+        with Cluster.start(held, count, workers=1, slots="shared", on_log=None) as three:
+            eventually("its task has ended", lambda: running_tasks(held) == 2, 30)
+            three.stop()
+        one.train(held.range(0, 300, 1, 3))
+        with pytest.raises(BackendError, match="none is left for the tasks that feed it"):
+            Cluster.start(held, count, workers=2, slots="held", on_log=None)
+        assert sum(rows for epochs in one.results(60).values() for _, rows, _ in epochs) == 300
+
+
+def test_executors_that_spark_would_take_away_stay_while_a_cluster_holds_them(
+    two_cores: Standalone, held: Any
+) -> None:
+    held.stop()  # the last test of the file: a process has one application
+    settings = {
+        **two_cores.settings(),
+        "spark.cores.max": "4",
+        "spark.executor.cores": "1",
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.dynamicAllocation.shuffleTracking.enabled": "true",
+        "spark.dynamicAllocation.initialExecutors": "3",
+        "spark.dynamicAllocation.maxExecutors": "3",
+        "spark.dynamicAllocation.executorIdleTimeout": "1s",
+        "spark.dynamicAllocation.schedulerBacklogTimeout": "1s",
+    }
+    with sessions.session(two_cores.folder, settings) as spark:
+        with pytest.raises(BackendError, match=r"none is left .*maxExecutors = 3"):
+            Cluster.start(spark, count, workers=3, on_log=None)
+        with pytest.raises(BackendError, match=r"spark\.dynamicAllocation\.enabled = true"):
+            Cluster.start(spark, count, workers=2, slots="shared", on_log=None)
+        with Cluster.start(spark, count, workers=2, on_log=None) as cluster:
+            eventually("idle ones are gone", lambda: len(two_cores.executors()) == 2, 60)
+            kept = {each.pid for each in two_cores.executors()}
+            cluster.train(spark.range(0, ROWS, 1, 4), align="none")
+            eventually("the feeder's is gone", lambda: len(two_cores.executors()) == 2, 60)
+            assert {each.pid for each in two_cores.executors()} == kept
+            values = cluster.results(60)
+    assert sum(rows for epochs in values.values() for _, rows, _ in epochs) == ROWS
