@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 
 from howdah.client.errors import JobFailed
 from howdah.spark import Cluster, FeedError
-from howdah.spark.session import Session
+from howdah.spark.session import MOST_BYTES, MOST_RECORDS, Session
+from tests.spark.faulty import count, eventually
 
 
 @pytest.fixture(autouse=True)
@@ -66,3 +68,33 @@ def test_errors_of_both_sides_are_told_on_connect(connect_spark: Any) -> None:
             with pytest.raises(FeedError, match="bad row"):
                 cluster.train(bad)
             cluster.results()
+
+
+def test_clusters_are_fed_at_the_same_time_and_the_sessions_settings_are_left_alone(
+    connect_spark: Any, tmp_path: Path
+) -> None:
+    def stand_still(args: Any, ctx: Any) -> int:
+        feed = ctx.feed()
+        rows = next(feed.batches(100))
+        (tmp_path / "fed").touch()
+        eventually("the other is done", (tmp_path / "go").exists)
+        feed.stop()
+        return len(rows["id"])
+
+    before = {name: connect_spark.conf.get(name, None) for name in (MOST_RECORDS, MOST_BYTES)}
+    with (
+        Cluster.start(connect_spark, stand_still, workers=1, on_log=None) as one,
+        Cluster.start(connect_spark, count, workers=1, on_log=None) as two,
+    ):
+        endless = threading.Thread(
+            target=lambda: one.train(connect_spark.range(0, 10**9, 1, 1)), daemon=True
+        )
+        endless.start()
+        eventually("one is fed", (tmp_path / "fed").exists)
+        assert {name: connect_spark.conf.get(name, None) for name in before} == before
+        wide = connect_spark.range(0, 300, 1, 1).selectExpr("id", "repeat('x', 50000) as wide")
+        report = two.train(wide, validation=connect_spark.range(10), epochs=2)
+        (tmp_path / "go").touch()
+        endless.join(60)
+        assert report.rows == 600
+        assert one.results(60) == {0: 100}

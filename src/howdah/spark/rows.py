@@ -84,11 +84,10 @@ class FrameSource:
         from howdah.spark.feed.feeder import RESULT
 
         sent = task()
-        settings = self._session.batch_settings(
-            batch_rows(self._row_bytes), BATCH_BYTES, exact=self._exact
+        frame = self._session.in_batches(
+            self._frame, batch_rows(self._row_bytes), BATCH_BYTES, exact=self._exact
         )
-        with self._session.with_settings(self._frame, settings) as frame:
-            rows = frame.mapInArrow(partition_feeder(sent), RESULT).collect()
+        rows = frame.mapInArrow(partition_feeder(sent), RESULT).collect()
         found = [(row["partition"], row["rows"], row["bytes"]) for row in rows]
         if total := sum(each[1] for each in found):
             # The next epoch knows better than the schema.
@@ -141,9 +140,21 @@ def partition_feeder(sent: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         from howdah.spark.feed.feeder import feed_partition
 
-        yield from feed_partition(sent, batches)
+        yield from feed_partition(sent, cut(batches))
 
     return task
+
+
+def cut(batches: Iterator[Any]) -> Iterator[Any]:
+    """The same rows, in record batches of about `BATCH_BYTES` where they are much larger: Spark does
+    not make them as large as it is asked to everywhere, and what is sent at once is held at once."""
+    for batch in batches:
+        if batch.nbytes <= 2 * BATCH_BYTES:
+            yield batch
+            continue
+        rows = batch_rows(batch.nbytes / batch.num_rows)
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
 
 
 def rdd_feeder(

@@ -1,4 +1,4 @@
-"""A Spark session as the feed uses it: run a query that can be cancelled, with settings of its own."""
+"""A Spark session as the feed uses it: queries that can be cancelled, with settings of their own."""
 
 from __future__ import annotations
 
@@ -19,9 +19,6 @@ MOST_RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 MOST_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 UNLIMITED = 2**31 - 1
 """Spark does not look at a row's size then."""
-
-_settings_lock = threading.RLock()
-"""Only one query of this process has settings of its own at a time where sessions are shared."""
 
 
 class Query:
@@ -123,29 +120,17 @@ class Session:
         """Cancel what runs under that tag."""
         self.inner.cancel(tag)
 
-    @contextlib.contextmanager
-    def with_settings(self, frame: Any, settings: Mapping[str, str]) -> Iterator[Any]:
-        """The frame, such that queries on it are planned with these settings and no other query is.
+    def in_batches(self, frame: Any, rows: int, size: int, *, exact: bool) -> Any:
+        """The frame, such that queries on it make record batches of so many rows. Where that is a guess
+        of what makes ``size`` bytes (not ``exact``), Spark 4 counts the bytes instead, row by row.
 
-        On classic Spark that is a copy of the frame in a copy of the session. Elsewhere the session's
-        settings are changed until this ends.
+        It is a copy of the frame in a copy of its session: no other query sees these settings. A
+        session on Connect cannot be copied with all that is in it; there it is the frame as it is, and
+        the user's own settings count.
         """
-        if not self.connect:
-            copy = _in_own_session(frame, settings)
-            if copy is not None:
-                yield copy
-                return
-        conf = self.spark.conf
-        with _settings_lock:
-            before = {name: conf.get(name, None) for name in settings}
-            for name, value in settings.items():
-                conf.set(name, value)
-            try:
-                yield frame
-            finally:
-                for name, value in before.items():
-                    with contextlib.suppress(Exception):
-                        conf.unset(name) if value is None else conf.set(name, value)
+        if self.connect:
+            return frame
+        return _in_own_session(frame, self._batch_settings(rows, size, exact=exact)) or frame
 
     def ordered(self, frame: Any) -> bool:
         """Whether Spark gives the rows of each partition in the same order again.
@@ -183,9 +168,7 @@ class Session:
         except Exception:
             return False
 
-    def batch_settings(self, rows: int, size: int, *, exact: bool) -> dict[str, str]:
-        """Settings for record batches of so many rows. Where that is a guess of what makes ``size``
-        bytes (not ``exact``), Spark 4 counts the bytes instead, row by row."""
+    def _batch_settings(self, rows: int, size: int, *, exact: bool) -> dict[str, str]:
         if not self._counts_bytes():
             if not exact:
                 # Nobody knows how wide they are but, perhaps, the user.
