@@ -18,6 +18,7 @@ from howdah.backends.base import BackendError
 from howdah.client.errors import BadInput, JobFailed
 from howdah.spark import Cluster, FeedError, parallel, run
 from howdah.spec.model import Network, Role
+from howdah.wire.addresses import NoInterface, address_of
 
 SOON_S = 90.0
 """What takes a fraction of a second, on a machine that does other things too."""
@@ -548,30 +549,41 @@ def listening() -> set[int]:
     return {one.laddr.port for one in found if one.status == psutil.CONN_LISTEN}
 
 
-def test_the_driver_listens_at_ports_of_the_range(spark: Any) -> None:
+def test_the_driver_and_the_trainers_listen_at_ports_of_the_range(spark: Any) -> None:
     before = listening()
     with start(spark, collect, network=Network(ports="23000-23099")) as cluster:
         ports = listening() - before
         cluster.train(spark.range(0, 100, 1, 2))
-    assert len(ports) >= 2  # for executors, and for feeds
+        assert len(ports) >= 2  # for executors, and for feeds
+        ports |= {place.port for place in cluster.places}
+        assert len(ports) >= 4
     assert all(23000 <= port <= 23099 for port in ports), ports
+
+
+def test_the_interface_of_the_job_is_where_executors_reach_the_driver(spark: Any) -> None:
+    name = next(
+        (name for _, name in socket.if_nameindex() if name != "lo" and has_address(name)), "lo"
+    )
+    with start(spark, collect, network=Network(interface=name)) as cluster:
+        assert cluster._live.access.host == address_of(name)
+        assert {place.address for place in cluster.places} == {address_of(name)}
+        cluster.train(spark.range(0, 100, 1, 2))
+    with pytest.raises(BackendError, match=r"network\.interface: .* no network interface 'nope0'"):
+        start(spark, collect, network=Network(interface="nope0"))
+
+
+def has_address(name: str) -> bool:
+    try:
+        return bool(address_of(name))
+    except NoInterface:
+        return False
 
 
 def test_a_range_without_a_free_port_is_refused_before_anything_starts(spark: Any) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        with pytest.raises(BadInput, match=rf"No port from {port} to {port} .`.network. ports`"):
+        with pytest.raises(
+            BackendError, match=rf"No port from {port} to {port} .`.network. ports`"
+        ):
             start(spark, collect, network=Network(ports=f"{port}-{port}"))
-
-
-def test_a_resource_profile_that_spark_does_not_take_is_refused_in_its_words(spark: Any) -> None:
-    from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
-
-    profile = ResourceProfileBuilder().require(TaskResourceRequests().cpus(1)).build
-    with pytest.raises(BackendError) as refused:
-        start(spark, collect, resources=profile)
-    told = str(refused.value).splitlines()
-    assert "can never run the job" in told[0]
-    assert "resource profile: Spark refuses it here: TaskResourceProfiles are only" in told[1]
-    assert len(told) == 2

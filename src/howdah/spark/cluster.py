@@ -25,6 +25,7 @@ from howdah.spark.session import Session
 from howdah.spark.training import Beside, Training
 from howdah.spec.model import Checkpoint, Role, Slots, Spark, TensorBoard
 from howdah.spec.units import octets, port_range
+from howdah.storage.jobdir import JobDirectory
 from howdah.wire.status import JobView
 
 
@@ -366,28 +367,31 @@ def _submit(
     restarts: int,
 ) -> Live:
     """Start the job and the master of its feeds."""
-    host = submission.host
     loaded = load_object(job.job)
+    ports = port_range(job.job.network.ports)
     master = Master(job.trainers, job.fed_roles)
-    try:
+    port = 0
+
+    def populate(directory: JobDirectory) -> None:
+        nonlocal port
+        # Now, as the job may have a say in where this machine is reached.
         try:
-            port = master.bind(submission.listen_address, port_range(job.job.network.ports))
+            port = master.bind(submission.listen_address, ports)
         except OSError as error:
             raise BadInput(f"network.ports: {error.strerror}") from error
         wiring = Wiring(
             job_id="",
-            host=host,
+            host=submission.host,
             port=port,
             default_fs=session.default_fs() or "file://",
             user=session.user(),
             workers=job.trainers,
+            ports=ports,
         )
-        directory = submit(
-            loaded,
-            backend="spark",
-            populate=lambda directory: job.populate(directory, wiring),
-            submission=submission,
-        )
+        job.populate(directory, wiring)
+
+    try:
+        directory = submit(loaded, backend="spark", populate=populate, submission=submission)
         if submission.notice and on_log is not None:
             _say(submission.notice)
         master.start(directory.secrets)
@@ -397,7 +401,7 @@ def _submit(
         raise
     access = Access(
         job_id=directory.job_id,
-        host=host,
+        host=submission.host,
         port=port,
         ca=secret(directory, "ca.pem"),
         certificate=secret(directory, "feeder.pem"),

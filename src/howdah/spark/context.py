@@ -31,6 +31,8 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the user on that file system; empty: this process's."""
     workers: int = 0
     """How many ranks are fed."""
+    ports: tuple[int, int] | None = None
+    """First and last of those that training processes listen at; any, if None."""
 
 
 class Context:

@@ -401,11 +401,11 @@ class Network(_Table, frozen=True, kw_only=True):
     """The address or host name tasks advertise; by default found by the agent."""
     interface: str | None = None
     """Network interface whose address is advertised, handed to gloo and NCCL too; on YARN the
-    coordinator listens on it, and on no other."""
+    coordinator, and on Spark the driver program, listens on it, and on no other."""
     ports: str = "20000-29999"
-    """Range that the ports of tasks and agents, and on a cluster the coordinator's and those of a Spark
-    driver, are taken from; outside the kernel's ephemeral range. Programs that Spark feeds listen at one
-    more each, any."""
+    """Range that the ports of tasks and agents are taken from, on a cluster the coordinator's too, and inside
+    Spark those of the driver program and of the programs that Spark feeds; outside the kernel's ephemeral
+    range."""
 
 
 class Acl(_Table, frozen=True, kw_only=True):

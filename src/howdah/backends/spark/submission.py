@@ -28,7 +28,7 @@ from howdah.spec.model import Slots
 from howdah.spec.units import port_range
 from howdah.storage.files import write_atomically
 from howdah.storage.jobdir import JobDirectory, base_folder
-from howdah.wire.addresses import bind_within
+from howdah.wire.addresses import NoInterface, address_of, bind_within
 
 if TYPE_CHECKING:
     from howdah.backends.base import Step
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from howdah.spec.load import LoadedJob
     from howdah.spec.model import Job
 
+_LOOPBACK = ("127.0.0.1", "localhost")
 _deciding = threading.Lock()
 _submissions: weakref.WeakSet[SparkSubmission] = weakref.WeakSet()
 """Of this program: what they hold is not to be given to others."""
@@ -64,8 +65,8 @@ class SparkSubmission:
                 TensorBoard's is always one.
             files: small files put into every container's ``home/``, by relative path, where the
                 job directory is not seen. Its ``function/`` folder always is.
-            host: address of this machine that executors reach; by default Spark's own
-                (``spark.driver.host``).
+            host: address of this machine that executors reach; by default that of the job's
+                ``[network] interface``, else Spark's own (``spark.driver.host``).
             wait_s: for executors that are still registering, before too few slots are refused.
             profile: pyspark's ResourceProfile for the slots (stage-level scheduling, Spark 4).
 
@@ -89,18 +90,18 @@ class SparkSubmission:
         self._plan: Plan | None = None
         self._source: bytes = b""
         self._driver: Driver | None = None
-        host = host or self._session.host()
-        bind = "127.0.0.1" if host in ("127.0.0.1", "localhost") else "0.0.0.0"  # noqa: S104 - executors are on other machines; mTLS
+        self._chosen = host is not None
         try:
             self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             # Bound once the job says to which ports; the coordinator's process has it already.
             self._child = Child(self._listener)
         except OSError as error:
             raise BackendError(f"No coordinator can be started here: {error}") from error
-        self.listen_address = bind
-        """What it listens on here: this machine only, where nobody else dials it."""
-        self.host: str = host
-        """Where executors reach this program."""
+        self.host: str = host or self._session.host()
+        """Where executors reach this program. The job may choose another in `check`."""
+        self.listen_address = "127.0.0.1" if self.host in _LOOPBACK else "0.0.0.0"  # noqa: S104 - executors are on other machines; mTLS
+        """What it listens on here: this machine only, where nobody else dials it; the job's interface
+        only, where it names one."""
 
     @property
     def coordinator_pid(self) -> int:
@@ -136,8 +137,12 @@ class SparkSubmission:
             except OSError as error:
                 problems.append(f"source: {loaded.source} cannot be packed: {error}")
         try:
+            if job.network.interface is not None and not self._chosen:
+                self.host = self.listen_address = address_of(job.network.interface)
             bind_within(self._listener, self.listen_address, port_range(job.network.ports))
             self._listener.listen(1024)
+        except NoInterface as error:
+            problems.append(f"network.interface: {error}")
         except OSError as error:
             problems.append(f"network.ports: {error}")
         if problems:

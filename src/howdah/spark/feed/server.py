@@ -16,6 +16,7 @@ from howdah.backends.local.places import LONGEST_PATH, runtime_folder
 from howdah.spark.feed.connections import SOCKET_BYTES, Connection, SecureConnection
 from howdah.spark.feed.door import Door
 from howdah.spark.feed.messages import Begin, Load
+from howdah.wire.addresses import bind_within
 from howdah.wire.tls import IdentityError, PeerRole, names_job, peer_identity
 
 BACKLOG = 512
@@ -39,8 +40,10 @@ class Server:
         context: ssl.SSLContext | None = None,
         job_id: str = "",
         host: str = "",
+        ports: tuple[int, int] | None = None,
     ) -> None:
-        """``first`` is said to whoever is let in. ``folder``: private, for the socket; ``host``: interface to listen on, all if empty.
+        """``first`` is said to whoever is let in. ``folder``: private, for the socket; ``host``: address to
+        listen on, all if empty; ``ports``: the range its port is taken from, any if None.
 
         Raises:
             BackendError: there is no folder for the socket.
@@ -57,7 +60,7 @@ class Server:
         self.port = 0
         listeners = [self._listen_here()]
         if context is not None:
-            listeners.append(self._listen_far(host))
+            listeners.append(self._listen_far(host, ports))
         self._door = Door(listeners, context, self._let_in, self._prove)
         self._admitting = threading.Thread(target=self._door.run, name="howdah-feed", daemon=True)
         self._admitting.start()
@@ -90,13 +93,13 @@ class Server:
             raise
         return listener
 
-    def _listen_far(self, host: str) -> socket.socket:
+    def _listen_far(self, host: str, ports: tuple[int, int] | None) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
         try:
             # Before listening: the window of accepted connections is set by it.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BYTES)
-            listener.bind((host, 0))
+            bind_within(listener, host, ports)
             listener.listen(BACKLOG)
         except OSError:
             listener.close()

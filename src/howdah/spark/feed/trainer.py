@@ -75,6 +75,7 @@ class Trainer:
             context=server_context(secrets, PeerRole.AGENT),
             job_id=wiring.job_id,
             host="127.0.0.1" if me.host in ("127.0.0.1", "localhost") else "",
+            ports=wiring.ports,
         )
         self._place = Place(
             rank=me.rank,
