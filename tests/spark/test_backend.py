@@ -18,8 +18,10 @@ from howdah.backends.local import supervision
 from howdah.client.errors import JobFailed
 from howdah.client.finding import find
 from howdah.client.liveness import Running, running
+from howdah.spark import Cluster
 from howdah.spec.model import Slots
 from tests.processes import runs
+from tests.spark import versions
 from tests.spark.backend_jobs import Started, eventually, holder_folders, marked, pids, wait_for
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("no_holder_left")]
@@ -213,3 +215,20 @@ def test_a_job_waits_for_slots_that_are_busy_and_says_so(spark: Any, tmp_path: P
         gate.touch()
         busy.join(30)
     assert job.values()[1][0] == "late"
+
+
+@pytest.mark.both_sparks
+def test_a_resource_profile_that_spark_does_not_take_is_refused_in_its_words(spark: Any) -> None:
+    from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
+
+    profile = ResourceProfileBuilder().require(TaskResourceRequests().cpus(1)).build
+    with pytest.raises(BackendError) as refused:
+        Cluster.start(spark, tell, workers=2, resources=profile, on_log=None)
+    told = str(refused.value).splitlines()
+    assert "can never run the job" in told[0]
+    reasons = {
+        versions.Version.NEWEST: "Spark refuses it here: TaskResourceProfiles are only",
+        versions.Version.OLDER: f"Spark {spark.version} has no profiles for DataFrames, Spark 4 has",
+    }
+    assert f"resource profile: {reasons[versions.running()]}" in told[1]
+    assert len(told) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,14 @@ def resuming(args: Any, ctx: Any) -> Any:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(str(before + 1))
     return {"mean": float(before)}
+
+
+def with_torch(args: Any, ctx: Any) -> Any:
+    for _ in ctx.feed().batches(4):
+        pass
+    if "never" in os.environ:
+        import torch  # noqa: F401
+    return {"mean": float(os.environ["WORLD_SIZE"])}
 
 
 def _hidden(args: Any, ctx: Any) -> Any:
@@ -233,3 +242,11 @@ def test_a_fit_goes_on_from_the_checkpoint_of_an_earlier_one(spark: Any, rows: A
     assert again.summary.values[0]["mean"] == 1.0
     with pytest.raises(BadInput, match="resume='nothing'"):
         first.fit(rows, {first.resume: "nothing"})
+
+
+def test_the_framework_is_that_of_the_function(
+    rows: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    estimator = Estimator(with_torch, to_model=constant, restarts=0)
+    assert estimator.fit(rows).summary.values == {0: {"mean": 1.0}}
+    assert 'framework="pytorch" is assumed' in capfd.readouterr().out

@@ -86,7 +86,7 @@ class Estimator(MLEstimator, TrainingParams, MLReadable, MLWritable):
             evaluator=value("evaluator"),
             driver_ps=value("driver_ps"),
             gpus=value("gpus"),
-            framework=value("framework"),
+            framework=value("framework") or None,
             checkpoint=value("checkpoint") or None,
             resume=value("resume") or None,
             tensorboard=value("tensorboard"),

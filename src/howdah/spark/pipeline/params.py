@@ -144,7 +144,9 @@ class TrainingParams(ScoringParams):
     )
     gpus = param("gpus", "GPUs of each worker", TypeConverters.toInt)
     framework = param(
-        "framework", "As in a job file: tensorflow, pytorch, …", TypeConverters.toString
+        "framework",
+        "As in a job file: tensorflow, pytorch, … Empty: the one that the function uses",
+        TypeConverters.toString,
     )
     label_mapping = param(
         "label_mapping",
@@ -211,7 +213,7 @@ class TrainingParams(ScoringParams):
             evaluator=False,
             driver_ps=False,
             gpus=0,
-            framework="command",
+            framework="",
             label_mapping={},
             weight_col="",
             validation_col="",
