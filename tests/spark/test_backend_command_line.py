@@ -118,3 +118,12 @@ def test_under_spark_submit_the_job_is_in_that_application(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert "I am 1" in done.stdout
     assert programs() == [] and not holder_folders()
+
+
+def test_the_doctor_makes_a_session_to_look_at(tmp_path: Path) -> None:
+    slow = ARGUMENTS.replace("pyspark-shell", "--conf spark.speculation=true pyspark-shell")
+    done = howdah("doctor", "--backend", "spark", cwd=tmp_path, PYSPARK_SUBMIT_ARGS=slow)
+    assert done.returncode == 3, done.stderr
+    assert "ok  slots: 2 at the same time" in done.stdout
+    assert "NO  speculation: spark.speculation = true: every job is refused" in done.stdout
+    assert "ok  ports: executors reach the driver at 127.0.0.1" in done.stdout

@@ -14,7 +14,8 @@ import msgspec
 import pytest
 
 from howdah.backends.base import BackendError, Running
-from howdah.backends.spark import luggage, slots
+from howdah.backends.findings import Finding, Health
+from howdah.backends.spark import doctor, luggage, slots
 from howdah.backends.spark.facts import (
     Facts,
     first_slots,
@@ -35,6 +36,7 @@ from howdah.packing.archives import PackingError
 from howdah.spec.model import Checkpoint, Job, Role, Slots
 from howdah.storage.jobdir import JobDirectory, new_job_id
 from howdah.storage.layout import JobMeta
+from howdah.version import __version__
 from tests.spark.backend_jobs import holder_folders
 
 GOOD = Facts(master="spark://here:7077", capacity=4, executor_cores="2", instances="2")
@@ -402,3 +404,45 @@ except slots.NoHolder as error:
 def test_an_inherited_limit_on_memory_is_lifted_or_refused_in_words() -> None:
     done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True)
     assert set(done.stdout.split()) == {"True"}, done.stderr
+
+
+def findings(facts: Facts, profiles: bool = True) -> dict[str, Finding]:
+    return {each.what: each for each in doctor.settings(facts, profiles=profiles)}
+
+
+def test_the_doctor_says_what_clusters_can_have_of_an_application() -> None:
+    found = findings(changed(query_capacity=4))
+    assert {each.health for each in found.values()} == {Health.FINE}
+    assert "clusters that are fed hold up to 3" in found["slots"].text
+    alone = findings(changed(query_capacity=1))["slots"]
+    assert alone.health is Health.WARNING and "give executors another core" in str(alone.hint)
+    moving = changed(query_capacity=None, dynamic_allocation=True, max_executors="3")
+    assert findings(moving)["slots"].text.startswith("6 at the most, one of which")
+    assert 'slots="shared" is refused' in findings(moving)["dynamic allocation"].text
+    assert "cannot be counted" in findings(changed(query_capacity=None))["slots"].text
+    assert findings(changed(query_capacity=0))["slots"].health is Health.PROBLEM
+    assert findings(changed(speculation=True))["speculation"].health is Health.PROBLEM
+
+
+def test_the_doctor_says_who_gets_the_gpus() -> None:
+    all_tasks = findings(changed(query_capacity=4, task_gpus=1.0, executor_gpus=2.0))["GPUs"]
+    assert all_tasks.health is Health.WARNING and "resources=" in str(all_tasks.hint)
+    by_profile = changed(query_capacity=4, executor_gpus=2.0)
+    assert "resources= of Cluster.start" in findings(by_profile)["GPUs"].text
+    assert findings(by_profile, profiles=False)["GPUs"].hint == "set spark.task.resource.gpu.amount"
+
+
+def test_the_doctor_says_what_executors_lack() -> None:
+    seen = [
+        doctor.Seen(host="one", python="3.11.7", howdah=__version__),
+        doctor.Seen(host="two", python="3.11.7", missing="No module named 'howdah'"),
+        doctor.Seen(host="two", python="3.11.7", howdah=__version__, unreachable="timed out"),
+    ]
+    found = {each.what: each for each in doctor.conditions(seen, ("driver", 7), "20000-29999")}
+    assert "on 2 hosts" in found["executors"].text
+    assert "cannot be imported on two: No module named 'howdah'" in found["Howdah"].text
+    assert "two does not reach the driver at driver:7: timed out" in found["ports"].text
+    assert {found[what].health for what in ("Howdah", "ports")} == {Health.PROBLEM}
+    old = [doctor.Seen(host="one", python="3.11.7", howdah="0.0.1")]
+    told = list(doctor.conditions(old, ("driver", 7), "20000-29999"))
+    assert [each.health for each in told] == [Health.FINE, Health.WARNING, Health.FINE]

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from howdah.backends.findings import Health
+from howdah.backends.spark.doctor import examine
 from howdah.client.errors import JobFailed
 from howdah.spark import Cluster, FeedError
 from howdah.spark.session import MOST_BYTES, MOST_RECORDS, Session
@@ -98,3 +100,10 @@ def test_clusters_are_fed_at_the_same_time_and_the_sessions_settings_are_left_al
         endless.join(60)
         assert report.rows == 600
         assert one.results(60) == {0: 100}
+
+
+def test_the_doctor_says_what_cannot_be_told_on_connect(connect_spark: Any) -> None:
+    found = {each.what: each for each in examine(connect_spark)}
+    assert found["Spark"].text.endswith("at a Connect server")
+    assert "cannot be counted here" in found["slots"].text
+    assert {each.what for each in found.values() if each.health is not Health.FINE} == {"slots"}

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from howdah.backends.findings import Health
+from howdah.backends.spark.doctor import examine
 from howdah.spark import Cluster
 from howdah.spark.feed.lines import Trainer, first_word
 
@@ -104,3 +106,14 @@ def test_more_workers_than_slots_are_refused_at_once(standalone_spark: Any) -> N
 
     with pytest.raises(BackendError, match="3"):
         Cluster.start(standalone_spark, collect, workers=3, on_log=None, slots_timeout_s=0.5)
+
+
+def test_the_doctor_looks_at_the_session_and_into_its_executors(standalone_spark: Any) -> None:
+    found = {each.what: each for each in examine(standalone_spark)}
+    assert {each.health for each in found.values()} == {Health.FINE}, found
+    assert found["Spark"].text.endswith(standalone_spark.sparkContext.master)
+    assert found["slots"].text.startswith("2 at the same time (spark.cores.max = 2")
+    assert found["Howdah"].text.endswith("in executors too")
+    assert found["ports"].text.startswith("executors reach the driver at 127.0.0.1")
+    assert found["barrier stages"].text == "run: slots can be shared"
+    assert not standalone_spark.sparkContext.statusTracker().getActiveJobsIds()

@@ -69,6 +69,7 @@ BUILT_IN = {
         backend="howdah.backends.spark.backend:SparkBackend",
         submission="howdah.backends.spark.early:begin",
         site="howdah.backends.spark.site:SparkSite",
+        doctor="howdah.backends.spark.doctor:examine",
     ),
 }
 

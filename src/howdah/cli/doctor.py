@@ -21,8 +21,9 @@ _MARKS = {"fine": ("ok", "green"), "warning": ("!!", "yellow"), "problem": ("NO"
 @click.option(
     "--backend",
     metavar="NAME",
-    help="Look at this alone: 'local' (this machine) or 'yarn' (the Hadoop cluster). Default: this "
-    "machine, and the cluster where HADOOP_CONF_DIR is set.",
+    help="Look at this alone: 'local' (this machine), 'yarn' (the Hadoop cluster) or 'spark' (this "
+    "program's Spark session, or one made for it). Default: this machine, and the Hadoop cluster "
+    "where HADOOP_CONF_DIR is set.",
 )
 @store_option
 @json_option

@@ -32,7 +32,7 @@ from howdah.backends.spark.messages import (
     Want,
 )
 from howdah.backends.spark.sessions import Session, in_thread
-from howdah.backends.spark.words import plain, waiting, was_cancelled
+from howdah.backends.spark.words import NO_HOWDAH, plain, waiting, was_cancelled
 from howdah.spec.model import Slots
 from howdah.storage import layout
 from howdah.wire.frames import FrameDecoder, FrameError, encode
@@ -234,6 +234,8 @@ def slot(shipment: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The function that Spark's tasks run. It travels by value: where there is no Howdah, it is the
     one to say so."""
 
+    advice = NO_HOWDAH
+
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         import sys
 
@@ -249,9 +251,7 @@ def slot(shipment: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
         except ImportError as error:
             problem = (
                 f"the executors' Python ({sys.executable}, {sys.version.split()[0]}) cannot run a "
-                f"container: {error}. Howdah and what it needs must be installed for it, or travel "
-                "with the application: --py-files, --archives, or a Python named by "
-                "spark.pyspark.python"
+                f"container: {error}. {advice}"
             )
         else:
             problem = occupy(shipment, context)

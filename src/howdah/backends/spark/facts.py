@@ -258,7 +258,7 @@ def _not_shared(facts: Facts) -> Iterator[str]:
 def _none_to_feed(facts: Facts, needed: int) -> str:
     text = (
         f"the job holds {needed} of the application's slots, and none is left for the tasks that "
-        f"feed it ({_sizes(facts)})"
+        f"feed it ({sizes(facts)})"
     )
     if facts.task_gpus and not facts.profile:
         return (
@@ -285,17 +285,18 @@ def _too_few(facts: Facts, needed: int) -> str:
     cores = needed * facts.task_cpus
     if facts.dynamic_allocation:
         return (
-            f"{have} at the most ({_sizes(facts)}). It takes spark.dynamicAllocation.maxExecutors "
+            f"{have} at the most ({sizes(facts)}). It takes spark.dynamicAllocation.maxExecutors "
             f"times spark.executor.cores of at least {cores}, or fewer tasks"
         )
     return (
-        f"{have} ({_sizes(facts)}). It takes spark.executor.instances times "
+        f"{have} ({sizes(facts)}). It takes spark.executor.instances times "
         f"spark.executor.cores of at least {cores} (on a Standalone master spark.cores.max >= "
         f"{cores}), or fewer tasks; roles such as ps can be on the driver"
     )
 
 
-def _sizes(facts: Facts) -> str:
+def sizes(facts: Facts) -> str:
+    """The settings that say how many slots there are."""
     settings = {
         "spark.executor.instances": facts.instances,
         "spark.dynamicAllocation.maxExecutors": facts.max_executors,

@@ -238,8 +238,13 @@ def _run(
     return [row["problem"] for row in frame.collect()]
 
 
+def has_profiles(spark: Any) -> bool:
+    """Whether a DataFrame's tasks may have a resource profile."""
+    return "profile" in inspect.signature(spark.range(0).mapInArrow).parameters
+
+
 def _no_profiles(spark: Any) -> str:
-    if "profile" in inspect.signature(spark.range(0).mapInArrow).parameters:
+    if has_profiles(spark):
         return ""
     return (
         f"Spark {spark.version} has no profiles for DataFrames, Spark 4 has. Start the application "

@@ -13,6 +13,11 @@ _CANCELLED = (
     "OPERATION_CANCELED",
     "OPERATION_CANCELLED",
 )
+NO_HOWDAH = (
+    "Howdah and what it needs must be installed for that Python, or travel with the application: "
+    "--py-files, --archives, or a Python named by spark.pyspark.python"
+)
+"""What to do for executors without it."""
 _MISSING = re.compile(r"No module named '?([\w.]+)'?")
 
 
