@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from howdah.client.errors import BadInput
-from howdah.spark.scoring import Function, Make, score
+from howdah.spark.scoring import Function, Make, predict_udf, score
 from howdah.storage.hdfs import Hdfs
 from tests.hadoop.cluster import Cluster
 
@@ -306,3 +306,39 @@ def test_a_predictor_may_be_given_as_a_function_of_it(spark: Any) -> None:
 
 def _of(field: Any) -> tuple[Any, ...]:
     return field.name, field.dataType, field.nullable
+
+
+@pytest.mark.both_sparks
+def test_a_model_is_a_function_of_columns(spark: Any, numbers: Any) -> None:
+    double = predict_udf(
+        spark, lambda batch: batch["x"] * 2 + batch["y"], "float", inputs=["x", "y"], batch_size=64
+    )
+    rows = numbers.select("id", double("value", F.col("value")).alias("three")).collect()
+    assert [row.three for row in rows] == [row.id * 1.5 for row in rows]
+    both = predict_udf(
+        spark,
+        lambda batch: {"sum": batch["pair"].sum(1), "same": batch["pair"]},
+        "same array<float>, sum double",
+        inputs=["pair"],
+    )
+    [row] = numbers.where("id = 7").select(both("pair").alias("of")).collect()
+    assert row.of.asDict() == {"same": [7.0, 1.0], "sum": 8.0}
+    spark.udf.register("three_halves", double)
+    numbers.createOrReplaceTempView("numbers")
+    assert (
+        spark.sql("SELECT count(*) FROM numbers WHERE three_halves(value, value) < 15").first()[0]
+        == 10
+    )
+
+
+def test_a_function_of_columns_that_does_not_fit_is_refused(spark: Any, numbers: Any) -> None:
+    for schema, inputs, said in (
+        ("float", None, "does not say what its inputs are called"),
+        ("float", ["x", "y"], "2 in all, and was given 1"),
+        ("other float", ["x"], "not 'other'"),
+    ):
+        wrong = predict_udf(spark, lambda batch: batch["x"], schema, inputs=inputs)
+        with pytest.raises(Exception, match=said):
+            numbers.select(wrong("value")).collect()
+    with pytest.raises(BadInput, match="not one of Spark's"):
+        predict_udf(spark, lambda batch: batch["x"], "flaot")

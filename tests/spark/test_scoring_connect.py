@@ -10,7 +10,7 @@ import pytest
 from howdah.client.errors import BadInput
 from howdah.spark.microbatches import start
 from howdah.spark.pipeline import Model
-from howdah.spark.scoring import score
+from howdah.spark.scoring import predict_udf, score
 from tests.spark.test_scoring_shipped import Make, make, saved
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for Spark, on a busy machine
@@ -25,6 +25,10 @@ def test_rows_are_scored_by_functions_and_by_models_sent_to_the_server(
     assert [tuple(row) for row in frame.collect()] == [(i, i * 0.5) for i in range(6)]
     model = Make(saved(tmp_path / "model", 7), make=make)
     assert [row.y for row in score(rows, model).collect()] == list(range(7, 13))
+    of_columns = predict_udf(connect_spark, model, "y long, place string", inputs=["id"])
+    assert [row.y for row in rows.select(of_columns("id").y.alias("y")).collect()] == list(
+        range(7, 13)
+    )
 
 
 def test_a_model_is_saved_and_loaded(connect_spark: Any, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from howdah.client.errors import BadInput
-from howdah.spark.scoring import Keras, SavedModel, Torch, score
+from howdah.spark.scoring import Keras, SavedModel, Torch, predict_udf, score
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("torch")
@@ -109,6 +109,9 @@ def test_a_saved_model_scores_by_its_signature(pairs: Any, models: Path) -> None
     np.testing.assert_allclose([row.prediction for row in renamed.collect()], expected(), rtol=1e-5)
     nothing = score(pairs.where("id < 0"), str(models / "saved"), outputs={"sum": "y"})
     assert nothing.schema["y"].dataType.simpleString() == "array<float>"
+    of_columns = predict_udf(pairs.sparkSession, str(models / "saved"), "sum array<float>")
+    values = pairs.select(of_columns("features")[0].alias("y")).collect()
+    np.testing.assert_allclose([row.y for row in values], expected(), rtol=1e-5)
     with pytest.raises(Exception, match="has no signature 'other'; it has 'serving_default'"):
         score(pairs, SavedModel(str(models / "saved"), signature="other")).collect()
     with pytest.raises(Exception, match="the model takes 'features', not 'x'"):

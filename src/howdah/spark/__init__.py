@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from howdah.spark.parquet import ParquetFeed as ParquetFeed
     from howdah.spark.reports import TrainReport as TrainReport
     from howdah.spark.scoring.frames import score as score
+    from howdah.spark.scoring.udf import predict_udf as predict_udf
 
 _HOMES = {
     "Cluster": "howdah.spark.cluster",
@@ -30,12 +31,22 @@ _HOMES = {
     "ParquetFeed": "howdah.spark.parquet",
     "TrainReport": "howdah.spark.reports",
     "parallel": "howdah.spark.instances",
+    "predict_udf": "howdah.spark.scoring.udf",
     "run": "howdah.spark.foreground",
     "score": "howdah.spark.scoring.frames",
 }
 """Public names, and the modules that have them."""
 
-__all__ = ["Cluster", "FeedError", "ParquetFeed", "TrainReport", "parallel", "run", "score"]
+__all__ = [
+    "Cluster",
+    "FeedError",
+    "ParquetFeed",
+    "TrainReport",
+    "parallel",
+    "predict_udf",
+    "run",
+    "score",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,6 +1,7 @@
 """Scoring DataFrames with saved models and plain functions; no cluster is needed.
 
-`predictors` says what can predict, `frames` puts it on a DataFrame, `worker` is what runs in Spark's
+`predictors` says what can predict, `frames` puts it on a DataFrame, `udf` on
+columns, `worker` is what runs in Spark's
 Python workers, `command` reads, scores and writes files.
 """
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         Torch,
         predictor,
     )
+    from howdah.spark.scoring.udf import predict_udf
 
 _HOMES = {
     "howdah.spark.scoring.errors": ("ScoringError",),
@@ -34,6 +36,7 @@ _HOMES = {
         "predictor",
     ),
     "howdah.spark.scoring.frames": ("score",),
+    "howdah.spark.scoring.udf": ("predict_udf",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -45,6 +48,7 @@ __all__ = [
     "SavedModel",
     "ScoringError",
     "Torch",
+    "predict_udf",
     "predictor",
     "score",
 ]

@@ -71,7 +71,7 @@ def score(
     _demand(names, kept, "keep")
     _once((outputs or {}).values())
     plan = Plan(
-        predictor=_pickled(chosen),
+        predictor=pickled(chosen),
         path=tuple(str(Path(entry).absolute()) for entry in sys.path),
         files=files,
         inputs=tuple((inputs or {}).items()),
@@ -150,7 +150,12 @@ def struct_type(spark: Any, schema: Any) -> StructType:
         ) from error
 
 
-def _pickled(chosen: Predictor) -> bytes:
+def pickled(chosen: Predictor) -> bytes:
+    """For Spark's workers.
+
+    Raises:
+        BadInput: it cannot be sent to them.
+    """
     import cloudpickle
 
     try:

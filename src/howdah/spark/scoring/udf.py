@@ -1,0 +1,131 @@
+"""A model as a function of columns."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from howdah.client.errors import BadInput
+from howdah.spark.scoring.errors import ScoringError
+from howdah.spark.scoring.files import prepare
+from howdah.spark.scoring.frames import pickled, struct_type
+from howdah.spark.scoring.predictors import predictor
+from howdah.spark.scoring.worker import Plan, answer, loaded, rechunk
+
+ONLY = "value"
+"""How Spark calls the one field of a schema that is a bare type, such as ``float``."""
+
+
+def predict_udf(
+    spark: Any,
+    model: Any,
+    schema: Any,
+    *,
+    inputs: Sequence[str] | None = None,
+    batch_size: int = 1024,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    pad: bool = False,
+) -> Any:
+    """The model as a function of columns, for `select`, `withColumn`, `where` and, registered, SQL.
+
+        probability = predict_udf(spark, "hdfs:///models/digits", "array<float>")
+        df.withColumn("p", probability("pixels"))
+        spark.udf.register("probability", probability)
+
+    `score` is the faster way where all of a DataFrame's rows are scored, and takes vector columns;
+    Spark hands them to no function of columns. Before Spark 4.1 columns also go through pandas.
+
+    Args:
+        spark: the session.
+        model: a `Predictor`, a function ``predict(batch)``, or the path or URL of a saved model.
+        schema: type of the answer, such as ``"float"``, if the model gives one; else the answers by
+            name, ``"label int, probability array<float>"``: one of them is a column of that type,
+            several are a struct.
+        inputs: tensors, one for each column of a call. Without: the model's own, in its order; a
+            function needs them.
+        batch_size, shapes, pad: as those of `score`.
+
+    Raises:
+        BadInput: ``schema`` is none, or the model is none.
+        ScoringError: model and columns do not fit each other (from Spark's tasks).
+    """
+    from pyspark.sql import functions
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if batch_size < 1:
+        raise BadInput(f"batch_size is {batch_size}; it must be at least 1")
+    wanted = struct_type(spark, schema)
+    try:
+        chosen = predictor(model)
+        files = prepare(spark, chosen.path)
+    except ScoringError as error:
+        raise BadInput(str(error)) from error
+    bare = wanted.names == [ONLY]
+    plan = Plan(
+        predictor=pickled(chosen),
+        path=tuple(str(Path(entry).absolute()) for entry in sys.path),
+        files=files,
+        inputs=tuple((name, name) for name in inputs or ()),
+        outputs=(("", ONLY),) if bare else tuple((name, name) for name in wanted.names),
+        shapes=tuple((name, tuple(shape)) for name, shape in (shapes or {}).items()),
+        batch_size=batch_size,
+        pad=pad,
+        schema=to_arrow_schema(wanted),
+    )
+    returned = wanted[0].dataType if len(wanted.names) == 1 else wanted
+
+    arrow = hasattr(functions, "arrow_udf")
+    one = len(wanted.names) == 1
+
+    def answers(columns: Any) -> Any:
+        for found in predictions(plan, columns):
+            if arrow:
+                yield found.column(0) if one else found.to_struct_array()
+            else:
+                yield found.to_pandas().iloc[:, 0] if one else found.to_pandas()
+
+    # Spark looks at the types themselves.
+    if arrow:
+        make: Any = functions.arrow_udf
+        given, back = pa.Array, pa.Array
+    else:
+        import pandas as pd
+
+        make = functions.pandas_udf
+        given, back = pd.Series, pd.Series if one else pd.DataFrame
+    answers.__annotations__ = {
+        "columns": Iterator[tuple[given, ...]],
+        "return": Iterator[back],
+    }
+    return make(answers, returned)
+
+
+def predictions(plan: Plan, calls: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+    """Answers to what Spark gives a function of columns: arrays or pandas's, of one or several."""
+    model = None
+    for batch in rechunk((_batch(plan, columns) for columns in calls), plan.batch_size):
+        model = model or loaded(plan)
+        yield answer(plan, model, batch)
+
+
+def _batch(plan: Plan, columns: Any) -> pa.RecordBatch:
+    columns = columns if isinstance(columns, tuple) else (columns,)
+    arrays = [column if isinstance(column, pa.Array) else pa.array(column) for column in columns]
+    names = [column for column, _ in plan.inputs] or [
+        tensor.name for tensor in loaded(plan).inputs or ()
+    ]
+    if not names:
+        raise ScoringError(
+            'the model does not say what its inputs are called: give predict_udf inputs=["…"], one '
+            "for each column"
+        )
+    if len(names) != len(arrays):
+        raise ScoringError(
+            f"the model takes {', '.join(map(repr, names))}, {len(names)} in all, and was given "
+            f"{len(arrays)} columns"
+        )
+    return pa.RecordBatch.from_arrays(arrays, names=names)
