@@ -47,6 +47,11 @@ def _backend(_ctx: click.Context, _param: click.Parameter, name: str | None) -> 
     return name or default_backend()
 
 
+dry_run_option = click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Show exactly what would be started, every task's command and environment; start nothing.",
+)
 backend_option = click.option(
     "--backend",
     metavar="NAME",
@@ -219,8 +224,25 @@ store_option = click.option(
     "~/.howdah/jobs.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-job_id_argument = click.argument("job_id", metavar="ID")
-optional_job_id = click.argument("job_id", metavar="[ID]", required=False)
+
+
+def _jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from howdah.cli.completion import jobs
+
+    return jobs(ctx, param, incomplete)
+
+
+def _tasks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from howdah.cli.completion import tasks
+
+    return tasks(ctx, param, incomplete)
+
+
+job_id_argument = click.argument("job_id", metavar="ID", shell_complete=_jobs)
+job_ids_argument = click.argument(
+    "job_ids", metavar="ID...", nargs=-1, required=True, shell_complete=_jobs
+)
+optional_job_id = click.argument("job_id", metavar="[ID]", required=False, shell_complete=_jobs)
 
 
 def tasks_argument(command: F) -> F:
@@ -238,9 +260,15 @@ def tasks_argument(command: F) -> F:
         return command(job_id=job_id, tasks=(*tasks, *task), **rest)
 
     for option in (
-        click.option("--task", multiple=True, metavar="TASK", help="The same as TASK; repeatable."),
-        click.argument("tasks", nargs=-1, metavar="[TASK]..."),
-        click.argument("job_id", metavar="[ID]", required=False),
+        click.option(
+            "--task",
+            multiple=True,
+            metavar="TASK",
+            help="The same as TASK; repeatable.",
+            shell_complete=_tasks,
+        ),
+        click.argument("tasks", nargs=-1, metavar="[TASK]...", shell_complete=_tasks),
+        optional_job_id,
     ):
         called = option(called)
     return cast("F", called)

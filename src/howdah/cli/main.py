@@ -36,6 +36,7 @@ COMMANDS = {
     "init": "Write a commented job file to start from.",
     "pack": "Pack what a job ships to a cluster, and explain it.",
     "doctor": "Check what this machine offers to jobs.",
+    "completion": "Print what makes a shell complete commands, options and job ids.",
 }
 """Name to first line of help; a test holds both against the commands themselves."""
 
@@ -57,6 +58,19 @@ class LazyGroup(click.Group):
         command = module.command
         assert isinstance(command, click.Command)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """As click's, without importing every command for its help."""
+        from click.shell_completion import CompletionItem
+
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        commands = COMMANDS.items() if ctx.invoked_subcommand is None else ()
+        found = [
+            CompletionItem(each, help=text)
+            for each, text in commands
+            if each.startswith(incomplete)
+        ]
+        return [*found, *options]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from howdah.cli.jobs import find_job, json_option, store_option
+from howdah.cli.jobs import find_job, job_ids_argument, json_option, store_option
 from howdah.cli.terminal import echo, echo_json
 
 
 @click.command("rm")
-@click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
+@job_ids_argument
 @store_option
 @json_option
 def command(job_ids: tuple[str, ...], store: str | None, as_json: bool) -> int:

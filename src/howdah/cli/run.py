@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from howdah.cli.jobs import JobCommand, job_source, json_option, load_job
+from howdah.cli.jobs import JobCommand, dry_run_option, job_source, json_option, load_job
 
 if TYPE_CHECKING:
     from howdah.storage.jobdir import JobDirectory
@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 @click.command("run", cls=JobCommand)
 @job_source
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Show exactly what would be started, every task's command and environment; start nothing.",
-)
+@dry_run_option
 @click.option("--open", "open_page", is_flag=True, help="Open the job page in a browser.")
 @click.option("-v", "--verbose", is_flag=True, help="Show the start and end of every task too.")
 @json_option
@@ -36,8 +32,9 @@ def command(
 ) -> int:
     """Run a job and follow it until it ends.
 
-    JOB is a job file (TOML, YAML or JSON; job.toml here if there is one). Without a file, the
-    command behind two dashes is run:
+    JOB is a job file (TOML, YAML or JSON; job.toml here if there is one), or - for standard input
+    (TOML or JSON; its paths are relative to this folder). Without a file, the command behind two
+    dashes is run:
 
     \b
         howdah run job.toml --set roles.worker.instances=4

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from howdah.cli.jobs import JobCommand, job_source, json_option, load_job
+from howdah.cli.jobs import JobCommand, dry_run_option, job_source, json_option, load_job
 from howdah.cli.terminal import echo, echo_json
 
 if TYPE_CHECKING:
@@ -25,10 +25,17 @@ if TYPE_CHECKING:
     help="Wait until the job has ended and exit as 'howdah run' does; what its tasks print is not "
     "shown.",
 )
+@dry_run_option
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, job: Path | None, backend: str, wait: bool, as_json: bool, **source: Any
+    ctx: click.Context,
+    job: Path | None,
+    backend: str,
+    wait: bool,
+    dry_run: bool,
+    as_json: bool,
+    **source: Any,
 ) -> int:
     """Start a job and leave it running.
 
@@ -39,8 +46,13 @@ def command(
     job goes on all the same.
 
     With --json: one JSON object, {"type": "submitted", "job_id": …, "directory": …}; with --wait
-    those of 'howdah run' follow, without "log", the last with type "summary".
+    those of 'howdah run' follow, without "log", the last with type "summary". With --dry-run: one
+    document, as 'howdah run' has.
     """
+    if dry_run:
+        from howdah.cli.dryrun import show
+
+        return show(load_job(ctx, job, **source), backend, as_json=as_json)
     from howdah.client.early import begin
 
     submission = begin(backend)

@@ -308,7 +308,7 @@ class AsyncJobHandle:
         Raises:
             BadInput: there is none; the text says which there are.
         """
-        for task in self._all_tasks():
+        for task in self.all_tasks():
             if str(task) == name:
                 return task
         raise self._no_such_task(name)
@@ -321,18 +321,19 @@ class AsyncJobHandle:
         """
         found: dict[Task, None] = {}
         for name in names:
-            meant = [task for task in self._all_tasks() if name in (str(task), task.role)]
+            meant = [task for task in self.all_tasks() if name in (str(task), task.role)]
             if not meant:
                 raise self._no_such_task(name)
             found |= dict.fromkeys(meant)
         return tuple(found)
 
-    def _all_tasks(self) -> list[Task]:
+    def all_tasks(self) -> list[Task]:
+        """Those the job file names, in its order; of an elastic role as many as it may grow to."""
         roles = self._directory.job().roles.items()
         return [Task(role, i) for role, r in roles for i in range(instance_range(r.instances)[1])]
 
     def _no_such_task(self, name: str) -> BadInput:
-        tasks = self._all_tasks()
+        tasks = self.all_tasks()
         known = ", ".join(str(task) for task in tasks[:8])
         known += f" and {len(tasks) - 8} more" if len(tasks) > 8 else ""
         return BadInput(f"{self.job_id} has no task {name!r}; it has {known}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath
 from typing import Any, cast
@@ -31,6 +33,7 @@ _READERS = {
     ".yml": yaml_reader.read,
     ".json": json_reader.read,
 }
+STDIN = Path("-")
 _JOB_FILES = ("job.toml", "job.yaml", "job.yml", "job.json")
 
 
@@ -42,13 +45,14 @@ class Document(msgspec.Struct):
 
 
 def read_file(path: Path) -> Document:
-    """The document in a file; its ending says TOML, YAML or JSON, any other means TOML.
+    """The document in a file; its ending says TOML, YAML or JSON, any other means TOML, or JSON where
+    it begins with a brace. `STDIN` is standard input.
 
     Raises:
         JobFileError: there is no such file, it is too large, no text, or not of its kind.
     """
-    file = str(path)
-    text = _text(path, file)
+    file = "standard input" if path == STDIN else str(path)
+    text = _decoded(_standard_input() if path == STDIN else _content(path, file), file)
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
         reader = json_reader.read if text.lstrip().startswith("{") else toml_reader.read
@@ -74,7 +78,13 @@ def _error(file: str, message: str, hint: str | None = None, line: int | None = 
     return JobFileError([Problem(file=file, line=line, message=message, hint=hint)])
 
 
-def _text(path: Path, file: str) -> str:
+@functools.cache
+def _standard_input() -> bytes:
+    """All of it, or more than a job file may have; kept, for it can be read once."""
+    return sys.stdin.buffer.read(MAX_BYTES + 1)
+
+
+def _content(path: Path, file: str) -> bytes:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
@@ -98,9 +108,12 @@ def _text(path: Path, file: str) -> str:
         raise _error(file, "this is a Python program, not a job file", hint + path.name)
     try:
         with path.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
+            return stream.read(MAX_BYTES + 1)
     except OSError as error:
         raise _error(file, f"it cannot be read: {_reason(error)}") from None
+
+
+def _decoded(content: bytes, file: str) -> str:
     if len(content) > MAX_BYTES:
         raise _error(file, "larger than 1 MiB", "is it really a job file?")
     try:

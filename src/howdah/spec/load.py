@@ -13,7 +13,7 @@ import msgspec
 
 from howdah.spec import limits, places, rules, shape
 from howdah.spec import site as site_files
-from howdah.spec.document import Document, from_mapping, read_file
+from howdah.spec.document import STDIN, Document, from_mapping, read_file
 from howdah.spec.model import Job
 from howdah.spec.overrides import Loose, apply, parse_key
 from howdah.spec.problems import Origin, Origins, Problem, Problems, closest, listed, shown
@@ -66,7 +66,7 @@ def load(
     frameworks: Collection[str] | None = None,
     further: Further | None = None,
 ) -> LoadedJob:
-    """The job in a TOML, YAML or JSON file.
+    """The job in a TOML, YAML or JSON file; ``-`` is standard input, and the present folder its own.
 
     Args:
         overrides: ``key=value`` pairs put over the file (``--set``).
@@ -83,7 +83,7 @@ def load(
     document = read_file(file)
     folder = file.absolute().parent
     loaded = _resolve(document, folder, overrides, env, site, frameworks, further, _name_of(file))
-    return msgspec.structs.replace(loaded, path=file.absolute())
+    return loaded if file == STDIN else msgspec.structs.replace(loaded, path=file.absolute())
 
 
 def from_document(
@@ -225,7 +225,7 @@ def _add_further(found: _Keyed, problems: Problems) -> None:
 def _name_of(file: Path) -> str | None:
     """A job file's name is its job's, but ``job.toml`` is called after its folder."""
     stem = file.stem
-    if stem in ("job", "howdah"):
+    if stem in ("job", "howdah") or file == STDIN:
         stem = file.absolute().parent.name
     return _as_name(stem)
 
