@@ -58,7 +58,7 @@ def benchmark(settings: Settings) -> tuple[list[Measure], list[str]]:
         with _served(home) as ask:
             progress("reading them all")
             begin = time.monotonic()
-            while ask("api/v1/jobs?limit=1")["to_come"]:
+            while ask("api/v1/jobs?limit=1")["to_come"] != 0:
                 time.sleep(0.2)
             indexed_s = time.monotonic() - begin
             total = ask("api/v1/jobs?limit=1")["total"]

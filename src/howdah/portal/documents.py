@@ -15,5 +15,6 @@ class JobList(msgspec.Struct, frozen=True, kw_only=True):
     """There are others behind these: ask with the next ``page``."""
     total: int | None
     """How many match in all; null where they are more than are counted."""
-    to_come: int
-    """Jobs that were found and are still to be read; the list is whole at 0."""
+    to_come: int | None
+    """Jobs that were found and are still to be read; null while they are being looked for. The list is
+    whole at 0."""

@@ -176,8 +176,8 @@ class Index:
         self._choices: Choices | None = None
         self.left_out = 0
         """Directories that are not the user's own."""
-        self.to_come = 0
-        """Jobs that were found and are still to be read."""
+        self.to_come: int | None = None
+        """Jobs that were found and are still to be read; None before the folder was looked through."""
 
     def close(self) -> None:
         """Close the file."""
@@ -200,21 +200,22 @@ class Index:
         """
         with self._refreshing:
             fresh = self._look()
-            self.to_come = len(fresh)
+            left = self.to_come = len(fresh)
             try:
                 for start in range(0, len(fresh), BATCH):
                     if ended():
                         break
                     batch = fresh[start : start + BATCH]
                     self.put(row_of(directory) for directory in batch)
-                    self.to_come -= len(batch)
+                    left -= len(batch)
+                    self.to_come = left
             finally:
-                if self.to_come:
+                if left:
                     self._changed_ns = None
                 self.to_come = 0
             with self._lock:
-                left = sorted(self._unended, key=order, reverse=True)
-            return [JobDirectory(self._base / name) for name in left]
+                names = sorted(self._unended, key=order, reverse=True)
+            return [JobDirectory(self._base / name) for name in names]
 
     def put(self, rows: Iterable[Row]) -> None:
         """Lay what is known better over what was known before."""

@@ -33,11 +33,6 @@ class Jobs:
         self._looked: dict[str, float] = {}
         self._closed = False
 
-    @property
-    def is_behind(self) -> bool:
-        """The list is not complete yet."""
-        return self.index.to_come > 0
-
     async def catch_up(self) -> None:
         """Bring the list up to date, or at least begin to.
 

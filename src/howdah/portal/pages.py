@@ -31,7 +31,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """Of the job directories."""
     choices: Choices
     left_out: int
-    to_come: int
+    to_come: int | None
     problem: str
     """Why what was asked cannot be answered."""
 
