@@ -178,9 +178,7 @@ def compile_protos(folder: Path = FOLDER) -> descriptor_pb2.FileDescriptorSet:
 
 _STUB_HEAD = '''"""Types of the messages of `{package}`: made by tools/hadoop_protos.py, not by hand."""
 
-from collections.abc import Iterable
-
-from google.protobuf.message import Message
+{iterable}from google.protobuf.message import Message
 
 from howdah.hadoop.protos.containers import {used}
 {imports}
@@ -251,7 +249,9 @@ def stub(file: descriptor_pb2.FileDescriptorProto) -> str:
     used = ", ".join(
         n for n in ("Composites", "EnumType", "Scalars") if re.search(rf"\b{n}\b", body)
     )
-    return _STUB_HEAD.format(package=file.package, imports=imports, used=used) + body
+    iterable = "from collections.abc import Iterable\n\n" if "Iterable[" in body else ""
+    head = _STUB_HEAD.format(package=file.package, iterable=iterable, imports=imports, used=used)
+    return head + body
 
 
 def outputs() -> dict[Path, bytes]:

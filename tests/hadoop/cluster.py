@@ -331,14 +331,16 @@ class Cluster:
         """Number of the ResourceManager that serves; None while there is none."""
         if not self.site.highly_available:
             return 1
-        for number in range(1, self.site.resource_managers + 1):
-            try:
-                told = self._call(f"{self.rm_web_of(number)}/ws/v1/cluster/info")["clusterInfo"]
-            except OSError:
-                continue
-            if told["haState"] == "ACTIVE":
-                return number
-        return None
+        numbers = range(1, self.site.resource_managers + 1)
+        return next((n for n in numbers if self.resource_manager_state(n) == "ACTIVE"), None)
+
+    def resource_manager_state(self, number: int) -> str | None:
+        """ACTIVE or STANDBY; None while it does not answer."""
+        try:
+            told = self._call(f"{self.rm_web_of(number)}/ws/v1/cluster/info")
+        except OSError:
+            return None
+        return told["clusterInfo"]["haState"]
 
     def make_active(self, number: int) -> None:
         """Make that ResourceManager serve.

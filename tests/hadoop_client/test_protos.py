@@ -31,7 +31,9 @@ def test_messages_and_enums_are_attributes_of_their_packages() -> None:
     assert yarn.YarnApplicationStateProto.RUNNING == 5
     assert yarn.YarnApplicationStateProto.Name(5) == "RUNNING"
     assert common.RpcSaslProto.SaslState.NEGOTIATE == 1
-    assert hdfs.MkdirsRequestProto.DESCRIPTOR.full_name == "hadoop.hdfs.MkdirsRequestProto"
+    assert (
+        hdfs.GetFsStatusRequestProto.DESCRIPTOR.full_name == "hadoop.hdfs.GetFsStatusRequestProto"
+    )
     with pytest.raises(AttributeError, match="NoSuchProto"):
         _ = yarn.NoSuchProto  # pyright: ignore
     with pytest.raises(KeyError):
@@ -159,7 +161,7 @@ def test_fields_and_values_have_the_numbers_and_types_of_the_real_servers(versio
                 for value in own_enum.value:
                     assert theirs_by_name.get(value.name, value.number) == value.number, name
                     compared += 1
-    assert compared > 800
+    assert compared > 600
 
 
 CONCURRENT = """

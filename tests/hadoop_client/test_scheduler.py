@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import howdah
-from howdah.hadoop import errors, placement
+from howdah.hadoop import errors
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import Token
 from howdah.hadoop.ids import AttemptId, ContainerId, Resource
@@ -78,6 +78,17 @@ async def test_what_can_never_be_given_is_refused_and_the_master_lives_on(
         assert len(await mine.obtain(1)) == 1
 
 
+def at_most(already: int, tag: str) -> yarn.PlacementConstraintProto:
+    """Only on a node that has no more than so many containers with that tag."""
+    constraint = yarn.PlacementConstraintProto()
+    simple = constraint.simpleConstraint
+    simple.scope, simple.minCardinality, simple.maxCardinality = "node", 0, already
+    simple.targetExpressions.add(
+        targetType=yarn.PlacementConstraintTargetProto.TargetType.ALLOCATION_TAG, targetValues=[tag]
+    )
+    return constraint
+
+
 async def test_a_placement_constraint_keeps_containers_apart(
     configuration: Configuration, user: str
 ) -> None:
@@ -97,12 +108,12 @@ async def test_a_placement_constraint_keeps_containers_apart(
             made.resourceSizing.resources.CopyFrom(Resource(64, 1).to_proto())
             return made
 
-        await mine.beat(scheduling_requests=[request(5, placement.away_from(["w"]))])
+        await mine.beat(scheduling_requests=[request(5, at_most(0, "w"))])
         await mine.beat_until("two containers", lambda: len(mine.containers) == 2)
         assert len({mine.node_of(container) for container in mine.containers}) == 2
         assert {each.allocation_request_id for each in mine.containers.values()} == {5}
         # Two nodes without label: with one more each, there are two on both.
-        await mine.beat(scheduling_requests=[request(6, placement.at_most(2, ["w"]))])
+        await mine.beat(scheduling_requests=[request(6, at_most(1, "w"))])
         await mine.beat_until("two more", lambda: len(mine.containers) == 4)
         nodes = [mine.node_of(container) for container in mine.containers]
         assert {nodes.count(node) for node in nodes} == {2}

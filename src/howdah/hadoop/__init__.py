@@ -8,11 +8,10 @@ asyncio to servers of Hadoop 3.3 to 3.5.
 `resourcemanager`    applications, nodes, queues, labels, as a client sees them
 `scheduler`          registering, heartbeat and end, as an application's master sees them
 `nodemanager`        starting, stopping and asking after containers
-`namenode`           delegation tokens, and what a file client such as hdfs-native does not offer
-`admin`              high availability of a server, queues' and labels' administration
+`namenode`           delegation tokens, users' groups, space and safe mode: files are hdfs-native's affair
 `aggregated`         YARN's aggregated logs, both formats
 `credentials`        credential files, tokens, secret keys
-`ids`, `placement`   application, container and node ids; resources; placement constraints
+`ids`                application, container and node ids; resources
 `viewfs`             where the names of a ViewFs lead to
 `errors`             everything that is raised
 `protos`             the messages: ``protos.yarn``, ``protos.common``, ``protos.hdfs``

@@ -6,7 +6,7 @@ import asyncio
 import dataclasses
 import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal
 
 from howdah.hadoop.configuration import Configuration
@@ -14,7 +14,7 @@ from howdah.hadoop.connection import Limits
 from howdah.hadoop.credentials import RM_TOKEN, Token
 from howdah.hadoop.errors import ApplicationNotFound, CallTimeout, HadoopError
 from howdah.hadoop.identity import Identity
-from howdah.hadoop.ids import ApplicationId, AttemptId, ContainerId, NodeId, Resource
+from howdah.hadoop.ids import ApplicationId, AttemptId, ContainerId, Resource
 from howdah.hadoop.login import Login
 from howdah.hadoop.protos import common, yarn
 from howdah.hadoop.retry import RetryPolicy
@@ -182,48 +182,6 @@ class ResourceManager(Service):
                 return answer.is_kill_completed
             await asyncio.sleep(0.1)
 
-    async def fail_attempt(self, attempt: AttemptId) -> None:
-        """End an attempt as failed: YARN starts the next one if it may."""
-        await self.rpc.call(
-            "failApplicationAttempt",
-            yarn.FailApplicationAttemptRequestProto(application_attempt_id=attempt.to_proto()),
-            yarn.FailApplicationAttemptResponseProto,
-        )
-
-    async def update_priority(self, app: ApplicationId, priority: int) -> int:
-        """Change an application's priority; the one that it has got (there may be a maximum)."""
-        answer = await self.rpc.call(
-            "updateApplicationPriority",
-            yarn.UpdateApplicationPriorityRequestProto(
-                applicationId=app.to_proto(),
-                applicationPriority=yarn.PriorityProto(priority=priority),
-            ),
-            yarn.UpdateApplicationPriorityResponseProto,
-        )
-        return answer.applicationPriority.priority
-
-    async def update_lifetime(self, app: ApplicationId, expires: datetime) -> None:
-        """Change when YARN kills an application that still runs (``expires`` with a time zone)."""
-        text = expires.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.")
-        request = yarn.UpdateApplicationTimeoutsRequestProto(applicationId=app.to_proto())
-        request.application_timeouts.add(
-            application_timeout_type=yarn.ApplicationTimeoutTypeProto.APP_TIMEOUT_LIFETIME,
-            expire_time=f"{text}{expires.microsecond // 1000:03d}+0000",
-        )
-        await self.rpc.call(
-            "updateApplicationTimeouts", request, yarn.UpdateApplicationTimeoutsResponseProto
-        )
-
-    async def move_application(self, app: ApplicationId, queue: str) -> None:
-        """Move an application to another queue."""
-        await self.rpc.call(
-            "moveApplicationAcrossQueues",
-            yarn.MoveApplicationAcrossQueuesRequestProto(
-                application_id=app.to_proto(), target_queue=queue
-            ),
-            yarn.MoveApplicationAcrossQueuesResponseProto,
-        )
-
     async def attempts(self, app: ApplicationId) -> list[yarn.ApplicationAttemptReportProto]:
         """The attempts of an application."""
         answer = await self.rpc.call(
@@ -232,15 +190,6 @@ class ResourceManager(Service):
             yarn.GetApplicationAttemptsResponseProto,
         )
         return list(answer.application_attempts)
-
-    async def attempt_report(self, attempt: AttemptId) -> yarn.ApplicationAttemptReportProto:
-        """One attempt; `ApplicationAttemptNotFound` if there is none."""
-        answer = await self.rpc.call(
-            "getApplicationAttemptReport",
-            yarn.GetApplicationAttemptReportRequestProto(application_attempt_id=attempt.to_proto()),
-            yarn.GetApplicationAttemptReportResponseProto,
-        )
-        return answer.application_attempt_report
 
     async def containers(self, attempt: AttemptId) -> list[yarn.ContainerReportProto]:
         """The containers that an attempt has now; ended ones are not kept by the RM."""
@@ -330,29 +279,6 @@ class ResourceManager(Service):
             yarn.GetClusterNodeLabelsResponseProto,
         )
         return {label.name: label.isExclusive for label in answer.nodeLabels}
-
-    async def labels_to_nodes(self, labels: Iterable[str] = ()) -> dict[str, tuple[NodeId, ...]]:
-        """The nodes of each label (of all labels, if none is named)."""
-        answer = await self.rpc.call(
-            "getLabelsToNodes",
-            yarn.GetLabelsToNodesRequestProto(nodeLabels=labels),
-            yarn.GetLabelsToNodesResponseProto,
-        )
-        return {
-            item.nodeLabels: tuple(NodeId.from_proto(node) for node in item.nodeId)
-            for item in answer.labelsToNodes
-        }
-
-    async def nodes_to_labels(self) -> dict[NodeId, tuple[str, ...]]:
-        """The labels of each node that has some."""
-        answer = await self.rpc.call(
-            "getNodeToLabels",
-            yarn.GetNodesToLabelsRequestProto(),
-            yarn.GetNodesToLabelsResponseProto,
-        )
-        return {
-            NodeId.from_proto(item.nodeId): tuple(item.nodeLabels) for item in answer.nodeToLabels
-        }
 
     async def resource_types(self) -> list[yarn.ResourceTypeInfoProto]:
         """The cluster's resource types, memory and cores among them."""

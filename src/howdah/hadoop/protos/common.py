@@ -1,4 +1,4 @@
-"""Messages and enums of ``hadoop.common``: Hadoop's RPC, credentials, delegation tokens and HA service protocol. Types: `common.pyi`."""
+"""Messages and enums of ``hadoop.common``: Hadoop's RPC, credentials, delegation tokens and users' groups. Types: `common.pyi`."""
 
 from __future__ import annotations
 

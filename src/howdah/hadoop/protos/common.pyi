@@ -13,19 +13,6 @@ class _RpcKindProto(EnumType):
     RPC_PROTOCOL_BUFFER: int
 RpcKindProto: _RpcKindProto
 
-class _HAServiceStateProto(EnumType):
-    INITIALIZING: int
-    ACTIVE: int
-    STANDBY: int
-    OBSERVER: int
-HAServiceStateProto: _HAServiceStateProto
-
-class _HARequestSource(EnumType):
-    REQUEST_BY_USER: int
-    REQUEST_BY_USER_FORCED: int
-    REQUEST_BY_ZKFC: int
-HARequestSource: _HARequestSource
-
 class TokenProto(Message):
     identifier: bytes
     password: bytes
@@ -183,38 +170,3 @@ class RequestHeaderProto(Message):
     declaringClassProtocolName: str
     clientProtocolVersion: int
     def __init__(self, *, methodName: str | None = ..., declaringClassProtocolName: str | None = ..., clientProtocolVersion: int | None = ...) -> None: ...
-
-class HAStateChangeRequestInfoProto(Message):
-    reqSource: int
-    def __init__(self, *, reqSource: int | None = ...) -> None: ...
-
-class MonitorHealthRequestProto(Message):
-    def __init__(self) -> None: ...
-
-class MonitorHealthResponseProto(Message):
-    def __init__(self) -> None: ...
-
-class TransitionToActiveRequestProto(Message):
-    @property
-    def reqInfo(self) -> HAStateChangeRequestInfoProto: ...
-    def __init__(self, *, reqInfo: HAStateChangeRequestInfoProto | None = ...) -> None: ...
-
-class TransitionToActiveResponseProto(Message):
-    def __init__(self) -> None: ...
-
-class TransitionToStandbyRequestProto(Message):
-    @property
-    def reqInfo(self) -> HAStateChangeRequestInfoProto: ...
-    def __init__(self, *, reqInfo: HAStateChangeRequestInfoProto | None = ...) -> None: ...
-
-class TransitionToStandbyResponseProto(Message):
-    def __init__(self) -> None: ...
-
-class GetServiceStatusRequestProto(Message):
-    def __init__(self) -> None: ...
-
-class GetServiceStatusResponseProto(Message):
-    state: int
-    readyToBecomeActive: bool
-    notReadyReason: str
-    def __init__(self, *, state: int | None = ..., readyToBecomeActive: bool | None = ..., notReadyReason: str | None = ...) -> None: ...
