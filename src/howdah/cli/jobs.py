@@ -217,6 +217,9 @@ _SETTING = {
 MOST = 999_999_999
 """No number on a command line is larger."""
 
+OFFERED = 50
+"""The newest jobs that a shell completes."""
+
 store_option = click.option(
     "--store",
     metavar="FOLDER",
@@ -226,16 +229,34 @@ store_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def _jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from howdah.cli.completion import jobs
+def _jobs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """What jobs are called that begins so: ids, newest first, names, and the newest one."""
+    from howdah.client.finding import LAST, base
+    from howdah.storage.jobdir import StorageError, list_jobs, name_of
 
-    return jobs(ctx, param, incomplete)
+    try:
+        ids = [each.job_id for each in list_jobs(base(ctx.params.get("store")))]
+    except (StorageError, OSError):
+        return []
+    matching = [each for each in ids if each.startswith(incomplete)][:OFFERED]
+    names = dict.fromkeys(
+        name for each in matching if (name := name_of(each)).startswith(incomplete)
+    )
+    last = [LAST] if ids and LAST.startswith(incomplete) else []
+    return [*last, *names, *matching]
 
 
-def _tasks(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    from howdah.cli.completion import tasks
+def _tasks(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Roles and tasks of the job that begin so."""
+    from howdah.client.errors import HowdahError
+    from howdah.storage.jobdir import StorageError
 
-    return tasks(ctx, param, incomplete)
+    try:
+        found = handle_of(ctx.params.get("job_id"), ctx.params.get("store")).all_tasks()
+    except (HowdahError, StorageError, OSError):
+        return []
+    named = dict.fromkeys([*(task.role for task in found), *map(str, found)])
+    return [name for name in named if name.startswith(incomplete)]
 
 
 job_id_argument = click.argument("job_id", metavar="ID", shell_complete=_jobs)
