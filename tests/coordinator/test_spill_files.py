@@ -23,8 +23,8 @@ def test_what_is_pushed_is_read_wherever_one_begins(tmp_path: Path) -> None:
     spill = SpillFiles(tmp_path)
     assert spill.read(TASK, 1, 0, 10) is None
     assert spill.size(TASK, 1) == 0
-    spill.add(TASK, 1, 0, b"one\n")
-    spill.add(TASK, 1, 4, b"two\n")
+    spill.add(TASK, 1, 0, b"one\n", ((0, 1.0),))
+    spill.add(TASK, 1, 4, b"two\n", ((4, 2.0),))
     assert spill.size(TASK, 1) == 8
     assert everything(spill) == b"one\ntwo\n"
     assert everything(spill, 4) == b"two\n"

@@ -103,6 +103,8 @@ class SpillFiles:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._sizes: dict[tuple[Task, int], int] = {}
+        self._newest: dict[tuple[Task, int], Path] = {}
+        """The segment that grows."""
 
     def path(self, task: Task, attempt: int) -> Path:
         return self._folder / f"{task.role}-{task.index}" / f"{attempt}.log"
@@ -131,7 +133,7 @@ class SpillFiles:
                 _append(path, b"")
                 path = logs.segment_path(path, offset)
             else:
-                path = logs.files(path)[-1] if size else path
+                path = self._newest.get((task, attempt), path)
             if times:
                 index = "".join(f"{time:.3f} {place}\n" for place, time in times)
                 _append(logs.index_path(self.path(task, attempt)), index.encode())
@@ -140,6 +142,7 @@ class SpillFiles:
             log.warning("what %s writes can't be kept for readers: %s", task, error)
             return
         self._sizes[task, attempt] = offset + len(data)
+        self._newest[task, attempt] = path
 
     def read(self, task: Task, attempt: int, offset: int, limit: int) -> LogPart | None:
         """As `howdah.storage.logs.read`; None if nothing has come."""
@@ -149,6 +152,7 @@ class SpillFiles:
 
     def drop(self, task: Task, attempt: int) -> None:
         """The whole log is here now."""
+        self._newest.pop((task, attempt), None)
         if self._sizes.pop((task, attempt), None) is not None:
             with contextlib.suppress(OSError):
                 for path in logs.files(self.path(task, attempt)):
