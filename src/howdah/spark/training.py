@@ -341,6 +341,7 @@ class Training:
     def _report(self, stopped: bool, seconds: float) -> TrainReport:
         counts: dict[int, list[int]] = {}
         epochs = 0
+        cached = self._run.cached_epoch
         for book in self._run.epochs.values():
             epochs += any(each.done for each in book.handed.values())
             for rank, handed in book.handed.items():
@@ -348,8 +349,10 @@ class Training:
                 total[0] += handed.rows
                 total[1] += handed.batches
                 total[2] += handed.dropped
+            # What was not kept of the cached epoch is missing in each that comes from the cache.
+            times = self._options.epochs - book.number if book.number == cached else 1
             for rank, dropped in book.dropped.items():
-                counts.setdefault(rank, [0, 0, 0])[2] += dropped
+                counts.setdefault(rank, [0, 0, 0])[2] += dropped * times
         ranks = tuple(
             RankReport(rank=rank, rows=rows, batches=batches, dropped=dropped)
             for rank, (rows, batches, dropped) in sorted(counts.items())

@@ -24,6 +24,8 @@ from howdah.spark.feed.messages import (
     HowFar,
     Kept,
     Position,
+    Refused,
+    Returned,
     Stop,
     Taken,
 )
@@ -371,3 +373,72 @@ def test_rows_of_a_run_that_is_over_are_not_taken(rig: Rig) -> None:
     rig.open(run=2, align="none")
     give(rig, (0, 3), run=2)
     assert rig.feeder(run=1).hear() == Stop(rows=0)
+
+
+def test_an_earlier_attempt_that_waits_for_its_run_is_refused_once_a_later_one_has_asked(
+    rig: Rig,
+) -> None:
+    feed = rig.trainer().feed("train")
+    early = rig.feeder(attempt=1)  # before its run is announced
+    rig.master.say(HowFar(feed="train", run=1, epoch=0, partition=0, attempt=2))
+    assert rig.master.wait(Kept).upto == -1
+    rig.open(align="none")
+    assert isinstance(early.hear(), Refused)
+    early.close()
+    give(rig, (0, 4), attempt=2)
+    rig.fed()
+    assert values(next(feed.epochs()).batches(4)) == [[0, 1, 2, 3]]
+
+
+def test_an_epoch_without_rows_is_not_over_before_those_before_it_are(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none", epochs=2)
+    give(rig, (0, 4))
+    rig.fed()
+    rig.fed(epoch=1)
+    batches = feed.batches(2)
+    next(batches)
+    rig.master.wait(HandedOut, lambda message: message.rows == 2)
+    rig.master.say(HowFar(feed="train", run=1, epoch=0, partition=9, attempt=1))
+    rig.master.wait(Kept)  # what was said with the progress has been heard, too
+    assert [message.epoch for message in rig.master.heard(HandedOut) if message.done] == []
+    rig.master.say(Close(feed="train", end=True))
+    assert values(batches) == []
+
+
+def test_a_rank_that_got_no_rows_to_keep_goes_through_the_cached_epochs(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none", epochs=3, cache=True)
+    rig.fed()
+    epochs = feed.epochs()
+    assert [values(next(epochs).batches(2)) for _ in range(3)] == [[], [], []]
+    assert rig.master.wait(HandedOut, lambda message: message.epoch == 2).done
+
+
+def test_a_cached_epoch_is_laid_out_once_all_rows_of_the_one_before_are_there(rig: Rig) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(align="none", epochs=3, cache=True, cached_epoch=1)
+    give(rig, (0, 2))
+    rig.fed()
+    give(rig, (0, 2), epoch=1)
+    epochs = feed.epochs()
+    assert values(next(epochs).batches(2)) == [[0, 1]]
+    second = next(epochs).batches(2)
+    assert next(second)["y"].tolist() == [0, 1]
+    give(rig, (2, 4), epoch=1, partition=1)
+    rig.fed(epoch=1)
+    assert values(second) == [[2, 3]]
+    assert values(next(epochs).batches(2)) == [[0, 1], [2, 3]]
+
+
+def test_a_rank_that_returns_tells_what_the_cached_epochs_lose_with_it(rig: Rig) -> None:
+    trainer = rig.trainer()
+    feed = trainer.feed("train")
+    rig.open(align="none", epochs=3, cache=True)
+    give(rig, (0, 4))
+    rig.fed()
+    assert next(feed.batches(3))["y"].tolist() == [0, 1, 2]
+    trainer.close(Returned())
+    rig.master.wait(Returned)
+    told = {message.epoch: message.dropped for message in rig.master.heard(HandedOut)}
+    assert told == {0: 1, 1: 4, 2: 4}

@@ -138,7 +138,7 @@ class _Feeding(Connecting):
             ahead = [(max(a, start), b) for a, b in self._skip if b > start]
             self._trainer = self.open(self._go, start, ahead)
             self._in_stretch = 0
-            self._writer = pa.ipc.new_stream(pa.PythonFile(self._trainer, "w"), batch.schema)
+            self._writer = self._trainer.stream(batch.schema)
         assert self._writer is not None
         self._trainer.look()
         self._writer.write_batch(batch)

@@ -38,11 +38,10 @@ OPEN_S = 10.0
 def begin(state: FeedState, taking: Taking) -> Refused | None:
     """Whether these rows are taken; None: yes (also when they are just thrown away)."""
     begin = taking.begin
-    if not fence(state, key_of(begin), begin.attempt):
-        return Refused(reason="A later attempt of the same task feeds this partition")
     deadline = time.monotonic() + OPEN_S
     with state.changed:
-        while True:
+        # A later attempt may come while this one waits.
+        while fence(state, key_of(begin), begin.attempt):
             if state.board.gone is not None and state.board.gone.reason:
                 return state.board.gone
             run = state.runs.get(begin.run)
@@ -59,6 +58,8 @@ def begin(state: FeedState, taking: Taking) -> Refused | None:
                 reason = f"The master has not announced run {begin.run} of {state.name!r}"
                 return Refused(reason=reason, again=True)
             state.changed.wait(left)
+        else:
+            return Refused(reason="A later attempt of the same task feeds this partition")
         state.takings.add(taking)
     return None
 
@@ -273,7 +274,7 @@ def _receive(taking: Taking, state: FeedState, slabs: Slabs) -> None:
                 "before (pyarrow: column.dictionary_decode())"
             )
         else:
-            spill = room(state, taking, head.body)
+            spill = room(state, taking, len(head.metadata) + head.body)
             message = read_body(head, read_into, slabs)
             if not taking.discard:
                 add(state, taking, message, record_batch(message, schema), spill=spill)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
+import pyarrow as pa
 
 from howdah.spark.feed.messages import (
     FromTrainer,
@@ -133,6 +134,10 @@ class Trainer:
         pass
 
     # -- otherwise -------------------------------------------------------------------------------
+
+    def stream(self, schema: pa.Schema) -> pa.RecordBatchStreamWriter:
+        """What writes rows of these columns to it."""
+        return pa.ipc.new_stream(pa.PythonFile(self, "w"), schema)
 
     def send(self, message: msgspec.Struct) -> None:
         """One frame."""

@@ -86,11 +86,10 @@ class Scoring(Connecting):
 
     def _write(self, batch: pa.RecordBatch) -> None:
         rows = batch if self.task.columns is None else batch.select(self.task.columns)
-        writer = self._writer
-        if writer is None:
-            writer = pa.ipc.new_stream(pa.PythonFile(self._trainer, "w"), rows.schema)
-            self._writer = writer
-        writer.write_batch(rows)
+        if self._writer is None:
+            assert self._trainer is not None
+            self._writer = self._trainer.stream(rows.schema)
+        self._writer.write_batch(rows)
 
     def _close_stream(self) -> None:
         self._closing = True

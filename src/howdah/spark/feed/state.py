@@ -118,7 +118,7 @@ class FeedState:
             if book.align is not Align.NONE:
                 book.limit = message.batches
                 book.final = message.final
-                self._report(book)
+                self._report(run, book)
             self.changed.notify_all()
 
     def close(self, message: Close) -> None:
@@ -159,7 +159,7 @@ class FeedState:
         with self.changed:
             for run in self.runs.values():
                 for book in run.epochs.values():
-                    self._report(book)
+                    self._report(run, book)
 
     def told_anew(self) -> None:
         """The master has changed or come back: say again what it may have missed."""
@@ -206,16 +206,22 @@ class FeedState:
             self.board.tell(message)
 
     def prepare(self, run: RunBook, number: int) -> None:
-        """Lay out an epoch that comes from the cache."""
-        if run.shelf is None or run.streamed(number) or number >= run.options.epochs:
+        """Lay out an epoch that comes from the cache, once all that it is made of is there."""
+        cached = run.cached_epoch
+        if run.over or cached is None or not cached < number < run.options.epochs:
             return
+        if run.current > cached or (cached in run.epochs and run.epochs[cached].fed):
+            self._lay_out(run, number)
+
+    def _lay_out(self, run: RunBook, number: int) -> None:
         if number in run.epochs:
             return
         book = run.epoch(number)
         book.shelf = run.shelf
-        entries: list[tuple[Any, Any]] = [(entry, None) for entry in run.shelf.entries]
+        kept = run.shelf.entries if run.shelf is not None else []  # it may have got no rows
+        entries: list[tuple[Any, Any]] = [(entry, None) for entry in kept]
         if run.options.shuffle is not None:
-            entries = shuffled(run.shelf.entries, run.options.shuffle, number, self.board.rank)
+            entries = shuffled(kept, run.options.shuffle, number, self.board.rank)
         for entry, order in entries:
             book.push(Chunk(entry.load, entry.rows, entry.partition, entry.offsets, order=order))
         book.received = book.waiting_rows
@@ -224,7 +230,7 @@ class FeedState:
 
     def finish(self, run: RunBook, book: EpochBook) -> None:
         """The epoch is over for the program."""
-        self._end(book, left=True)
+        self._end(run, book, left=True)
         run.epochs.pop(book.number, None)
         run.current = book.number + 1
         self._turn_away(run, book.number)
@@ -241,7 +247,7 @@ class FeedState:
             return
         self._forget(run)
         for book in run.epochs.values():
-            self._end(book)
+            self._end(run, book)
         run.epochs.clear()
         for taking in self.takings:
             # One that is answered waits for its answers.
@@ -257,7 +263,15 @@ class FeedState:
         self.ended = self.urgent = True
         for run in list(self.runs.values()):
             if whole and not run.scoring:
-                self.finish_run(run)
+                self._leave_run(run)
+
+    def _leave_run(self, run: RunBook) -> None:
+        """It is over here, and goes on elsewhere: without the rows that only this rank has kept."""
+        if run.cached_epoch is not None:
+            for number in range(run.cached_epoch + 1, run.options.epochs):
+                if number >= run.current:
+                    self._lay_out(run, number)
+        self.finish_run(run)
 
     def stop(self) -> None:
         """The program wants no more."""
@@ -266,7 +280,10 @@ class FeedState:
                 return
             self.ended = True
             for run in list(self.runs.values()):
-                self.finish_run(run)
+                if run.options.align is Align.NONE and not run.scoring:
+                    self._leave_run(run)
+                else:
+                    self.finish_run(run)
             self.stopped = True
             self.board.tell(Enough(feed=self.name))
             self._interrupt()
@@ -278,21 +295,23 @@ class FeedState:
             if begin.run == run.number and begin.epoch <= epoch and not taking.ended:
                 taking.stop()
 
-    def _end(self, book: EpochBook, *, left: bool = False) -> None:
+    def _end(self, run: RunBook, book: EpochBook, *, left: bool = False) -> None:
         """Nothing more of the epoch is handed out. ``left``: for the program has left it."""
-        over = left or self._over(book)
+        over = left or self._over(run, book)
         self.buffered -= book.drop()
         book.done = True
         book.spool = book.shelf = None  # who asks for a position still looks at the book
         self.rows += book.handed
-        self._report(book, over=over)
+        self._report(run, book, over=over)
 
-    def _over(self, book: EpochBook) -> bool:
-        return not book.scoring and book.over(self.size or 1, self.drop_last)
+    def _over(self, run: RunBook, book: EpochBook) -> bool:
+        # One that has no rows is not over before the program is there: it may be far behind.
+        there = not book.scoring and book.number == run.current
+        return there and book.over(self.size or 1, self.drop_last)
 
-    def _report(self, book: EpochBook, *, over: bool | None = None) -> None:
+    def _report(self, run: RunBook, book: EpochBook, *, over: bool | None = None) -> None:
         """Tell how much of the epoch was handed out, if that is new."""
-        done = self._over(book) if over is None else over
+        done = self._over(run, book) if over is None else over
         dropped = book.dropped if book.done else book.left if done else 0
         now = (book.handed, book.batches, done, dropped)
         if now == book.reported:

@@ -1,0 +1,60 @@
+"""Run random schedules until one shows a defect or enough have been run."""
+
+from __future__ import annotations
+
+import time
+import traceback
+import warnings
+from collections import Counter
+
+import msgspec
+
+from tests.spark.feed.simulation.oracle import check
+from tests.spark.feed.simulation.schedule import schedule
+from tests.spark.feed.simulation.world import World, virtual
+
+
+class Report(msgspec.Struct, kw_only=True):
+    """What a hunt has seen."""
+
+    first_seed: int
+    schedules: int = 0
+    steps: int = 0
+    seconds: float = 0.0
+    """Of the processor."""
+    outcomes: dict[str, int] = {}
+    seed: int | None = None
+    """Of the schedule with the defect."""
+    defect: str = ""
+
+
+def hunt(first_seed: int, count: int) -> Report:
+    """Schedules from that seed on."""
+    report = Report(first_seed=first_seed)
+    outcomes: Counter[str] = Counter()
+    began = time.process_time()
+    with virtual(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for seed in range(first_seed, first_seed + count):
+            world = World(schedule(seed))
+            try:
+                world.run()
+                outcomes[check(world)] += 1
+            except Exception as error:  # whatever it is, it is a defect
+                report.seed = seed
+                report.defect = f"{type(error).__name__}: {error}"
+                traceback.print_exception(error)
+                break
+            report.schedules += 1
+            report.steps += world.actors.steps
+    report.outcomes = dict(outcomes)
+    report.seconds = round(time.process_time() - began, 1)
+    return report
+
+
+def main(first_seed: int, count: int) -> int:
+    report = hunt(first_seed, count)
+    if report.seed is not None:
+        print(msgspec.json.encode(schedule(report.seed)).decode())
+    print(msgspec.json.encode(report).decode())
+    return 1 if report.defect else 0

@@ -1,0 +1,89 @@
+"""What must be true of a schedule that is over: every row once an epoch, or the report says so."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from howdah.spark.feed.messages import Align
+from tests.spark.feed.simulation.schedule import Ends
+from tests.spark.feed.simulation.world import PART, Batch, Given, World
+
+
+def check(world: World) -> str:
+    """How it ended, in a word.
+
+    Raises:
+        Given: a row was given twice, or not at all, and nothing says so.
+    """
+    schedule = world.schedule
+    if world.error is not None:
+        nothing = "nothing to pad with" in str(world.error) or "be padded" in str(world.error)
+        if nothing and schedule.runs[0].align is Align.PAD:
+            return "a rank had nothing to pad with"
+        raise Given(f"a run failed: {world.error}")
+    rows = {
+        PART * partition + start + index
+        for partition, batches in enumerate(schedule.partitions)
+        for start, size in batches
+        for index in range(size)
+    }
+    stories = [[*world.past[process.rank], *process.batches] for process in world.gang]
+    outcome = ""
+    for number, report in enumerate(world.reports, 1):
+        options = schedule.runs[number - 1]
+        given = [
+            [batch for batch in story if batch.run == number and batch.ids] for story in stories
+        ]
+        early = {p.ends for p in schedule.programs if p.reads} - {Ends.WHOLE}
+        outcome = "stopped" if report.stopped else "early" if early else "whole"
+        for epoch in range(options.epochs):
+            _epoch(world, options.align, epoch, rows, given, whole=not early and not report.stopped)
+        if world.generation > 1:
+            outcome = "restarted"
+            continue
+        for rank, story in enumerate(given):
+            said = {each.rank: each.rows for each in report.ranks}
+            count = sum(len(batch.ids) for batch in story)
+            if said.get(rank, 0) != count:
+                raise Given(f"rank {rank} was given {count} rows of run {number}: {report}")
+        if options.align is not Align.PAD and not report.stopped:
+            told, all_rows = report.rows + report.dropped, len(rows) * options.epochs
+            # What no rank wanted of an epoch was not sent to any. What was thrown away and is sent
+            # again by a later attempt is counted as dropped none the less.
+            less = told < all_rows and Ends.LEAVES not in early
+            if less or (told > all_rows and not schedule.faults):
+                raise Given(
+                    f"of {len(rows)} rows in {options.epochs} epochs run {number} says: {report}"
+                )
+            if options.align is Align.NONE and report.dropped and not early:
+                dropping = any(p.drop_last for p in schedule.programs)
+                if not dropping:
+                    raise Given(f"rows were dropped for nothing: {report}")
+    return outcome
+
+
+def _epoch(
+    world: World,
+    align: Align,
+    epoch: int,
+    rows: set[int],
+    given: list[list[Batch]],
+    *,
+    whole: bool,
+) -> None:
+    mine = [[batch for batch in story if batch.epoch == epoch] for story in given]
+    seen = Counter(row for story in mine for batch in story for row in batch.ids)
+    if strange := seen.keys() - rows:
+        raise Given(f"epoch {epoch} has rows that nobody sent: {sorted(strange)}")
+    if align is not Align.PAD and len(seen) != seen.total():
+        twice = sorted(row for row, count in seen.items() if count > 1)
+        raise Given(f"rows were given twice in epoch {epoch}: {twice}")
+    if not whole:
+        return
+    reading = [story for story, program in zip(mine, world.schedule.programs) if program.reads]
+    if align is not Align.NONE and len({len(story) for story in reading}) > 1:
+        raise Given(f"ranks had {[len(story) for story in reading]} batches of epoch {epoch}")
+    drop_last = any(program.drop_last for program in world.schedule.programs)
+    if align is Align.PAD or (align is Align.NONE and not drop_last):
+        if missing := rows - seen.keys():
+            raise Given(f"rows were not given in epoch {epoch}: {sorted(missing)}")

@@ -1,0 +1,20 @@
+"""The feed under random schedules: every row once an epoch, or the report says so."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.spark.feed.simulation.hunt import hunt
+
+SCHEDULES = 5_000
+
+
+@pytest.mark.timeout(600)
+def test_every_row_is_given_once_an_epoch_or_reported_whatever_goes_wrong(seed: int) -> None:
+    report = hunt(seed, SCHEDULES)
+    print(msgspec.json.encode(report).decode())
+    assert not report.defect, (
+        f"{report.defect}: python -m tests.spark.feed.simulation {report.seed} 1 shows it again"
+    )
+    assert {"whole", "early", "stopped"} <= set(report.outcomes)
