@@ -201,6 +201,19 @@ def test_an_attempt_that_was_superseded_between_two_stretches_takes_no_row_to_an
     ]
 
 
+def test_an_attempt_that_asks_twice_goes_on_where_the_earlier_one_was(gang: Gang) -> None:
+    gang.trainer()
+    task = gang.open(Purpose.TRAIN, align=Align.NONE)
+    earlier = _Feeding(task, me(attempt=1))
+    earlier._go = earlier.ask()
+    earlier._send(numbers((0, 4))[0], 0)
+    earlier._finish()
+    later = Connecting(task, me(attempt=2))
+    assert later.ask().start == 4
+    later.master.close()
+    assert later.ask().start == 4  # as where the first answer is lost with its connection
+
+
 @pytest.mark.parametrize("gang", [2], indirect=True)
 def test_an_attempt_after_a_rank_has_returned_goes_on_behind_its_rows(gang: Gang) -> None:
     trainers = [gang.trainer(rank) for rank in range(2)]

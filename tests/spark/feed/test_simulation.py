@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tests.spark.feed.simulation.hunt import hunt
+from tests.spark.feed.simulation.mutants import MUTANTS
 
 SCHEDULES = 5_000
 
@@ -18,3 +19,9 @@ def test_every_row_is_given_once_an_epoch_or_reported_whatever_goes_wrong(seed: 
         f"{report.defect}: python -m tests.spark.feed.simulation {report.seed} 1 shows it again"
     )
     assert {"whole", "early", "stopped"} <= set(report.outcomes)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_a_bug_that_is_put_back_is_found(mutant: str) -> None:
+    with MUTANTS[mutant]():
+        assert hunt(1, 3000).defect

@@ -110,11 +110,12 @@ def schedule(seed: int) -> Schedule:
             if ends is Ends.LEAVES or chance.random() < 0.5:
                 programs[rank] = msgspec.structs.replace(programs[rank], ends=ends, after=after)
     kinds = [chance.choice(TROUBLES) for _ in range(chance.choice((0, 0, 1, 2, 3)))]
+    plain = readers is None and all(program.ends is Ends.WHOLE for program in programs)
     return Schedule(
         seed=seed,
         partitions=[_batches(chance) for _ in range(chance.choice((0, 1, 2, 2, 3, 4)))],
         hosts=[chance.choice("ab") for _ in range(4)],
-        runs=[options] * (2 if chance.random() < 0.1 else 1),
+        runs=[options] * (2 if plain and chance.random() < 0.15 else 1),
         programs=programs,
         readers=readers,
         slots=chance.randint(1, 3),

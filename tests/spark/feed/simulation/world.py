@@ -353,7 +353,7 @@ class World:
             with trainer.Trainer(me, WIRING, Path("/nowhere/secrets")) as made:
                 made._board.changed.check = _Bounds(self, made)  # type: ignore[attr-defined]
                 if self.chance.random() < 0.3:
-                    self.actors.block(self.chance.random())
+                    self.actors.block(self.chance.random() * 0.4)
                 self._work(process, program, made, position)
         except FeedError:
             if self.error is None and not self.master.failures:
@@ -403,7 +403,7 @@ class World:
         process.batches.append(Batch(*state.last, ids.tolist(), feed.position()))
         pace = self.schedule.programs[process.rank].pace
         if pace and self.chance.random() < pace:
-            self.actors.block(self.chance.random())
+            self.actors.block(self.chance.random() * 0.4)
         elif self.chance.random() < 0.5:
             self.actors.pause()
 
@@ -427,7 +427,7 @@ class World:
 
     def _restart(self) -> None:
         """What the coordinator does about a process that was killed."""
-        self.actors.block(self.chance.random())
+        self.actors.block(self.chance.random() * 0.4)
         self.forming = self.chance.random() < 0.5
         self._tell_driver()
         for process in self.gang:

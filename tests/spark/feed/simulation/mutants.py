@@ -1,0 +1,111 @@
+"""Bugs that feeds once had, or could have: put back for as long as a block runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
+from unittest import mock
+
+from howdah.spark.feed import books, conversations, intake, plan, state
+from howdah.spark.feed.epochs import EpochBook, RunBook
+from howdah.spark.feed.messages import HowFar, Kept, Refused
+
+Mutant = Callable[[], AbstractContextManager[Any]]
+
+
+def _put(where: Any, name: str, what: Any) -> Mutant:
+    return lambda: mock.patch.object(where, name, what)
+
+
+def _room(feed: state.FeedState, taking: Any, size: int) -> bool:
+    with feed.changed:
+        while not taking.discard:
+            if not feed.buffered or feed.buffered + size <= intake._limit(feed, taking):
+                return False
+            if feed.board.starved():
+                return True
+            feed.changed.wait(0.2)
+    return False
+
+
+_takes = books.RunBook.takes
+
+
+def _takes_though_returned(run: books.RunBook, rank: int, number: int) -> bool:
+    return rank in run.returned or _takes(run, rank, number)
+
+
+def _takes_though_done(run: books.RunBook, rank: int, number: int) -> bool:
+    return rank not in run.stopped and rank not in run.returned
+
+
+async def _nowhere(master: Any, run: Any, again: Any) -> int:
+    return 0
+
+
+_begin = intake.begin
+
+
+def _begins_late(feed: state.FeedState, taking: Any) -> Refused | None:
+    begin = taking.begin
+    if not intake.fence(feed, intake.key_of(begin), begin.attempt):
+        return Refused(reason="A later attempt of the same task feeds this partition")
+    with mock.patch.object(intake, "fence", lambda *args: True):
+        return _begin(feed, taking)
+
+
+def _how_far(feed: state.FeedState, message: HowFar) -> Kept:
+    ranges = feed.taken.get((message.run, message.epoch), {}).get(message.partition)
+    return Kept(
+        feed=feed.name,
+        run=message.run,
+        epoch=message.epoch,
+        partition=message.partition,
+        upto=ranges[-1][1] if ranges else -1,
+    )
+
+
+def _over(feed: state.FeedState, run: RunBook, book: EpochBook) -> bool:
+    return book.over(feed.size or 1, feed.drop_last)
+
+
+_allowance = plan.allowance
+
+
+def _allows_the_richest(align: Any, ranks: Any, held: Any) -> Any:
+    found = _allowance(align, ranks, held)
+    most = max((held[rank].batches for rank in ranks if rank in held), default=0)
+    return plan.Allowance(batches=most, final=found.final, empty=found.empty)
+
+
+def _drop(book: EpochBook) -> int:
+    return book.clear()
+
+
+def _prepare(feed: state.FeedState, run: RunBook, number: int) -> None:
+    if run.shelf is not None and not run.streamed(number) and number < run.options.epochs:
+        feed._lay_out(run, number)
+
+
+def _nothing(*args: Any) -> None:
+    pass
+
+
+MUTANTS: dict[str, Mutant] = {
+    "earlier attempts are let in": _put(intake, "fence", lambda *args: True),
+    "an attempt that waits is not looked at again": _put(intake, "begin", _begins_late),
+    "the master answers superseded attempts": _put(
+        books.RunBook, "superseded", lambda self, word: False
+    ),
+    "a retried task begins anew": _put(conversations.Conversations, "_how_far", _nowhere),
+    "the buffer is looked at and not reserved": _put(intake, "room", _room),
+    "ranks that have returned are waited for": _put(books.RunBook, "takes", _takes_though_returned),
+    "ranks that are done are waited for": _put(books.RunBook, "takes", _takes_though_done),
+    "an epoch without rows is over before it begins": _put(state.FeedState, "_over", _over),
+    "as many batches as the richest rank has": _put(books, "allowance", _allows_the_richest),
+    "dropped rows are not counted": _put(EpochBook, "drop", _drop),
+    "a rank without rows has no cached epochs": _put(state.FeedState, "prepare", _prepare),
+    "what a broken connection lost is not told again": _put(state.FeedState, "told_anew", _nothing),
+    "rows that came before are not known": _put(intake, "without", lambda ranges, taken: ranges),
+}
