@@ -209,6 +209,14 @@ def test_partitions_spread_over_the_ranks_as_they_come() -> None:
     assert taken == {0: 10, 1: 10, 2: 10}
 
 
+def test_attempts_that_fed_the_gang_before_are_known_to_the_next() -> None:
+    run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
+    assert not run.begin(again(0, attempt=3))
+    run.begin_again(0)
+    assert run.begin(again(0, attempt=6))  # trainers are asked, and shut the earlier one out
+    assert run.superseded(again(0, attempt=3))
+
+
 def test_two_small_partitions_one_after_the_other_are_shared_equally() -> None:
     run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
     places = {rank: place(rank) for rank in range(2)}

@@ -214,6 +214,26 @@ def test_an_attempt_that_asks_twice_goes_on_where_the_earlier_one_was(gang: Gang
     assert later.ask().start == 4  # as where the first answer is lost with its connection
 
 
+def test_a_process_that_comes_again_hears_nothing_of_a_run_fed_to_the_gang_before(
+    gang: Gang,
+) -> None:
+    gang.trainer()
+    gang.open(Purpose.TRAIN, align=Align.NONE)
+    run = gang.master.runs[1]
+    gang.master.fed(run, 0)
+    again = gang.trainer(generation=2)
+    channel = gang.master.trainers[0].channel
+    assert channel is not None
+    gang.master._soon(channel.abort)
+    gang.wait(lambda: gang.master.trainers[0].channel not in (None, channel))
+    run.begin_again(0)
+    gang.master.announce(run)
+    task = Task(access=gang.access, feed="train", run=1)
+    _Feeding(task, me()).run(iter(numbers((0, 4))))
+    read = in_background(lambda: next(again.feed("train").batches(4))["y"].tolist())
+    assert read() == [0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("gang", [2], indirect=True)
 def test_an_attempt_after_a_rank_has_returned_goes_on_behind_its_rows(gang: Gang) -> None:
     trainers = [gang.trainer(rank) for rank in range(2)]

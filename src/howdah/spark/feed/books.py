@@ -105,6 +105,8 @@ class RunBook:
         self.epochs: dict[int, EpochBook] = {}
         self.readers: dict[int, int] | None = None
         """Ranks that read it, with the first epoch they do; None until it is announced."""
+        self.generation = 0
+        """Of the gang it was announced to last."""
         self.stopped: set[int] = set()
         """Ranks whose programs have stopped this feed."""
         self.returned: set[int] = set()
@@ -112,6 +114,9 @@ class RunBook:
         self.counted: set[int] = set()
         """Ranks that have told all of their rows."""
         self.closed = False
+        self.attempts: dict[tuple[int, Part], int] = {}
+        """The latest of each epoch and partition, in whichever generation: tasks that fed the gang
+        before may still be at work."""
 
     @property
     def feed(self) -> str:
@@ -232,8 +237,7 @@ class RunBook:
 
     def superseded(self, word: Again | Fed) -> bool:
         """Whether a later attempt has the partition."""
-        known = self.epoch(word.epoch).begun.get(word.part)
-        return known is not None and known.attempt > word.attempt
+        return self.attempts.get((word.epoch, word.part), word.attempt) > word.attempt
 
     def retried(self, again: Again) -> bool:
         """Whether another attempt had the partition before."""
@@ -244,13 +248,13 @@ class RunBook:
         """A task begins with a partition: whether another attempt may have brought rows of it."""
         book = self.epoch(again.epoch)
         known = book.begun.get(again.part)
-        if known is None:
-            book.begin(again.part, again.attempt)
-            return False
-        if known.attempt == again.attempt:
+        former = self.attempts.get((again.epoch, again.part))
+        self.attempts[again.epoch, again.part] = again.attempt
+        if known is not None and known.attempt == again.attempt:
             return known.again or known.rows > 0
-        book.begin(again.part, again.attempt, known.rows).again = True
-        return True
+        begun = book.begin(again.part, again.attempt, known.rows if known is not None else 0)
+        begun.again = former is not None
+        return begun.again
 
     def note_sent(self, word: Again | Fed) -> None:
         """Rows have gone to a trainer."""

@@ -207,7 +207,7 @@ class Conversations:
             first = (run.readers or {}).get(trainer.place.rank)
             if run.purpose is Purpose.SCORE:
                 first = 0
-            elif new or first is None:
+            elif new or first is None or run.generation != self.generation:
                 continue  # the cluster announces it once all are there that read it
             if run.closed:
                 continue

@@ -141,6 +141,7 @@ class Master(Conversations):
         with self.changed:
             ranks = self.trainers if readers is None else readers
             run.readers = dict.fromkeys(ranks, run.first_epoch)
+            run.generation = self.generation
             run.stopped |= self.stopped(run.feed)
             run.returned |= {rank for rank, each in self.trainers.items() if each.returned}
             self._tell(dict.fromkeys(run.readers, self._opening(run)))

@@ -36,8 +36,10 @@ def check(world: World) -> str:
         ]
         early = {p.ends for p in schedule.programs if p.reads} - {Ends.WHOLE}
         outcome = "stopped" if report.stopped else "early" if early else "whole"
+        # A gang that forms anew after the run was used has nothing of it.
+        whole = not early and not report.stopped and world.announced == world.generation
         for epoch in range(options.epochs):
-            _epoch(world, options.align, epoch, rows, given, whole=not early and not report.stopped)
+            _epoch(world, options.align, epoch, rows, given, whole=whole)
         if world.generation > 1:
             outcome = "restarted"
             continue
@@ -75,7 +77,9 @@ def _epoch(
     seen = Counter(row for story in mine for batch in story for row in batch.ids)
     if strange := seen.keys() - rows:
         raise Given(f"epoch {epoch} has rows that nobody sent: {sorted(strange)}")
-    if align is not Align.PAD and len(seen) != seen.total():
+    # Ranks that do not wait for each other go on with the earliest of their epochs.
+    again = align is Align.PAD or (align is Align.NONE and world.generation > 1)
+    if not again and len(seen) != seen.total():
         twice = sorted(row for row, count in seen.items() if count > 1)
         raise Given(f"rows were given twice in epoch {epoch}: {twice}")
     if not whole:

@@ -111,17 +111,20 @@ def schedule(seed: int) -> Schedule:
                 programs[rank] = msgspec.structs.replace(programs[rank], ends=ends, after=after)
     kinds = [chance.choice(TROUBLES) for _ in range(chance.choice((0, 0, 1, 2, 3)))]
     plain = readers is None and all(program.ends is Ends.WHOLE for program in programs)
+    restarts = chance.choice((1, 1, 2)) if plain and chance.random() < 0.2 else 0
+    kinds += ["process killed"] * restarts
     return Schedule(
         seed=seed,
         partitions=[_batches(chance) for _ in range(chance.choice((0, 1, 2, 2, 3, 4)))],
         hosts=[chance.choice("ab") for _ in range(4)],
-        runs=[options] * (2 if plain and chance.random() < 0.15 else 1),
+        runs=[options] * (2 if plain and not restarts and chance.random() < 0.15 else 1),
         programs=programs,
         readers=readers,
         slots=chance.randint(1, 3),
         stretch=chance.choice((8, 32, 1 << 20)),
         pipe=chance.choice((1, 300, 1 << 20)),
         faults=[Fault(chance.randint(0, 250), kind) for kind in kinds],
+        restarts=restarts,
     )
 
 

@@ -261,6 +261,12 @@ class _Live(live.Live):
         self._world.raised = reason
 
 
+class _Training(training.Training):
+    def _turn(self, generation: int, readers: set[int]) -> Any:
+        network.world.announced = generation
+        return super()._turn(generation, readers)
+
+
 class World:
     """See the module; made by its schedule alone."""
 
@@ -277,6 +283,8 @@ class World:
         self.past: list[list[Batch]] = [[] for _ in range(schedule.ranks)]
         """By rank, what programs of former generations were given up to their checkpoints."""
         self.generation = 0
+        self.announced = 0
+        """The last generation that a run was fed to."""
         self.ended = False
         self.forming = False
         self.raised = ""
@@ -320,7 +328,7 @@ class World:
         alive = _Live(self, schedule.restarts)
         try:
             for options in schedule.runs:
-                made = training.Training(
+                made = _Training(
                     alive,
                     _Source(self),
                     options,
@@ -441,10 +449,10 @@ class World:
         positions: list[Position | None] = []
         together = self.schedule.runs[0].align is not Align.NONE
         counts = [len(self.past[p.rank]) + len(p.batches) for p in self.gang]
-        step = self.chance.randint(0, min(counts)) if together else None
+        step = self.chance.randint(0, min(counts)) if together or not min(counts) else None
         for process in self.gang:
             story = [*self.past[process.rank], *process.batches]
-            upto = self.chance.randint(0, len(story)) if step is None else step
+            upto = self.chance.randint(1, len(story)) if step is None else step
             self.past[process.rank] = story[:upto]
             positions.append(story[upto - 1].position if upto else None)
         return positions
