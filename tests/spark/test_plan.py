@@ -212,7 +212,7 @@ def test_partitions_spread_over_the_ranks_as_they_come() -> None:
 def test_attempts_that_fed_the_gang_before_are_known_to_the_next() -> None:
     run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
     assert not run.begin(again(0, attempt=3))
-    run.begin_again(0)
+    run.begin_again(2, Resumption(), {})
     assert run.begin(again(0, attempt=6))  # trainers are asked, and shut the earlier one out
     assert run.superseded(again(0, attempt=3))
 

@@ -22,6 +22,7 @@ from howdah.spark.feed.feeding import Connecting, Me, Task
 from howdah.spark.feed.lines import NotTaken
 from howdah.spark.feed.master import Master
 from howdah.spark.feed.messages import Again, Align, Broken, Options, Purpose, Returned
+from howdah.spark.feed.plan import Resumption
 from howdah.spark.feed.scorer import Scoring
 from howdah.spark.feed.trainer import Trainer
 from howdah.wire.tls import PeerRole, certificate_name
@@ -226,7 +227,7 @@ def test_a_process_that_comes_again_hears_nothing_of_a_run_fed_to_the_gang_befor
     assert channel is not None
     gang.master._soon(channel.abort)
     gang.wait(lambda: gang.master.trainers[0].channel not in (None, channel))
-    run.begin_again(0)
+    run.begin_again(2, Resumption(), {})
     gang.master.announce(run)
     task = Task(access=gang.access, feed="train", run=1)
     _Feeding(task, me()).run(iter(numbers((0, 4))))

@@ -105,8 +105,6 @@ class RunBook:
         self.epochs: dict[int, EpochBook] = {}
         self.readers: dict[int, int] | None = None
         """Ranks that read it, with the first epoch they do; None until it is announced."""
-        self.generation = 0
-        """Of the gang it was announced to last."""
         self.stopped: set[int] = set()
         """Ranks whose programs have stopped this feed."""
         self.returned: set[int] = set()

@@ -232,6 +232,9 @@ class _Source:
         Job(self._world, task()).run()
         return []
 
+    def ordered(self) -> bool:
+        return True
+
 
 class _Live(live.Live):
     """The cluster, as the driver program sees it."""
@@ -246,6 +249,7 @@ class _Live(live.Live):
         self._restarts = restarts
         self._raised = {}
         self._echoes = set()
+        self._trained = (0, 0, "")
         self.master.trouble = self.trouble
 
     def over(self) -> bool:
