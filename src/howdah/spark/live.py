@@ -27,6 +27,8 @@ from howdah.spark.session import Query, Session
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.status import JobView
 
+LAST_WORDS_S = 10.0
+"""How long ranks that are still connected when the job has ended are listened to."""
 ECHO_S = 0.5
 """So long after a function has raised it is known whether another rank was killed before: what the
 others raise then is the echo of that."""
@@ -112,8 +114,12 @@ class Live:
         if forgotten := self.forgotten():
             self._stop_soon(forgotten)
             raise FeedError(forgotten)
-        if self.over() and not enough:
+        if self.over() and not enough and self._heard_out():
             raise FeedError(self._why_over())
+
+    def _heard_out(self) -> bool:
+        """Whether the programs' last words are known: the job's end may be heard before them."""
+        return not self.master.talking() or time.monotonic() - self.moved > LAST_WORDS_S
 
     def trouble(self) -> str | None:
         """What `check` would raise, or nothing; None while that can't be told."""

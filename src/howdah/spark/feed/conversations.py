@@ -136,6 +136,12 @@ class Conversations:
                 for trainer in self.trainers.values()
             )
 
+    def talking(self) -> bool:
+        """Whether any of them is still connected: what it said last may not have been heard yet."""
+        with self.changed:
+            channels = [trainer.channel for trainer in self.trainers.values()]
+            return any(channel is not None and not channel.closed for channel in channels)
+
     # -- trainers and feeders ----------------------------------------------------------------------
 
     async def _talk(self, channel: Channel[Any]) -> None:

@@ -329,7 +329,7 @@ class World:
 
     def _drive(self) -> None:
         schedule = self.schedule
-        alive = _Live(self, schedule.restarts)
+        alive = self.live = _Live(self, schedule.restarts)
         try:
             for options in schedule.runs:
                 made = _Training(
@@ -372,6 +372,7 @@ class World:
                 raise
         process.returned = True
         if all(each.returned for each in self.gang):
+            self.live.moved = self.actors.now
             self.ended = True
             self._tell_driver()
 
