@@ -21,6 +21,7 @@ def test_every_row_is_given_once_an_epoch_or_reported_whatever_goes_wrong(seed: 
     assert {"whole", "early", "stopped"} <= set(report.outcomes)
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_bug_that_is_put_back_is_found(mutant: str) -> None:
     with MUTANTS[mutant]():

@@ -95,9 +95,6 @@ def _nothing(*args: Any) -> None:
 MUTANTS: dict[str, Mutant] = {
     "earlier attempts are let in": _put(intake, "fence", lambda *args: True),
     "an attempt that waits is not looked at again": _put(intake, "begin", _begins_late),
-    "the master answers superseded attempts": _put(
-        books.RunBook, "superseded", lambda self, word: False
-    ),
     "a retried task begins anew": _put(conversations.Conversations, "_how_far", _nowhere),
     "the buffer is looked at and not reserved": _put(intake, "room", _room),
     "ranks that have returned are waited for": _put(books.RunBook, "takes", _takes_though_returned),
@@ -107,5 +104,4 @@ MUTANTS: dict[str, Mutant] = {
     "dropped rows are not counted": _put(EpochBook, "drop", _drop),
     "a rank without rows has no cached epochs": _put(state.FeedState, "prepare", _prepare),
     "what a broken connection lost is not told again": _put(state.FeedState, "told_anew", _nothing),
-    "rows that came before are not known": _put(intake, "without", lambda ranges, taken: ranges),
 }
