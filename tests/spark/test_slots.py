@@ -33,7 +33,7 @@ def two_cores(spark_folder: Path) -> Iterator[Standalone]:
         yield cluster
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def held(two_cores: Standalone) -> Iterator[Any]:
     """A session of two executors with two cores each."""
     settings = {**two_cores.settings(), "spark.cores.max": "4"}
@@ -110,9 +110,8 @@ def test_clusters_hold_slots_as_long_as_one_is_left_to_feed_them(
 
 
 def test_executors_that_spark_would_take_away_stay_while_a_cluster_holds_them(
-    two_cores: Standalone, held: Any
+    two_cores: Standalone,
 ) -> None:
-    held.stop()  # the last test of the file: a process has one application
     settings = {
         **two_cores.settings(),
         "spark.cores.max": "4",
