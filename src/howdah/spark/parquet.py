@@ -30,7 +30,8 @@ import pyarrow.dataset as arrow
 from howdah import task
 from howdah.hadoop.errors import ConfigurationError
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.columns import Converter, Shapes, concatenated, ordered, rows
+from howdah.spark.feed.columns import Converter, Shapes, concatenated, length, ordered, rows
+from howdah.spark.feed.loaders import Loaders
 from howdah.spark.tfrecord.filesystems import resolved
 
 Stretch = tuple[int, int]
@@ -53,7 +54,7 @@ class FilePosition(msgspec.Struct, frozen=True, kw_only=True):
     shuffle: int | None = None
 
 
-class ParquetFeed:
+class ParquetFeed(Loaders):
     """Rows of Parquet files for one rank, a stretch of its own. For one thread at a time.
 
     Batches are those of `howdah.spark.feed.feed.Feed`: `howdah.spark.feed.columns` says which array a
@@ -113,6 +114,10 @@ class ParquetFeed:
         begun = FilePosition(files=self._files, shuffle=shuffle)
         self._behind: deque[FilePosition] = deque([begun], REMEMBERED)
 
+    @property
+    def name(self) -> str:
+        return "files"
+
     def __len__(self) -> int:
         """Rows of one epoch, of this rank."""
         return _size(self._share([(0, sum(self._lengths))]))
@@ -148,7 +153,7 @@ class ParquetFeed:
         self, columns: Sequence[str] | None = None, shapes: Shapes | None = None
     ) -> dict[str, Any]:
         """Some rows, of those that all ranks have."""
-        convert = Converter("files", columns, shapes)
+        convert = Converter(self.name, columns, shapes)
         return convert.convert(self._read(0).slice(0, 64))
 
     def ended(self, begun: FilePosition) -> FilePosition:
@@ -169,21 +174,21 @@ class ParquetFeed:
         if size < 1:
             raise ValueError(f"A batch has at least one row, not {size}")
         handed, parts, waiting = 0, [], 0
-        for piece in self._pieces(begun.epoch, left, Converter("files", columns, shapes)):
-            at, end = 0, _length(piece)
+        for piece in self._pieces(begun.epoch, left, Converter(self.name, columns, shapes)):
+            at, end = 0, length(piece)
             while at < end:
                 stop = min(end, at + size - waiting)
-                parts.append({name: rows(values, at, stop) for name, values in piece.items()})
+                parts.append(rows(piece, at, stop))
                 waiting += stop - at
                 at = stop
                 if waiting == size:
                     handed += size
                     self._handed(begun, handed)
-                    yield _joined(parts)
+                    yield concatenated(parts)
                     parts, waiting = [], 0
         if waiting and not drop_last:
             self._handed(begun, handed + waiting)
-            yield _joined(parts)
+            yield concatenated(parts)
 
     # -- where it is -----------------------------------------------------------------------------
 
@@ -234,36 +239,6 @@ class ParquetFeed:
         self._behind = deque([position], REMEMBERED)
 
     # -- frameworks ------------------------------------------------------------------------------
-
-    def tf_dataset(
-        self,
-        size: int,
-        columns: Sequence[str] | str | None = None,
-        label: str | None = None,
-        shapes: Shapes | None = None,
-        drop_last: bool = False,
-        per_epoch: bool = True,
-    ) -> Any:
-        """A `tf.data.Dataset`: see `howdah.spark.feed.feed.Feed.tf_dataset`."""
-        from howdah.spark.feed.tensorflow_feeds import dataset
-
-        return dataset(
-            "files", self.sample, self.passes, size, columns, label, shapes, drop_last, per_epoch
-        )
-
-    def torch_loader(
-        self,
-        size: int,
-        columns: Sequence[str] | str | None = None,
-        label: str | None = None,
-        shapes: Shapes | None = None,
-        drop_last: bool = False,
-        per_epoch: bool = True,
-    ) -> Any:
-        """A `torch.utils.data.DataLoader`; arguments as those of `tf_dataset`."""
-        from howdah.spark.feed.torch_feeds import loader
-
-        return loader(self.passes, size, columns, label, shapes, drop_last, per_epoch)
 
     def passes(
         self,
@@ -324,7 +299,7 @@ class ParquetFeed:
                     continue
                 random = np.random.default_rng([self._seed, epoch, group])
                 mixed = random.permutation(batch.num_rows)[start:stop]
-                yield {name: ordered(of, mixed) for name, of in convert.convert(batch).items()}
+                yield ordered(convert.convert(batch), mixed)
 
     def _read(self, group: int) -> pa.RecordBatch:
         fragment = self._groups[group]
@@ -502,14 +477,6 @@ def _whole(table: pa.Table) -> pa.RecordBatch:
             "with smaller row groups"
         )
     return batches[0]
-
-
-def _joined(parts: list[dict[str, Any]]) -> dict[str, Any]:
-    return {name: concatenated([part[name] for part in parts]) for name in parts[0]}
-
-
-def _length(values: Any) -> int:
-    return _length(next(iter(values.values()))) if isinstance(values, dict) else len(values)
 
 
 __all__ = ["FileEpoch", "FilePosition", "ParquetFeed"]

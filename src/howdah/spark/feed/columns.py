@@ -128,7 +128,7 @@ def array(column: pa.Array, name: str = "", ragged: set[str] | None = None) -> A
 
 
 def concatenated(parts: Sequence[Any]) -> Any:
-    """Rows of several pieces of one column, one after another."""
+    """Rows of several pieces of one column, or of several batches, one after another."""
     if len(parts) == 1:
         return parts[0]
     if isinstance(parts[0], dict):
@@ -141,15 +141,22 @@ def concatenated(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts)
 
 
+def length(values: Any) -> int:
+    """Rows of a column or of a batch."""
+    if isinstance(values, dict):
+        return length(next(iter(values.values()))) if values else 0
+    return len(values)
+
+
 def rows(values: Any, start: int, stop: int) -> Any:
-    """A view of some rows."""
+    """A view of some rows of a column or of a batch."""
     if isinstance(values, dict):
         return {key: rows(value, start, stop) for key, value in values.items()}
     return values[start:stop]
 
 
 def ordered(values: Any, order: np.ndarray) -> Any:
-    """A copy with the rows in that order."""
+    """A copy of a column or of a batch with the rows in that order."""
     if isinstance(values, dict):
         return {key: ordered(value, order) for key, value in values.items()}
     return values[order]

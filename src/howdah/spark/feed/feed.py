@@ -11,10 +11,11 @@ import pyarrow as pa
 
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.answers import record_batch, stream
-from howdah.spark.feed.columns import Converter, Shapes, concatenated, ordered, rows
+from howdah.spark.feed.columns import Converter, Shapes, concatenated, length, ordered, rows
 from howdah.spark.feed.epochs import Source
 from howdah.spark.feed.handing import Hand, Key, Pieces, Run
 from howdah.spark.feed.intervals import merged, without
+from howdah.spark.feed.loaders import Loaders
 from howdah.spark.feed.messages import Position
 from howdah.spark.feed.state import FeedState
 
@@ -50,7 +51,7 @@ class Epoch:
         return self._feed.iterate(size, columns, shapes, drop_last, self._key)
 
 
-class Feed:
+class Feed(Loaders):
     """Rows of one named feed, for one rank: ``ctx.feed(name)``. For one thread at a time.
 
     Arrays are views of received memory, not to be written to: copy what is to be changed.
@@ -101,7 +102,7 @@ class Feed:
         """Row by row, as dicts of plain values: slow, for programs that want no batches."""
         for batch in self.batches(1024):
             names = list(batch)
-            for index in range(_length(batch)):
+            for index in range(length(batch)):
                 yield {name: _item(batch[name], index) for name in names}
 
     def stop(self) -> None:
@@ -123,7 +124,7 @@ class Feed:
         convert = _Views(Converter(self.name, columns, shapes))
         while (found := hand.next(size, drop_last, only)) is not None:
             if isinstance(found, Pieces):
-                yield _joined(found, convert)
+                yield concatenated([rows(convert(source), *at) for source, *at in found.pieces])
                 continue
             book, source, count = found
             arrays = convert(source)
@@ -275,38 +276,6 @@ class Feed:
 
     # -- frameworks ------------------------------------------------------------------------------
 
-    def tf_dataset(
-        self,
-        size: int,
-        columns: Sequence[str] | str | None = None,
-        label: str | None = None,
-        shapes: Shapes | None = None,
-        drop_last: bool = False,
-        per_epoch: bool = True,
-    ) -> Any:
-        """A `tf.data.Dataset`. With ``per_epoch`` each pass over it is one epoch (Keras's ``fit``),
-        else one pass is everything. ``columns`` as a string: that tensor alone, else a dict;
-        with ``label`` pairs of (features, label)."""
-        from howdah.spark.feed.tensorflow_feeds import dataset
-
-        return dataset(
-            self.name, self.sample, self.passes, size, columns, label, shapes, drop_last, per_epoch
-        )
-
-    def torch_loader(
-        self,
-        size: int,
-        columns: Sequence[str] | str | None = None,
-        label: str | None = None,
-        shapes: Shapes | None = None,
-        drop_last: bool = False,
-        per_epoch: bool = True,
-    ) -> Any:
-        """A `torch.utils.data.DataLoader`; arguments as those of `tf_dataset`."""
-        from howdah.spark.feed.torch_feeds import loader
-
-        return loader(self.passes, size, columns, label, shapes, drop_last, per_epoch)
-
     def passes(
         self,
         size: int,
@@ -349,33 +318,19 @@ class _Views:
             found = self._converter.convert(source.batch)
             order = source.chunk.order
             if order is not None:
-                found = {name: ordered(values, order) for name, values in found.items()}
+                found = ordered(found, order)
             source.views[self] = found
         return found
-
-
-def _joined(found: Pieces, convert: _Views) -> Batch:
-    parts = [(convert(source), start, stop) for source, start, stop in found.pieces]
-    return {
-        name: concatenated([rows(arrays[name], start, stop) for arrays, start, stop in parts])
-        for name in parts[0][0]
-    }
 
 
 def _slices(found: Run, arrays: Batch, size: int, state: FeedState) -> Iterator[Batch]:
     book, source, count = found
     while count and not state.urgent:
         at = source.at
-        batch = {name: rows(values, at, at + size) for name, values in arrays.items()}
+        batch = rows(arrays, at, at + size)
         state.hand_out(book, source, size)
         count -= 1
         yield batch
-
-
-def _length(values: Any) -> int:
-    if isinstance(values, dict):
-        return _length(next(iter(values.values()))) if values else 0
-    return len(values)
 
 
 def _item(values: Any, index: int) -> Any:

@@ -24,7 +24,7 @@ def dataset(
     drop_last: bool,
     per_epoch: bool,
 ) -> Any:
-    """See `howdah.spark.feed.feed.Feed.tf_dataset`. Waits for the first rows, whose shapes it needs.
+    """See `howdah.spark.feed.loaders.Loaders.tf_dataset`. Waits for the first rows, whose shapes it needs.
 
     Raises:
         FeedError: the feed ended without any rows.

@@ -38,7 +38,7 @@ class FeedDataset(IterableDataset[Any]):
 
 
 def loader(passes: Callable[..., Iterator[Any]], *arguments: Any) -> DataLoader[Any]:
-    """See `howdah.spark.feed.feed.Feed.torch_loader`."""
+    """See `howdah.spark.feed.loaders.Loaders.torch_loader`."""
     # Rows come over a connection of this process: workers would share it.
     return DataLoader(FeedDataset(passes, *arguments), batch_size=None, num_workers=0)
 
