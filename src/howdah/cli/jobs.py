@@ -226,6 +226,28 @@ store_option = click.option(
     help="Base folder (or hdfs:// URL) of job directories, where it is not $HOWDAH_HOME/jobs or "
     "~/.howdah/jobs.",
 )
+of_backend_option = click.option(
+    "--backend",
+    metavar="NAME",
+    help="Only jobs of this backend; with 'yarn' also those you submitted from other machines.",
+)
+tags_option = click.option(
+    "--tag",
+    "tags",
+    multiple=True,
+    metavar="TAG",
+    help="Only jobs with this tag; with several, with all of them.",
+)
+name_option = click.option(
+    "--name", metavar="NAME", help="Only jobs of this name; * and ? stand for any characters."
+)
+port_option = click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Port on this machine; any free one when left out.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

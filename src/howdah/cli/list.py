@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from howdah.cli.jobs import MOST, json_option, since_option, store_option
+from howdah.cli.jobs import (
+    MOST,
+    json_option,
+    name_option,
+    of_backend_option,
+    since_option,
+    store_option,
+    tags_option,
+)
 from howdah.cli.terminal import echo, echo_json
 from howdah.client.states import STATES, state
 
@@ -32,21 +40,9 @@ MOST_ELSEWHERE = 100
     type=click.Choice(STATES),
     help="Only jobs in this state; repeatable.",
 )
-@click.option(
-    "--backend",
-    metavar="NAME",
-    help="Only jobs of this backend; with 'yarn' also those you submitted from other machines.",
-)
-@click.option(
-    "--tag",
-    "tags",
-    multiple=True,
-    metavar="TAG",
-    help="Only jobs with this tag; with several, with all of them.",
-)
-@click.option(
-    "--name", metavar="NAME", help="Only jobs of this name; * and ? stand for any characters."
-)
+@of_backend_option
+@tags_option
+@name_option
 @click.option("--user", metavar="USER", help="Only jobs that this user has submitted.")
 @since_option("Only jobs submitted since then")
 @store_option

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from howdah.cli.jobs import MOST, json_option, store_option
+from howdah.cli.jobs import (
+    MOST,
+    json_option,
+    name_option,
+    of_backend_option,
+    store_option,
+    tags_option,
+)
 from howdah.cli.terminal import echo, echo_json
 
 if TYPE_CHECKING:
@@ -55,21 +62,9 @@ def _span(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
     type=click.Choice((*ENDED, "lost")),
     help="Only jobs in this state; repeatable. All but lost ones when left out.",
 )
-@click.option(
-    "--tag",
-    "tags",
-    multiple=True,
-    metavar="TAG",
-    help="Only jobs with this tag; with several, with all of them.",
-)
-@click.option(
-    "--name", metavar="NAME", help="Only jobs of this name; * and ? stand for any characters."
-)
-@click.option(
-    "--backend",
-    metavar="NAME",
-    help="Only jobs of this backend; with 'yarn' also those you submitted from other machines.",
-)
+@tags_option
+@name_option
+@of_backend_option
 @store_option
 @json_option
 def command(

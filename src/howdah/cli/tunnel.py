@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from howdah.cli.jobs import handle_of, job_id_argument, json_option, store_option
+from howdah.cli.jobs import handle_of, job_id_argument, json_option, port_option, store_option
 from howdah.cli.terminal import echo, echo_json
 
 if TYPE_CHECKING:
@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 @click.command("tunnel")
 @job_id_argument
 @click.argument("task", required=False)
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    metavar="N",
-    help="Port on this machine; any free one when left out.",
-)
+@port_option
 @store_option
 @json_option
 def command(job_id: str, task: str | None, port: int, store: str | None, as_json: bool) -> None:

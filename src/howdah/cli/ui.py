@@ -12,18 +12,12 @@ from pathlib import Path
 
 import click
 
-from howdah.cli.jobs import json_option, store_option
+from howdah.cli.jobs import json_option, port_option, store_option
 from howdah.cli.terminal import echo, echo_json
 
 
 @click.command("ui")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=0,
-    metavar="N",
-    help="Port on this machine; any free one when left out.",
-)
+@port_option
 @store_option
 @json_option
 def command(port: int, store: str | None, as_json: bool) -> int:
