@@ -102,16 +102,15 @@ class SpillFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._sizes: dict[tuple[Task, int], int] = {}
-        self._newest: dict[tuple[Task, int], Path] = {}
-        """The segment that grows."""
+        self._ends: dict[tuple[Task, int], tuple[int, Path]] = {}
+        """Bytes of a log up to the last that is here, and the segment that grows."""
 
     def path(self, task: Task, attempt: int) -> Path:
         return self._folder / f"{task.role}-{task.index}" / f"{attempt}.log"
 
     def size(self, task: Task, attempt: int) -> int:
         """Bytes of the log up to the last that is here."""
-        return self._sizes.get((task, attempt), 0)
+        return self._ends[task, attempt][0] if (task, attempt) in self._ends else 0
 
     def add(
         self, task: Task, attempt: int, offset: int, data: bytes, times: tuple[Written, ...] = ()
@@ -120,29 +119,26 @@ class SpillFiles:
 
         What can't be kept is missing for readers; the log itself is elsewhere.
         """
-        size = self.size(task, attempt)
+        whole = self.path(task, attempt)
+        size, path = self._ends.get((task, attempt), (0, whole))
         if offset + len(data) <= size:
             return
         if offset < size:
             data, offset = data[size - offset :], size
-        path = self.path(task, attempt)
         try:
             path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
             if offset > size:
                 # A gap begins another segment; readers are told how much is missing.
-                _append(path, b"")
-                path = logs.segment_path(path, offset)
-            else:
-                path = self._newest.get((task, attempt), path)
+                _append(whole, b"")
+                path = logs.segment_path(whole, offset)
             if times:
                 index = "".join(f"{time:.3f} {place}\n" for place, time in times)
-                _append(logs.index_path(self.path(task, attempt)), index.encode())
+                _append(logs.index_path(whole), index.encode())
             _append(path, data)
         except OSError as error:
             log.warning("what %s writes can't be kept for readers: %s", task, error)
             return
-        self._sizes[task, attempt] = offset + len(data)
-        self._newest[task, attempt] = path
+        self._ends[task, attempt] = offset + len(data), path
 
     def read(self, task: Task, attempt: int, offset: int, limit: int) -> LogPart | None:
         """As `howdah.storage.logs.read`; None if nothing has come."""
@@ -152,8 +148,7 @@ class SpillFiles:
 
     def drop(self, task: Task, attempt: int) -> None:
         """The whole log is here now."""
-        self._newest.pop((task, attempt), None)
-        if self._sizes.pop((task, attempt), None) is not None:
+        if self._ends.pop((task, attempt), None) is not None:
             with contextlib.suppress(OSError):
                 for path in logs.files(self.path(task, attempt)):
                     path.unlink()
