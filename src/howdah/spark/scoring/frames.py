@@ -56,13 +56,6 @@ def score(
         ScoringError: model and rows do not fit each other (from Spark's tasks, as Spark's
             PythonException with this inside).
     """
-    if batch_size < 1:
-        raise BadInput(f"batch_size is {batch_size}; it must be at least 1")
-    try:
-        chosen = predictor(model)
-        files = prepare(data.sparkSession, chosen.path)
-    except ScoringError as error:
-        raise BadInput(str(error)) from error
     source = data.schema  # once: on Connect it may be a request, and so may data.columns
     names = list(source.names)
     taken = list(inputs or names)
@@ -70,13 +63,12 @@ def score(
     kept = names if keep is True else list(keep or ())
     _demand(names, kept, "keep")
     _once((outputs or {}).values())
-    plan = Plan(
-        predictor=pickled(chosen),
-        path=tuple(str(Path(entry).absolute()) for entry in sys.path),
-        files=files,
-        inputs=tuple((inputs or {}).items()),
-        outputs=tuple((outputs or {}).items()),
-        shapes=tuple((name, tuple(shape)) for name, shape in (shapes or {}).items()),
+    plan = plan_of(
+        data.sparkSession,
+        model,
+        inputs=inputs or {},
+        outputs=outputs or {},
+        shapes=shapes or {},
         batch_size=batch_size,
         pad=pad,
         keep=tuple(kept),
@@ -88,6 +80,40 @@ def score(
     _no_twins(kept, spark_schema.names)
     final = type(source)([*(source[name] for name in kept), *spark_schema.fields])
     return data.mapInArrow(functools.partial(score_batches, plan), final)
+
+
+def plan_of(
+    spark: Any,
+    model: Any,
+    *,
+    inputs: Mapping[str, str],
+    outputs: Mapping[str, str],
+    shapes: Mapping[str, Sequence[int]],
+    batch_size: int,
+    **rest: Any,
+) -> Plan:
+    """What Spark's workers need to know, with the model's files on their way; ``rest`` as in `Plan`.
+
+    Raises:
+        BadInput: ``batch_size`` or the model is none.
+    """
+    if batch_size < 1:
+        raise BadInput(f"batch_size is {batch_size}; it must be at least 1")
+    try:
+        chosen = predictor(model)
+        files = prepare(spark, chosen.path)
+    except ScoringError as error:
+        raise BadInput(str(error)) from error
+    return Plan(
+        predictor=_pickled(chosen),
+        path=tuple(str(Path(entry).absolute()) for entry in sys.path),
+        files=files,
+        inputs=tuple(inputs.items()),
+        outputs=tuple(outputs.items()),
+        shapes=tuple((name, tuple(shape)) for name, shape in shapes.items()),
+        batch_size=batch_size,
+        **rest,
+    )
 
 
 def _with_schema(data: DataFrame, plan: Plan, schema: Any) -> tuple[StructType, Plan]:
@@ -150,12 +176,7 @@ def struct_type(spark: Any, schema: Any) -> StructType:
         ) from error
 
 
-def pickled(chosen: Predictor) -> bytes:
-    """For Spark's workers.
-
-    Raises:
-        BadInput: it cannot be sent to them.
-    """
+def _pickled(chosen: Predictor) -> bytes:
     import cloudpickle
 
     try:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from howdah.client.errors import BadInput
 from howdah.spark.scoring.errors import ScoringError
-from howdah.spark.scoring.files import prepare
-from howdah.spark.scoring.frames import pickled, struct_type
-from howdah.spark.scoring.predictors import predictor
+from howdah.spark.scoring.frames import plan_of, struct_type
 from howdah.spark.scoring.worker import Plan, answer, loaded, rechunk
 
 ONLY = "value"
@@ -56,22 +51,14 @@ def predict_udf(
     from pyspark.sql import functions
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    if batch_size < 1:
-        raise BadInput(f"batch_size is {batch_size}; it must be at least 1")
     wanted = struct_type(spark, schema)
-    try:
-        chosen = predictor(model)
-        files = prepare(spark, chosen.path)
-    except ScoringError as error:
-        raise BadInput(str(error)) from error
     bare = wanted.names == [ONLY]
-    plan = Plan(
-        predictor=pickled(chosen),
-        path=tuple(str(Path(entry).absolute()) for entry in sys.path),
-        files=files,
-        inputs=tuple((name, name) for name in inputs or ()),
-        outputs=(("", ONLY),) if bare else tuple((name, name) for name in wanted.names),
-        shapes=tuple((name, tuple(shape)) for name, shape in (shapes or {}).items()),
+    plan = plan_of(
+        spark,
+        model,
+        inputs={name: name for name in inputs or ()},
+        outputs={"": ONLY} if bare else {name: name for name in wanted.names},
+        shapes=shapes or {},
         batch_size=batch_size,
         pad=pad,
         schema=to_arrow_schema(wanted),
