@@ -6,6 +6,7 @@ What a job file sent elsewhere (outputs, a checkpoint store of its own) is the u
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import stat
 import time
@@ -135,8 +136,7 @@ def _check_not_needed(directory: JobDirectory) -> None:
     """A job that was begun from this one's checkpoint may still read it."""
     for other in list_jobs(directory.path.parent):
         try:
-            begun_from = other.meta().rerun_of
-            if begun_from != directory.job_id or other.final() is not None:
+            if _begun_from(other.path) != directory.job_id or other.final() is not None:
                 continue
             site = site_of(other)
             if site.final() is None and site.running() is not Running.NO:
@@ -146,6 +146,12 @@ def _check_not_needed(directory: JobDirectory) -> None:
                 )
         except (StorageError, BackendError):
             continue  # what cannot be read does not run
+
+
+@functools.lru_cache(100_000)
+def _begun_from(path: Path) -> str | None:
+    """Which job that one runs again: asked of every job for each that is removed, and never changed."""
+    return JobDirectory(path).meta().rerun_of
 
 
 def _size(path: Path) -> int:
