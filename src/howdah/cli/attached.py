@@ -17,6 +17,7 @@ from howdah.backends.base import BackendError
 from howdah.cli.interrupts import SAID, Action, Interrupts, Tie
 from howdah.cli.paint import Paint, wants_colour
 from howdah.cli.screen import JOB_PAGE, HumanScreen, JsonScreen, Screen
+from howdah.cli.summary import may_advise
 from howdah.cli.tables import window_width
 from howdah.cli.terminal import echo
 from howdah.cli.writer import Writer
@@ -168,7 +169,7 @@ class _Session:
                     screen.status(last)
         assert last is not None
         found: list[Finding] = []
-        if not self._view.as_json:
+        if not self._view.as_json and may_advise(last):
             found = await asyncio.to_thread(findings_if_known, handle.job_directory)
         screen.end(last, found)
         return last

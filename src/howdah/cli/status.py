@@ -32,7 +32,7 @@ def command(job_id: str | None, store: str | None, as_json: bool) -> None:
         echo_json(msgspec.json.encode(view))
         return
     from howdah.cli.paint import Paint, wants_colour
-    from howdah.cli.summary import report
+    from howdah.cli.summary import may_advise, report
     from howdah.cli.tables import window_width
     from howdah.client.evidence import findings_if_known
 
@@ -41,7 +41,7 @@ def command(job_id: str | None, store: str | None, as_json: bool) -> None:
     if view.live:
         wanted = {"Page": "", **{link.name: link.href for link in view.links}}
         pages = {name: page for name, to in wanted.items() if (page := handle.page(to)) is not None}
-    found = findings_if_known(handle.job_directory) if view.over else []
+    found = findings_if_known(handle.job_directory) if view.over and may_advise(view) else []
     paint = Paint(wants_colour(sys.stdout))
     now = time.time()
     echo("\n".join(report(view, paint, width=width, pages=pages, now=now, findings=found)))

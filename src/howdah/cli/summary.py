@@ -131,9 +131,19 @@ def summary(
     return lines
 
 
+def may_advise(view: JobView) -> bool:
+    """Whether a summary of the job may have advice: to find it takes its journal and samples, which may
+    be far away."""
+    return _took_long(view) or bool(view.failures or view.restarts)
+
+
+def _took_long(view: JobView) -> bool:
+    return (view.finished or 0.0) - (view.submitted or 0.0) >= ADVISED_S
+
+
 def _worth_telling(view: JobView, findings: Sequence[Finding]) -> Sequence[Finding]:
     """The worst findings; of a job that was over at once only what made it restart."""
-    if (view.finished or 0.0) - (view.submitted or 0.0) < ADVISED_S:
+    if not _took_long(view):
         findings = [each for each in findings if each.rule == "repeated-restarts"]
     return findings[:ADVICE_SHOWN]
 
