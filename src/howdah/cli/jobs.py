@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from howdah.client.handle import AsyncJobHandle
     from howdah.compat.tony.java import CommandLine
     from howdah.spec.load import LoadedJob
-    from howdah.storage.jobdir import JobDirectory
+    from howdah.storage.jobdir import JobDirectory, StorageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -356,6 +356,13 @@ def _lines(_ctx: click.Context, _param: click.Parameter, text: str) -> int | Non
     raise click.BadParameter(
         f"{text[:40]!r} is neither a number of lines (at most {MOST:,}) nor 'all'"
     )
+
+
+def say_passed_over(problem: StorageError) -> None:
+    """Say on standard error that a job directory is left out, and why."""
+    from howdah.cli.terminal import echo
+
+    echo(f"howdah: passed over: {problem}", err=True)
 
 
 def find_job(job_id: str | None, store: str | None) -> JobDirectory:

@@ -14,6 +14,7 @@ from howdah.cli.jobs import (
     json_option,
     name_option,
     of_backend_option,
+    say_passed_over,
     since_option,
     store_option,
     tags_option,
@@ -22,7 +23,6 @@ from howdah.cli.terminal import echo, echo_json
 from howdah.client.states import STATES, state
 
 if TYPE_CHECKING:
-    from howdah.storage.jobdir import StorageError
     from howdah.wire.status import JobView
 
 MOST_ELSEWHERE = 100
@@ -79,8 +79,8 @@ def command(
             base,
             limit=None if states else limit,
             backend=backend,
-            wanted=None if wanted == Wanted() else wanted,
-            passed_over=_warn,
+            wanted=wanted,
+            passed_over=say_passed_over,
         )
     )
     found = [view for view in found if not states or state(view) in states][:limit]
@@ -94,10 +94,6 @@ def command(
     else:
         such = "such " if filtered else ""
         echo(f"There are no {such}{' or '.join(states) + ' ' if states else ''}jobs in {base}")
-
-
-def _warn(problem: StorageError) -> None:
-    echo(f"howdah: passed over: {problem}", err=True)
 
 
 def _table(views: list[JobView]) -> list[str]:

@@ -15,6 +15,7 @@ from howdah.cli.jobs import (
     json_option,
     name_option,
     of_backend_option,
+    say_passed_over,
     store_option,
     tags_option,
 )
@@ -94,7 +95,7 @@ def command(
     from howdah.client.listing import Wanted, views
     from howdah.client.moments import span
     from howdah.client.removal import Retention, expired
-    from howdah.storage.jobdir import JobDirectory, StorageError
+    from howdah.storage.jobdir import JobDirectory
 
     base = base_of(store)
     if backend is not None:
@@ -102,16 +103,12 @@ def command(
     if older_than_s is None:
         older_than_s = 0.0 if keep else span(OLDER_THAN)
 
-    def passed_over(problem: StorageError) -> None:
-        echo(f"howdah: passed over: {problem}", err=True)
-
-    wanted = Wanted(tags=tags, name=name)
     found = asyncio.run(
         views(
             base,
             backend=backend,
-            wanted=None if wanted == Wanted() else wanted,
-            passed_over=passed_over,
+            wanted=Wanted(tags=tags, name=name),
+            passed_over=say_passed_over,
         )
     )
     retention = Retention(states=states or ENDED, older_than_s=older_than_s, keep=keep)
@@ -133,7 +130,7 @@ def _list(gone: list[JobView], base: Path, as_json: bool) -> int:
     import msgspec
 
     from howdah.backends.base import BackendError
-    from howdah.cli.paint import Paint, moment, wants_colour
+    from howdah.cli.paint import Paint, counted, moment, wants_colour
     from howdah.cli.tables import Column, render, window_width
     from howdah.client.removal import size
     from howdah.packing.archives import quantity
@@ -166,6 +163,6 @@ def _list(gone: list[JobView], base: Path, as_json: bool) -> int:
     ]
     width = window_width() if sys.stdout.isatty() else None
     echo("\n".join(render(columns, rows, paint, width=width)))
-    number = f"{len(gone)} job" + ("" if len(gone) == 1 else "s")
-    echo(f"{number} would be removed, {quantity(sum(sizes.values()))} freed; to do it: --yes")
+    freed = quantity(sum(sizes.values()))
+    echo(f"{counted(len(gone), 'job')} would be removed, {freed} freed; to do it: --yes")
     return 0

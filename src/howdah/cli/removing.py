@@ -8,6 +8,7 @@ import msgspec
 
 from howdah.backends.base import BackendError
 from howdah.cli.failures import report
+from howdah.cli.paint import counted
 from howdah.cli.terminal import echo
 from howdah.client.errors import HowdahError
 from howdah.client.removal import NotRemoved, remove
@@ -46,12 +47,10 @@ class Removing:
     def total(self) -> str:
         """All in one line."""
         failed = f", {len(self._failed)} not removed" if self._failed else ""
-        return f"{_jobs(len(self._removed))} removed{failed}, {quantity(self._freed)} freed"
+        return (
+            f"{counted(len(self._removed), 'job')} removed{failed}, {quantity(self._freed)} freed"
+        )
 
     def document(self) -> bytes:
         """All as JSON."""
         return msgspec.json.encode({"removed": self._removed, "failed": self._failed})
-
-
-def _jobs(number: int) -> str:
-    return f"{number} job" + ("" if number == 1 else "s")

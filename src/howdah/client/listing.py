@@ -42,12 +42,12 @@ async def views(
     *,
     limit: int | None = None,
     backend: str | None = None,
-    wanted: Wanted | None = None,
+    wanted: Wanted = Wanted(),  # noqa: B008 - it cannot be changed
     passed_over: Callable[[NotYours], None] = lambda problem: None,
 ) -> list[JobView]:
     """Status documents of the jobs below ``base``, newest first; of one backend, if it is named.
 
-    With ``wanted`` only of jobs that are known to be so, not of such as cannot be read.
+    Of what ``wanted`` asks for only of jobs that are known to be so, not of such as cannot be read.
 
     One job that cannot be read never hides the others: its document says why. ``passed_over`` is
     told of those that are not the user's own; they are left out.
@@ -59,7 +59,7 @@ async def views(
         directory
         for directory in list_jobs(base, passed_over)
         if (backend is None or _backend(directory) in (backend, None))
-        and (wanted is None or _is_wanted(directory, wanted))
+        and (wanted == Wanted() or _is_wanted(directory, wanted))
     ][:limit]
     found = await asyncio.gather(*(look(directory) for directory in directories))
     # Ids tell the time to the second only.
