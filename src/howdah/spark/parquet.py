@@ -32,7 +32,8 @@ from howdah.hadoop.errors import ConfigurationError
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.columns import Converter, Shapes, concatenated, length, ordered, rows
 from howdah.spark.feed.loaders import Loaders
-from howdah.spark.tfrecord.filesystems import resolved
+from howdah.spark.tfrecord.filesystems import find, resolved
+from howdah.storage.hdfs_names import is_hdfs
 
 Stretch = tuple[int, int]
 """Rows of an epoch's sequence: from, up to."""
@@ -394,25 +395,32 @@ def dataset(source: str | Sequence[str]) -> arrow.Dataset:
     """
     sources = [source] if isinstance(source, str) else [str(each) for each in source]
     try:
-        systems = [_file_system(each) for each in sources]
-        files = [file for system, path in systems for file in _files(system, path)]
+        files = [file.path for _, file in find(map(resolved, sources))]
         if not files:
             raise FeedError(f"There is no Parquet file at {', '.join(sources)}")
-        return arrow.dataset(
-            files,
-            filesystem=systems[0][0],
-            format="parquet",
-            partitioning=arrow.partitioning(flavor="hive"),
-        )
+        systems: dict[Any, list[str]] = {}
+        for file in files:
+            system, path = _opened_by(file)
+            systems.setdefault(system, []).append(path)
+        found = [
+            arrow.dataset(
+                paths,
+                filesystem=system,
+                format="parquet",
+                partitioning=arrow.partitioning(flavor="hive"),
+            )
+            for system, paths in systems.items()
+        ]
+        return found[0] if len(found) == 1 else arrow.dataset(found)
     except (OSError, ValueError, ImportError, pa.ArrowException, ConfigurationError) as error:
         raise FeedError(f"{', '.join(sources)} cannot be read as Parquet: {error}") from error
 
 
-def _file_system(url: str) -> tuple[Any, str]:
+def _opened_by(url: str) -> tuple[Any, str]:
+    """What Arrow opens the file with, and its path there."""
     from fsspec.core import url_to_fs
 
-    url = resolved(url)
-    if url.startswith("hdfs://"):
+    if is_hdfs(url):
         # By name: fsspec's own choice for hdfs:// is pyarrow's, which needs a JVM.
         from hdfs_native.fsspec import HdfsFileSystem
 
@@ -420,20 +428,6 @@ def _file_system(url: str) -> tuple[Any, str]:
         name, _, port = host.partition(":")
         return HdfsFileSystem(name or None, int(port) if port else None), f"/{path}"
     return url_to_fs(url)
-
-
-def _files(system: Any, path: str) -> list[str]:
-    """Data files there; none whose name, or a folder's below ``path``, begins with ``.`` or ``_``."""
-    found = []
-    for top in system.glob(path) if any(sign in path for sign in "*?[") else [path]:
-        if not system.isdir(top):
-            found.append(top)
-            continue
-        for file in system.find(top):
-            inside = file[len(top) :].strip("/").split("/")
-            if not any(part.startswith((".", "_")) for part in inside):
-                found.append(file)
-    return sorted(found)
 
 
 def _row_groups(found: arrow.Dataset) -> tuple[list[Any], list[int], str]:

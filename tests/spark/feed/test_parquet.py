@@ -99,6 +99,15 @@ def test_a_file_a_pattern_a_list_and_a_dataset_are_sources(folder: Path) -> None
     assert len(ParquetFeed(arrow.dataset(str(folder), partitioning="hive"))) == ROWS
 
 
+def test_files_of_several_file_systems_are_read_together(tmp_path: Path) -> None:
+    import fsspec
+
+    pq.write_table(pa.table({"id": [1, 2]}), tmp_path / "here.parquet")
+    with fsspec.open("memory://far/there.parquet", "wb") as file:
+        pq.write_table(pa.table({"id": [3, 4]}), file)
+    assert ids(ParquetFeed([str(tmp_path), "memory://far"])) == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("then", [1, 2, 3, 5])
 def test_another_number_of_ranks_goes_on_where_four_were(folder: Path, then: int) -> None:
     four = feeds(folder, 4, shuffle=3, epochs=2)
