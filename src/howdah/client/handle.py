@@ -257,10 +257,11 @@ class AsyncJobHandle:
                 tasks, attempt, position, cut, since=since, note=note if over else None
             ):
                 yield block
-        except BackendError:
+        except (BackendError, Unreachable):
             if over:
                 raise
-            # What cannot be brought from where it is kept, the coordinator may still send.
+            # What cannot be brought from where it is kept, the coordinator may still send, or its
+            # successor: following waits for it.
         if over:
             return
         async for update in self.follow(position, tasks=tasks):
