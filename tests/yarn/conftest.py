@@ -17,12 +17,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def yarn(hadoop: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yarn]:
+def yarn_cluster(hadoop: Cluster) -> Cluster:
+    """Where `yarn` submits: a module may have one of its own."""
+    return hadoop
+
+
+@pytest.fixture
+def yarn(yarn_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yarn]:
     """Submits jobs; ends them afterwards, and checks that no process is left."""
-    for name, value in hadoop.env().items():
+    for name, value in yarn_cluster.env().items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
-    yarn = Yarn(hadoop, tmp_path)
+    yarn = Yarn(yarn_cluster, tmp_path)
     yield yarn
     yarn.close()
 

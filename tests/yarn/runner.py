@@ -31,6 +31,8 @@ from tests.processes import runs
 T = TypeVar("T")
 
 WAIT_S = 60.0
+DAEMON_S = 120.0
+"""A daemon that was just started serves by then."""
 SMALL = """
 [master]
 memory = "256m"
@@ -49,6 +51,37 @@ def until(condition: Callable[[], T | None], what: str, within_s: float = WAIT_S
         if time.monotonic() > deadline:
             raise AssertionError(f"did not happen within {within_s:g}s: {what}")
         time.sleep(0.05)
+
+
+def make_whole(cluster: Cluster) -> None:
+    """Start what has been killed, and let one of each kind serve."""
+    for daemon in cluster.site.daemons:
+        if not cluster.is_running(daemon.name):
+            cluster.start(daemon.name)
+    if cluster.active_name_node() is None:
+        until(lambda: _done(lambda: cluster.make_name_node_active(1)), "a NameNode", DAEMON_S)
+    if cluster.active() is None:
+        make_active(cluster, 1)
+    cluster.wait_ready()
+
+
+def make_active(cluster: Cluster, number: int) -> None:
+    """Once it answers: it may have just been started."""
+
+    def is_active() -> bool:
+        with contextlib.suppress(OSError):
+            cluster.make_active(number)
+        return cluster.active() == number
+
+    until(is_active, f"resourcemanager{number} serves", DAEMON_S)
+
+
+def _done(work: Callable[[], object]) -> bool:
+    """Whether the daemon was up already."""
+    with contextlib.suppress(OSError):
+        work()
+        return True
+    return False
 
 
 class Yarn:

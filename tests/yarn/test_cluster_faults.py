@@ -11,7 +11,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -22,7 +21,7 @@ from howdah.storage.hdfs import Hdfs
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.leftovers import processes
 from tests.hadoop.plugin import MakeCluster
-from tests.yarn.runner import Yarn, YarnJob, until
+from tests.yarn.runner import Yarn, YarnJob, make_active, make_whole, until
 from tests.yarn.test_faults import births, last_step, steps, stop
 
 pytestmark = [pytest.mark.xdist_group("cluster-faults"), pytest.mark.timeout(600)]
@@ -32,42 +31,16 @@ SOON_S = 120.0
 
 
 @pytest.fixture(scope="module")
-def cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
+def yarn_cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
     return hadoop_module_cluster(
         resource_managers=2, labels=False, gpus="none", node_expiry_ms=20_000
     )
 
 
 @pytest.fixture
-def yarn(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yarn]:
-    for name, value in cluster.env().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
-    yarn = Yarn(cluster, tmp_path)
+def yarn(yarn: Yarn) -> Iterator[Yarn]:
     yield yarn
-    make_whole(cluster)
-    yarn.close()
-
-
-def make_whole(cluster: Cluster) -> None:
-    """Start what has been killed."""
-    for daemon in cluster.site.daemons:
-        if not cluster.is_running(daemon.name):
-            cluster.start(daemon.name)
-    if cluster.active() is None:
-        make_active(cluster, 1)
-    cluster.wait_ready()
-
-
-def make_active(cluster: Cluster, number: int) -> None:
-    """Once it answers: it may have just been started."""
-
-    def is_active() -> bool:
-        with contextlib.suppress(OSError):
-            cluster.make_active(number)
-        return cluster.active() == number
-
-    until(is_active, f"resourcemanager{number} serves", SOON_S)
+    make_whole(yarn.cluster)
 
 
 class Follower:

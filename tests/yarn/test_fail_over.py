@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,7 +18,7 @@ from tests.cli.howdah import howdah, start
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.options import Gpus
 from tests.hadoop.plugin import MakeCluster
-from tests.yarn.runner import Yarn, YarnJob, until
+from tests.yarn.runner import Yarn, YarnJob, make_whole, until
 from tests.yarn.test_cluster_faults import whole_story
 
 pytestmark = [pytest.mark.xdist_group("fail-over"), pytest.mark.timeout(600)]
@@ -52,42 +51,16 @@ print("trained to step", step, flush=True)
 
 
 @pytest.fixture(scope="module")
-def cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
+def yarn_cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
     return hadoop_module_cluster(
         name_nodes=2, resource_managers=2, node_managers=2, labels=False, gpus=Gpus.NONE
     )
 
 
 @pytest.fixture
-def yarn(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yarn]:
-    for name, value in cluster.env().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
-    yarn = Yarn(cluster, tmp_path)
+def yarn(yarn: Yarn) -> Iterator[Yarn]:
     yield yarn
-    make_whole(cluster)
-    yarn.close()
-
-
-def make_whole(cluster: Cluster) -> None:
-    """Start what has been killed, and let one of each kind serve."""
-    for daemon in cluster.site.daemons:
-        if not cluster.is_running(daemon.name):
-            cluster.start(daemon.name)
-    if cluster.active_name_node() is None:
-        until(lambda: answers(lambda: cluster.make_name_node_active(1)), "a NameNode", SOON_S)
-    if cluster.active() is None:
-        until(lambda: answers(lambda: cluster.make_active(1)), "a ResourceManager", SOON_S)
-    cluster.wait_ready()
-
-
-def answers(work: Callable[[], object]) -> bool:
-    """Whether the daemon is up already."""
-    try:
-        work()
-    except OSError:
-        return False
-    return True
+    make_whole(yarn.cluster)
 
 
 def fail_over(cluster: Cluster) -> None:

@@ -6,7 +6,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -37,21 +36,16 @@ MOST_A_SECOND = 0.5
 
 
 @pytest.fixture(scope="module")
-def made(hadoop_module_cluster: MakeCluster) -> Cluster:
+def yarn_cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
     return hadoop_module_cluster(
         node_managers=1, labels=False, gpus="none", node_expiry_ms=600_000, master_expiry_ms=600_000
     )
 
 
 @pytest.fixture
-def yarn(made: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yarn]:
-    for name, value in made.env().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
-    yarn = Yarn(made, tmp_path)
+def yarn(yarn: Yarn) -> Iterator[Yarn]:
     yield yarn
-    made.resume("nodemanager1")
-    yarn.close()
+    yarn.cluster.resume("nodemanager1")
 
 
 class Watchers:

@@ -6,7 +6,6 @@ All tests share one cluster of the module's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,7 +35,7 @@ Path("results", "loss.txt").write_text("0.5")
 
 
 @pytest.fixture(scope="module")
-def cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
+def yarn_cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
     return hadoop_module_cluster(
         view=True,
         resource_managers=2,
@@ -45,16 +44,6 @@ def cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
         labels=False,
         gpus=Gpus.NONE,
     )
-
-
-@pytest.fixture
-def yarn(cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yarn]:
-    for name, value in cluster.env().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
-    yarn = Yarn(cluster, tmp_path)
-    yield yarn
-    yarn.close()
 
 
 def test_all_of_a_job_is_where_the_view_leads_to(

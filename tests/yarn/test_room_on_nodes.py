@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +25,7 @@ WORKERS = '[roles.worker]\ninstances = {n}\nmemory = "{memory}m"\ncommand = "{co
 @pytest.fixture(
     scope="module", params=[pytest.param(CAPACITY, id="capacity"), pytest.param(FAIR, id="fair")]
 )
-def slow_cluster(request: pytest.FixtureRequest, hadoop_module_cluster: MakeCluster) -> Cluster:
+def yarn_cluster(request: pytest.FixtureRequest, hadoop_module_cluster: MakeCluster) -> Cluster:
     return hadoop_module_cluster(
         heartbeat_ms=1000,
         node_memory_mib=2048,
@@ -36,16 +34,6 @@ def slow_cluster(request: pytest.FixtureRequest, hadoop_module_cluster: MakeClus
         placement="disabled",
         properties=request.param,
     )
-
-
-@pytest.fixture
-def yarn(slow_cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Yarn]:
-    for name, value in slow_cluster.env().items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
-    yarn = Yarn(slow_cluster, tmp_path)
-    yield yarn
-    yarn.close()
 
 
 def test_a_gang_is_spread_over_the_nodes_that_have_room(yarn: Yarn) -> None:
