@@ -369,6 +369,8 @@ def _yarn(site: Site, classpath: str) -> dict[str, str]:
         f"{_NM}.sleep-delay-before-sigkill.ms": "250",
         f"{_NM}.process-kill-wait.ms": "2000",
         f"{_NM}.disk-health-checker.enable": "false",
+        # Looked at once all the same: on a rather full disk (90.0) no container would run.
+        f"{_NM}.disk-health-checker.max-disk-utilization-per-disk-percentage": "100.0",
         f"{_NM}.localizer.client.thread-count": "5",
         f"{_NM}.localizer.fetch.thread-count": "4",
         f"{_NM}.container-manager.thread-count": "8",
