@@ -132,7 +132,7 @@ class Cluster:
 
     def rm_web_of(self, number: int) -> str:
         """Web address of one of the ResourceManagers."""
-        return f"http://{self.site.head}:{self.site.resource_manager_ports(number).web}"
+        return f"http://{self.site.resource_manager_host(number)}:{self.site.resource_manager_ports(number).web}"
 
     def env(self) -> dict[str, str]:
         """Variables for a client of this cluster, to be added to its environment."""

@@ -9,7 +9,17 @@ from xml.sax.saxutils import escape
 
 from tests.hadoop import queues, security
 from tests.hadoop.options import Gpus, LogFormat, Placement
-from tests.hadoop.site import HOST, MARKER, NAME_SERVICE, PROXY_HOST, VIEW, Daemon, Kind, Site
+from tests.hadoop.site import (
+    HOST,
+    MARKER,
+    NAME_SERVICE,
+    PROXY_HOST,
+    STANDBY_HOST,
+    VIEW,
+    Daemon,
+    Kind,
+    Site,
+)
 
 Files = dict[str, dict[str, str]]
 """File name to properties."""
@@ -119,7 +129,8 @@ def _hosts(site: Site) -> str:
     """
     numbers = range(1, site.options.node_managers + 1)
     nodes = {host: host for host in map(site.node_host, numbers) if host != HOST}
-    rows = {HOST: f"localhost {socket.gethostname()}", PROXY_HOST: PROXY_HOST, **nodes}
+    others = {host: host for host in (PROXY_HOST, STANDBY_HOST)}
+    rows = {HOST: f"localhost {socket.gethostname()}", **others, **nodes}
     return "".join(f"{address} {names}\n" for address, names in rows.items())
 
 
@@ -288,7 +299,8 @@ def _resource_manager(site: Site) -> dict[str, str]:
     for number in range(1, site.resource_managers + 1):
         suffix = f".rm{number}" if site.highly_available else ""
         ports = site.resource_manager_ports(number)
-        found[f"{_RM}.hostname{suffix}"] = site.head
+        host = site.resource_manager_host(number)
+        found[f"{_RM}.hostname{suffix}"] = host
         for name, port in (
             ("address", ports.client),
             ("scheduler.address", ports.scheduler),
@@ -296,7 +308,7 @@ def _resource_manager(site: Site) -> dict[str, str]:
             ("admin.address", ports.admin),
             ("webapp.address", ports.web),
         ):
-            found[f"{_RM}.{name}{suffix}"] = f"{site.head}:{port}"
+            found[f"{_RM}.{name}{suffix}"] = f"{host}:{port}"
     if site.highly_available:
         ids = ",".join(f"rm{number + 1}" for number in range(site.resource_managers))
         found |= {

@@ -13,11 +13,15 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.hadoop.errors import ClusterError
+from tests.hadoop.site import STANDBY_HOST
 
 REALM = "HOWDAH.TEST"
 HOST = "localhost"
 """Name of 127.0.0.1, in the daemons' principals: what ``_HOST`` becomes."""
-SERVICES = tuple(f"{name}/{HOST}" for name in ("nn", "dn", "rm", "nm", "HTTP"))
+SERVICES = (
+    *(f"{name}/{HOST}" for name in ("nn", "dn", "rm", "nm", "HTTP")),
+    f"rm/{STANDBY_HOST}",
+)
 USERS = ("alice", "bob", "gateway", "hdfs")
 """``gateway`` may impersonate others; ``hdfs`` has the NameNode's short name, its superuser."""
 SHORT = {"nn": "hdfs", "dn": "hdfs", "rm": "yarn", "nm": "yarn", "alice": "ally"}

@@ -11,6 +11,8 @@ from tests.hadoop.options import Options
 
 HOST = "127.0.0.1"
 PROXY_HOST = "127.0.0.2"
+STANDBY_HOST = "127.0.0.3"
+"""Of the second ResourceManager where there is Kerberos: its principal is another one then."""
 NAME_SERVICE = "tests"
 """Of two NameNodes together. No host has that name."""
 VIEW = "viewfs://view"
@@ -182,6 +184,12 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     def realm_dir(self) -> Path:
         """The realm's database, configuration and keys."""
         return self.folder / "realm"
+
+    def resource_manager_host(self, number: int) -> str:
+        """Address of a ResourceManager."""
+        if number == 2 and self.options.kerberos and self.separate_nodes:
+            return STANDBY_HOST
+        return self.head
 
     def resource_manager_ports(self, number: int) -> ResourceManagerPorts:
         first = self.first_port + 10 + 5 * (number - 1)

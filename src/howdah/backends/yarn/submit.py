@@ -370,7 +370,7 @@ def _renewer(configuration: Configuration, user: str) -> str:
     """With security the ResourceManager, which renews them and insists on it; else ourselves.
 
     By its whole principal: the NameNode knows it by the short name that its own rules give it. Of two
-    ResourceManagers both must have the same one.
+    ResourceManagers the first one's, as Hadoop's own clients have it: the short name is that of both.
     """
     principal = configuration.get("yarn.resourcemanager.principal")
     if configuration.security_enabled and principal:
