@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from howdah.backends.resources import role_resources
@@ -11,7 +12,8 @@ from howdah.backends.yarn import checks
 from howdah.backends.yarn.amounts import GPU, Amount
 from howdah.backends.yarn.cluster import Cluster, Node, Queue, Share
 from howdah.frameworks.planning import expand
-from howdah.spec.model import Hadoop, Job, Master, Mode, Placement, Role
+from howdah.hadoop.configuration import Configuration
+from howdah.spec.model import Acl, Hadoop, Job, Master, Mode, Placement, Role
 
 PLAIN = Node(host="n1:8041", capability=Amount(memory_mb=4096, cores=8))
 WITH_GPUS = Node(
@@ -228,3 +230,29 @@ def test_what_yarn_itself_refuses_stays_refused_where_nodes_are_added() -> None:
     growing = Hadoop(autoscaling=True)
     assert "yarn.scheduler.maximum-allocation-mb" in only(found(memory="8g", hadoop=growing))
     assert "there is no node label" in only(found(label="gpus", hadoop=growing))
+
+
+def by_configuration(settings: dict[str, str], job: Job) -> list[str]:
+    return checks.by_configuration(job, Configuration(settings))
+
+
+def test_of_images_only_what_the_configuration_says_is_said() -> None:
+    job = expand(Job(command="true", roles={"worker": Role(image="library/python"), "ps": Role()}))
+    of_nodes = "yarn.nodemanager"
+    runtimes = f"{of_nodes}.runtime.linux.allowed-runtimes"
+    linux = {
+        f"{of_nodes}.container-executor.class": "org.apache.hadoop.yarn.server.nodemanager.LinuxContainerExecutor"
+    }
+    for settings in ({}, linux, {runtimes: "default, docker"}):
+        assert by_configuration(settings, job) == []
+    text = only(by_configuration({runtimes: "default,runc"}, job))
+    assert text.startswith("roles.worker.image: nodes refuse containers with an image")
+    assert f"{runtimes} is 'default,runc'" in text
+
+
+def test_access_lists_that_let_everybody_in_lose_nothing_where_there_are_none() -> None:
+    job = expand(Job(command="true", roles={"worker": Role()}, acl=Acl(view=("*",))))
+    assert by_configuration({}, job) == []
+    job = msgspec.structs.replace(job, acl=Acl(view=("*",), modify_groups=("ops",)))
+    assert only(by_configuration({}, job)).startswith("acl: modify-groups keep nobody out")
+    assert by_configuration({"yarn.acl.enable": "true"}, job) == []

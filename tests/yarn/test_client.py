@@ -315,6 +315,25 @@ def test_ctrl_c_stops_the_job_on_the_cluster(yarn: Yarn) -> None:
     assert final is not None and final.outcome == "stopped"
 
 
+def test_what_the_cluster_does_not_heed_of_a_job_is_said_and_the_job_runs(
+    yarn: Yarn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = changed(yarn, "yarn-site.xml", r"(yarn\.acl\.enable</name>\s*<value>)true", r"\1false")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(folder))
+    path = yarn.folder / "job.toml"
+    path.write_text(
+        SHORT + 'image = "library/python"\n' + SMALL + '[acl]\nview-groups = ["team"]\n'
+    )
+    run = howdah("run", str(path), "--backend", "yarn")
+    assert "succeeded" in run.text
+    assert "the cluster does not heed all of the job:" in run.told
+    assert "roles.worker.image: containers run on the nodes as they are, without" in run.told
+    assert f"yarn.acl.enable is false ({folder}/yarn-site.xml)" in run.told
+    doctor = howdah("doctor", "--backend", "yarn").text
+    assert "access lists: `[acl]` of a job keeps nobody out" in doctor
+    assert "images: containers run on the nodes as they are" in doctor
+
+
 # -- doctor --------------------------------------------------------------------------------------
 
 
@@ -326,14 +345,19 @@ def test_doctor_finds_nothing_wrong_with_a_good_cluster(yarn: Yarn) -> None:
     assert "NO" not in run.text
 
 
-def broken(yarn: Yarn, monkeypatch: pytest.MonkeyPatch, name: str, old: str, new: str) -> str:
-    """What doctor says of a copy of the configuration with one thing changed."""
-    folder = yarn.folder / "broken"
+def changed(yarn: Yarn, name: str, old: str, new: str) -> Path:
+    """A copy of the configuration with one thing changed."""
+    folder = yarn.folder / "changed"
     folder.mkdir()
     for path in yarn.cluster.conf_dir.glob("*.xml"):
         text = path.read_text()
         (folder / path.name).write_text(re.sub(old, new, text) if path.name == name else text)
-    monkeypatch.setenv("HADOOP_CONF_DIR", str(folder))
+    return folder
+
+
+def broken(yarn: Yarn, monkeypatch: pytest.MonkeyPatch, name: str, old: str, new: str) -> str:
+    """What doctor says of a copy of the configuration with one thing changed."""
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(changed(yarn, name, old, new)))
     return howdah("doctor", "--backend", "yarn", code=3).text
 
 

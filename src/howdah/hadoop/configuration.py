@@ -58,7 +58,9 @@ class Configuration:
     ) -> None:
         """Values given here, over Hadoop's defaults; ``env`` is for ``${env.NAME}``."""
         self._env = dict(os.environ if env is None else env)
-        self._values = {name: Value(text, "its defaults") for name, text in defaults.VALUES.items()}
+        self._values = {
+            name: Value(text, "Hadoop's default") for name, text in defaults.VALUES.items()
+        }
         for name, value in values.items():
             if isinstance(value, str):
                 value = Value(value, "the given values")

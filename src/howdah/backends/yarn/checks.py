@@ -4,7 +4,7 @@ YARN itself refuses some of them late (when the master asks), and waits for ever
 container larger than any node, a label that no node has, a gang larger than its queue may get. What
 is only busy now is no problem: see `howdah.backends.yarn.pending_reason`. What the cluster may still
 make fit (mapping rules and auto-created queues, with ``hadoop.autoscaling`` nodes to come) is a
-warning: `warnings`.
+warning: `warnings`. So is what it takes and does not heed: `by_configuration`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,16 @@ from howdah.backends.yarn.amounts import (
     total,
 )
 from howdah.backends.yarn.cluster import Cluster, Node, Queue, listed
+from howdah.hadoop.configuration import Configuration
 from howdah.spec.model import Job, Mode, Tracking
 from howdah.spec.problems import closest
 from howdah.spec.units import instance_range
 
 DEFAULT_QUEUE = "default"
 """``YarnConfiguration.DEFAULT_QUEUE_NAME``"""
+_ACLS = "yarn.acl.enable"
+_EXECUTOR = "yarn.nodemanager.container-executor.class"
+_RUNTIMES = "yarn.nodemanager.runtime.linux.allowed-runtimes"
 GONE = frozenset({"DECOMMISSIONED", "SHUTDOWN"})
 """States of nodes that do not come back by themselves."""
 
@@ -71,6 +75,45 @@ def warnings(job: Job, roles: Mapping[str, RoleResources], cluster: Cluster) -> 
     if job.hadoop.autoscaling:
         found += _not_yet(job, roles, queue, cluster)
     return found
+
+
+def by_configuration(job: Job, configuration: Configuration) -> list[str]:
+    """What the cluster does not heed of the (expanded) job, as far as our configuration tells: nodes may
+    have another one, and of what is not written there nothing is known."""
+    found: list[str] = []
+    acl = {each: getattr(job.acl, each) for each in job.acl.__struct_fields__}
+    named = [each.replace("_", "-") for each, who in acl.items() if who and "*" not in who]
+    if named and (why := no_access_lists(configuration)):
+        found.append(f"acl: {listed(named)} keep nobody out, {why}")
+    if why := no_images(configuration):
+        found += [f"roles.{name}.image: {why}" for name, role in job.roles.items() if role.image]
+    return found
+
+
+def no_access_lists(configuration: Configuration) -> str:
+    """Why everybody may see and end every application; empty if they may not."""
+    if configuration.boolean(_ACLS):
+        return ""
+    return (
+        f"as everybody may see and end every job: {_ACLS} is false ({configuration.source(_ACLS)})"
+    )
+
+
+def no_images(configuration: Configuration) -> str:
+    """Why containers are not run in images; empty if they are, or nothing is known of it."""
+    executor = configuration.get(_EXECUTOR)
+    if executor.rpartition(".")[2] == "DefaultContainerExecutor":
+        return (
+            "containers run on the nodes as they are, without an image: "
+            f"{_EXECUTOR} is {executor.rpartition('.')[2]} ({configuration.source(_EXECUTOR)})"
+        )
+    allowed = configuration.get(_RUNTIMES)
+    if allowed and "docker" not in (each.strip() for each in allowed.split(",")):
+        return (
+            f"nodes refuse containers with an image: {_RUNTIMES} is {allowed!r}, without docker "
+            f"({configuration.source(_RUNTIMES)})"
+        )
+    return ""
 
 
 def _not_yet(

@@ -17,7 +17,7 @@ from howdah.backends.findings import Finding, fine, problem, warning
 from howdah.backends.yarn import cluster_report, staging
 from howdah.backends.yarn.access import Access, load, log_in
 from howdah.backends.yarn.amounts import GPU, quantity
-from howdah.backends.yarn.checks import DEFAULT_QUEUE
+from howdah.backends.yarn.checks import DEFAULT_QUEUE, no_access_lists, no_images
 from howdah.backends.yarn.cluster import Cluster, listed
 from howdah.hadoop.address import Address
 from howdah.hadoop.configuration import Configuration
@@ -60,6 +60,7 @@ def examine(env: Mapping[str, str] = os.environ) -> Iterator[Finding]:
             lambda: _hdfs(access),
             lambda: _security(configuration),
             lambda: _settings(configuration),
+            lambda: _heeded(configuration),
             lambda: _proxy(configuration),
             _runtime,
         ]
@@ -385,6 +386,20 @@ def _settings(configuration: Configuration) -> Iterator[Finding]:
         )
     else:
         yield fine("virtual memory", "not checked")
+
+
+def _heeded(configuration: Configuration) -> Iterator[Finding]:
+    """What job files may say and YARN passes over without a word."""
+    if why := no_access_lists(configuration):
+        yield warning(
+            "access lists",
+            f"`[acl]` of a job keeps nobody out, {why}",
+            "yarn.acl.enable = true, with administrators in yarn.admin.acl",
+        )
+    else:
+        yield fine("access lists", "heeded")
+    if why := no_images(configuration):
+        yield fine("images", why)
 
 
 def _proxy(configuration: Configuration) -> Iterator[Finding]:

@@ -92,6 +92,7 @@ class YarnSubmission:
         self._packing: staging.Packing | None = None
         self._job: Job | None = None
         self._warnings: list[str] = []
+        self._unheeded: list[str] = []
         self._folder: str | None = None
         self._keytab: Path | None = None
         self._reaching: Future[_Reached] = self._pool.submit(self._reach, None)
@@ -117,6 +118,7 @@ class YarnSubmission:
         staging.base_url(job.store, configuration, reached.access.user)
         found = checks.problems(job, role_resources(job), reached.cluster)
         self._warnings = checks.warnings(job, role_resources(job), reached.cluster)
+        self._unheeded = checks.by_configuration(job, configuration)
         if found:
             raise BackendError(
                 f"This cluster can never run the job:{_lines([*found, *self._warnings])}"
@@ -243,6 +245,9 @@ class YarnSubmission:
             self._tell(
                 Step(what="submitting", note=f"YARN has taken the job, but it may not run:{doubts}")
             )
+        if self._unheeded:
+            note = f"the cluster does not heed all of the job:{_lines(self._unheeded)}"
+            self._tell(Step(what="submitting", note=note))
 
     # -- what is shipped -----------------------------------------------------------------------
 
