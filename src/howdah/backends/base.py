@@ -46,6 +46,18 @@ class BackendAway(Exception):
     the job's: this coordinator ends, and the next one tries again."""
 
 
+class OnlyOwners(BackendError):
+    """Another user's job, whose directory and coordinator are its owner's; says what may be done.
+
+    Attributes:
+        called: what its cluster calls it, for `howdah.backends.registry.end`.
+    """
+
+    def __init__(self, text: str, called: str) -> None:
+        super().__init__(text)
+        self.called = called
+
+
 class NoSuchBackend(BackendError):
     """Neither Howdah nor an installed package has a backend of that name."""
 

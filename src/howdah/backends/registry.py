@@ -40,7 +40,7 @@ class Parts(NamedTuple):
     here: bool = False
     """Its containers are on the submitter's machine: they can write what can be written here."""
     elsewhere: str | None = None
-    """Module with ``find`` and ``jobs``, for jobs that another machine has submitted."""
+    """Module with ``find``, ``jobs`` and ``end``, for jobs that another machine has submitted."""
     doctor: str | None = None
     """What yields findings about its cluster, for ``howdah doctor``."""
     configured_by: str = ""
@@ -142,6 +142,19 @@ def find(wanted: str, store: str | None) -> JobDirectory | None:
             if found is not None:
                 return found
     return None
+
+
+def end(called: str, reason: str) -> None:
+    """Have a cluster end another user's job at once, as one may who has a right to change it.
+
+    ``called`` is the cluster's name of it (`howdah.backends.base.OnlyOwners`).
+
+    Raises:
+        BackendError: the cluster does not, or not for this user.
+    """
+    for parts in BUILT_IN.values():
+        if parts.elsewhere is not None:
+            importlib.import_module(parts.elsewhere).end(called, reason)
 
 
 def jobs_elsewhere(name: str, store: str | None, limit: int) -> list[JobDirectory]:

@@ -69,7 +69,12 @@ def command(
     ended changes nothing.
 
     Exits with 0 when the job has ended, whatever its outcome. With --json: its status document.
+
+    On YARN another user's job that you have a right to change ([acl] modify, modify-groups) can be
+    ended with --now, by its application id.
     """
+    from howdah.backends import registry
+    from howdah.backends.base import OnlyOwners
     from howdah.client.merge import Position
     from howdah.wire.messages import RecordUpdate
     from howdah.wire.status import JobView
@@ -89,7 +94,17 @@ def command(
                     echo(f"howdah | {line}", err=True)
         return await handle.wait(), False
 
-    view, had_ended = asyncio.run(stop())
+    try:
+        view, had_ended = asyncio.run(stop())
+    except OnlyOwners as closed:
+        if not now:
+            raise
+        registry.end(closed.called, reason)
+        if as_json:
+            echo_json(b'{"application_id":"%s","ended":true}' % closed.called.encode())
+        else:
+            echo(f"{closed.called} has been ended")
+        return 0
     if as_json:
         import msgspec
 

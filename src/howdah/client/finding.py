@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from howdah.backends import registry
-from howdah.backends.base import BackendError
+from howdah.backends.base import BackendError, OnlyOwners
 from howdah.client.liveness import Running, site_of
 from howdah.storage import jobdir
 from howdah.storage.jobdir import JobDirectory, NoSuchJob, StorageError, base_folder, is_called
@@ -35,6 +35,7 @@ def find(wanted: str, store: str | None = None) -> JobDirectory:
 
     Raises:
         NoSuchJob: none or several; the text says which there are.
+        OnlyOwners: it is another user's, and closed to us.
     """
     try:
         return _one(wanted, store)
@@ -63,6 +64,8 @@ def _one(wanted: str, store: str | None = None) -> JobDirectory:
             raise
         try:
             found = registry.find(wanted, store)
+        except OnlyOwners:
+            raise
         except BackendError as trouble:
             raise NoSuchJob(f"{error}. Nor could a cluster be asked: {trouble}") from trouble
         if found is None:

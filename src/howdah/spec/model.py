@@ -416,7 +416,7 @@ class Acl(_Table, frozen=True, kw_only=True):
     view_groups: tuple[str, ...] = ()
     """Groups whose members may see them too."""
     modify: tuple[str, ...] = ()
-    """Who may stop it and act on its tasks."""
+    """Who may end it: at once, with ``howdah stop --now``."""
     modify_groups: tuple[str, ...] = ()
     """Groups whose members may do so too."""
 

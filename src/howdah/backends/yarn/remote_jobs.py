@@ -10,11 +10,12 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.backends.base import BackendError
-from howdah.backends.yarn import application, staging
+from howdah.backends.base import BackendError, OnlyOwners
+from howdah.backends.yarn import application, site, staging
 from howdah.backends.yarn.access import Access, shared
 from howdah.hadoop.errors import ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
+from howdah.hadoop.protos import yarn
 from howdah.storage import jobdir, layout, mirror
 from howdah.storage.hdfs_errors import NoPermission, NotFound
 from howdah.storage.jobdir import JobDirectory, NoSuchJob, base_folder, list_jobs, order
@@ -51,7 +52,19 @@ def find(
             f"{wanted!r} is the beginning of {len(found)} job ids in {base} ({some}, …); give more "
             "of the one you mean"
         )
-    return adopt(access, f"{base}/{found[0]}") if found else None
+    if found:
+        return adopt(access, f"{base}/{found[0]}")
+    return _of_others(access, wanted, store)
+
+
+def end(called: str, reason: str, env: Mapping[str, str] = os.environ) -> None:
+    """Have YARN end that application of another user's at once.
+
+    Raises:
+        BackendError: it does not, or not for this user.
+    """
+    access = shared(None, env)
+    site.end(access, ApplicationId.parse(called), called, reason or f"stopped by {access.user}")
 
 
 def jobs(store: str | None, limit: int, env: Mapping[str, str] = os.environ) -> list[JobDirectory]:
@@ -69,10 +82,11 @@ def jobs(store: str | None, limit: int, env: Mapping[str, str] = os.environ) -> 
     return found
 
 
-def adopt(access: Access, url: str) -> JobDirectory:
-    """The local copy of the job directory at that URL; made if there is none.
+def adopt(access: Access, url: str, called: str = "") -> JobDirectory:
+    """The local copy of the job directory at that URL; made if there is none. ``called`` is its application.
 
     Raises:
+        OnlyOwners: it is another user's, and closed to us.
         NoSuchJob: there is no such job directory.
         BackendError: it cannot be read.
         NotYours: the local copy, or the folder of jobs here, may be somebody else's.
@@ -89,10 +103,12 @@ def adopt(access: Access, url: str) -> JobDirectory:
     except NotFound as error:
         raise NoSuchJob(f"There is no job directory at {url}") from error
     except NoPermission as error:
-        raise BackendError(
-            f"{url} can only be read by its owner, and {access.user} is not: {error}. With a right "
-            "to see the job ([acl] view, view-groups) its page is open to you, and with one to change it "
-            "([acl] modify, modify-groups) `yarn application -kill` ends it"
+        raise OnlyOwners(
+            f"{url} can only be read by its owner, which {access.user} is not. With a right to see the "
+            "job ([acl] view, view-groups) its page is open to you through YARN's list of applications. With "
+            f"one to change it ([acl] modify, modify-groups) `howdah stop --now {called or 'APPLICATION'}` "
+            "ends it at once, without its last checkpoint; only its owner can have it save that first",
+            called,
         ) from error
     except OSError as error:
         raise BackendError(f"{url} cannot be read: {error}") from error
@@ -135,7 +151,19 @@ def _by_application(access: Access, wanted: str, store: str | None) -> JobDirect
         )
     if url is None:
         url = f"{staging.base_url(store, access.configuration, report.user)}/{job_id}"
-    return adopt(access, url)
+    return adopt(access, url, wanted)
+
+
+def _of_others(access: Access, job_id: str, store: str | None) -> JobDirectory | None:
+    """Another user's job, by its whole id: YARN has it as a tag."""
+    tagged = yarn.GetApplicationsRequestProto(applicationTags=[f"{application.JOB_TAG}{job_id}"])
+    try:
+        reports = access.call(access.manager.applications(tagged))
+    except HadoopError as error:
+        raise access.in_words(error) from error
+    if not reports:
+        return None
+    return _by_application(access, str(ApplicationId.from_proto(reports[0].applicationId)), store)
 
 
 def _job_ids(access: Access, base: str) -> list[str]:

@@ -209,28 +209,10 @@ class YarnSite:
         )
 
     def end(self, reason: str) -> None:
-        access = self._access
         said = reason or "stopped by the submitter"
-        try:
-            kill = access.manager.kill_application(self._application, said, timeout_s=KILL_S)
-            done = access.call(kill)
-        except ApplicationNotFound:
-            return
-        except HadoopError as error:
-            raise BackendError(f"{self._directory.job_id} could not be ended: {error}") from error
-        except BackendError as error:
-            if isinstance(error.__cause__, AccessControl):
-                raise BackendError(
-                    f"{access.user} may not end {self._directory.job_id}: {error.__cause__}"
-                ) from error
-            raise
-        if not done:
-            raise BackendError(
-                f"YARN has not ended {self._application} within {KILL_S:g}s; look again with "
-                f"'howdah status {self._directory.job_id}'"
-            )
-        self._fresh_until = 0.0
-        self.final()
+        if end(self._access, self._application, self._directory.job_id, said):
+            self._fresh_until = 0.0
+            self.final()
 
     # -- the ResourceManager -------------------------------------------------------------------
 
@@ -365,6 +347,33 @@ class YarnSite:
 
     def _resume(self) -> str:
         return " --resume" if self._directory.job().checkpoint is not None else ""
+
+
+def end(access: Access, application: ApplicationId, called: str, reason: str) -> bool:
+    """Have YARN end it at once, if it is not over; false if YARN does not know it (any more).
+
+    ``called`` is its name in messages.
+
+    Raises:
+        BackendError: YARN does not, or not for this user.
+    """
+    try:
+        kill = access.manager.kill_application(application, reason, timeout_s=KILL_S)
+        done = access.call(kill)
+    except ApplicationNotFound:
+        return False
+    except HadoopError as error:
+        raise BackendError(f"{called} could not be ended: {error}") from error
+    except BackendError as error:
+        if isinstance(error.__cause__, AccessControl):
+            raise BackendError(f"{access.user} may not end {called}: {error.__cause__}") from error
+        raise
+    if not done:
+        raise BackendError(
+            f"YARN has not ended {application} within {KILL_S:g}s; look again with "
+            f"'howdah status {called}'"
+        )
+    return True
 
 
 def _state(report: yarn.ApplicationReportProto) -> str:
