@@ -79,7 +79,7 @@ def jars(version: str) -> list[Path]:
 def fetch(folder: str, coordinates: Sequence[str]) -> list[Path]:
     """Maven artifacts and all they need, in that folder of the cache; sorted paths.
 
-    ``coordinates``: ``group:artifact:version``. What the folder was made from is part of its name,
+    ``coordinates``: ``group:artifact:version`` or ``group:artifact:version:classifier``. What the folder was made from is part of its name,
     so that a changed list is fetched again.
     """
     digest = hashlib.sha256("\n".join(coordinates).encode()).hexdigest()[:8]
@@ -156,10 +156,11 @@ def _copy_with_maven(coordinates: Sequence[str], place: Path) -> None:
 def _pom(coordinates: Sequence[str]) -> str:
     wanted: list[str] = []
     for each in coordinates:
-        group, artifact, version = each.split(":")
+        group, artifact, version, *classifier = each.split(":")
         wanted.append(
             f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-            f"<version>{version}</version></dependency>"
+            f"<version>{version}</version>"
+            f"{''.join(f'<classifier>{one}</classifier>' for one in classifier)}</dependency>"
         )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'

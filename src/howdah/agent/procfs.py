@@ -163,7 +163,7 @@ def send_signal(process: Stat, number: int) -> bool:
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return False
-    except OSError:  # a kernel or a sandbox without pidfd_open
+    except (OSError, AttributeError):  # a kernel, a sandbox or a Python without pidfd_open
         return _send_plainly(process, number)
     try:
         # The handle is on the process that has the pid now: is that still the same one?
@@ -172,7 +172,7 @@ def send_signal(process: Stat, number: int) -> bool:
         signal.pidfd_send_signal(handle, number)
     except ProcessLookupError:
         return False
-    except OSError:
+    except (OSError, AttributeError):
         return _send_plainly(process, number)
     finally:
         os.close(handle)

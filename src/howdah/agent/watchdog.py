@@ -15,7 +15,6 @@ import contextlib
 import gc
 import os
 import signal
-import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
@@ -25,6 +24,7 @@ from howdah.agent.processes import (
     HAS_PROC,
     MARKER,
     Stat,
+    close_all_but,
     marked,
     name_process,
     send_signal,
@@ -123,18 +123,8 @@ def _become_watchdog(reading: int, keep: Collection[int], mask: Collection[int])
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
         os.dup2(nothing, number)
-    _close_all_but({0, 1, 2, reading, *keep})
-
-
-def _close_all_but(kept: Collection[int]) -> None:
-    """Above all the agent's connection: the coordinator is to see it close when the agent dies."""
-    last = 0
-    for number in sorted(kept):
-        if last < number:  # an empty range would be taken for a boundless one
-            os.closerange(last, number)
-        last = number + 1
-    # On Linux this is one system call, whatever the limit; elsewhere one for each number.
-    os.closerange(last, 2**31 - 1 if sys.platform == "linux" else 65536)
+    # Above all the agent's connection: the coordinator is to see it close when the agent dies.
+    close_all_but({0, 1, 2, reading, *keep})
 
 
 def _watch(reading: int, marker: str) -> None:

@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from howdah.agent.processes import close_all_but
 from howdah.backends.local.supervision import CANNOT_START
 
 _DEFAULT = (
@@ -117,13 +118,7 @@ def _arrange(keep: Sequence[int]) -> None:
     high = [_above(descriptor, 3 + len(keep)) for descriptor in keep]
     for number, descriptor in enumerate(high, start=3):
         os.dup2(descriptor, number, inheritable=False)
-    first = 3 + len(keep)
-    if sys.platform == "linux":
-        os.closerange(first, 2**31 - 1)  # one system call
-        return
-    for name in os.listdir("/dev/fd"):  # noqa: PTH208
-        if name.isdecimal() and int(name) >= first:
-            os.closerange(int(name), int(name) + 1)
+    close_all_but(range(3 + len(keep)))
 
 
 def _above(descriptor: int, least: int) -> int:
