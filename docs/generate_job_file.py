@@ -214,6 +214,8 @@ def _value(kind: kinds.Type, place: str) -> str:
         case kinds.DictType() if isinstance(kind.value_type, kinds.StructType):
             below = f"{place}.NAME"
             return f"tables [`[{below}]`](#{below.replace('.', '').lower()})"
+        case kinds.DictType() if isinstance(hints.bare(kind.value_type), kinds.DictType):
+            return "tables with text"
         case kinds.DictType():
             text = isinstance(hints.bare(kind.value_type), kinds.StrType)
             return "names with text" if text else "names with numbers"

@@ -30,6 +30,7 @@ VALUES: dict[str, Any] = {
     "hadoop.classpath": True,
     "hadoop.container-env": {"A": "1"},
     "hadoop.docker": {"network": "bridge"},
+    "hadoop.tokens": {"features": {"url": "http://features"}},
     "spark.slots": "held",
     "environment.requirements": "train.py",
     "environment.project": ".",

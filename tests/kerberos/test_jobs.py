@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.hadoop.cluster import Cluster
+from tests.kerberos import toy
 from tests.kerberos.person import Person, steps
 
 JOB = """
@@ -33,6 +34,12 @@ for step in range(5):
     task.checkpoint_saved(step)
     print("step", step, weight, os.environ["HADOOP_USER_NAME"], flush=True)
 """
+READS_TOKENS = """
+import os, re
+from pathlib import Path
+found = Path(os.environ["HADOOP_TOKEN_FILE_LOCATION"]).read_bytes()
+print(re.search(rb"alice@[A-Z.]+ at [a-z:/]+", found)[0].decode(), b"TOY_TOKEN" in found, flush=True)
+"""
 
 
 def test_a_job_of_somebody_with_a_ticket_trains_and_has_its_checkpoints_on_hdfs(
@@ -56,6 +63,20 @@ def test_a_job_of_somebody_with_a_ticket_trains_and_has_its_checkpoints_on_hdfs(
     assert "succeeded" in listed.stdout, listed
     assert alice.files(f"{url}/checkpoints"), "nothing was saved"
     assert {owner for owner, _ in alice.files(url).values()} == {"ally"}
+
+
+def test_tokens_that_a_plug_in_gets_reach_the_programs(
+    hadoop_kerberos: Cluster, tmp_path: Path
+) -> None:
+    """Tokens of other services, which an installed package gets for the job, are in the programs' token
+    file."""
+    alice = Person.with_ticket(hadoop_kerberos, tmp_path)
+    toy.install(alice)
+    alice.write(job=JOB + '[hadoop.tokens.toy]\nurl = "toy://here"\n', program=READS_TOKENS)
+    done = alice.run()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("alice@HOWDAH.TEST at toy://here True") == 2
+    assert "tokens of toy: got by toy_tokens:tokens" in alice.howdah("doctor").stdout
 
 
 def ticket(cluster: Cluster, folder: Path) -> tuple[Person, str]:

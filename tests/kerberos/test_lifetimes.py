@@ -13,6 +13,7 @@ import pytest
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.options import Gpus
 from tests.hadoop.plugin import MakeCluster
+from tests.kerberos import toy
 from tests.kerberos.person import Person
 from tests.yarn.runner import until
 
@@ -44,6 +45,7 @@ while not os.path.exists(os.environ["STOP_FILE"]):
     (folder / "step.txt").write_text(str(step))
     task.checkpoint_saved(step)
     found = tokens.read_bytes()
+    assert ("TOY" in os.environ) == (b"TOY_TOKEN" in found), "tokens of other services are lost"
     if found not in versions:
         versions.append(found)
     if len(versions) > 1:  # the first file is YARN's
@@ -109,7 +111,7 @@ def saves_on(person: Person) -> None:
 def test_a_job_with_a_keytab_lives_on_when_its_first_tokens_have_ended_and_its_master_is_killed(
     short_lived: Cluster, tmp_path: Path
 ) -> None:
-    """With a keytab: new tokens reach the containers, and after the end of the first ones the master may be
+    """With a keytab: new tokens reach the containers, beside those of other services, and after the end of the first ones the master may be
     killed and checkpoints are still saved. The key is gone from HDFS at the end."""
     # No ticket; what looks at HDFS beside the job has the key too.
     keytab = short_lived.kdc.keytab("alice")
@@ -117,8 +119,9 @@ def test_a_job_with_a_keytab_lives_on_when_its_first_tokens_have_ended_and_its_m
     alice = Person(short_lived, tmp_path)
     looks = Person(short_lived, tmp_path, by_key)
     stop = tmp_path / "stop"
-    key = f'[hadoop]\nkeytab = "{keytab}"\n'
-    alice.write(job=JOB.format(stop=stop) + key, program=TRAINS)
+    toy.install(alice)
+    key = f'[hadoop]\nkeytab = "{keytab}"\n[hadoop.tokens.toy]\nurl = "toy://here"\n'
+    alice.write(job=JOB.format(stop=f'{stop}", TOY = "1') + key, program=TRAINS)
     done = alice.howdah("submit", "--backend", "yarn", "job.toml")
     assert done.returncode == 0, done.stderr
     job = alice.job()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.kdc import program
+from tests.kerberos import toy
 from tests.kerberos.person import Person
 from tests.yarn.runner import until
 
@@ -87,3 +88,19 @@ def test_of_somebody_who_may_not_act_for_another(hadoop_kerberos: Cluster, tmp_p
     bob = Person.with_ticket(hadoop_kerberos, tmp_path, "bob")
     bob.env["HADOOP_PROXY_USER"] = "ally"
     refused(bob, "bob", "impersonate", "ally")
+
+
+def test_for_a_service_whose_tokens_are_not_got(hadoop_kerberos: Cluster, tmp_path: Path) -> None:
+    """A service under `[hadoop.tokens]` whose tokens no installed package gets, or not now."""
+    alice = Person.with_ticket(hadoop_kerberos, tmp_path)
+    named = JOB + "[hadoop.tokens.toy]\n"
+    refused(alice, "hadoop.tokens.toy", "no installed package", "howdah.token_providers", job=named)
+    toy.install(alice)
+    refused(alice, "'toys'", "Did you mean 'toy'?", job=JOB + "[hadoop.tokens.toys]\n")
+    refused(alice, "'toy' has returned {}", job=named)
+    refused(
+        alice,
+        "no token of 'toy'",
+        "it is being repaired",
+        job=named + 'says = "it is being repaired"\n',
+    )

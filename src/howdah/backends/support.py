@@ -66,6 +66,11 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
         ),
         Unsupported("hadoop.docker", "no container of YARN's runs an image here", refused=False),
         Unsupported(
+            "hadoop.tokens",
+            "programs use your own tickets and tokens, none are got for the job",
+            refused=False,
+        ),
+        Unsupported(
             "hadoop.classpath",
             "programs get the CLASSPATH of your shell, if it has one",
             refused=False,
@@ -119,6 +124,11 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
             refused=False,
         ),
         Unsupported("hadoop.docker", "no container of YARN's runs an image here", refused=False),
+        Unsupported(
+            "hadoop.tokens",
+            "Spark's own settings say which tokens its executors get (spark.security.credentials.*)",
+            refused=False,
+        ),
         Unsupported(
             "hadoop.classpath",
             "programs get the CLASSPATH of their executors, if these have one",

@@ -291,6 +291,9 @@ class Hadoop(_Table, frozen=True, kw_only=True):
     """How the containers of roles with an ``image`` are run."""
     name_nodes: tuple[str, ...] = ()
     """Other file systems the tasks use, such as ``hdfs://other:8020``: their tokens come along."""
+    tokens: dict[str, dict[str, str]] = {}
+    """Other services whose delegation tokens the job needs, by the name of the installed provider that gets
+    them, such as ``[hadoop.tokens.hive]``; a table holds what that provider wants to know."""
     python: str | None = None
     """Python 3.11 or newer on the nodes for Howdah's own processes; by default one is shipped."""
     keytab: str | None = None

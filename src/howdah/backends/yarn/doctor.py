@@ -10,11 +10,11 @@ import os
 import posixpath
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from howdah.backends.base import BackendError
 from howdah.backends.findings import Finding, fine, problem, warning
-from howdah.backends.yarn import cluster_report, staging
+from howdah.backends.yarn import cluster_report, staging, token_providers
 from howdah.backends.yarn.access import Access, load, log_in
 from howdah.backends.yarn.amounts import GPU, quantity
 from howdah.backends.yarn.checks import DEFAULT_QUEUE, no_access_lists, no_images
@@ -45,7 +45,7 @@ def examine(env: Mapping[str, str] = os.environ) -> Iterator[Finding]:
     access = Access.open(None, env)
     try:
         reached = yield from _manager(access)
-        looks: list[Callable[[], Iterator[Finding]]] = []
+        looks: list[Callable[[], Iterable[Finding]]] = []
         if reached is not None:
             cluster = reached
             looks = [
@@ -61,6 +61,7 @@ def examine(env: Mapping[str, str] = os.environ) -> Iterator[Finding]:
             lambda: _security(configuration),
             lambda: _settings(configuration),
             lambda: _heeded(configuration),
+            token_providers.examine,
             lambda: _proxy(configuration),
             _runtime,
         ]

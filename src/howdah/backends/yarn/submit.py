@@ -27,9 +27,10 @@ from howdah.backends.yarn import (
     launch_context,
     secretfile,
     staging,
+    token_providers,
 )
 from howdah.backends.yarn.access import Access, shared, use_keytab
-from howdah.backends.yarn.cluster import Cluster
+from howdah.backends.yarn.cluster import Cluster, listed
 from howdah.backends.yarn.local_resources import (
     FILE,
     KEYTAB,
@@ -93,6 +94,7 @@ class YarnSubmission:
         self._job: Job | None = None
         self._warnings: list[str] = []
         self._unheeded: list[str] = []
+        self._tokens_of_others: dict[str, Token] = {}
         self._folder: str | None = None
         self._keytab: Path | None = None
         self._reaching: Future[_Reached] = self._pool.submit(self._reach, None)
@@ -118,6 +120,7 @@ class YarnSubmission:
         staging.base_url(job.store, configuration, reached.access.user)
         found = checks.problems(job, role_resources(job), reached.cluster)
         self._warnings = checks.warnings(job, role_resources(job), reached.cluster)
+        providers = token_providers.find(job.hadoop.tokens)
         self._unheeded = checks.by_configuration(job, configuration)
         if found:
             raise BackendError(
@@ -131,6 +134,15 @@ class YarnSubmission:
             self._tell_packing,
             without=(base_folder(None).parent,),
         )
+        if providers:
+            asking = self._pool.submit(
+                token_providers.collect,
+                providers,
+                job.hadoop.tokens,
+                reached.access,
+                _renewer(configuration, reached.access.user),
+            )
+            self._tokens_of_others = self._result(asking)
 
     def go(self, directory: JobDirectory, progress: Callable[[Step], None]) -> None:
         """See `howdah.backends.base.Submission.go`."""
@@ -155,7 +167,8 @@ class YarnSubmission:
             write_atomically(directory.path / FILE, document)
             hdfs.write_new(f"{url}/{FILE}", document)
             credentials = Credentials(
-                dict(self._result(minting)), secretfile.of_folder(directory.secrets)
+                dict(self._result(minting)) | self._tokens_of_others,
+                secretfile.of_folder(directory.secrets),
             )
             master = launch_context.master(local_resources, url, credentials, job.acl)
             submission = application.submission(
@@ -288,7 +301,13 @@ class YarnSubmission:
         return msgspec.structs.replace(local_resources, keytab=shipped, principal=principal)
 
     def _say_how_long(self, access: Access, credentials: Credentials) -> None:
-        if not access.configuration.security_enabled or access.login.keytab:
+        if not access.configuration.security_enabled:
+            return
+        if access.login.keytab:
+            if self._tokens_of_others:
+                names = listed(token.kind for token in self._tokens_of_others.values())
+                note = f"tokens that end are got anew, but not those of other services: {names}"
+                self._tell(Step(what="submitting", note=note))
             return
         ends = [identifier(token).ends_at for token in credentials.of_kind(HDFS_TOKEN)]
         if ends:
