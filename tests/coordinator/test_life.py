@@ -277,9 +277,10 @@ async def test_records_are_told_once_each_whatever_a_crash_cut_off(tmp_path: Pat
     async with world(tmp_path) as job:
         job.start()
         zero, one = await job.backend.running(2)
+        path = job.directory.path / "events-0001.jsonl"
+        await until(lambda: b'"kind":"running"' in path.read_bytes())
         await job.kill()
         # The crash came between an event and the last record it caused.
-        path = job.directory.path / "events-0001.jsonl"
         lines = path.read_bytes().splitlines(keepends=True)
         last = max(n for n, line in enumerate(lines) if b'"is":"record"' in line)
         path.write_bytes(b"".join(lines[:last]))

@@ -71,6 +71,9 @@ class Habits:
     """How long the backend takes to end a container that was given back."""
     backend_is_sure: bool = True
     """Whether the backend knows that what ran on a lost machine has ended."""
+    named_late_s: float = 0.0
+    """How long after a new coordinator one machine comes back to the backend, which names that
+    machine's containers only then."""
     repeat: float = 0.0
     """Chance that a message to the coordinator arrives twice."""
     forget: float = 0.0
@@ -233,6 +236,8 @@ class Cluster:
         self._granted: set[int] = set()
         self._launched: set[str] = set()
         self.released: set[str] = set()
+        self.unnamed: set[str] = set()
+        """No coordinator that lives has been told of them."""
         self._serial = 0
         self.all_ends_proven = True
         """Whether the backend knows that nothing runs in the containers it lists no longer."""
@@ -421,6 +426,32 @@ class Cluster:
 
         self.clock.later(expiry_s, expire)
         self.clock.later(for_s, come_back)
+
+    def named(self) -> tuple[str, ...]:
+        """The containers that a new coordinator is told of at once."""
+        late_s = self.habits.named_late_s
+        if not late_s or not self.containers:
+            return tuple(self.containers)
+        self.all_ends_proven = False
+        away = self.random.choice(list(self.containers.values()))
+        late = [container_id for container_id, node in self.containers.items() if node is away]
+
+        self.unnamed.update(late)
+
+        def name() -> None:
+            self.unnamed.difference_update(late)
+            for container_id in late:
+                if container_id not in self.containers:
+                    continue
+                if container_id in self.released:
+                    self._take(container_id)
+                    continue
+                self.coordinator.tell(
+                    ContainerGranted(request_id=0, container_id=container_id, node=away.name)
+                )
+
+        self.clock.later(late_s, name)
+        return tuple(each for each in self.containers if each not in late)
 
     # -- connections ------------------------------------------------------------------------------
 

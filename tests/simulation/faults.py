@@ -93,6 +93,7 @@ def _habits(draw: random.Random, plan: Plan) -> Habits:
         delay_s=draw.choice([0.0, 0.005, 0.05, 0.5]),
         lease_s=plan.lease_s,
         backend_is_sure=draw.random() < 0.5,
+        named_late_s=draw.choice([0.0, 0.0, 1.0, 30.0]),
         repeat=draw.choice(_CHANCES),
         forget=draw.choice([0.0, 0.0, 0.2]),
         release_s=draw.choice([0.0, 0.0, 2.0]),

@@ -178,7 +178,14 @@ MUTANTS = [
         "containers.py",
         "if may_live(container) and (container.ended or not ended):",
         "if False:",
-        "a_machine_called_lost_while_no_coordinator_lived_may_still_run_its_program(GANG)",
+        "a_new_coordinator_waits_for_the_same_agents_out_of_reach(GANG)",
+    ),
+    Mutant(
+        "a new coordinator gives up what the backend has not named yet",
+        "containers.py",
+        "if container.container_id in alive or awaited:",
+        "if container.container_id in alive:",
+        "programs_go_on_whose_containers_a_new_coordinator_is_told_of_later()",
     ),
     Mutant(
         "a gang does not wait for its old agents",

@@ -129,6 +129,27 @@ def test_a_new_coordinator_finds_programs_running_and_disturbs_none() -> None:
     succeeds(world, "worker:0", "worker:1")
 
 
+def test_programs_go_on_whose_containers_a_new_coordinator_is_told_of_later() -> None:
+    """As by a ResourceManager that has just taken over: it learns of them from their nodes."""
+    world = running(plan(role("worker", 2)), Habits(named_late_s=5.0))
+    attempts = {name: data.attempt for name, data in world.state.tasks.items()}
+    world.kill_coordinator(1.0)
+    world.sleep(60.0)
+    assert {name: data.attempt for name, data in world.state.tasks.items()} == attempts
+    assert all(data.container_id for data in world.state.tasks.values())
+    succeeds(world, "worker:0", "worker:1")
+
+
+def test_who_ended_unnamed_while_there_was_no_coordinator_is_replaced() -> None:
+    world = running(plan(role("worker", 2)), Habits(named_late_s=600.0))
+    world.kill_coordinator(1.0)
+    for agent in list(world.cluster.agents.values()):
+        world.cluster.cut(agent)
+    world.until(lambda: world.alive and world.state.generation == 2, 120.0)
+    world.until(lambda: world.runs("worker:0", "worker:1"), 120.0)
+    succeeds(world, "worker:0", "worker:1")
+
+
 def test_a_generation_starts_only_when_the_last_program_of_the_former_has_ended() -> None:
     stubborn = Habits(ignores_sigterm=lambda task, attempt: True)
     world = running(plan(role("worker", 3, restart_grace_s=8.0)), stubborn)

@@ -202,7 +202,7 @@ class World:
         self.tell(
             CoordinatorStarted(
                 incarnation=self.life,
-                containers=tuple(self.cluster.containers),
+                containers=self.cluster.named(),
                 others_ended=self.cluster.all_ends_proven,
             )
         )
@@ -553,7 +553,8 @@ class World:
         self.verify_replay()
         if state.phase is not JobPhase.FINISHED:
             raise Truth(f"FinishJob in phase {state.phase.value}")
-        if kept := sorted(set(self.cluster.containers) - self.cluster.released):
+        unknown = self.cluster.released | self.cluster.unnamed  # those end with the application
+        if kept := sorted(set(self.cluster.containers) - unknown):
             raise Truth(f"containers never given back: {kept[:8]}")
         if sum(record.kind == "finishing" for record in self.records) != 1:
             raise Truth(f"the outcome was recorded otherwise than once: {self.kinds()}")

@@ -261,8 +261,9 @@ def test_a_master_that_begins_while_the_namenode_is_away_waits_for_it(yarn: Yarn
     end_well(yarn, job)
     told = [e.record for e in entries(job) if isinstance(e, journal.RecordEntry)]
     died = [record.text for record in told if record.kind == "coordinator-died"]
-    assert len(died) == 1
-    assert "it exited with code 137" in died[0]
+    # On a node that has nothing of the job yet, YARN cannot start a master without the NameNode.
+    (ran,) = [text for text in died if "YARN could not start it" not in text]
+    assert "it exited with code 137" in ran
 
 
 def test_a_restart_of_the_namenode_loses_nothing(yarn: Yarn) -> None:

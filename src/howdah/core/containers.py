@@ -310,7 +310,9 @@ def take_over(turn: Turn, event: CoordinatorStarted) -> None:
     state = turn.state
     alive = set(event.containers)
     for container in list(state.containers.values()):
-        if container.container_id in alive:
+        awaited = not event.others_ended and container.registered and container.task is not None
+        if container.container_id in alive or awaited:
+            # Where not all are named, the agent's own connection says first that it lives.
             _resume(turn, container)
         else:
             _vanished(turn, container, ended=event.others_ended)

@@ -49,14 +49,15 @@ class CoordinatorStarted(Event, frozen=True, kw_only=True):
     incarnation: int
     containers: tuple[str, ...] = ()
     others_ended: bool = True
-    """Whether nothing can run in the others; False where a backend forgets containers of nodes that do
-    not answer."""
+    """Whether nothing can run in the others; False where a backend does not name, or has given up,
+    containers of nodes that do not answer: the agents of those may come back."""
 
 
 class ContainerGranted(Event, frozen=True, kw_only=True):
     """The backend gives a container for an outstanding request."""
 
     request_id: int
+    """0: of an earlier coordinator's, which the backend learns of only now."""
     container_id: str
     node: str
 

@@ -277,7 +277,10 @@ class YarnBackend:
         """See `howdah.backends.base.Backend.release`."""
         table = self._begun()
         container = table.get(container_id)
-        if container is None or container.ending:
+        if container is None:
+            table.unwanted(container_id)
+            return
+        if container.ending:
             return
         if container.phase is Phase.GRANTED:
             table.release(container)

@@ -106,6 +106,8 @@ class ContainerTable:
         self._with_port = with_port
         self._notice_s = notice_s
         self._containers: dict[str, Container] = {}
+        self._unwanted: set[str] = set()
+        """Given back before the ResourceManager had named them: their nodes are not back yet."""
         self._changed = asyncio.Event()
         self._confirming: set[asyncio.Task[None]] = set()
         self.headroom: Amount | None = None
@@ -154,23 +156,32 @@ class ContainerTable:
     def take_over(self, answer: yarn.RegisterApplicationMasterResponseProto) -> None:
         """Containers of earlier attempts are held."""
         for proto in answer.containers_from_previous_attempts:
-            given = records.allocated(proto, with_port=self._with_port)
-            self.requests.recovered(given)
-            container = self._container(proto, self.requests.role_of(given.key) or "")
-            container.launched = True
-            self.enter(container, Phase.LAUNCHED)
+            self._recovered(proto)
         if self._containers:
             log.info("%d containers of earlier attempts are held", len(self._containers))
 
+    def _recovered(self, proto: yarn.ContainerProto) -> Container:
+        given = records.allocated(proto, with_port=self._with_port)
+        self.requests.recovered(given)
+        container = self._container(proto, self.requests.role_of(given.key) or "")
+        container.launched = True
+        self.enter(container, Phase.LAUNCHED)
+        return container
+
     def _recovered_late(self, proto: yarn.ContainerProto) -> None:
-        """A container of an earlier attempt whose node was not back when this one registered:
-        the job has given it up by now, and waits for its end."""
+        """A container of an earlier attempt whose node was not back when this one registered."""
         container_id = str(ContainerId.from_proto(proto.id))
-        if container_id not in self._containers:
+        if container_id in self._containers:
+            return
+        container = self._recovered(proto)
+        if container_id in self._unwanted:
             log.warning("%s of an earlier attempt came too late and is given back", container_id)
-            container = self._container(proto, "")
-            container.launched = True
             self.release(container)
+            return
+        log.info("%s of an earlier attempt is held too", container_id)
+        self._emit(
+            ContainerGranted(request_id=0, container_id=container_id, node=container.node_name)
+        )
 
     # -- containers ------------------------------------------------------------------------------
 
@@ -212,10 +223,13 @@ class ContainerTable:
             status.diagnostics,
             releasing=container is not None and container.releasing,
         )
-        if container is None and proof and identity.attempt.number < self._attempt:
-            # It ended while there was no master: what may start only after it need not wait.
+        if container is None and identity.attempt.number < self._attempt:
+            # It ended while there was no master: its agent is not waited for, nor what may start
+            # only after it.
             log.info("%s had ended (%d): %s", container_id, status.exit_status, detail)
-            self._emit(ContainerEnded(container_id=container_id, kind=kind, detail=detail))
+            self._emit(
+                ContainerEnded(container_id=container_id, kind=kind, detail=detail, proven=proof)
+            )
         if container is None or container.phase is Phase.UNCONFIRMED:
             return  # excess, or its end is known already
         log.info("%s ended (%d): %s", container_id, status.exit_status, detail)
@@ -290,6 +304,10 @@ class ContainerTable:
                     self.confirm(container, ContainerEndKind.RELEASED, words)
                 else:
                     self.ended(container, ContainerEndKind.RELEASED, words)
+
+    def unwanted(self, container_id: str) -> None:
+        """Not known, and to be given back when it will be."""
+        self._unwanted.add(container_id)
 
     def release(self, container: Container) -> None:
         self.enter(container, Phase.RELEASED)
