@@ -24,7 +24,7 @@ def test_every_job_file_and_site_file_shown_is_right(block: Block, tmp_path: Pat
     if not re.search(r"^[^#\s]", block.text, re.M):
         return  # a comment only: how an editor is told of the schema
     file, site = tmp_path / "job.toml", tmp_path / "site.toml"
-    is_site = "[limits]" in block.text
+    is_site = "[limits]" in block.text or "site.toml" in block.text
     file.write_text(JOB if is_site else block.text)
     site.write_text(block.text if is_site else "")
     loaded = load(file, env={"HOWDAH_SITE": str(site)})

@@ -6,12 +6,14 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.hadoop.cluster import Cluster
+from tests.packing import portable
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="runtimes are for Linux nodes"),
@@ -83,6 +85,34 @@ def test_in_json_it_is_all_there(job: Path, cache: Path) -> None:
 def test_without_a_job_file_it_is_about_howdah_itself(tmp_path: Path, cache: Path) -> None:
     told = document(tmp_path, cache)
     assert [archive["kind"] for archive in told["archives"]] == ["runtime", "howdah"]
+
+
+def test_the_runtime_can_be_packed_of_a_portable_python_and_kept(
+    job: Path, cache: Path, tmp_path: Path
+) -> None:
+    """Though there is a job file."""
+    env = {"UV_PYTHON_INSTALL_DIR": str(portable.folder())}
+    told = document(job, cache, "--runtime", "-o", "runtime.tar.gz", **env)
+    assert [archive["kind"] for archive in told["archives"]] == ["runtime", "howdah"]
+    assert f"Python {portable.VERSION} of" in told["archives"][0]["notes"][0]
+    with tarfile.open(job / "runtime.tar.gz") as archive:
+        assert "bin/python3" in archive.getnames()
+
+
+def test_where_uv_cannot_fetch_a_portable_python_it_says_why(tmp_path: Path, cache: Path) -> None:
+    env = {
+        "UV_PYTHON_INSTALL_DIR": str(tmp_path / "none"),
+        "UV_PYTHON_INSTALL_MIRROR": (tmp_path / "nowhere").as_uri(),
+    }
+    _, err = howdah(tmp_path, cache, "--runtime", code=2, **env)
+    assert "uv could not fetch a portable Python. It said:\n" in err
+    assert "nowhere" in err and "Traceback" not in err
+
+
+@pytest.mark.parametrize("more", ["job.toml", "--clean"])
+def test_the_runtime_is_packed_by_itself(job: Path, cache: Path, more: str) -> None:
+    _, err = howdah(job, cache, "--runtime", more, code=2)
+    assert "--runtime packs Howdah's own runtime: leave out" in err
 
 
 def test_an_archive_can_be_kept(job: Path, cache: Path) -> None:

@@ -23,7 +23,7 @@ SYSTEM = Path("/usr/bin/python3").resolve()
 def test_the_system_s_interpreter_runs_where_it_is_unpacked(tmp_path: Path) -> None:
     """Of Debian, for one: it has its libraries linked in, but for OpenSSL and the like, and no run
     path at all."""
-    packed = interpreter(SYSTEM, [], tmp_path / "elf")
+    packed = interpreter(SYSTEM, tmp_path / "elf")
     (tmp_path / "scratch").mkdir()
     archive: Archive = tar_of(
         Kind.RUNTIME, Content(entries=packed.entries), tmp_path / "scratch", lambda *_: None
@@ -47,15 +47,15 @@ def test_what_is_no_python_is_told(tmp_path: Path) -> None:
     false.write_text("#!/bin/sh\necho hello\n")
     false.chmod(0o755)
     with pytest.raises(PackingError, match="does not answer as a CPython does"):
-        interpreter(false, [], tmp_path / "elf")
+        interpreter(false, tmp_path / "elf")
 
 
 def test_an_interpreter_that_is_missing_is_told(tmp_path: Path) -> None:
     with pytest.raises(PackingError, match=r"python3 cannot be run: No such file"):
-        interpreter(tmp_path / "python3", [], tmp_path / "elf")
+        interpreter(tmp_path / "python3", tmp_path / "elf")
 
 
 def test_macos_is_refused_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(PackingError, match="an interpreter of darwin does not run on a cluster"):
-        interpreter(Path(sys.executable), [], tmp_path / "elf")
+        interpreter(Path(sys.executable), tmp_path / "elf")

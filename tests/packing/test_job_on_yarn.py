@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from howdah.storage.hdfs import Hdfs
 from tests.hadoop.cluster import Cluster
-from tests.packing import environments
+from tests.packing import environments, portable
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="environments are for Linux nodes"),
@@ -66,9 +67,9 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def run(job: Path, cache: Path, cluster: Cluster) -> tuple[str, str]:
+def run(job: Path, cache: Path, cluster: Cluster, *options: str) -> tuple[str, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "howdah", "run", "job.toml", "--backend", "yarn"],
+        [sys.executable, "-m", "howdah", "run", "job.toml", "--backend", "yarn", *options],
         cwd=job,
         env={**os.environ, **cluster.env(), "XDG_CACHE_HOME": str(cache)},
         capture_output=True,
@@ -102,3 +103,46 @@ def test_a_job_finds_all_it_ships_and_the_second_one_uploads_none_of_it(
     assert "tiny 1.0" in out
     for kind in ("runtime", "environment", "source", "files"):
         assert f"uploading {kind}" not in err
+
+
+SMALL = """
+name = "runtime"
+command = "echo it ran"
+[master]
+memory = "256m"
+[roles.worker]
+memory = "256m"
+cores = 1
+"""
+
+
+def test_a_job_runs_on_the_runtime_that_the_cluster_has_for_all(
+    tmp_path: Path, hadoop: Cluster
+) -> None:
+    """One that was packed once, of a portable Python. It is not packed or uploaded again."""
+    made = tmp_path / "runtime.tar.gz"
+    subprocess.run(
+        [sys.executable, "-m", "howdah", "pack", "--runtime", "-o", made],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "XDG_CACHE_HOME": str(tmp_path / "another"),
+            "UV_PYTHON_INSTALL_DIR": str(portable.folder()),
+        },
+        capture_output=True,
+        check=True,
+    )
+    hdfs = Hdfs(hadoop.default_fs, conf_dir=str(hadoop.conf_dir))
+    url = f"{hadoop.default_fs}/apps-{tmp_path.name}/howdah.tar.gz"
+    hdfs.mkdirs(url.rpartition("/")[0])
+    hdfs.write(url, made.read_bytes())
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / "job.toml").write_text(SMALL)
+    try:
+        out, err = run(job, tmp_path / "cache", hadoop, "--set", f'hadoop.runtime="{url}"')
+    finally:
+        hdfs.remove(url.rpartition("/")[0], recursive=True)
+    assert "it ran" in out, out + err
+    assert "uploading runtime" not in err and "packing runtime" not in err
+    assert not [*(tmp_path / "cache").rglob("runtime-*.tar.gz")]

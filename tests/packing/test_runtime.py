@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 import howdah
+from howdah.packing import elf
 from howdah.packing import runtime as runtimes
 from howdah.packing.archives import Archive, Kind, PackingError
 from howdah.packing.runtime import runtime
+from tests.packing import portable
 from tests.packing.unpacking import names, run, unpack
 
 pytestmark = [
@@ -65,6 +67,7 @@ def ready(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ready]:
     shutil.copytree(Path(howdah.__file__).parent, folder / "src" / "howdah")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(howdah, "__file__", str(folder / "src" / "howdah" / "__init__.py"))
+        patch.setenv("UV_PYTHON_INSTALL_DIR", str(folder / "none"))
         yield Ready(folder)
 
 
@@ -80,8 +83,9 @@ def test_all_that_coordinator_agents_and_helpers_import_is_in_it(ready: Ready) -
     ready.run("; ".join(f"import {module}" for module in MODULES))
 
 
-def test_nothing_outside_of_it_is_used_but_glibc(ready: Ready) -> None:
-    """Extension modules and all libraries they link."""
+def test_nothing_outside_of_it_is_used_but_what_every_linux_has(ready: Ready) -> None:
+    """Extension modules and all libraries they link. The compiler's own are as the node's: what is built
+    there may want newer ones than ours."""
     program = f"""
 import {", ".join(MODULES)}
 import ssl, sqlite3, ctypes, lzma, bz2, zlib, uuid, decimal, multiprocessing, asyncio, sys
@@ -94,7 +98,8 @@ for line in open("/proc/self/maps"):
 """
     outside = {name.partition(".so")[0] for name in ready.run(program).split()}
     outside = {name for name in outside if not name.startswith(("ld-", "libnss"))}
-    assert outside <= {"libc", "libm", "libdl", "libpthread", "librt", "libutil", "libresolv"}
+    glibc = {"libc", "libm", "libdl", "libpthread", "librt", "libutil", "libresolv"}
+    assert outside <= glibc | {"libgcc_s", "libstdc++"}
 
 
 def test_it_writes_nothing_and_compiles_nothing_on_a_node(ready: Ready) -> None:
@@ -118,6 +123,30 @@ def test_programs_among_its_packages_are_in_bin(ready: Ready) -> None:
 def test_a_node_is_told_what_it_must_have(ready: Ready) -> None:
     (note,) = ready.base.notes
     assert "needs glibc 2." in note and sys.version.split()[0] in note
+
+
+def test_a_portable_python_runs_on_nodes_as_old_as_glibc_2_17(
+    ready: Ready, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is shipped with it as well."""
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(portable.folder()))
+    archive = runtimes.base(tmp_path / "cache")
+    assert archive.notes[0].startswith(f"Python {portable.VERSION} of {portable.folder()}")
+    assert archive.notes[0].endswith("needs glibc 2.17 or newer on the nodes")
+    place = unpack(archive, tmp_path / "place")
+    files = [path for path in place.rglob("*") if path.is_file()]
+    wanted = {path.name: elf.glibc(path.read_bytes()) for path in files if is_program(path)}
+    assert len(wanted) > 50 and max(wanted.values()) == 17, wanted
+    assert archive.python is not None
+    env = {"PYTHONPATH": str(ready.code)}
+    program = f"import {', '.join(MODULES)}, ssl, ctypes, sys; print(sys.prefix, sys.version)"
+    told = run(place / archive.python, "-s", "-c", program, env=env)
+    assert told.startswith(f"{place} {portable.VERSION} ")
+
+
+def is_program(path: Path) -> bool:
+    with path.open("rb") as file:
+        return elf.is_elf(file.read(6))
 
 
 def test_the_parts_of_the_explanation_add_up(ready: Ready) -> None:

@@ -36,7 +36,14 @@ _ROWS = 8
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Keep the archive of the environment, or of the source if there is no environment, here.",
+    help="Keep the archive of the environment here, of the source if there is no environment, or of the "
+    "runtime with --runtime.",
+)
+@click.option(
+    "--runtime",
+    "runtime_only",
+    is_flag=True,
+    help="Instead of a job: Howdah's own runtime, of a Python that runs on any node.",
 )
 @click.option("--fresh", is_flag=True, help="Build the environment again, with what is newest.")
 @click.option(
@@ -49,6 +56,7 @@ def command(
     job: Path | None,
     overrides: tuple[str, ...],
     output: Path | None,
+    runtime_only: bool,
     fresh: bool,
     clean: bool,
     as_json: bool,
@@ -60,6 +68,10 @@ def command(
     HADOOP_CONF_DIR, or that it is there already. Nothing is uploaded. What is packed is kept for the
     submission, in ~/.cache/howdah.
 
+    Howdah's runtime is made of a portable Python where uv has one, else of the one that Howdah runs in,
+    which needs nodes as new as this machine. With --runtime uv fetches one if need be; put the archive
+    (-o) on HDFS and name it as [hadoop] runtime, and all users of a cluster have the same.
+
     With --json: {"archives": [{"kind", "digest", "path", "size", "files", "unpacked_size",
     "python", "rows": [{"name", "size", "files"}, …], "notes", "url", "there"}, …], "seconds"}; with
     --clean {"removed": [{"url", "size"}, …]}.
@@ -67,17 +79,20 @@ def command(
     from howdah.client.exits import ExitCode
     from howdah.client.loading import load_file
 
-    if job is None and Path(DEFAULT_FILE).is_file():
+    if runtime_only and (job is not None or clean):
+        what = "--clean" if clean else "a job file"
+        raise click.UsageError(f"--runtime packs Howdah's own runtime: leave out {what}")
+    if job is None and not runtime_only and Path(DEFAULT_FILE).is_file():
         job = Path(DEFAULT_FILE)
     loaded = load_file(job, overrides) if job is not None else None
     if clean:
         _clean(loaded, as_json)
         return ExitCode.SUCCEEDED
     began = time.perf_counter()
-    packs = _pack(loaded, fresh, quiet=as_json)
+    packs = _pack(loaded, fresh, quiet=as_json, portable=runtime_only)
     took_s = time.perf_counter() - began
     if output is not None:
-        _keep(packs, output)
+        _keep(packs, output, runtime_only)
     store = _store(loaded)
     if as_json:
         _print_json(packs, store, took_s)
@@ -87,7 +102,8 @@ def command(
     return ExitCode.SUCCEEDED
 
 
-def _pack(loaded: LoadedJob | None, fresh: bool, *, quiet: bool) -> Packs:
+def _pack(loaded: LoadedJob | None, fresh: bool, *, quiet: bool, portable: bool) -> Packs:
+    from howdah.packing import interpreter, uv
     from howdah.packing.archives import cache_folder
     from howdah.packing.everything import Packs, pack
     from howdah.packing.runtime import runtime
@@ -95,6 +111,8 @@ def _pack(loaded: LoadedJob | None, fresh: bool, *, quiet: bool) -> Packs:
     cache = cache_folder()
     show = _Progress(enabled=not quiet and sys.stderr.isatty())
     try:
+        if portable and interpreter.portable() is None:
+            uv.install_portable(show)
         if loaded is None:
             return Packs(runtime=runtime(cache, show), environment=None, source=None, files={})
         folder = loaded.folder
@@ -208,8 +226,8 @@ def _one(archive: Archive, paint: Paint) -> Iterator[str]:
         yield f"  {note}"
 
 
-def _keep(packs: Packs, output: Path) -> None:
-    archive = packs.environment or packs.source
+def _keep(packs: Packs, output: Path, runtime_only: bool) -> None:
+    archive = packs.runtime[0] if runtime_only else packs.environment or packs.source
     if archive is None or archive.path is None:
         raise click.UsageError("there is nothing to keep: the job ships no environment or source")
     shutil.copyfile(archive.path, output)

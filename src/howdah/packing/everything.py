@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.packing import runtime
 from howdah.packing.archives import Archive, Progress, quiet
 from howdah.packing.environment import environment
 from howdah.packing.files import Extra, files
-from howdah.packing.runtime import runtime
 from howdah.packing.source import source
 from howdah.spec.model import Job
 
@@ -19,7 +19,7 @@ class Packs(msgspec.Struct, frozen=True, kw_only=True):
     """A job's archives, in the local cache."""
 
     runtime: tuple[Archive, ...]
-    """Howdah's own: the interpreter with its packages, and Howdah's code."""
+    """Howdah's own: the interpreter with its packages unless the nodes have one, and Howdah's code."""
     environment: Archive | None
     """The programs' Python; None if they use one of the nodes'."""
     source: Archive | None
@@ -61,5 +61,12 @@ def pack(
         source=source(source_folder, cache, progress) if source_folder is not None else None,
         files=extras,
         environment=environment(job, folder, cache, progress, fresh=fresh),
-        runtime=runtime(cache, progress),
+        runtime=(*_runtime(job, folder, cache, progress), runtime.own_code(cache, progress)),
     )
+
+
+def _runtime(job: Job, folder: Path, cache: Path, progress: Progress) -> Iterator[Archive]:
+    if job.hadoop.runtime is not None:
+        yield runtime.ready(job.hadoop.runtime, folder, cache, progress)
+    elif job.hadoop.python is None:
+        yield runtime.base(cache, progress)

@@ -5,17 +5,22 @@ works anywhere. What does not move by itself are shared libraries: libpython of 
 one, and what extension modules link (OpenSSL, libffi, SQLite, …), which a node may lack or have in
 another version. All of them, without glibc, go into ``lib``, and run paths lead there
 (`howdah.packing.elf`).
+
+A portable Python, as uv manages them, has all of this already, and was built for nodes as old as
+glibc 2.17. Howdah's own processes use one where there is one; a user's environment is shipped with the
+interpreter that it was made of.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import platform
 import posixpath
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -34,14 +39,15 @@ _MODULES_LEFT_OUT = re.compile(
     r"(_test|_xxtest|xxlimited|_ctypes_test|_tkinter|nis|_curses|readline|_gdbm|_dbm|ossaudiodev)"
 )
 """Extension modules that are not shipped: tests, and those that bring terminals, X11 or NIS."""
-_GLIBC = re.compile(
+_NODES_OWN = re.compile(
     r"(ld-linux.*|linux-vdso|libc|libm|libmvec|libdl|libpthread|librt|libutil|libresolv|libnsl|"
-    r"libanl|libnss_.*|libBrokenLocale|libthread_db)(\.so.*)?$"
+    r"libanl|libnss_.*|libBrokenLocale|libthread_db|libstdc\+\+|libgcc_s)(\.so.*)?$"
 )
-"""Must be the node's own, for its kernel and its name services."""
-_NEWEST = re.compile(r"(libstdc\+\+|libgcc_s)\.so.*")
-"""Of these a program must have the newest there is: the node's may be newer than ours, and what the
-user's packages want. So they are shipped only with packages that are known: Howdah's own."""
+"""Must be the node's own, for its kernel and its name services; and the compiler's two, of which a
+program needs the newest there is. Packages may count on all of them (PEP 600)."""
+
+_MANAGED = re.compile(r"cpython-(\d+\.\d+)\.(\d+)-linux-\w+-gnu")
+"""What uv calls the folder of a Python that it manages: built on an old system, for any."""
 
 # Runs in the interpreter that is to be packed, which may be of another version than ours.
 _PROBE = """
@@ -96,12 +102,30 @@ class Interpreter(msgspec.Struct, frozen=True):
     version: str
     glibc: int
     """Minor version of the glibc that a node needs at least."""
-    notes: tuple[str, ...] = ()
 
 
 def base_executable() -> Path:
     """The interpreter below the virtual environment this process runs in, if it is in one."""
     return Path(getattr(sys, "_base_executable", "") or sys.executable).resolve()
+
+
+def portable(env: Mapping[str, str] = os.environ) -> Path | None:
+    """The newest Python of our minor version among those that uv manages, if there is one."""
+    folder = Path(
+        env.get("UV_PYTHON_INSTALL_DIR")
+        or Path(env.get("XDG_DATA_HOME") or Path.home() / ".local/share", "uv/python")
+    )
+    found = [
+        (int(match[2]), path / "bin" / f"python{minor()}")
+        for path in folder.glob(f"cpython-{minor()}.*-linux-{platform.machine()}-gnu")
+        if (match := _MANAGED.fullmatch(path.name))
+    ]
+    return next((path for _, path in sorted(found, reverse=True) if os.access(path, os.X_OK)), None)
+
+
+def minor() -> str:
+    """``3.11``: what compiled packages and byte code of ours fit."""
+    return f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 def probe(python: Path, load: Sequence[str] = ()) -> Probe:
@@ -129,11 +153,10 @@ def probe(python: Path, load: Sequence[str] = ()) -> Probe:
         ) from error
 
 
-def interpreter(python: Path, packages: Sequence[Path], scratch: Path) -> Interpreter:
+def interpreter(python: Path, scratch: Path) -> Interpreter:
     """Entries of the interpreter at ``python`` (not one of a virtual environment).
 
-    ``packages`` are extension modules beside it whose libraries come along. Changed executables and
-    libraries are written to ``scratch``.
+    Changed executables and libraries are written to ``scratch``.
 
     Raises:
         PackingError: it cannot be run here, or not be made relocatable.
@@ -151,8 +174,10 @@ def interpreter(python: Path, packages: Sequence[Path], scratch: Path) -> Interp
         for entry in sorted(os.scandir(dynload), key=lambda entry: entry.name)
         if ".so" in entry.name and not _MODULES_LEFT_OUT.match(entry.name)
     ]
-    places = probe(python, [*modules, *map(str, packages)])
+    places = probe(python, modules)
     stdlib = posixpath.relpath(places.stdlib, prefix)
+    folder = Path(places.executable).parent.parent
+    made_portable = _MANAGED.fullmatch(folder.name)
     executable = f"bin/{Path(places.executable).name}"
     entries = [
         *_standard_library(Path(places.stdlib), stdlib, dynload),
@@ -166,12 +191,10 @@ def interpreter(python: Path, packages: Sequence[Path], scratch: Path) -> Interp
             module
         )
     for library in map(Path, places.libraries):
-        if library.parent == dynload or library in packages or _GLIBC.match(library.name):
+        if library.parent == dynload or _NODES_OWN.match(library.name):
             continue
-        if not packages and _NEWEST.match(library.name):
-            continue
-        if any(library.is_relative_to(package.parent.parent) for package in packages):
-            continue  # a package's own, which it finds by itself
+        if made_portable and not library.is_relative_to(folder):
+            continue  # of this machine, and as new: libcrypt, which only crypt needs
         # Mapped files are known by their versions, and asked for by another name.
         name = elf.soname(library.read_bytes()) or library.name
         binaries.setdefault(f"lib/{name}", library)

@@ -1,4 +1,4 @@
-"""Ready environment archives: looked into, for the interpreter in them."""
+"""Ready archives with an interpreter: looked into, to find it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,14 @@ PYTHON = "bin/python"
 _CANDIDATE = re.compile(r"(?:\./)?((?:[^/]+/)?bin/python3?)")
 
 
-def looked_into(archive: Archive, place: str, cache: Path, progress: Progress) -> Archive:
-    """The archive, with the place of its interpreter.
+def looked_into(
+    archive: Archive,
+    place: str,
+    cache: Path,
+    progress: Progress,
+    key: str = "[environment] archive",
+) -> Archive:
+    """The archive, with the place of its interpreter. ``key`` is what named it.
 
     Raises:
         PackingError: it is no archive that YARN unpacks, or there is no interpreter in it.
@@ -29,25 +35,24 @@ def looked_into(archive: Archive, place: str, cache: Path, progress: Progress) -
     path = archive.path
     if not archive.suffix:
         raise PackingError(
-            f"[environment] archive: {place} is none that the nodes unpack; it must be one of "
-            f"{', '.join(ARCHIVES)}"
+            f"{key}: {place} is none that the nodes unpack; it must be one of {', '.join(ARCHIVES)}"
         )
 
     def make(_scratch: Path) -> Archive:
-        progress("looking into the environment's archive", 0, None)
-        return _with_contents(archive, path, place)
+        progress(f"looking into {place}", 0, None)
+        return _with_contents(archive, path, place, key)
 
     return Cache(cache).get(archive.kind, ("looked into", archive.digest, str(path)), make)
 
 
-def _with_contents(archive: Archive, path: Path, place: str) -> Archive:
+def _with_contents(archive: Archive, path: Path, place: str, key: str) -> Archive:
     found: list[str] = []
     size = count = 0
     unpack = False
     links: set[str] = set()
     try:
         for name, length, link in _members(path, archive.suffix):
-            _check_inside(name, links, place)
+            _check_inside(name, links, place, key)
             if link:
                 links.add(_plain(name))
             count += 1
@@ -56,13 +61,10 @@ def _with_contents(archive: Archive, path: Path, place: str) -> Archive:
             if match := _CANDIDATE.fullmatch(name):
                 found.append(match[1])
     except (OSError, tarfile.TarError, zipfile.BadZipFile, EOFError) as error:
-        raise PackingError(
-            f"[environment] archive: {place} cannot be read as an archive: {error}"
-        ) from error
+        raise PackingError(f"{key}: {place} cannot be read as an archive: {error}") from error
     if not found:
         raise PackingError(
-            f"[environment] archive: there is no {PYTHON} in {place}, neither at its top nor in "
-            "a folder there"
+            f"{key}: there is no {PYTHON} in {place}, neither at its top nor in a folder there"
         )
     python = min(found, key=lambda name: (name.count("/"), len(name), name))
     notes = [f"{place}, as it is; {quantity(archive.size)}"]
@@ -76,7 +78,7 @@ def _with_contents(archive: Archive, path: Path, place: str) -> Archive:
     )
 
 
-def _check_inside(name: str, links: set[str], place: str) -> None:
+def _check_inside(name: str, links: set[str], place: str, key: str) -> None:
     """Refuse what would be unpacked outside of the folder it is unpacked in.
 
     What a node does with it is up to its version of Hadoop and tar.
@@ -85,7 +87,7 @@ def _check_inside(name: str, links: set[str], place: str) -> None:
     above = [plain[:end] for end, letter in enumerate(plain) if letter == "/"]
     if name.startswith("/") or ".." in plain.split("/") or links.intersection(above):
         raise PackingError(
-            f"[environment] archive: {place} has {name!r} in it, which leads out of the folder it is "
+            f"{key}: {place} has {name!r} in it, which leads out of the folder it is "
             "unpacked in. No packer of environments writes such a name: make the archive anew, and "
             "don't use this one"
         )

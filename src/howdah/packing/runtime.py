@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from howdah.packing.archives import Archive, Kind, Progress, Row, quiet
+from howdah.packing.archives import Archive, Kind, PackingError, Progress, Row, quiet
 from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.tarball import Entry, is_executable
 from howdah.version import PACKAGE, __version__
@@ -32,6 +32,7 @@ the submitter's side: cryptography makes a job's certificates at submission, pyy
 cloudpickle runs in the programs' own Python."""
 OPTIONAL = ("nvidia-ml-py",)
 """Taken along where they are installed: GPUs' names and use."""
+PYTHON = "bin/python3"
 _PLUGINS = ("howdah.frameworks", "howdah.backends")
 
 
@@ -51,9 +52,7 @@ def runtime(
 
 def base(cache: Path, progress: Progress = quiet, further: Sequence[str] = ()) -> Archive:
     """The interpreter and the packages."""
-    from howdah.packing import interpreter
-
-    python = interpreter.base_executable()
+    python = our_python()
 
     def make(scratch: Path) -> Archive:
         content = _base_content(python, further, scratch, progress)
@@ -61,6 +60,32 @@ def base(cache: Path, progress: Progress = quiet, further: Sequence[str] = ()) -
 
     inputs = (NEEDED, OPTIONAL, tuple(further), _installed(python))
     return Cache(cache).get(Kind.RUNTIME, inputs, make)
+
+
+def our_python() -> Path:
+    """The interpreter of Howdah's processes on a cluster: a portable one, or the one that runs this."""
+    from howdah.packing import interpreter
+
+    return interpreter.portable() or interpreter.base_executable()
+
+
+def ready(place: str, folder: Path, cache: Path, progress: Progress = quiet) -> Archive:
+    """A runtime that was packed before: at ``place``, a path (a relative one is in ``folder``) or where
+    YARN reads.
+
+    Raises:
+        PackingError: it is not there, or no archive with an interpreter.
+    """
+    from howdah.packing import files
+    from howdah.packing.ready import looked_into
+
+    if place.startswith(files.READY):
+        return files.elsewhere(place, Kind.RUNTIME, PYTHON)
+    path = files.path_of(place, folder)
+    if not path.is_file():
+        raise PackingError(f"[hadoop] runtime: there is no file {path}")
+    archive = files.ready(path, Kind.RUNTIME, cache)
+    return looked_into(archive, place, cache, progress, key="[hadoop] runtime")
 
 
 def own_code(cache: Path, progress: Progress = quiet) -> Archive:
@@ -74,11 +99,9 @@ def own_code(cache: Path, progress: Progress = quiet) -> Archive:
 
     def make(scratch: Path) -> Archive:
         from howdah.packing.bytecode import with_byte_code
-        from howdah.packing.interpreter import base_executable
 
-        python = base_executable()
         content = Content(
-            entries=with_byte_code(entries, python, scratch / "pyc", progress),
+            entries=with_byte_code(entries, our_python(), scratch / "pyc", progress),
             rows=(Row("howdah", sum(map(_size, entries)), len(entries)),),
             notes=(f"Howdah {__version__}, from {folder}",),
         )
@@ -90,7 +113,7 @@ def own_code(cache: Path, progress: Progress = quiet) -> Archive:
 def _base_content(
     python: Path, further: Sequence[str], scratch: Path, progress: Progress
 ) -> Content:
-    from howdah.packing import distributions
+    from howdah.packing import distributions, elf
     from howdah.packing.bytecode import with_byte_code
     from howdah.packing.interpreter import glibc_note, interpreter
 
@@ -99,12 +122,14 @@ def _base_content(
     by_name = {
         f"{each.name} {each.version}": [*distributions.entries(each, "@site")] for each in wanted
     }
-    packages = [entry for some in by_name.values() for entry in some]
-    modules = [entry.path for entry in packages if entry.path and ".so" in entry.path.suffixes]
-    base = interpreter(python, modules, scratch / "elf")
+    base = interpreter(python, scratch / "elf")
     by_name = {
         name: [_placed(entry, base.site) for entry in some] for name, some in by_name.items()
     }
+    libc = max(
+        base.glibc,
+        *(elf.glibc(entry.content) for some in by_name.values() for entry in some if entry.content),
+    )
     placed = [entry for some in by_name.values() for entry in some]
     rows = [Row(f"Python {base.version}", sum(map(_size, base.entries)), len(base.entries))]
     rows += [Row(name, sum(map(_size, some)), len(some)) for name, some in by_name.items()]
@@ -115,10 +140,7 @@ def _base_content(
         entries=entries,
         python=base.python,
         rows=tuple(sorted(rows, key=lambda row: -row.size)),
-        notes=(
-            f"Python {base.version} of {base.executable}; {glibc_note(base.glibc)}",
-            *base.notes,
-        ),
+        notes=(f"Python {base.version} of {base.executable}; {glibc_note(libc)}",),
     )
 
 
@@ -154,9 +176,7 @@ def _installed(python: Path) -> list[tuple[object, ...]]:
 def _python_stamp() -> list[tuple[object, ...]]:
     import sys
 
-    from howdah.packing.interpreter import base_executable
-
-    python = base_executable()
+    python = our_python()
     return [(sys.version, str(python), _mtime(python))]
 
 

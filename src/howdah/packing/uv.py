@@ -23,7 +23,7 @@ from howdah.packing import ignoring, venv
 from howdah.packing.archives import Archive, Kind, PackingError, Progress
 from howdah.packing.cache import Cache, tar_of
 from howdah.packing.folders import look
-from howdah.packing.interpreter import base_executable
+from howdah.packing.interpreter import base_executable, minor
 
 _NESTED = re.compile(r"^\s*(?:-r|-c|--requirement|--constraint)[\s=]*(\S+)", re.MULTILINE)
 _LOCAL = re.compile(r"^\s*(?:-e\s+|--editable[\s=]+)?((?:\.{0,2}/|file://)[^\s;#]+)", re.MULTILINE)
@@ -127,6 +127,19 @@ def find() -> str:
     return found
 
 
+def install_portable(progress: Progress) -> None:
+    """Have uv fetch a Python that runs on any node, of the minor version that this process has.
+
+    Raises:
+        PackingError: there is no uv, or it cannot fetch one.
+    """
+    progress("fetching a portable Python", 0, None)
+    # No program called python3.11 on the user's PATH.
+    env = {"UV_PYTHON_INSTALL_BIN": "0"}
+    command = [find(), "python", "install", minor()]
+    _run(command, None, env, "fetch a portable Python")
+
+
 def _make_venv(uv: str, python: Path, target: Path, progress: Progress) -> None:
     progress("building the environment", 0, None)
     _run([uv, "venv", "--quiet", "--relocatable", "--python", str(python), str(target)])
@@ -139,7 +152,10 @@ def _install(uv: str, target: Path, what: Sequence[str], folder: Path, progress:
 
 
 def _run(
-    arguments: Sequence[str], folder: Path | None = None, env: dict[str, str] | None = None
+    arguments: Sequence[str],
+    folder: Path | None = None,
+    env: dict[str, str] | None = None,
+    what: str = "build the environment",
 ) -> str:
     # An active environment is none of uv's business here.
     inherited = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
@@ -158,9 +174,7 @@ def _run(
         raise PackingError(f"{arguments[0]} cannot be run: {error.strerror or error}") from error
     if run.returncode != 0:
         said = [line for line in run.stderr.splitlines() if line.strip()][-_TOLD_LINES:]
-        raise PackingError(
-            "uv could not build the environment. It said:\n  " + "\n  ".join(said or ["nothing"])
-        )
+        raise PackingError(f"uv could not {what}. It said:\n  " + "\n  ".join(said or ["nothing"]))
     return run.stdout
 
 

@@ -53,7 +53,7 @@ class Looked(msgspec.Struct, frozen=True):
         Raises:
             PackingError: the interpreter cannot be packed.
         """
-        python = interpreter(self.base, [], scratch / "elf")
+        python = interpreter(self.base, scratch / "elf")
         own = {entry.name for entry in self.paths}
         placed = [_below(python.site, entry) for entry in self.packages.entries]
         placed = [entry for entry in placed if entry.name.rpartition("/")[2] not in own]

@@ -296,6 +296,9 @@ class Hadoop(_Table, frozen=True, kw_only=True):
     them, such as ``[hadoop.tokens.hive]``; a table holds what that provider wants to know."""
     python: str | None = None
     """Python 3.11 or newer on the nodes for Howdah's own processes; by default one is shipped."""
+    runtime: str | None = None
+    """Archive that ``howdah pack --runtime`` made, a path or on HDFS, where all users of a cluster can
+    have the same; by default it is packed at the first submission, and kept on the cluster."""
     keytab: str | None = None
     """File on this machine with a Kerberos key: it says who submits, instead of a ticket, and lets the job
     live for longer than its delegation tokens, a week. The job's master gets it; nobody else may read it."""

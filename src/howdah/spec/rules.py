@@ -435,6 +435,10 @@ def _folders(job: Job) -> Iterator[Finding]:
                 yield Finding(("outputs", "keep", index), message, 'write one such as "*.pt"')
     if job.tensorboard is not None and not job.tensorboard.folder.strip():
         yield Finding(("tensorboard", "folder"), "the folder's name is empty")
+    if job.hadoop.python is not None and job.hadoop.runtime is not None:
+        about = (("hadoop", "python"), ("hadoop", "runtime"))
+        message = "python and runtime are both given"
+        yield Finding(("hadoop",), message, "Howdah's own processes have one Python", about)
     sources = ("python", "requirements", "project", "venv", "archive")
     given = [key for key in sources if getattr(job.environment, key) is not None]
     if len(given) > 1:

@@ -24,6 +24,8 @@ BACKEND = "backend"
 _NOT_FOR_SITES = ("name", "framework", "command", "source", "roles", "preprocess")
 _WHOLE = (("environment",),)
 """Tables whose keys exclude each other: a job's own replaces the site's altogether."""
+_EITHER: dict[KeyPath, str] = {("hadoop", "python"): "runtime", ("hadoop", "runtime"): "python"}
+"""A key that a job's own other one excludes, of the same table."""
 
 
 def find(env: Mapping[str, str]) -> Path | None:
@@ -93,6 +95,8 @@ def _put_below(table: Table, defaults: Table, path: KeyPath, job: Document, site
     for key, default in defaults.items():
         at = (*path, key)
         own = table.get(key)
+        if own is None and (other := _EITHER.get(at)) and table.get(other) is not None:
+            continue
         if own is None:
             table[key] = default
             job.origins.take(site.origins, at)

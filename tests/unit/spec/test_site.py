@@ -42,6 +42,13 @@ def test_an_environment_is_one_choice(tmp_path: Path) -> None:
     assert (job.environment.python, job.environment.archive) == (None, "env.tar.gz")
 
 
+def test_howdahs_own_python_is_one_choice(tmp_path: Path) -> None:
+    site_text = '[hadoop]\nruntime = "hdfs:///apps/runtime.tar.gz"\n'
+    assert load_at(tmp_path, site_text).hadoop.runtime == "hdfs:///apps/runtime.tar.gz"
+    job = load_at(tmp_path, site_text, JOB + '[hadoop]\npython = "python3"\n')
+    assert (job.hadoop.python, job.hadoop.runtime) == ("python3", None)
+
+
 def test_a_site_may_add_a_whole_table(tmp_path: Path) -> None:
     job = load_at(tmp_path, '[checkpoint]\nstore = "s3://bucket"\n[network]\ninterface = "eth1"\n')
     assert job.checkpoint is not None

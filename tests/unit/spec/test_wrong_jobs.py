@@ -322,6 +322,13 @@ WRONG: Wrong = {
             "job.toml:3: environment: python and archive are given; an environment has one source",
         ],
     ),
+    "two Pythons for Howdah's own processes": (
+        "job.toml",
+        ROLE + '[hadoop]\npython = "python3"\nruntime = "runtime.tar.gz"\n',
+        [
+            "job.toml:3: hadoop: python and runtime are both given; Howdah's own processes have one Python",
+        ],
+    ),
     "an endless settling": (
         "job.toml",
         ROLE + '[checkpoint]\nsettle = "off"\nkeep = 0\n',

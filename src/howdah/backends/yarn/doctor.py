@@ -412,12 +412,17 @@ def _proxy(configuration: Configuration) -> Iterator[Finding]:
 def _runtime() -> Iterator[Finding]:
     from howdah.packing import distributions, interpreter
     from howdah.packing.archives import PackingError
-    from howdah.packing.runtime import NEEDED, OPTIONAL
+    from howdah.packing.runtime import NEEDED, OPTIONAL, our_python
 
     try:
-        python = interpreter.base_executable()
         distributions.closure(NEEDED, OPTIONAL, ("howdah",))
     except PackingError as error:
         yield problem("runtime", str(error))
         return
-    yield fine("runtime", f"shipped with the first job: the Python of {python}, and Howdah")
+    nodes = (
+        "which any node runs"
+        if interpreter.portable()
+        else "which needs nodes with a glibc as new as here; 'howdah pack --runtime' has uv fetch one "
+        "that runs on any"
+    )
+    yield fine("runtime", f"shipped with the first job: the Python of {our_python()}, {nodes}")

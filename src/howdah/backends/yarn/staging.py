@@ -128,7 +128,9 @@ class Packing:
         self._conf = pool.submit(conf_archive, configuration, cache)
         self._own = pool.submit(runtime.own_code, cache, progress)
         self._base = (
-            pool.submit(runtime.base, cache, progress) if job.hadoop.python is None else None
+            pool.submit(_runtime, job, folder, cache, progress)
+            if job.hadoop.python is None
+            else None
         )
         self._source = pool.submit(_source, place, cache, progress, without) if place else None
         self._environment = (
@@ -166,8 +168,10 @@ class Packing:
 
         job = self._job
         own = [(names.HOWDAH, self._own), (names.CONF, self._conf)]
+        python = job.hadoop.python or ""
         if self._base is not None:
             own.insert(0, (names.RUNTIME, self._base))
+            python = f"{HERE}/{names.RUNTIME}/{result(self._base).python}"
         parts = [shipped(name, result(made)) for name, made in own]
         source = result(self._source) if self._source else None
         environment = result(self._environment) if self._environment else None
@@ -181,7 +185,7 @@ class Packing:
             application_id=application_id,
             user=user,
             runtime=tuple(parts),
-            runtime_python=job.hadoop.python or f"{HERE}/{names.RUNTIME}/bin/python3",
+            runtime_python=python,
             source=shipped(names.SOURCE, source) if source else None,
             environment=shipped(names.ENVIRONMENT, environment) if environment else None,
             python=interpreter(job, environment),
@@ -191,6 +195,12 @@ class Packing:
 
 
 # Most jobs need only some of these, and each takes longer to import than to do what is done already.
+
+
+def _runtime(job: Job, folder: Path, cache: Path, progress: Progress) -> Archive:
+    if job.hadoop.runtime is not None:
+        return runtime.ready(job.hadoop.runtime, folder, cache, progress)
+    return runtime.base(cache, progress)
 
 
 def _source(folder: Path, cache: Path, progress: Progress, without: tuple[Path, ...]) -> Archive:
