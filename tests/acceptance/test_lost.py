@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 from pathlib import Path
 
 import psutil
@@ -11,8 +10,7 @@ import pytest
 
 from howdah.storage.jobdir import JobDirectory
 from tests.acceptance.jobs import Job
-from tests.cli.howdah import ended_at_last, gone, howdah, job_file, start, until
-from tests.processes import runs
+from tests.cli.howdah import ended_at_last, gone, howdah, job_file, lose, start, until
 
 PROGRAM = """
 import time
@@ -36,7 +34,7 @@ def test_a_job_that_nobody_runs_says_so_and_can_be_brought_back(
     with ended_at_last():
         job = Job(start("run", str(file)))
         job.until_printed("begun")
-        _lose(job)
+        lose(job.directory)
         assert job.run.end() == 3
         name = job.directory.job_id
         rerun = f"howdah rerun {name}{' --resume' if with_checkpoint else ''}."
@@ -55,15 +53,6 @@ def test_a_job_that_nobody_runs_says_so_and_can_be_brought_back(
         assert "worker:0 | done" in "\n".join(again.out).replace("worker:0#2", "worker:0")
         assert gone(JobDirectory(job.directory.path)).outcome == "succeeded"
         assert howdah("attach", "--revive", name).end() == 0, "one that has ended stays as it is"
-
-
-def _lose(job: Job) -> None:
-    node, coordinator = job.node(), job.coordinator()
-    for process in (node, coordinator):
-        process.send_signal(signal.SIGSTOP)  # or one would start the other again
-    for process in (node, coordinator):
-        process.send_signal(signal.SIGKILL)
-    until(lambda: not any(map(runs, (node, coordinator))), "the end of both")
 
 
 @pytest.mark.timeout(120)

@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import psutil
+
 from howdah.client import listing
 from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
 from howdah.wire.status import JobView
+from tests.processes import runs
 
 T = TypeVar("T")
 
@@ -141,6 +144,17 @@ def gone(directory: JobDirectory) -> JobView:
     view = until(directory.final, f"the end of {directory.job_id}")
     until(lambda: not node_pid(directory), "the end of the node daemon")
     return view
+
+
+def lose(directory: JobDirectory) -> None:
+    """Kill the job's node daemon and its coordinator at once; its agents and programs end with them."""
+    node = psutil.Process(json.loads((directory.path / "node.json").read_bytes())["pid"])
+    coordinator = until(directory.coordinator, "the coordinator's address")
+    both = (node, psutil.Process(coordinator.pid))
+    for number in (signal.SIGSTOP, signal.SIGKILL):  # or one would start the other again
+        for process in both:
+            process.send_signal(number)
+    until(lambda: not any(map(runs, both)), "the end of both")
 
 
 def node_pid(directory: JobDirectory) -> int | None:

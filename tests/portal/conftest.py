@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import time
 from collections.abc import Iterator
@@ -75,6 +76,14 @@ class Portal(Served):
         self.run(begin())
 
     def stop(self) -> None:
+        async def others_end() -> None:  # as at the end of `asyncio.run`
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for each in others:
+                each.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        self.run(self.server.close())
+        self.run(others_end())
         super().stop()
         self.jobs.index.close()
 

@@ -280,7 +280,7 @@ def ended_with_its_program(folder: Path, job: Job) -> tuple[JobDirectory, SparkS
 def test_a_job_that_nobody_runs_names_the_command_that_begins_it_anew(tmp_path: Path) -> None:
     job = msgspec.structs.replace(JOB, checkpoint=Checkpoint())
     directory, site = ended_with_its_program(tmp_path, job)
-    words = site.lost().partition("howdah rerun ")[2].partition(". ")[0]
+    words = site.lost().remedy.partition("howdah rerun ")[2].partition(". ")[0]
     parsed = rerun.make_context("rerun", words.split())
     assert parsed.params["job_id"] == directory.job_id and parsed.params["resume"]
     with pytest.raises(BackendError, match=f"howdah rerun {directory.job_id} --resume"):
@@ -291,8 +291,8 @@ def test_a_function_job_that_nobody_runs_is_begun_anew_by_its_program(tmp_path: 
     call = FunctionJob(print)
     directory, site = ended_with_its_program(tmp_path, call.job)
     call.populate(directory)
-    assert "run the program again that had started it" in site.lost()
-    assert "howdah rerun" not in site.lost()
+    assert "run the program again that had started it" in site.lost().remedy
+    assert "howdah rerun" not in str(site.lost())
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,18 @@ class Running(enum.Enum):
     """Nobody does, and nobody will by itself."""
 
 
+class Lost(msgspec.Struct, frozen=True):
+    """A job that has not ended and that nobody runs, in words without a full stop."""
+
+    what: str
+    """What became of it, and why, as far as is known."""
+    remedy: str
+    """The commands that go on with it."""
+
+    def __str__(self) -> str:
+        return f"{self.what}. {self.remedy}"
+
+
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Progress of a submission, for people: ``uploading environment``, bytes done and in all."""
 
@@ -327,8 +339,8 @@ class Site(Protocol):
         """
         ...
 
-    def lost(self) -> str:
-        """What may have become of a job that nobody runs, and what to do, in words."""
+    def lost(self) -> Lost:
+        """What may have become of a job that nobody runs, and what to do."""
         ...
 
     def revive(self) -> None:

@@ -7,6 +7,7 @@ import socket
 import time
 
 from howdah.agent.processes import stat
+from howdah.backends.base import Lost
 from howdah.storage.layout import JobMeta, Submitter
 
 HANDED_OVER_S = 5.0
@@ -37,13 +38,14 @@ def under_way(meta: JobMeta) -> str:
     return f"it is being submitted by process {by.pid} on {by.host}" if by is not None else ""
 
 
-def never_handed_over(meta: JobMeta, to: str) -> str:
+def never_handed_over(meta: JobMeta, to: str) -> Lost:
     """What became of a job whose client is gone, in words; ``to`` is where it should have run."""
     by = meta.submitter
     client = f" (process {by.pid} on {by.host})" if by is not None else ""
-    return (
+    return Lost(
         f"{meta.job_id} was never handed over to {to}: the client that submitted it{client} ended"
-        f" before. Nothing of it runs. To submit it again: howdah rerun {meta.job_id}"
+        " before. Nothing of it runs",
+        f"To submit it again: howdah rerun {meta.job_id}",
     )
 
 

@@ -49,7 +49,10 @@ def task_table(
     view: JobView, paint: Paint, *, width: int | None, now: float, indent: str = "  "
 ) -> list[str]:
     """One line a task. ``now`` is seconds since the epoch, for how long states have lasted."""
-    rows = [_task_row(task, paint, now, live=view.outcome is None) for task in view.tasks]
+    rows = [
+        _task_row(task, paint, now, live=view.outcome is None and not view.lost)
+        for task in view.tasks
+    ]
     return render(_TASK_COLUMNS, rows, paint, width=width, indent=indent)
 
 
@@ -161,13 +164,8 @@ def report(
     if view.over:
         return summary(view, paint, width=width, findings=findings)[1:]
     lines = [_headline(view, paint, now)]
-    if view.lost and view.tasks:
-        lines += _labelled(
-            "Why", "it has no coordinator any more (did the machine restart?)", paint, width
-        )
     unfinished = "Why" if view.lost or view.ending else "Waits for"
-    reason = "Before" if view.lost and view.tasks else unfinished
-    lines += _labelled(reason, view.reason, paint, width)
+    lines += _labelled(unfinished, view.reason, paint, width)
     if view.checkpoint:
         lines += _labelled("Checkpoint", view.checkpoint, paint, width)
     if view.unsaved:

@@ -139,9 +139,12 @@ class AsyncJobHandle:
             if state is Running.NOT_YET:
                 why = await asyncio.to_thread(site.waiting)
                 view = msgspec.structs.replace(view, reason=why)
-        if state is Running.NO and not view.tasks:
-            view = msgspec.structs.replace(view, reason=site.lost())  # no coordinator ever began
-        return msgspec.structs.replace(view, lost=state is Running.NO)
+        if state is not Running.NO:
+            return view
+        lost = await asyncio.to_thread(site.lost)
+        return msgspec.structs.replace(
+            view, lost=True, reason=lost.what, advice=lost.remedy, tasks=past.ended(view.tasks)
+        )
 
     def ended(self) -> JobView | None:
         """The final status document; None while the job has not ended.
@@ -275,7 +278,7 @@ class AsyncJobHandle:
     async def _raise_if_lost(self) -> None:
         """A job without logs because it was lost is no job that has printed nothing."""
         if await self._remote.final() is None and await self._remote.running() is Running.NO:
-            raise Abandoned(self._remote.site.lost())
+            raise Abandoned(str(self._remote.site.lost()))
 
     async def _check_attempt(
         self, names: tuple[str, ...], tasks: tuple[Task, ...], attempt: int

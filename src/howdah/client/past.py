@@ -14,7 +14,7 @@ from howdah.core.state import TaskState
 from howdah.storage import journal, logs
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.messages import LogUpdate, RecordUpdate
-from howdah.wire.status import JobView
+from howdah.wire.status import JobView, TaskView
 
 CHUNK = 256 * 1024
 """Bytes of a log read at a time."""
@@ -101,15 +101,19 @@ def view(directory: JobDirectory) -> JobView:
     return told if final is None else _with_tasks(final, told)
 
 
+def ended(tasks: tuple[TaskView, ...]) -> tuple[TaskView, ...]:
+    """Tasks that nobody runs any more, as the journal last saw them."""
+    return tuple(
+        each if each.state in _OVER else msgspec.structs.replace(each, state=TaskState.ENDED.value)
+        for each in tasks
+    )
+
+
 def _with_tasks(final: JobView, told: JobView) -> JobView:
     """An end that no coordinator wrote knows nothing of tasks; the journal does, until then."""
-    tasks = tuple(
-        each if each.state in _OVER else msgspec.structs.replace(each, state=TaskState.ENDED.value)
-        for each in told.tasks
-    )
     return msgspec.structs.replace(
         final,
-        tasks=tasks,
+        tasks=ended(told.tasks),
         failures=(*told.failures, *final.failures),
         started=told.started,
         generation=told.generation,

@@ -284,7 +284,7 @@ class Remote:
             elif abandoned_since is None:
                 abandoned_since = time.monotonic()
             elif time.monotonic() - abandoned_since > ABANDONED_S:
-                raise Abandoned(self.site.lost())
+                raise Abandoned(str(self.site.lost()))
             if state is Running.NOT_YET and pauses.may_ask_why():
                 before, why = why, await self._ask_site(self.site.waiting)
                 if why != before:

@@ -44,6 +44,12 @@ async def tunnel(directory: JobDirectory, task: Task | None, port: int = 0) -> A
         OSError: the port cannot be listened on.
     """
     remote = Remote(directory)
+    open_: set[asyncio.Task[None]] = set()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.ensure_future(connection(reader, writer))
+        open_.add(task)
+        task.add_done_callback(open_.discard)
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         # A program that has hung up already is nobody's, and waits for no answer.
@@ -63,9 +69,14 @@ async def tunnel(directory: JobDirectory, task: Task | None, port: int = 0) -> A
         finally:
             writer.close()
 
-    server = await asyncio.start_server(connection, LOCAL, port)
-    async with server:
-        yield server.sockets[0].getsockname()[1]
+    server = await asyncio.start_server(accept, LOCAL, port)
+    try:
+        async with server:
+            yield server.sockets[0].getsockname()[1]
+    finally:
+        # One may wait for a coordinator that never comes.
+        for each in open_:
+            each.cancel()
 
 
 async def check(directory: JobDirectory, task: Task | None) -> str:

@@ -198,11 +198,11 @@ def test_status_shows_measurements_and_pages() -> None:
 
 
 def test_status_of_a_lost_job_says_that_nobody_runs_it() -> None:
-    lost = msgspec.structs.replace(RUNNING, lost=True)
+    lost = msgspec.structs.replace(RUNNING, lost=True, reason="nobody runs it any more")
     shown = "\n".join(report(lost, PLAIN, width=None, pages={}, now=START + 65))
     assert shown.startswith("digits-20270115-080000-k3f9 lost\n")
     assert "howdah attach --revive digits-20270115-080000-k3f9" in shown
-    assert "it has no coordinator any more" in shown
+    assert "Why           nobody runs it any more" in shown
     assert "howdah rerun digits-20270115-080000-k3f9 --resume" in shown
     assert "howdah stop" not in shown
 

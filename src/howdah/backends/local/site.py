@@ -7,7 +7,7 @@ import shutil
 
 from howdah.backends import submitting
 from howdah.backends.athand import SiteAtHand
-from howdah.backends.base import BackendError, Running
+from howdah.backends.base import BackendError, Lost, Running
 from howdah.backends.local.processes import alive
 from howdah.backends.local.submit import ADDRESS, node_alive, revive
 from howdah.storage.jobdir import JobDirectory
@@ -31,14 +31,15 @@ class LocalSite(SiteAtHand):
         known = coordinator is not None or (self._directory.path / ADDRESS).exists()
         return Running.NO if known or self._late() or self._cut_off() else Running.NOT_YET
 
-    def lost(self) -> str:
+    def lost(self) -> Lost:
         directory = self._directory
         if self._cut_off():
             return submitting.never_handed_over(directory.meta(), "the local backend")
-        return (
+        return Lost(
             f"nobody runs {directory.job_id} any more: neither its coordinator nor its node daemon "
-            f"is alive ({_likely(directory)}). To go on where it was: howdah attach --revive "
-            f"{directory.job_id}; to begin anew: {self._rerun()}. What it left is in {directory.path}"
+            f"is alive ({_likely(directory)})",
+            f"To go on where it was: howdah attach --revive {directory.job_id}; to begin anew: "
+            f"{self._rerun()}. What it left is in {directory.path}",
         )
 
     def revive(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from howdah.backends.athand import SiteAtHand
-from howdah.backends.base import BackendError, Running
+from howdah.backends.base import BackendError, Lost, Running
 from howdah.backends.local.processes import alive
 from howdah.backends.spark.settings import read_settings
 from howdah.storage import layout
@@ -26,12 +26,12 @@ class SparkSite(SiteAtHand):
             return Running.YES
         return Running.NO
 
-    def lost(self) -> str:
+    def lost(self) -> Lost:
         directory = self._directory
-        return (
+        return Lost(
             f"nobody runs {directory.job_id} any more: the program with its Spark session has "
-            f"ended, and its coordinator with it. {self._anew()}. What it left is in "
-            f"{directory.path}"
+            "ended, and its coordinator with it",
+            f"{self._anew()}. What it left is in {directory.path}",
         )
 
     def revive(self) -> None:

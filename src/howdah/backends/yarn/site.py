@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from howdah.backends import submitting
-from howdah.backends.base import BackendError, Running
+from howdah.backends.base import BackendError, Lost, Running
 from howdah.backends.yarn import application_end, cluster_report, pending_reason
 from howdah.backends.yarn.access import Access, shared
 from howdah.backends.yarn.amounts import of_master
@@ -190,15 +190,16 @@ class YarnSite:
             raise BackendError(f"{self._url} cannot be removed: {error}") from error
         return freed
 
-    def lost(self) -> str:
+    def lost(self) -> Lost:
         meta = self._directory.meta()
         if meta.submitter is not None and next(self._path.glob("events-*"), None) is None:
+            lost = submitting.never_handed_over(meta, "YARN")
             left = f". What it left is in {meta.url}" if meta.url is not None else ""
-            return f"{submitting.never_handed_over(meta, 'YARN')}{left}"
-        return (
+            return Lost(lost.what, f"{lost.remedy}{left}")
+        return Lost(
             f"nobody runs {meta.job_id} any more: the ResourceManager does not know its application "
-            f"{meta.application_id}, and it did not write how it ended. Was the cluster set up anew? "
-            f"To begin anew: howdah rerun {meta.job_id}{self._resume()}. What it left is in {meta.url}"
+            f"{meta.application_id}, and it did not write how it ended (was the cluster set up anew?)",
+            f"To begin anew: howdah rerun {meta.job_id}{self._resume()}. What it left is in {meta.url}",
         )
 
     def revive(self) -> None:
