@@ -162,7 +162,8 @@ class Holding(NamedTuple):
 def holding(past: Past, tmp_path: Path) -> Iterator[Holding]:
     """A job that runs."""
     goal = tmp_path / "goal"
-    file = job_file(tmp_path, HOLDS, name="holds", env={"GOAL": str(goal)})
+    roles = {"worker": {"memory": "8g"}}
+    file = job_file(tmp_path, HOLDS, name="holds", env={"GOAL": str(goal)}, roles=roles)
     run = start("run", str(file))
     run.until_line("holding on")
     yield Holding(run, newest(), goal)

@@ -153,7 +153,7 @@ def test_damaged_directories_are_shown_as_what_they_are_and_break_nothing(
         assert page.status in (200, 404), job_id
         assert page.status == 200 or f"{job_id} cannot be read: " in page.body.decode()
         for path in (
-            "job", "records", "series", "config", "logs/worker:0", "changes", "topology"
+            "job", "records", "series", "config", "logs/worker:0", "changes", "advice"
         ):  # fmt: skip
             answer = portal.get(f"/jobs/{job_id}/api/v1/{path}")
             assert answer.status in (200, 404), (job_id, path, answer.body)

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import shoot
+from tests.cli.howdah import howdah, until
 from tests.portal.conftest import Holding, Past, Portal
 
 pytestmark = pytest.mark.timeout(120)
@@ -51,6 +52,27 @@ def test_one_address_before_and_after_a_jobs_end(
     expect(page.locator("#log-lines")).to_contain_text("let go")
 
 
+def test_advice_stands_on_the_page_in_the_words_of_the_command(
+    page: Page, portal: Portal, holding: Holding
+) -> None:
+    job_id = holding.directory.job_id
+    until(lambda: howdah("advice", job_id, "--json").documents()[0], "measurements")
+    page.goto(portal.login_link())
+    page.get_by_role("link", name="holds", exact=True).click()
+    advice = page.locator("#findings li")
+    expect(advice).to_have_count(1)
+    expect(advice).to_contain_text("worker:0 used at most")
+    expect(advice).to_contain_text('roles.worker.memory = "64m"')
+    shoot(page, "advice")
+    holding.let_go()
+    expect(page.locator("#phase")).to_have_text("Succeeded")
+    page.reload()
+    (found,) = howdah("advice", job_id, "--json").documents()[0]
+    expect(advice).to_contain_text(found["text"])
+    expect(advice).to_contain_text(found["change"])
+    assert portal.get(f"/jobs/{job_id}/api/v1/advice").json() == [found]
+
+
 def test_a_running_job_is_stopped_from_the_list(
     page: Page, portal: Portal, holding: Holding
 ) -> None:
@@ -87,10 +109,11 @@ def test_programs_ask_about_a_past_job_as_about_a_running_one(portal: Portal, pa
         ("/api/v1/logs/worker:0?attempt=9", 404),
         ("/proxy/tensorboard:0/", 404),
         ("/nothing", 404),
+        ("/api/v1/advice", 200),
     ):
         assert portal.get(root + path).status == status, path
     stopped = portal.post(f"{root}/api/v1/stop")
     assert (stopped.status, "over already" in stopped.error) == (409, True)
     for broken in ("half-20261121-143502-k3f9", "torn-20261121-143503-k3f9"):
-        for path in ("/", "/api/v1/job", "/proxy/x:0/"):
+        for path in ("/", "/api/v1/job", "/api/v1/advice", "/proxy/x:0/"):
             assert portal.get(f"/jobs/{broken}{path}").status == 404

@@ -101,6 +101,8 @@ def test_the_list_filters_as_one_types_and_goes_by_keys(page: Page, portal: Port
     expect(page.locator("#jobs tbody tr")).to_have_count(5)
     page.locator("select[name=state]").select_option("failed")
     expect(page.locator("#jobs tbody tr")).to_have_count(2)
+    page.locator("select[name=cause]").select_option("user-code")
+    expect(page.locator("#jobs tbody tr .name > a:first-child")).to_have_text(["letters"])
 
 
 def test_the_list_on_a_phone_in_the_dark_and_below_a_prefix(

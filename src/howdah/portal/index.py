@@ -32,7 +32,7 @@ from howdah.storage.jobdir import (
 )
 from howdah.wire.status import JobView
 
-VERSION = 1
+VERSION = 2
 """A number for each shape of the tables; part of the file's name."""
 PAGE = 50
 """Jobs of one page, unless more are asked for."""
@@ -69,6 +69,7 @@ create index if not exists longest on jobs (took, submitted, job_id);
 create index if not exists by_framework on jobs (framework, submitted, job_id);
 create index if not exists by_backend on jobs (backend, submitted, job_id);
 create index if not exists by_queue on jobs (queue, submitted, job_id);
+create index if not exists by_cause on jobs (cause, submitted, job_id);
 create table if not exists tagged (tag text, id integer, primary key (tag, id)) without rowid;
 """
 _WORDS = "create virtual table if not exists words using fts5(text, tokenize = 'trigram')"
@@ -146,6 +147,7 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     frameworks: tuple[str, ...]
     backends: tuple[str, ...]
     queues: tuple[str, ...]
+    causes: tuple[str, ...]
     tags: tuple[str, ...]
 
 
@@ -354,6 +356,7 @@ class Index:
                     frameworks=self._values("framework", "jobs"),
                     backends=self._values("backend", "jobs"),
                     queues=self._values("queue", "jobs"),
+                    causes=self._values("cause", "jobs"),
                     tags=self._values("tag", "tagged"),
                 )
             return self._choices

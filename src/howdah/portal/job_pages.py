@@ -18,7 +18,9 @@ from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
 from howdah.backends.base import BackendError
+from howdah.client.advice import Finding
 from howdah.client.errors import HowdahError
+from howdah.client.evidence import findings
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.listing import look
 from howdah.client.liveness import Running, running
@@ -39,6 +41,10 @@ HELD = 8
 """Past jobs kept in memory."""
 SOON_S = 2.0
 """A job without a coordinator that has not ended is read again after this."""
+ADVICE = "/api/v1/advice"
+ADVICE_S = 10.0
+"""All that was measured is read for it: of a running job no oftener than this."""
+ENDED_S = 600.0
 BY = "stopped in the list of jobs"
 
 
@@ -68,6 +74,8 @@ class JobPages:
         self._frame = PageFrame(static=f"../../static/{version}", jobs="../../")
         self._past: OrderedDict[str, _Served] = OrderedDict()
         self._making: dict[str, asyncio.Task[_Served]] = {}
+        self._found: OrderedDict[str, tuple[list[Finding], float]] = OrderedDict()
+        """Advice, and until when it is good."""
         self._tunnels: dict[str, tuple[asyncio.Task[None], asyncio.Future[int]]] = {}
 
     def close(self) -> None:
@@ -93,11 +101,28 @@ class JobPages:
         if path == "/stop" and request.method == "POST":
             await (await self._stop(directory))(scope, receive, send)
             return
+        if path == ADVICE and request.method in SAFE_METHODS:
+            await (await self._advice(directory, ended=row.ended))(scope, receive, send)
+            return
         if not row.ended and await self._answer_live(directory, path, scope, receive, send):
             return
         served = await self._served(directory)
         await self._ready(served.source, path, request)
         await served.router(scope, receive, send)
+
+    async def _advice(self, directory: JobDirectory, *, ended: bool) -> Response:
+        """What the job wasted, as ``howdah advice`` says it."""
+        job_id, now = directory.job_id, time.monotonic()
+        found, good_until = self._found.get(job_id, ([], -1.0))
+        if good_until < now:
+            try:
+                found = await asyncio.to_thread(findings, directory)
+            except (StorageError, JournalError, BackendError, OSError, ValueError) as problem:
+                raise Refusal(404, f"nothing can be told of {job_id}: {problem}") from problem
+            self._found[job_id] = found, now + (ENDED_S if ended else ADVICE_S)
+            while len(self._found) > HELD:
+                self._found.popitem(last=False)
+        return Response(msgspec.json.encode(found), media_type="application/json")
 
     # -- of a job that runs ----------------------------------------------------------------------
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 
+from howdah.client.advice import Finding
 from howdah.coordinator.web import openapi
 from howdah.portal.documents import JobList
+from howdah.portal.job_pages import ADVICE
 from howdah.portal.query import PARAMETERS
 
 _JOB_ID = {
@@ -53,6 +55,24 @@ def document() -> dict[str, Any]:
                 status: {"description": text, "content": problem} for status, text in errors.items()
             },
         },
+    }
+    (advised,), components = msgspec.json.schema_components(
+        [list[Finding]], ref_template="#/components/schemas/{name}"
+    )
+    found["components"]["schemas"] |= components
+    found["paths"][ADVICE] = {
+        "get": {
+            "operationId": "advice",
+            "summary": "What the job wasted, as `howdah advice --json` prints it.",
+            "parameters": [],
+            "responses": {
+                "200": {
+                    "description": "Done.",
+                    "content": {"application/json": {"schema": advised}},
+                },
+                "404": {"description": "Nothing can be told of it.", "content": problem},
+            },
+        }
     }
     below = {
         f"/jobs/{{job_id}}{path}": {

@@ -182,6 +182,11 @@ class PastJob:
                 return
             found: defaultdict[Task, list[Sample]] = defaultdict(list)
             count = 0
+            if self._remote is not None:
+                try:
+                    self._remote.bring_metrics()
+                except (BackendError, OSError) as error:
+                    log.info("%s: measurements not brought: %s", self.directory.job_id, error)
             for item in stored_metrics.read(self.directory.path):
                 found[item.task].append(item.sample)
                 count += 1

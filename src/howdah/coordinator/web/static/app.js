@@ -5,6 +5,7 @@ import { feed } from "./feed.js";
 import { store } from "./store.js";
 import "./summary.js";
 import "./failures.js";
+import "./advice.js";
 import "./tasks.js";
 import "./log.js";
 import "./charts.js";
