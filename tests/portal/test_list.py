@@ -91,6 +91,7 @@ def test_all_works_without_javascript(plain: Page, portal: Portal) -> None:
 def test_the_list_filters_as_one_types_and_goes_by_keys(page: Page, portal: Portal) -> None:
     page.goto(portal.login_link())
     expect(page.locator("#jobs tbody tr")).to_have_count(5)
+    page.wait_for_load_state()  # its script runs by then
     page.keyboard.press("/")
     page.keyboard.type("letters")
     expect(page.locator("#jobs tbody tr")).to_have_count(1)
