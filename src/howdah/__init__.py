@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from howdah.client.exits import ExitCode
     from howdah.client.handle import AsyncJobHandle
     from howdah.client.items import JobEvent, LogLine
+    from howdah.client.measurements import Measurement
+    from howdah.client.outputs import NoOutputs, Output
     from howdah.client.sync import JobHandle
     from howdah.spec.model import (
         Acl,
@@ -67,6 +69,8 @@ _HOMES = {
     "howdah.client.exits": ("ExitCode",),
     "howdah.client.handle": ("AsyncJobHandle",),
     "howdah.client.items": ("JobEvent", "LogLine"),
+    "howdah.client.measurements": ("Measurement",),
+    "howdah.client.outputs": ("NoOutputs", "Output"),
     "howdah.client.sync": ("JobHandle",),
     "howdah.wire.status": ("FailureView", "JobView", "TaskView"),
     "howdah.spec.model": (
@@ -122,9 +126,12 @@ __all__ = [
     "LogLine",
     "Logs",
     "Master",
+    "Measurement",
     "Mode",
     "Network",
+    "NoOutputs",
     "NotSaved",
+    "Output",
     "Outputs",
     "Placement",
     "Preprocess",

@@ -31,14 +31,15 @@ def command(port: int, store: str | None, as_json: bool) -> int:
     from howdah.client.exits import ExitCode
     from howdah.client.finding import base as base_of
 
-    asyncio.run(_serve(base_of(store), port, as_json=as_json))
+    asyncio.run(serve(base_of(store), port, as_json=as_json))
     return ExitCode.STOPPED
 
 
-async def _serve(base: Path, port: int, *, as_json: bool) -> None:
+async def serve(base: Path, port: int, *, job_id: str = "", as_json: bool) -> None:
+    """Serve the jobs below ``base`` until Ctrl-C; the address that is printed leads to that job."""
     from howdah.client.links import local_base
     from howdah.client.tunnel import LOCAL
-    from howdah.coordinator.web.server import serve
+    from howdah.coordinator.web import server as web
     from howdah.portal.app import NAME, create_portal
     from howdah.portal.jobs import Jobs
     from howdah.storage.jobdir import base_folder, check_folder_of_jobs
@@ -56,18 +57,19 @@ async def _serve(base: Path, port: int, *, as_json: bool) -> None:
             "or leave --port out"
         ) from None
     jobs = Jobs(base, base_folder().parent.parent / "portal")
-    server = await serve(create_portal(jobs, token), sock)
+    server = await web.serve(create_portal(jobs, token), sock)
     over = asyncio.Event()
     # Also where a shell started it in the background, with SIGINT ignored.
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, over.set)
     try:
-        address = login_link(local_base(NAME, server.port), token, time.time())
+        to = f"jobs/{job_id}/" if job_id else ""
+        address = login_link(local_base(NAME, server.port), token, time.time(), to)
         if as_json:
             echo_json(json.dumps({"address": address, "folder": os.fspath(base)}))
         else:
             echo(address)
-        echo(f"shows the jobs in {base}; Ctrl-C ends it", err=True)
+        echo(f"shows {job_id or 'the jobs'} in {base}; Ctrl-C ends it", err=True)
         await over.wait()
     finally:
         await server.close()

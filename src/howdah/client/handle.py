@@ -27,7 +27,9 @@ from howdah.client.errors import (
 from howdah.client.exits import ExitCode, of_view
 from howdah.client.history import NO_RECORDS, History
 from howdah.client.items import JobEvent, LogLine, job_event, log_line
+from howdah.client.measurements import Measurement, measurements
 from howdah.client.merge import Block, Position, Stream, TimedLines
+from howdah.client.outputs import Output, fetch, outputs
 from howdah.client.remote import Remote, Update
 from howdah.core.messages import Task
 from howdah.core.state import Outcome
@@ -399,6 +401,44 @@ class AsyncJobHandle:
         if reply.problem:
             raise Refused(f"the stacks of {task} could not be taken: {reply.problem}")
         return reply.text
+
+    async def metrics(self, *tasks: str, since: float | None = None) -> list[Measurement]:
+        """What was measured of tasks and what they reported, in the order it came.
+
+        A running job's measurements come some seconds late.
+
+        Args:
+            tasks: ``worker:1``, or ``worker`` for all tasks of that role; all tasks without them.
+            since: only what was measured later, in seconds since the epoch.
+
+        Raises:
+            BadInput: the job has no such task.
+            BackendError: the cluster that keeps them does not answer.
+        """
+        floor = float("-inf") if since is None else since
+        wanted = self.tasks(*tasks)
+        return await asyncio.to_thread(lambda: list(measurements(self._directory, wanted, floor)))
+
+    async def outputs(self, *tasks: str) -> list[Output]:
+        """Files that were kept of the job so far, by name.
+
+        Args:
+            tasks: as of `metrics`.
+
+        Raises:
+            BadInput: the job has no such task.
+            NoOutputs: the place where they are does not answer.
+        """
+        return await asyncio.to_thread(outputs, self._directory, self.tasks(*tasks))
+
+    async def fetch(self, output: Output, to: str | Path = ".") -> Path:
+        """Copy a file of `outputs` into that folder, or to that path; where it is then.
+
+        Raises:
+            BadInput: there is something of that name already, or no such folder.
+            NoOutputs: it cannot be read.
+        """
+        return await asyncio.to_thread(fetch, output, Path(to))
 
     # -- callbacks -------------------------------------------------------------------------------
 

@@ -12,6 +12,8 @@ from typing import Any
 from howdah.client.background import Background
 from howdah.client.handle import AsyncJobHandle, Callbacks
 from howdah.client.items import JobEvent, LogLine
+from howdah.client.measurements import Measurement
+from howdah.client.outputs import Output
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.status import JobView
 
@@ -144,6 +146,42 @@ class JobHandle:
             Refused: they could not be taken.
         """
         return Background.call(self._handle.stacks(task))
+
+    def metrics(self, *tasks: str, since: float | None = None) -> list[Measurement]:
+        """What was measured of tasks and what they reported, in the order it came.
+
+        A running job's measurements come some seconds late.
+
+        Args:
+            tasks: ``worker:1``, or ``worker`` for all tasks of that role; all tasks without them.
+            since: only what was measured later, in seconds since the epoch.
+
+        Raises:
+            BadInput: the job has no such task.
+            BackendError: the cluster that keeps them does not answer.
+        """
+        return Background.call(self._handle.metrics(*tasks, since=since))
+
+    def outputs(self, *tasks: str) -> list[Output]:
+        """Files that were kept of the job so far, by name.
+
+        Args:
+            tasks: as of `metrics`.
+
+        Raises:
+            BadInput: the job has no such task.
+            NoOutputs: the place where they are does not answer.
+        """
+        return Background.call(self._handle.outputs(*tasks))
+
+    def fetch(self, output: Output, to: str | Path = ".") -> Path:
+        """Copy a file of `outputs` into that folder, or to that path; where it is then.
+
+        Raises:
+            BadInput: there is something of that name already, or no such folder.
+            NoOutputs: it cannot be read.
+        """
+        return Background.call(self._handle.fetch(output, to))
 
 
 def _in_a_thread(callbacks: Callbacks) -> Callbacks:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Collection
 from typing import Any
@@ -29,6 +30,8 @@ from howdah.wire.status import JobView
 
 NAME = "ui"
 """Takes a job id's place in the cookie and in the host name; no job id is so short."""
+ONWARD = re.compile(r"jobs/[a-z0-9][a-z0-9-]*/")
+"""What a one-time link may go on to besides the list: a job."""
 RENEW = "Start “howdah ui” again"
 
 
@@ -126,7 +129,7 @@ def create_portal(
         return static.answer(request.path_params["version"], request.path_params["name"])
 
     async def signed_in(request: Request) -> Response:
-        return web.login(gate, request, RENEW)
+        return web.login(gate, request, RENEW, ONWARD)
 
     app = PortalApp(
         routes=[

@@ -156,9 +156,13 @@ async def _not_found(request: Request, problem: Exception) -> Response:
 
 
 def login(
-    gate: Gate, request: Request, renew: str = "Run “howdah status” with the job's id"
+    gate: Gate,
+    request: Request,
+    renew: str = "Run “howdah status” with the job's id",
+    onward: re.Pattern[str] = _TASK_PAGE,
 ) -> Response:
-    """Take a ticket, give a cookie. ``renew``: how to get another link.
+    """Take a ticket, give a cookie. ``renew``: how to get another link; ``onward``: addresses that
+    it may go on to.
 
     The cookie names no path: the browser keeps it for the folder the page is in, whatever prefix
     that has. The answer is a page that goes on by itself, not a redirect: after a click in another
@@ -166,7 +170,7 @@ def login(
     """
     now = gate.clock()
     wanted = request.query_params.get("to", "")
-    to = f"./{wanted}" if _TASK_PAGE.fullmatch(wanted) else "./"
+    to = f"./{wanted}" if onward.fullmatch(wanted) else "./"
     # Programs that look at links before a person does (chats) ask for the head only.
     if request.method == "HEAD":
         return notice("A one-time link", "Open it in a browser.")
