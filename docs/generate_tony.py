@@ -1,21 +1,29 @@
-"""Writes docs/guides/from-tony.md: the guide for users of TonY, with every key and option of it.
+"""Writes docs/guides/from-tony.md: the guide for users of TonY, with every key and option of it, and its
+example folders.
 
-Run it after a change of `howdah.compat.tony.table`; a test compares what is committed with it.
+Run it after a change of `howdah.compat.tony.table` or tests/yarn/tony_examples.py; a test compares what is
+committed with it.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from howdah.compat.tony.table import OPTIONS, SECTIONS, Kind, Option, Row
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.yarn.tony_examples import EXAMPLES, Example
 
 PAGE = Path(__file__).parent / "guides" / "from-tony.md"
 
 INTRODUCTION = """\
 # From TonY
 
-<!-- Written by docs/generate_tony.py from src/howdah/compat/tony/table.py. Change those. -->
+<!-- Written by docs/generate_tony.py from src/howdah/compat/tony/table.py and tests/yarn/tony_examples.py.
+Change those. -->
 
 A job that was written for [TonY](https://github.com/tony-framework/TonY) runs as it is: its `tony.xml`,
 its command line, its scripts. When you like it, turn it into a job file, which can say more.
@@ -125,7 +133,8 @@ As `TonySession` decides it:
   `worker:0`.
 
 Programs get the variables TonY gave them, [by the same names and with the same
-values](../reference/environment.md#tonys-names): `compat = "tony"`, which a converted job file has, sees to it.
+values](../reference/environment.md#tonys-names), and commands are given to `bash`: `compat = "tony"`, which a
+converted job file has, sees to it.
 Whoever could look at the job still can: TonY opened its logs to everybody, and so does the converted job
 (`[acl] view = ["*"]`; `--set 'acl.view=[]'` closes them).
 
@@ -141,10 +150,25 @@ Whoever could look at the job still can: TonY opened its logs to everybody, and 
 | Azkaban's job type | [Schedulers](schedulers.md) |
 | a framework's runtime as a plug-in | [a class and an entry point](../frameworks/index.md) |
 | `SKIP_HADOOP_PATH` | leaves `hadoop.classpath` out; without it the conversion sets it, as TonY did |
-| `TF_GRPC_REUSE_PORT` | the same: a task's ports stay held until its program has them |
+| `TF_GRPC_REUSE_PORT` | the same: a task's ports stay held until its program has them. Set already where all roles are TensorFlow's own (`chief`, `worker`, `ps`, `evaluator`); `-shell_env TF_GRPC_REUSE_PORT=0` for a program there that binds its port otherwise |
 | `TB_SERVER_REUSE_PORT` | not needed: TensorBoard's port is reserved for it |
 | history files and their portal | the job directory; `howdah list`, `howdah status`, `howdah events` |
 | end-to-end tests | [each has its like](tony-parity.md), with its outcome and ours |
+
+"""
+
+EXAMPLES_TITLE = """\
+## TonY's examples
+
+The folders of `tony-examples`, each run on a real cluster with the keys of its `tony.xml` and the arguments of its
+README (less memory apart), by a program that asks of its surroundings what the example's asks. The examples
+themselves were written for frameworks of their time, as the last column says.
+
+| Folder and program | `tony.xml` and arguments | What Howdah makes of it | Result |
+|---|---|---|---|
+"""
+
+KEYS_TITLE = """\
 
 ## Keys
 
@@ -160,7 +184,7 @@ OPTIONS_TITLE = """\
 
 def page() -> str:
     """The whole page."""
-    parts = [INTRODUCTION]
+    parts = [INTRODUCTION, EXAMPLES_TITLE, *map(_example, EXAMPLES), KEYS_TITLE]
     for title, rows in SECTIONS:
         parts.append(f"### {title}\n\n| Key | Default | In the job file | |\n|---|---|---|---|\n")
         parts += _rows(rows)
@@ -168,6 +192,23 @@ def page() -> str:
     parts.append(OPTIONS_TITLE)
     parts += (_option(option) for option in OPTIONS)
     return "".join(parts)
+
+
+def _example(example: Example) -> str:
+    keys = (_code(f"{key.removeprefix('tony.')}={value}") for key, value in example.keys.items())
+    arguments = map(_code, example.arguments)
+    result = example.outcome
+    if example.because:
+        result += f": `{example.because}`"
+    if example.note:
+        result += f"; {example.note}"
+    name = f"`{example.folder}`: {example.program}"
+    return _line(name, " ".join((*keys, *arguments)), example.does, result)
+
+
+def _code(text: str) -> str:
+    quote = "``" if "`" in text else "`"
+    return f"{quote}{text}{quote}"
 
 
 def _rows(rows: tuple[Row, ...]) -> Iterator[str]:

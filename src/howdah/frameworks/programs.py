@@ -24,7 +24,7 @@ from howdah.core.messages import Member, Task, Topology
 from howdah.core.plan import Plan
 from howdah.frameworks import addresses, registry, tony
 from howdah.frameworks.base import WebPage
-from howdah.frameworks.shell import argv
+from howdah.frameworks.shell import BASH, SH, argv
 from howdah.frameworks.sidecars import is_tensorboard, tensorboard_page
 from howdah.spec.model import Job, Mode
 from howdah.wire.messages import ProcessSpec
@@ -87,7 +87,7 @@ def programs(
     command = job.roles[task.role].command or job.command
     if command is None:
         raise ValueError(f"role {task.role} has no command")  # planning.problems reports it
-    arguments = argv(command)
+    arguments = argv(command, BASH if tony.exact(job) else SH)
     launcher = framework.launcher(job, task.role)
     if launcher is not None:
         arguments = (places.python, os.path.join(places.helpers, launcher), *arguments)

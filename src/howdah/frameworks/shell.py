@@ -7,17 +7,21 @@ import shlex
 
 from howdah.spec.model import Command
 
+SH = "/bin/sh"
+BASH = "/bin/bash"
+"""What TonY gives commands to (``Utils.executeShell``), and every NodeManager has."""
 _OPERATORS = re.compile(r"[;|()&]")
 _BUILT_INS = frozenset(
-    "! . : [ alias bg break case cd command continue do done echo elif else esac eval exec exit "
+    "! . : [ [[ alias bg break case cd command continue do done echo elif else esac eval exec exit "
     "export false fc fg fi for function getopts hash if in jobs kill local printf pwd read "
     "readonly return select set shift source test then time times trap true type ulimit umask "
-    "unalias unset until wait while {".split()
+    "unalias unset until wait while { builtin declare enable let mapfile popd pushd readarray shopt "
+    "typeset".split()
 )
 
 
-def argv(command: Command) -> tuple[str, ...]:
-    """What to execute. A list is taken as it is; a string is given to ``/bin/sh``.
+def argv(command: Command, shell: str = SH) -> tuple[str, ...]:
+    """What to execute. A list is taken as it is; a string is given to the shell.
 
     Where the string is a single program call, the shell is told to become that program
     (``exec``). So the process Howdah started is the user's own: a signal that ends it is seen as
@@ -26,7 +30,7 @@ def argv(command: Command) -> tuple[str, ...]:
     if not isinstance(command, str):
         return tuple(command)
     text = command.strip()
-    return ("/bin/sh", "-c", f"exec {text}" if _is_single_call(text) else text)
+    return (shell, "-c", f"exec {text}" if _is_single_call(text) else text)
 
 
 def _is_single_call(text: str) -> bool:

@@ -137,7 +137,8 @@ class TensorFlow(Framework):
         else:
             return {}
         env = {"TF_CONFIG": addresses.compact({"cluster": cluster, "task": task})}
-        if sum(map(len, cluster.values())) > 1:
+        # TonY's jobs are of this framework unless they say otherwise: a head of Ray's binds its port alone.
+        if cluster.keys() <= {*CLUSTER, "evaluator"} and sum(map(len, cluster.values())) > 1:
             env |= addresses.unless_set(job, member, {"TF_GRPC_REUSE_PORT": "1"})
         return env | addresses.interface_hints(job, member, "NCCL_SOCKET_IFNAME")
 

@@ -464,7 +464,8 @@ class Job(_Table, frozen=True, kw_only=True):
     """tensorflow, pytorch, jax, horovod, mpi, mxnet, xgboost, lightgbm, dask, ray or command."""
     compat: Compat | None = None
     """tony: programs are told what TonY told them (`TF_CONFIG` of every role, its `TASK_NUM`, `IS_CHIEF`
-    and `JOB_ID`), and all tracked tasks are waited for, whatever the framework says."""
+    and `JOB_ID`), commands are those of bash, and all tracked tasks are waited for, whatever the framework
+    says."""
     mode: Mode = Mode.GANG
     """gang: no program starts before all are there; each: every task starts when it is ready."""
     command: Command | None = None
