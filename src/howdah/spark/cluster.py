@@ -368,7 +368,7 @@ def _submit(
 ) -> Live:
     """Start the job and the master of its feeds."""
     loaded = load_object(job.job)
-    ports = port_range(job.job.network.ports)
+    ports = port_range(loaded.job.network.ports)
     master = Master(job.trainers, job.fed_roles)
     port = 0
 
