@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -18,6 +19,7 @@ requirements = "requirements.txt"
 instances = 1
 """
 _PACK_S = 600
+_ROOT = Path(__file__).parents[2]
 
 
 def pack(folder: Path) -> Path:
@@ -26,7 +28,16 @@ def pack(folder: Path) -> Path:
     (folder / "job.toml").write_text(_JOB)
     archive = folder / "environment.tar.gz"
     line = [*howdah(), "pack", "--output", str(archive), "--json"]
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=_PACK_S)
+    env = {**os.environ, "PATH": path()}
+    done = subprocess.run(
+        line, cwd=folder, env=env, capture_output=True, text=True, timeout=_PACK_S
+    )
     if done.returncode:
         raise Stuck(f"the environment could not be packed: {done.stderr.strip()[-1000:]}")
     return archive
+
+
+def path(root: Path = _ROOT) -> str:
+    """PATH, with the uv behind it that tools/setup brings where there is none."""
+    brought = (root / ".venv-tools" / place for place in ("bin", "lib/bin"))
+    return os.pathsep.join([os.environ["PATH"], *map(str, brought)])

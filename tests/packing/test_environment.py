@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.yarn import environment as of_benchmarks
+from howdah.packing import uv
 from howdah.packing.archives import Archive, PackingError
 from howdah.packing.environment import environment
 from howdah.packing.scripts import relative
@@ -317,3 +319,27 @@ def test_the_user_s_shell_environment_does_not_get_in(
     (tmp_path / "r.txt").write_text(f"./{wheel.name}\n")
     archive = pack(tmp_path, cache, requirements="r.txt")
     assert os.path.exists(archive.path or "")
+
+
+def test_without_uv_it_is_said_where_one_was_looked_for_and_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "requirements.txt").write_text("tiny\n")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    with pytest.raises(
+        PackingError, match=rf"there is none in {tmp_path}/bin or on PATH; install it"
+    ):
+        uv.of_requirements(tmp_path / "requirements.txt")
+
+
+@pytest.mark.parametrize("place", ["bin", "lib/bin"])
+def test_benchmarks_use_the_uv_that_setup_brings(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brought = tmp_path / ".venv-tools" / place / "uv"
+    brought.parent.mkdir(parents=True)
+    brought.write_text("#!/bin/sh\n")
+    brought.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    assert shutil.which("uv", path=of_benchmarks.path(tmp_path)) == str(brought)

@@ -121,8 +121,9 @@ def find() -> str:
     found = str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
     if found is None:
         raise PackingError(
-            "environments are built with uv, and there is none on PATH; install it (pip install "
-            "uv), or give a virtual environment (venv) or an archive"
+            "environments are built, and Pythons fetched, with uv, and there is none in "
+            f"{Path(sys.prefix, 'bin')} or on PATH; install it (pip install uv), or give a virtual "
+            "environment (venv) or an archive"
         )
     return found
 
