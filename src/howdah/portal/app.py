@@ -19,6 +19,8 @@ from howdah.coordinator.web import app as web
 from howdah.coordinator.web.app import JobApp, StaticFiles, notice
 from howdah.coordinator.web.security import LOGIN_PATH, Gate, GateMiddleware, Refusal
 from howdah.portal import query
+from howdah.portal.compare_page import compare_page
+from howdah.portal.comparing import MOST, read
 from howdah.portal.documents import JobList
 from howdah.portal.index import Found, Query
 from howdah.portal.job_pages import JobPages, within
@@ -120,6 +122,19 @@ def create_portal(
         )
         return Response(msgspec.json.encode(document), media_type="application/json")
 
+    async def compared(request: Request) -> Response:
+        ids = list(dict.fromkeys(request.query_params.getlist("job")))
+        if not 2 <= len(ids) <= MOST:
+            raise Refusal(
+                400, f"choose from 2 to {MOST} jobs in the list, not {len(ids)}; the list is at ./"
+            )
+        found = [await jobs.find(job_id) for job_id in ids]
+        if missing := [job_id for job_id, each in zip(ids, found) if each is None]:
+            raise Refusal(404, f"there is no job {missing[0][:100]!r} in {jobs.base}")
+        now = clock()
+        reading = (asyncio.to_thread(read, *each, now) for each in found if each is not None)
+        return compare_page(await asyncio.gather(*reading), static.version)
+
     async def described(request: Request) -> Response:
         from howdah.portal import openapi
 
@@ -136,6 +151,7 @@ def create_portal(
             Route("/", page),
             Route(LOGIN_PATH, signed_in),
             Route("/static/{version}/{name:path}", static_file),
+            Route("/compare", compared),
             Route("/api/v1/jobs", listed),
             Route("/api/v1/openapi.json", described),
             Mount("/jobs/{job_id}", app=pages),

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import msgspec
 
+from howdah.portal.comparing import Difference
 from howdah.portal.index import Row
+
+
+class SinceBefore(msgspec.Struct, frozen=True, kw_only=True):
+    """What differs between the job files of a run and of the one before."""
+
+    job_id: str | None = None
+    """The run before of that name, by that user; null without one."""
+    differences: tuple[Difference, ...] = ()
+    """Each with the value before and the value now."""
+    same: int = 0
+    """Keys that are the same."""
 
 
 class JobList(msgspec.Struct, frozen=True, kw_only=True):

@@ -343,6 +343,17 @@ class Index:
             ).fetchone()
         return _row(found) if found else None
 
+    def before(self, row: Row) -> Row | None:
+        """The run of that name, by that user, that was submitted last before it."""
+        names = ", ".join(Row.__struct_fields__)
+        with self._lock:
+            found = self._database.execute(
+                f"select {names} from jobs where name = ? and user = ? "  # noqa: S608
+                "and (submitted, job_id) < (?, ?) order by submitted desc, job_id desc limit 1",
+                (_clean(row.name), _clean(row.user), row.submitted, row.job_id),
+            ).fetchone()
+        return _row(found) if found else None
+
     def choices(self) -> Choices:
         """What jobs can be chosen by."""
         with self._lock:

@@ -31,6 +31,9 @@ from howdah.coordinator.web import proxy, stream
 from howdah.coordinator.web.app import PageFrame, job_page, job_routes, notice
 from howdah.coordinator.web.security import SAFE_METHODS, STREAM_PATH, Broken, Gate, Refusal
 from howdah.core.messages import Task
+from howdah.portal.comparing import differences
+from howdah.portal.documents import SinceBefore
+from howdah.portal.index import Row
 from howdah.portal.jobs import Jobs
 from howdah.portal.past_job import PastJob
 from howdah.storage.jobdir import JobDirectory, StorageError
@@ -42,6 +45,7 @@ HELD = 8
 SOON_S = 2.0
 """A job without a coordinator that has not ended is read again after this."""
 ADVICE = "/api/v1/advice"
+BEFORE = "/api/v1/before"
 ADVICE_S = 10.0
 """All that was measured is read for it: of a running job no oftener than this."""
 ENDED_S = 600.0
@@ -104,6 +108,9 @@ class JobPages:
         if path == ADVICE and request.method in SAFE_METHODS:
             await (await self._advice(directory, ended=row.ended))(scope, receive, send)
             return
+        if path == BEFORE and request.method in SAFE_METHODS:
+            await (await self._since_before(directory, row))(scope, receive, send)
+            return
         if not row.ended and await self._answer_live(directory, path, scope, receive, send):
             return
         served = await self._served(directory)
@@ -123,6 +130,23 @@ class JobPages:
             while len(self._found) > HELD:
                 self._found.popitem(last=False)
         return Response(msgspec.json.encode(found), media_type="application/json")
+
+    async def _since_before(self, directory: JobDirectory, row: Row) -> Response:
+        """What of the job file differs from that of the run before."""
+
+        def look() -> SinceBefore:
+            before = self._jobs.index.before(row)
+            if before is None:
+                return SinceBefore()
+            jobs = JobDirectory(self._jobs.base / before.job_id).job(), directory.job()
+            found, same = differences(jobs)
+            return SinceBefore(job_id=before.job_id, differences=tuple(found), same=same)
+
+        try:
+            answer = await asyncio.to_thread(look)
+        except (StorageError, OSError) as problem:
+            raise Refusal(404, f"the job files cannot be compared: {problem}") from problem
+        return Response(msgspec.json.encode(answer), media_type="application/json")
 
     # -- of a job that runs ----------------------------------------------------------------------
 

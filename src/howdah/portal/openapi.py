@@ -8,8 +8,8 @@ import msgspec
 
 from howdah.client.advice import Finding
 from howdah.coordinator.web import openapi
-from howdah.portal.documents import JobList
-from howdah.portal.job_pages import ADVICE
+from howdah.portal.documents import JobList, SinceBefore
+from howdah.portal.job_pages import ADVICE, BEFORE
 from howdah.portal.query import PARAMETERS
 
 _JOB_ID = {
@@ -56,24 +56,37 @@ def document() -> dict[str, Any]:
             },
         },
     }
-    (advised,), components = msgspec.json.schema_components(
-        [list[Finding]], ref_template="#/components/schemas/{name}"
+    own = (
+        (
+            ADVICE,
+            "advice",
+            list[Finding],
+            "What the job wasted, as `howdah advice --json` prints it.",
+        ),
+        (
+            BEFORE,
+            "before",
+            SinceBefore,
+            "What of the job file differs from that of the run before.",
+        ),
+    )
+    (*kinds,), components = msgspec.json.schema_components(
+        [kind for _, _, kind, _ in own], ref_template="#/components/schemas/{name}"
     )
     found["components"]["schemas"] |= components
-    found["paths"][ADVICE] = {
-        "get": {
-            "operationId": "advice",
-            "summary": "What the job wasted, as `howdah advice --json` prints it.",
-            "parameters": [],
-            "responses": {
-                "200": {
-                    "description": "Done.",
-                    "content": {"application/json": {"schema": advised}},
+    for (path, name, _, summary), kind in zip(own, kinds):
+        content = {"application/json": {"schema": kind}}
+        found["paths"][path] = {
+            "get": {
+                "operationId": name,
+                "summary": summary,
+                "parameters": [],
+                "responses": {
+                    "200": {"description": "Done.", "content": content},
+                    "404": {"description": "What is needed cannot be read.", "content": problem},
                 },
-                "404": {"description": "Nothing can be told of it.", "content": problem},
-            },
+            }
         }
-    }
     below = {
         f"/jobs/{{job_id}}{path}": {
             method: {**operation, "parameters": [_JOB_ID, *operation["parameters"]]}

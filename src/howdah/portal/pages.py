@@ -59,7 +59,7 @@ def list_page(
         first=(page - 1) * int(asked.value("limit") or 50) + 1 if found.rows else 0,
         older=asked.link(page=str(page + 1)) if found.more else "",
         newer=asked.link(page=str(page - 1) if page > 2 else "") if page > 1 else "",
-        states=[(each, _tone(each), counts[each]) for each in STATES if each in counts],
+        states=[(each, tone(each), counts[each]) for each in STATES if each in counts],
         all=sum(counts.values()),
         sorts=_sorts(asked),
         shown=shown,
@@ -91,7 +91,7 @@ def _cells(row: Row, now: float) -> dict[str, object]:
     return {
         "job": row,
         "word": row.state.replace("-", " "),
-        "tone": _tone(row.state),
+        "tone": tone(row.state),
         "busy": going_on,
         "ago": ago(row.submitted, now),
         "at": moment(row.submitted),
@@ -100,7 +100,8 @@ def _cells(row: Row, now: float) -> dict[str, object]:
     }
 
 
-def _tone(state: str) -> str:
+def tone(state: str) -> str:
+    """The colour of a state, as style sheets call it."""
     return _TONES.get(state, "idle")
 
 

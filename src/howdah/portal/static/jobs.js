@@ -29,12 +29,17 @@
       const fresh = new DOMParser().parseFromString(await response.text(), "text/html").getElementById("found");
       if (mine !== round || !fresh) return false;
       const chosen = document.querySelector("[data-chosen] .name a")?.href;
-      const focused = document.activeElement?.closest("#found") ? document.activeElement.href : null;
+      const picked = new Set([...document.querySelectorAll(".pick input:checked")].map((box) => box.value));
+      const focused = document.activeElement?.closest("#found") ? document.activeElement : null;
       document.getElementById("found").replaceWith(document.adoptNode(fresh));
       for (const link of document.querySelectorAll("#found .name > a:first-child")) {
         if (link.href === chosen) link.closest("tr").toggleAttribute("data-chosen", true);
       }
-      if (focused) [...document.querySelectorAll("#found a")].find((link) => link.href === focused)?.focus();
+      for (const box of document.querySelectorAll(".pick input")) box.checked = picked.has(box.value);
+      if (focused) {
+        const same = (other) => (focused.href ? other.href === focused.href : other.value === focused.value);
+        [...document.querySelectorAll("#found a, #found .pick input")].find(same)?.focus();
+      }
       return true;
     } catch {
       return false; // the next look may find it there again

@@ -1,7 +1,8 @@
 // The resolved job file.
 
-import { $ } from "./dom.js";
+import { $, h } from "./dom.js";
 import { ask } from "./feed.js";
+import { plural } from "./format.js";
 import { store } from "./store.js";
 
 let asked = false;
@@ -15,9 +16,38 @@ async function show() {
   }
 }
 
+/** What differs from the run of that name before: only the portal knows other jobs. */
+async function since() {
+  let found;
+  try {
+    found = await ask("before");
+  } catch {
+    return;
+  }
+  if (!found.job_id) return;
+  $("before").hidden = false;
+  const id = encodeURIComponent(found.job_id);
+  const runs = new URLSearchParams([["job", found.job_id], ["job", store.job.job_id]]);
+  const count = found.differences.length;
+  $("before-title").replaceChildren(
+    count ? `${plural(count, "key differs", "keys differ")} from the run before, ` : "The same as of the run before, ",
+    h("a", { href: `../${id}/` }, found.job_id),
+    " · ",
+    h("a", { href: `../../compare?${runs}` }, "compare the two"),
+  );
+  $("before-table").hidden = !count;
+  $("before-rows").replaceChildren(
+    ...found.differences.map(({ key, values }) =>
+      h("tr", {}, h("th", { scope: "row" }, key), ...values.map((value) => h("td", {}, value || "as by default"))),
+    ),
+  );
+}
+
 store.on("job", () => {
-  if (!asked) show();
+  if (asked) return;
   asked = true;
+  show();
+  if ("portal" in document.documentElement.dataset) since();
 });
 
 $("config-all").addEventListener("change", show);
