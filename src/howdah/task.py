@@ -121,16 +121,19 @@ def context() -> Context:
     return found
 
 
-def report(step: Optional[float] = None, **values: Any) -> None:
-    """Tell how training goes: a step and any numbers (``loss=0.3, accuracy=0.95``).
+def report(step: Optional[float] = None, total: Optional[float] = None, **values: Any) -> None:
+    """Tell how training goes: a step, how many there are in ``total``, and any numbers (``loss=0.3``).
 
-    They are shown on the job's page and kept as time series; a step is also proof of progress.
+    They are shown on the job's page and kept as time series; a step is also proof of progress, and with
+    ``total`` the page and the terminal show how much is done and how long the rest takes at this pace.
     It costs some 10 µs, never waits and never raises: values that are no numbers are left out,
     and when reports come faster than they are read, the newest value of each name counts.
     """
     document: Dict[str, Any] = {}
     if step is not None:
         document["step"] = step
+    if total is not None:
+        document["total"] = total
     document.update(values)
     _told.send(document)
 

@@ -135,6 +135,27 @@ def test_a_new_attempt_shows_nothing_of_the_old_one() -> None:
     assert live.of(TASK, 2) is measured, "a late word of the old one changes nothing"
 
 
+def test_how_long_the_rest_takes_is_told_at_the_attempts_own_pace() -> None:
+    live = LiveState()
+
+    def left(step: float | None, now: float, total: float | None = 1000.0, attempt: int = 1):
+        live.beat(TASK, Heartbeat(attempt=attempt, step=step, total=total), now)
+        measured = live.of(TASK, attempt)
+        assert measured is not None
+        return measured.left_s(now)
+
+    assert left(400.0, 50.0) is None, "it went on at 400: there is no pace yet"
+    assert left(500.0, 60.0) == 50.0
+    assert left(None, 70.0, None) == 100.0, "it stands still"
+    assert left(1000.0, 80.0) == 0.0
+    assert left(1001.0, 81.0) is None, "more than there are"
+    assert left(0.0, 90.0, attempt=2) is None
+    assert left(300.0, 100.0, attempt=2) == 23.0
+    assert left(2.0, 110.0, attempt=2) is None, "it counts anew"
+    assert left(12.0, 120.0, attempt=2) == 990.0
+    assert left(5.0, 1.0, None, attempt=3) is None
+
+
 class NoLogs:
     """The coordinator cannot see the logs; who asks is counted."""
 

@@ -37,7 +37,7 @@ HOLDS = """
 import os, time
 from howdah import task
 
-task.report(step=1)
+task.report(step=1, total=4)
 print("holding on", flush=True)
 while not os.path.exists(os.environ["GOAL"]):
     time.sleep(0.05)

@@ -41,6 +41,9 @@ def test_one_address_before_and_after_a_jobs_end(
     expect(page.locator("#phase")).to_have_text("Running")
     expect(page.locator("#feed")).to_have_text("Live")
     expect(page.locator("#log-lines")).to_contain_text("holding on")
+    expect(page.locator("#facts")).to_contain_text("1 of 4")
+    expect(page.get_by_role("progressbar")).to_have_attribute("value", "0.25")
+    shoot(page, "steps")
     address = page.url
     holding.let_go()
     expect(page.locator("#phase")).to_have_text("Succeeded")

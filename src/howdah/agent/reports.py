@@ -46,6 +46,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One datagram, understood."""
 
     step: float | None = None
+    total: float | None = None
+    """Steps in all."""
     values: dict[str, float] = {}
     checkpoint: bool = False
     """The program has completed a checkpoint."""
@@ -66,6 +68,7 @@ def understand(data: bytes) -> Report | None:
     saved = document.pop("checkpoint", None)
     joined = document.pop("joined", None)
     step = _number(document.pop("step", None))
+    total = _number(document.pop("total", None))
     values: dict[str, float] = {}
     for key, value in document.items():
         number = _number(value)
@@ -73,6 +76,7 @@ def understand(data: bytes) -> Report | None:
             values[key] = number
     return Report(
         step=step,
+        total=total,
         values=values,
         checkpoint=saved is not None,
         joined=joined is True,
@@ -162,6 +166,7 @@ class Reported:
 
     def __init__(self) -> None:
         self.step: float | None = None
+        self.total: float | None = None
         self._values: dict[str, float] = {}
         self._keys: set[str] = set()
 
@@ -169,6 +174,8 @@ class Reported:
         """The newest value of each key counts."""
         if report.step is not None:
             self.step = report.step
+        if report.total is not None:
+            self.total = report.total
         for key, value in report.values.items():
             if key in self._keys or len(self._keys) < _KEYS:
                 self._keys.add(key)

@@ -136,6 +136,7 @@ class Run:
             progress_s=progress_s,
             log_size=self._log.offset,
             step=self._reported.step,
+            total=self._reported.total,
             last_line=self._newest_line.news() if self._newest_line is not None else None,
         )
 

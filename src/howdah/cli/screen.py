@@ -26,7 +26,7 @@ from howdah.client.merge import Block, Lines, Stream, TimedLines
 from howdah.core.messages import Level, Record
 from howdah.core.state import JobPhase
 from howdah.wire.messages import LogUpdate, RecordUpdate
-from howdah.wire.status import JobView
+from howdah.wire.status import JobView, TaskView
 
 JOB_PAGE = "job"
 OWN = "howdah"
@@ -267,6 +267,26 @@ class JsonScreen:
         self._writer.out(tame_json(lines))
 
 
+BAR = 10
+"""Characters of the bar of steps."""
+
+
+def _done(task: TaskView) -> tuple[float, float]:
+    """How far a task is: of those that do not say how many steps there are, its step."""
+    step = task.step or 0.0
+    return (step / task.total if task.total else 0.0), step
+
+
+def _steps(task: TaskView) -> str:
+    """``step 118/1000 [#         ] 12%, 3m 20s left``"""
+    text = f"step {task.step:g}"
+    if not task.total or task.step is None:
+        return text
+    done = min(max(task.step / task.total, 0.0), 1.0)
+    text += f"/{task.total:g} [{'#' * int(done * BAR):{BAR}}] {done:.0%}"
+    return text if task.left_s is None else f"{text}, {human.duration(task.left_s)} left"
+
+
 def status_line(view: JobView, now: float) -> str:
     """The job in one line: phase, generation, tasks by state, progress, age."""
     ending = view.phase == JobPhase.FINISHING.value  # the outcome is known, programs may still save
@@ -277,9 +297,9 @@ def status_line(view: JobView, now: float) -> str:
     up = sum(task.state in ("running", "succeeded") for task in deciding)
     if deciding:
         parts.append(f"{up}/{len(deciding)} tasks up")
-    steps = [task.step for task in view.tasks if task.step is not None]
-    if steps:
-        parts.append(f"step {min(steps):g}")
+    last = min((task for task in view.tasks if task.step is not None), key=_done, default=None)
+    if last is not None:
+        parts.append(_steps(last))
     memory = sum(task.rss_mb or 0.0 for task in view.tasks)
     if memory:
         cpu = sum(task.cpu or 0.0 for task in view.tasks)

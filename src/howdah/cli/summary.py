@@ -80,7 +80,7 @@ def _task_row(task: TaskView, paint: Paint, now: float, *, live: bool) -> tuple[
         "" if task.rank is None else str(task.rank),
         str(task.attempt) if task.attempt else "",
         _exit(task, paint),
-        "" if task.step is None else f"{task.step:g}",
+        _step(task),
         "" if task.cpu is None else f"{task.cpu:.1f}",
         human.mebibytes(task.rss_mb),
         "" if task.gpu is None else f"{task.gpu:.0%}",
@@ -88,6 +88,12 @@ def _task_row(task: TaskView, paint: Paint, now: float, *, live: bool) -> tuple[
         task.host or "",
         _printable(task.last_line or "") if live else "",
     )
+
+
+def _step(task: TaskView) -> str:
+    if task.step is None:
+        return ""
+    return f"{task.step:g}" if task.total is None else f"{task.step:g}/{task.total:g}"
 
 
 def _exit(task: TaskView, paint: Paint) -> str:

@@ -159,6 +159,8 @@ def _measured(task: TaskView, state: JobState, live: LiveState, now: float) -> T
         task,
         last_line=last_line,
         step=measured.step,
+        total=measured.total,
+        left_s=measured.left_s(now),
         progress_s=None if measured.progress is None else max(0.0, now - measured.progress),
         log_size=measured.log_size,
         cpu=sample.cpu if sample else None,
@@ -176,6 +178,7 @@ class TaskLive:
 
     __slots__ = (
         "attempt",
+        "first",
         "last_line",
         "last_line_size",
         "log_size",
@@ -183,12 +186,16 @@ class TaskLive:
         "sample",
         "sends_lines",
         "step",
+        "total",
     )
 
     def __init__(self, attempt: int) -> None:
         self.attempt = attempt
         self.sample: Sample | None = None
         self.step: float | None = None
+        self.total: float | None = None
+        self.first: tuple[float, float] | None = None
+        """The first step of the attempt that was heard of, and when, on the job's clock."""
         self.progress: float | None = None
         """When it last showed progress, on the job's clock."""
         self.log_size = 0
@@ -197,6 +204,16 @@ class TaskLive:
         """Size of the log when `last_line` was read."""
         self.sends_lines = False
         """Its agent sends the last line: the log need not be read, and most likely can't be."""
+
+    def left_s(self, now: float) -> float | None:
+        """Seconds until all steps are made, at the pace so far; None where there is no telling."""
+        if self.step is None or self.total is None or self.first is None:
+            return None
+        step, since = self.first
+        if self.step <= step or self.total < self.step:
+            return None
+        left = (self.total - self.step) * (now - since) / (self.step - step)
+        return float(f"{left:.2g}")  # a change each second would be sent to all readers
 
 
 class LiveState:
@@ -226,7 +243,11 @@ class LiveState:
         if beat.progress_s is not None:
             live.progress = now - beat.progress_s
         if beat.step is not None:
+            if live.step is None or beat.step < live.step:  # or it counts anew
+                live.first = beat.step, now
             live.step = beat.step
+        if beat.total is not None:
+            live.total = beat.total
         if beat.last_line is not None:
             live.last_line, live.sends_lines = beat.last_line, True
         live.log_size = beat.log_size

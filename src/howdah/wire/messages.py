@@ -82,6 +82,8 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     log_size: int = 0
     step: float | None = None
     """The newest ``step`` reported."""
+    total: float | None = None
+    """The newest ``total`` reported: steps in all."""
     last_line: str | None = None
     """The log's newest whole line, if it changed; only where the coordinator can't read the log."""
     renew: bool = False

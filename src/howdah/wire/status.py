@@ -77,6 +77,10 @@ class TaskView(_View, frozen=True, kw_only=True):
     gpu: float | None = None
     gpu_memory_mb: float | None = None
     step: float | None = None
+    total: float | None = None
+    """Steps in all, as the program reported."""
+    left_s: float | None = None
+    """Seconds until all steps are made, at the pace of this attempt so far; to two digits."""
     progress_s: float | None = None
     log_size: int | None = None
 

@@ -21,6 +21,7 @@ def said(**document: object) -> Report | None:
 
 def test_numbers_are_understood() -> None:
     assert said(step=3, loss=0.5, best=True) == Report(step=3.0, values={"loss": 0.5, "best": 1.0})
+    assert said(step=3, total=9) == Report(step=3.0, total=9.0)
 
 
 def test_what_is_no_finite_number_is_left_out() -> None:

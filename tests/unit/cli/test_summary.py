@@ -216,6 +216,13 @@ def test_the_status_line_has_the_job_in_one_line() -> None:
     assert status_line(RUNNING, START + 65) == (
         " running · 2/2 tasks up · step 118 · 1.9 cores, 2.2G · 1m 05s "
     )
+    known = [msgspec.structs.replace(each, step=118, total=1000.0) for each in RUNNING.tasks]
+    known[1] = msgspec.structs.replace(known[1], step=500.0, left_s=200.0)
+    told = msgspec.structs.replace(RUNNING, tasks=tuple(known))
+    assert " · step 118/1000 [#         ] 12% · " in status_line(told, START + 65)
+    known[0] = msgspec.structs.replace(known[0], step=600.0)
+    told = msgspec.structs.replace(RUNNING, tasks=tuple(known))
+    assert " · step 500/1000 [#####     ] 50%, 3m 20s left · " in status_line(told, START + 65)
     waiting = msgspec.structs.replace(
         TIMED_OUT, outcome=None, phase="allocating", finished=None, reason="waiting for worker:1"
     )

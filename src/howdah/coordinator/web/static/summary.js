@@ -77,9 +77,26 @@ function tasksFact() {
 function stepFact() {
   const steps = [...store.tasks.values()].map((task) => task.step).filter((step) => step !== null && step !== undefined);
   if (!steps.length) return "";
+  const last = furthestBack();
+  if (last?.total) {
+    const left = last.left_s === null || last.left_s === undefined ? "" : `, ${duration(last.left_s)} left`;
+    return `${number(last.step)} of ${number(last.total)}${left}`;
+  }
   const least = Math.min(...steps);
   const most = Math.max(...steps);
   return least === most ? number(most) : `${number(least)} – ${number(most)}`;
+}
+
+/** The running task that has made the least part of its steps, of those that say how many there are. */
+function furthestBack() {
+  const known = [...store.tasks.values()].filter((task) => task.total && task.step !== null && task.step !== undefined);
+  return known.sort((a, b) => a.step / a.total - b.step / b.total)[0];
+}
+
+function bar() {
+  const last = furthestBack();
+  $("steps").hidden = !last || store.over;
+  if (last) $("steps").value = Math.min(last.step / last.total, 1);
 }
 
 const cells = FACTS.map(([name, value]) => {
@@ -96,6 +113,7 @@ function facts() {
     pair.hidden = text === "";
     setText(shown, text);
   }
+  bar();
   timeline();
 }
 
