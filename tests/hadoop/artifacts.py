@@ -76,6 +76,13 @@ def jars(version: str) -> list[Path]:
     return fetch(f"hadoop-{version}/jars", [f"org.apache.hadoop:{a}:{version}" for a in SERVERS])
 
 
+def kms(version: str) -> list[Path]:
+    """What the Key Management Server needs besides the servers' jars: few clusters have one."""
+    others = {jar.name for jar in jars(version)}
+    found = fetch(f"hadoop-{version}/kms", [f"org.apache.hadoop:hadoop-kms:{version}"])
+    return [jar for jar in found if jar.name not in others]
+
+
 def fetch(folder: str, coordinates: Sequence[str]) -> list[Path]:
     """Maven artifacts and all they need, in that folder of the cache; sorted paths.
 

@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.parse
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,8 @@ class Cluster:
         self._wait("the NameNode to leave safe mode", self._hdfs_is_writable, deadline)
         self._wait("folders on HDFS", self._make_folders, deadline)
         self._wait("the ResourceManager", self._rm_is_started, deadline)
+        if self.site.options.kms:
+            self._wait("the Key Management Server", self._kms_answers, deadline)
         self._wait("all nodes", self._all_nodes_run, deadline)
         if self.site.options.labels:
             self._wait("the label of the node with GPUs", self._label, deadline)
@@ -246,6 +249,13 @@ class Cluster:
         if done.returncode:
             raise OSError(done.stderr)
         return True
+
+    def _kms_answers(self) -> bool:
+        try:
+            self._call(f"http://{self.site.head}:{self.site.kms_port}/kms/v1/keys/names")
+        except urllib.error.HTTPError as error:
+            return error.code == HTTPStatus.UNAUTHORIZED  # it asks for a ticket
+        return False
 
     def _rm_is_started(self) -> bool:
         return self.rm("info")["clusterInfo"]["state"] == "STARTED"

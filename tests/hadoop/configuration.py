@@ -174,7 +174,7 @@ def _with_own(site: Site, files: Files) -> Files:
 def _shared(site: Site, classpath: str) -> Files:
     secure = site.options.kerberos
     return {
-        "core-site.xml": _core(site) | (security.core() if secure else {}),
+        "core-site.xml": _core(site) | (security.core(site) if secure else {}),
         "hdfs-site.xml": _hdfs(site) | (security.hdfs(site) if secure else {}),
         "yarn-site.xml": {
             **_resource_manager(site),
@@ -195,6 +195,9 @@ def _own(site: Site, daemon: Daemon) -> Files:
             if len(site.name_nodes) > 1:
                 own["dfs.ha.namenode.id"] = f"nn{daemon.number}"
             return {"hdfs-site.xml": own}
+        case Kind.KMS:
+            keys = site.data_dir(daemon) / "keys.jceks"
+            return {"kms-site.xml": security.kms(site, keys), "kms-acls.xml": {}}
         case Kind.RESOURCE_MANAGER:
             own = {f"{_RM}.ha.id": f"rm{daemon.number}"} if site.highly_available else {}
             return {"yarn-site.xml": own, "capacity-scheduler.xml": queues.properties(site)}

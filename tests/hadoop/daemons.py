@@ -25,6 +25,7 @@ from tests.hosts.hosts import entering
 
 _SERVER = "org.apache.hadoop.yarn.server"
 _MAIN = {
+    Kind.KMS: "org.apache.hadoop.crypto.key.kms.server.KMSWebServer",
     Kind.ZOOKEEPER: "org.apache.zookeeper.server.ZooKeeperServerMain",
     Kind.NAMENODE: "org.apache.hadoop.hdfs.server.namenode.NameNode",
     Kind.DATANODE: "org.apache.hadoop.hdfs.server.datanode.DataNode",
@@ -33,6 +34,7 @@ _MAIN = {
     Kind.WEB_PROXY: f"{_SERVER}.webproxy.WebAppProxyServer",
 }
 _HEAP_MIB = {
+    Kind.KMS: 128,
     Kind.ZOOKEEPER: 64,
     Kind.NAMENODE: 192,
     Kind.DATANODE: 160,
@@ -102,7 +104,11 @@ def _command(site: Site, daemon: Daemon) -> list[str]:
 def _environment_of(site: Site, daemon: Daemon) -> dict[str, str]:
     if daemon.kind is Kind.KDC:
         return {**Kdc(site.realm_dir).server_env(), MARKER: str(site.folder)}
-    return environment(site, site.own_conf_dir(daemon))
+    env = environment(site, site.own_conf_dir(daemon))
+    if daemon.kind is Kind.KMS:
+        own = map(str, artifacts.kms(site.options.version))
+        env["CLASSPATH"] = ":".join([*own, env["CLASSPATH"]])
+    return env
 
 
 def run(site: Site, daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -115,6 +121,14 @@ def run(site: Site, daemon: Daemon, *arguments: str) -> subprocess.CompletedProc
         cwd=site.folder,
         env=environment(site, site.own_conf_dir(daemon)),
     )
+
+
+def client(site: Site, main: str, *arguments: str) -> list[str]:
+    """The command of one of Hadoop's own clients, such as ``org.apache.hadoop.fs.FsShell``."""
+    jars = artifacts.jars(site.options.version)
+    path = ":".join([*map(str, jars), str(site.conf_dir)])
+    realm = f"-Djava.security.krb5.conf={Kdc(site.realm_dir).configuration}"
+    return [str(artifacts.java()), *_FLAGS, realm, "-cp", path, main, *arguments]
 
 
 def environment(site: Site, conf_dir: Path) -> dict[str, str]:
@@ -255,7 +269,7 @@ def _pid_file(site: Site, daemon: Daemon) -> Path:
 def prepare_archives(site: Site) -> None:
     """Choose the daemons of this cluster that make the archives that are missing."""
     for daemon in site.daemons:
-        if daemon.kind is Kind.KDC:
+        if daemon.kind in (Kind.KDC, Kind.KMS):
             continue
         if daemon.number == 1 and not _archive(site, daemon).exists():
             _draft(site, daemon).parent.mkdir(parents=True, exist_ok=True)
@@ -290,6 +304,10 @@ def _flags(site: Site, daemon: Daemon) -> list[str]:
         f"-Dhadoop.log.dir={site.logs}",
         f"-Dyarn.log.dir={site.logs}",
     ]
+    if daemon.kind is Kind.KMS:
+        place = site.own_conf_dir(daemon)
+        flags.append(f"-Dkms.config.dir={place}")
+        flags.append(f"-Dlog4j.configuration=file:{place}/log4j.properties")
     if site.options.kerberos:
         flags.append(f"-Djava.security.krb5.conf={Kdc(site.realm_dir).configuration}")
     archive = _archive(site, daemon)

@@ -77,5 +77,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """``yarn.acl.enable``."""
     kerberos: bool = False
     """A realm of its own (`tests.hadoop.kdc`); all daemons demand Kerberos or tokens."""
+    kms: bool = False
+    """A Key Management Server for encryption zones; only with ``kerberos``."""
     properties: dict[str, str] = {}
     """More properties, over the cluster's own. Their names decide the file they go to."""

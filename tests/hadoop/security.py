@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.hadoop.kdc import HOST, REALM, SHORT, Kdc
 from tests.hadoop.site import Site
 
@@ -16,8 +18,10 @@ RULES = "\n".join(
 _GATEWAY = "hadoop.proxyuser.gateway"
 
 
-def core() -> dict[str, str]:
+def core(site: Site) -> dict[str, str]:
+    kms = f"kms://http@{HOST}:{site.kms_port}/kms"
     return {
+        **({"hadoop.security.key.provider.path": kms} if site.options.kms else {}),
         "hadoop.security.authentication": "kerberos",
         "hadoop.security.authorization": "true",
         "hadoop.rpc.protection": QOPS,
@@ -45,6 +49,24 @@ def hdfs(site: Site) -> dict[str, str]:
         "dfs.namenode.kerberos.internal.spnego.principal": f"HTTP/_HOST@{REALM}",
         "dfs.web.authentication.kerberos.principal": f"HTTP/_HOST@{REALM}",
         "dfs.web.authentication.kerberos.keytab": keys,
+    }
+
+
+def kms(site: Site, keystore: Path) -> dict[str, str]:
+    """``kms-site.xml``."""
+    kerberos = "hadoop.kms.authentication"
+    return {
+        "hadoop.kms.http.host": site.head,
+        "hadoop.kms.http.port": str(site.kms_port),
+        "hadoop.kms.key.provider.uri": f"jceks://file@{keystore}",
+        f"{kerberos}.type": "kerberos",
+        f"{kerberos}.kerberos.keytab": str(Kdc(site.realm_dir).services),
+        f"{kerberos}.kerberos.principal": f"HTTP/{HOST}@{REALM}",
+        f"{kerberos}.kerberos.name.rules": f"{RULES}\nDEFAULT",
+        "hadoop.kms.proxyuser.gateway.hosts": "*",
+        "hadoop.kms.proxyuser.gateway.users": "*",
+        # Whoever may ask may use any key.
+        "hadoop.kms.key.authorization.enable": "false",
     }
 
 

@@ -25,6 +25,7 @@ class Kind(StrEnum):
     """A daemon's program."""
 
     KDC = "kdc"
+    KMS = "kms"
     ZOOKEEPER = "zookeeper"
     NAMENODE = "namenode"
     DATANODE = "datanode"
@@ -107,7 +108,17 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         proxy = [Daemon(Kind.WEB_PROXY)] if self.options.web_proxy else []
         kdc = [Daemon(Kind.KDC)] if self.options.kerberos else []
         keeper = [Daemon(Kind.ZOOKEEPER)] if self.options.zookeeper else []
-        return [*kdc, *keeper, *self.name_nodes, *managers, Daemon(Kind.DATANODE), *nodes, *proxy]
+        keys = [Daemon(Kind.KMS)] if self.options.kms else []
+        return [
+            *kdc,
+            *keeper,
+            *keys,
+            *self.name_nodes,
+            *managers,
+            Daemon(Kind.DATANODE),
+            *nodes,
+            *proxy,
+        ]
 
     @property
     def name_nodes(self) -> list[Daemon]:
@@ -179,6 +190,10 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def zookeeper_port(self) -> int:
         return self.first_port + 9
+
+    @property
+    def kms_port(self) -> int:
+        return self.first_port + 49
 
     @property
     def realm_dir(self) -> Path:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.hadoop import daemons
 from tests.hadoop.cluster import Cluster
 from tests.kerberos import toy
 from tests.kerberos.person import Person, steps
@@ -77,6 +81,38 @@ def test_tokens_that_a_plug_in_gets_reach_the_programs(
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("alice@HOWDAH.TEST at toy://here True") == 2
     assert "tokens of toy: got by toy_tokens:tokens" in alice.howdah("doctor").stdout
+
+
+def test_a_program_reads_an_encryption_zone(hadoop_kerberos: Cluster, tmp_path: Path) -> None:
+    """A program reads a file of an encryption zone with Hadoop's own client, by the token of a Key Management
+    Server that the job has."""
+    site = hadoop_kerberos.site
+    admin = Person.with_ticket(hadoop_kerberos, tmp_path / "admin", "hdfs")
+
+    def hadoop(main: str, *words: str) -> None:
+        command = daemons.client(site, f"org.apache.hadoop.{main}", *words)
+        subprocess.run(command, env={**os.environ, **admin.env}, timeout=60, check=True)
+
+    words = tmp_path / "words.txt"
+    words.write_text("words that are locked up")
+    hadoop("crypto.key.KeyShell", "create", "lock")
+    hadoop("fs.FsShell", "-mkdir", "/zone")
+    hadoop("hdfs.tools.CryptoAdmin", "-createZone", "-keyName", "lock", "-path", "/zone")
+    hadoop("fs.FsShell", "-put", str(words), "/zone/words.txt")
+
+    alice = Person.with_ticket(hadoop_kerberos, tmp_path)
+    reads = daemons.client(site, "org.apache.hadoop.fs.FsShell", "-cat", "/zone/words.txt")
+    alice.write(job=JOB.replace('"python3 program.py"', json.dumps(reads)))
+    done = alice.run()
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("words that are locked up") == 2
+
+    alice.configure(core={"hadoop.security.key.provider.path": "kms://http@localhost:1/kms"})
+    alice.write(job=JOB.replace("python3 program.py", "true"))
+    done = alice.howdah("submit", "--backend", "yarn", "job.toml")
+    assert done.returncode == 0, done.stderr
+    assert "programs can't read encryption zones" in done.stderr
+    assert "the KMS http://localhost:1/kms/v1/ can't be reached" in done.stderr
 
 
 def ticket(cluster: Cluster, folder: Path) -> tuple[Person, str]:

@@ -40,7 +40,7 @@ from pathlib import Path
 from howdah import task
 folder = Path(os.environ["HOWDAH_CHECKPOINT_DIR"])
 tokens = Path(os.environ["HADOOP_TOKEN_FILE_LOCATION"])
-versions, step = [], 0
+versions, passwords, step = [], set(), 0
 while not os.path.exists(os.environ["STOP_FILE"]):
     (folder / "step.txt").write_text(str(step))
     task.checkpoint_saved(step)
@@ -50,9 +50,11 @@ while not os.path.exists(os.environ["STOP_FILE"]):
         versions.append(found)
     if len(versions) > 1:  # the first file is YARN's
         assert tokens.stat().st_mode & 0o077 == 0, "others can read the tokens"
+    kind = found.index(b"\\x06kms-dt")
+    passwords.add(found[kind - 20 : kind])
     step += 1
     time.sleep(2)
-print("token files:", len(versions), flush=True)
+print("token files:", len(versions), "tokens of the KMS:", len(passwords), flush=True)
 """
 
 
@@ -62,6 +64,7 @@ def short_lived(hadoop_module_cluster: MakeCluster) -> Iterator[Cluster]:
     ResourceManagers, each with a principal of its own, ZooKeeper chooses which serves."""
     yield hadoop_module_cluster(
         kerberos=True,
+        kms=True,
         resource_managers=2,
         zookeeper=True,
         node_managers=1,
@@ -145,6 +148,7 @@ def test_a_job_with_a_keytab_lives_on_when_its_first_tokens_have_ended_and_its_m
     log = looks.howdah("logs", job.job_id).stdout
     count = int(log.partition("token files:")[2].split()[0])
     assert count >= 4, log
+    assert int(log.partition("tokens of the KMS:")[2].split()[0]) >= 4, log
     assert not [path for path in looks.files(url) if path.endswith("login.keytab")]
 
 

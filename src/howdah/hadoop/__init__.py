@@ -12,6 +12,7 @@ asyncio to servers of Hadoop 3.3 to 3.5.
 `aggregated`         YARN's aggregated logs, both formats
 `credentials`        credential files, tokens, secret keys
 `ids`                application, container and node ids; resources
+`kms`                delegation tokens of the Key Management Server
 `viewfs`             where the names of a ViewFs lead to
 `errors`             everything that is raised
 `protos`             the messages: ``protos.yarn``, ``protos.common``, ``protos.hdfs``

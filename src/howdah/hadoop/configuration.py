@@ -336,6 +336,7 @@ _RM_SERVICES: dict[Service, tuple[str, int]] = {
 
 _DEPRECATED = {
     "fs.default.name": "fs.defaultFS",
+    "dfs.encryption.key.provider.uri": "hadoop.security.key.provider.path",
     "dfs.federation.nameservices": "dfs.nameservices",
     "dfs.permissions": "dfs.permissions.enabled",
     "dfs.block.size": "dfs.blocksize",

@@ -18,12 +18,14 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
+from howdah.hadoop import kms
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import HDFS_TOKEN, Credentials, Token
 from howdah.hadoop.errors import HadoopError, InvalidToken
 from howdah.hadoop.login import Login
 from howdah.hadoop.namenode import NameNode
 from howdah.hadoop.resourcemanager import ResourceManager
+from howdah.hadoop.tokens import TokenRequest
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +87,11 @@ async def _fresh(
         token = await manager.delegation_token(login.user)
         until = min(until, (await manager.renew_token(token)).timestamp())
     found[token.service] = token
+    try:
+        request = TokenRequest(login, configuration, login.user, {})
+        found |= await asyncio.to_thread(kms.tokens, request) or {}
+    except HadoopError as error:
+        log.warning("there is no new token of the KMS: %s", error)
     return Credentials(found), until
 
 

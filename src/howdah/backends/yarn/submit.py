@@ -39,7 +39,7 @@ from howdah.backends.yarn.local_resources import (
     LocalResources,
     Visibility,
 )
-from howdah.hadoop import viewfs
+from howdah.hadoop import kms, viewfs
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import (
     AMRM_TOKEN,
@@ -55,7 +55,7 @@ from howdah.hadoop.login import Login
 from howdah.hadoop.namenode import NameNode, token_of
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.resourcemanager import ResourceManager, SubmissionFailed
-from howdah.hadoop.tokens import identifier
+from howdah.hadoop.tokens import TokenRequest, identifier
 from howdah.packing.archives import Archive, PackingError
 from howdah.packing.store import Store, Uploaded
 from howdah.spec.load import LoadedJob
@@ -110,6 +110,9 @@ class YarnSubmission:
         self._job = job
         if job.hadoop.keytab is not None:
             keytab = Path(loaded.folder, job.hadoop.keytab).expanduser().resolve()
+            # No thread may be in the Kerberos library, which reads the environment, while that changes.
+            with contextlib.suppress(BackendError):
+                self._result(self._reaching)
             use_keytab(str(keytab), job.hadoop.principal or "")
             self._keytab = keytab
         if self._keytab or (job.hadoop.conf is not None and job.hadoop.conf != self._folder):
@@ -220,7 +223,7 @@ class YarnSubmission:
         self, access: Access, url: str, job: Job, minted: list[tuple[str, Token]]
     ) -> list[tuple[str, Token]]:
         """Delegation tokens of every file system the job's containers use, with Kerberos of the
-        ResourceManager too; none where they are not needed. What the login has already is passed on.
+        ResourceManager and the KMS too; none where they are not needed. What the login has already is passed on.
         ``minted`` has the others, also if a later one fails."""
         configuration, login = access.configuration, access.login
         given = [
@@ -241,7 +244,19 @@ class YarnSubmission:
         if login.kerberos and login.token(RM_TOKEN) is None:
             token = access.call(access.manager.delegation_token(renewer))
             minted.append((token.service, token))
-        return [*given, *minted]
+        return [*given, *minted, *self._of_kms(access, renewer)]
+
+    def _of_kms(self, access: Access, renewer: str) -> list[tuple[str, Token]]:
+        """The token that opens encryption zones. A job may do without."""
+        if not access.login.kerberos:
+            return []
+        request = TokenRequest(access.login, access.configuration, renewer, {})
+        try:
+            return [*(kms.tokens(request) or {}).items()]
+        except HadoopError as error:
+            note = f"programs can't read encryption zones, as there is no token of the KMS: {error}"
+            self._tell(Step(what="submitting", note=note))
+            return []
 
     def _hand_over(
         self, access: Access, submission: yarn.ApplicationSubmissionContextProto

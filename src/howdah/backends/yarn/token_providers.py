@@ -1,4 +1,4 @@
-"""Delegation tokens of other services (Hive, HBase, a KMS), from packages that know how to get them.
+"""Delegation tokens of other services (Hive, HBase), from packages that know how to get them.
 
 A package adds a provider with an entry point in the group ``howdah.token_providers`` that names a function
 of a `howdah.hadoop.tokens.TokenRequest`. It returns the tokens by alias, or None where that cluster needs
