@@ -13,6 +13,7 @@ asyncio to servers of Hadoop 3.3 to 3.5.
 `credentials`        credential files, tokens, secret keys
 `ids`                application, container and node ids; resources
 `kms`                delegation tokens of the Key Management Server
+`providers`          what providers of other services' tokens are told
 `viewfs`             where the names of a ViewFs lead to
 `errors`             everything that is raised
 `protos`             the messages: ``protos.yarn``, ``protos.common``, ``protos.hdfs``

@@ -11,7 +11,7 @@ from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.credentials import Token
 from howdah.hadoop.errors import AuthenticationError, ConnectFailed, HadoopError
 from howdah.hadoop.kerberos import explain
-from howdah.hadoop.tokens import TokenRequest
+from howdah.hadoop.providers import TokenRequest
 
 KIND = "kms-dt"
 PROVIDER = "hadoop.security.key.provider.path"

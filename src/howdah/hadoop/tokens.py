@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from howdah.hadoop import frames
 from howdah.hadoop.credentials import (
@@ -17,10 +15,6 @@ from howdah.hadoop.credentials import (
     WritableReader,
 )
 from howdah.hadoop.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from howdah.hadoop.configuration import Configuration
-    from howdah.hadoop.login import Login
 
 _KINDS = (HDFS_TOKEN, RM_TOKEN)
 
@@ -40,23 +34,6 @@ class Identifier:
     renewer: str
     real_user: str
     ends_at: datetime
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TokenRequest:
-    """What a provider of another service's tokens is told (entry points ``howdah.token_providers``).
-
-    Attributes:
-        login: who submits.
-        configuration: the cluster's.
-        renewer: the principal that may prolong the token: the ResourceManager's, without Kerberos the user.
-        settings: what the job file says to this provider, ``[hadoop.tokens.NAME]``.
-    """
-
-    login: Login
-    configuration: Configuration
-    renewer: str
-    settings: Mapping[str, str]
 
 
 def identifier(token: Token) -> Identifier:

@@ -24,8 +24,8 @@ from howdah.hadoop.credentials import HDFS_TOKEN, Credentials, Token
 from howdah.hadoop.errors import HadoopError, InvalidToken
 from howdah.hadoop.login import Login
 from howdah.hadoop.namenode import NameNode
+from howdah.hadoop.providers import TokenRequest
 from howdah.hadoop.resourcemanager import ResourceManager
-from howdah.hadoop.tokens import TokenRequest
 
 log = logging.getLogger(__name__)
 

@@ -54,8 +54,9 @@ from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.login import Login
 from howdah.hadoop.namenode import NameNode, token_of
 from howdah.hadoop.protos import yarn
+from howdah.hadoop.providers import TokenRequest
 from howdah.hadoop.resourcemanager import ResourceManager, SubmissionFailed
-from howdah.hadoop.tokens import TokenRequest, identifier
+from howdah.hadoop.tokens import identifier
 from howdah.packing.archives import Archive, PackingError
 from howdah.packing.store import Store, Uploaded
 from howdah.spec.load import LoadedJob

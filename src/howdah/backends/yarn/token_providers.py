@@ -1,7 +1,7 @@
 """Delegation tokens of other services (Hive, HBase), from packages that know how to get them.
 
 A package adds a provider with an entry point in the group ``howdah.token_providers`` that names a function
-of a `howdah.hadoop.tokens.TokenRequest`. It returns the tokens by alias, or None where that cluster needs
+of a `howdah.hadoop.providers.TokenRequest`. It returns the tokens by alias, or None where that cluster needs
 none; it raises what it likes, and the text is shown. It runs on the submitter's machine, in a thread, for jobs that
 name it under ``[hadoop.tokens]``, and for no others.
 """
@@ -16,7 +16,7 @@ from howdah.backends.findings import Finding, fine, problem
 from howdah.backends.yarn.access import Access
 from howdah.backends.yarn.cluster import listed
 from howdah.hadoop.credentials import Token
-from howdah.hadoop.tokens import TokenRequest
+from howdah.hadoop.providers import TokenRequest
 from howdah.plugins import entry_points
 from howdah.spec.problems import closest
 
