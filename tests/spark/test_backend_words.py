@@ -172,6 +172,12 @@ def test_speculation_is_refused(use: Slots) -> None:
     assert "spark.speculation = false" in problems(changed(speculation=True), use=use)
 
 
+@pytest.mark.parametrize("use", Slots)
+def test_tasks_that_spark_would_kill_while_they_wait_are_refused(use: Slots) -> None:
+    text = problems(changed(idle_kill_s=60), use=use)
+    assert "udf.killOnIdleTimeout = true" in text and "udf.idleTimeoutSeconds = 60 s" in text
+
+
 def test_gpus_that_a_task_does_not_get_are_refused() -> None:
     job = Job(command="true", roles={"worker": Role(gpus=2)})
     text = problems(changed(task_gpus=1.0), job, use=Slots.HELD)
@@ -422,6 +428,7 @@ def test_the_doctor_says_what_clusters_can_have_of_an_application() -> None:
     assert "cannot be counted" in findings(changed(query_capacity=None))["slots"].text
     assert findings(changed(query_capacity=0))["slots"].health is Health.PROBLEM
     assert findings(changed(speculation=True))["speculation"].health is Health.PROBLEM
+    assert findings(changed(idle_kill_s=60))["idle workers"].health is Health.PROBLEM
 
 
 def test_the_doctor_says_who_gets_the_gpus() -> None:

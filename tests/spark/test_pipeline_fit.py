@@ -18,6 +18,7 @@ from howdah.client.errors import BadInput, JobFailed
 from howdah.spark import FeedError
 from howdah.spark.pipeline import Estimator, Model
 from howdah.spark.scoring import Make
+from tests.spark.faulty import eventually
 
 
 def softmax(x: Any, weights: Any) -> Any:
@@ -61,6 +62,14 @@ def train_mean(args: Any, ctx: Any) -> Any:
         Path(args.export_dir).mkdir(parents=True)
         (Path(args.export_dir) / "mean.txt").write_text(str(mean))
     return {"mean": mean, "held back": sorted(held_back), "seen": sorted(vars(args))}
+
+
+def train_in_company(args: Any, ctx: Any) -> Any:
+    """Goes on once a fit with the other factor is there, too."""
+    folder = Path(args.folder)
+    (folder / f"{args.factor}").touch()
+    eventually("the other fit", lambda: len(list(folder.iterdir())) == 2, 90)
+    return train_mean(args, ctx)
 
 
 def constant(value: Any) -> Any:
@@ -203,6 +212,28 @@ def test_cross_validation_and_train_validation_split_choose_arguments(
         best = search.fit(rows).bestModel
         mean = best.summary.values[0]["mean"]
         assert abs(mean - 4.5) < 0.01
+
+
+@pytest.mark.timeout(300)
+def test_models_are_fitted_at_once(
+    spark: Any, rows: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    estimator = mean_estimator()
+    estimator._train = train_in_company
+    factors = [{"factor": factor, "folder": str(tmp_path)} for factor in (1.0, 50.0)]
+    grid = ParamGridBuilder().addGrid(estimator.args, factors).build()
+    search = TrainValidationSplit(
+        estimator=estimator,
+        estimatorParamMaps=grid,
+        evaluator=RegressionEvaluator(labelCol="y"),
+        seed=3,
+        parallelism=2,
+    )
+    best: Any = search.fit(rows).bestModel
+    assert abs(best.summary.values[0]["mean"] - 4.5) < 0.01
+    assert capfd.readouterr().out.count('slots="shared" is assumed') == 1
+    with pytest.raises(BadInput, match="slots is 'none'; there are 'held' and 'shared'"):
+        estimator.fit(rows, {estimator.slots: "none"})
 
 
 @pytest.mark.timeout(300)

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from howdah.backends.base import BackendError
+from howdah.backends.spark.facts import IDLE
 from howdah.spark import Cluster
 from tests.spark import programs, sessions
 from tests.spark.faulty import count, ended, eventually, slowly_with_notes
@@ -34,9 +35,9 @@ def two_cores(spark_folder: Path) -> Iterator[Standalone]:
 
 
 @pytest.fixture
-def held(two_cores: Standalone) -> Iterator[Any]:
-    """A session of two executors with two cores each."""
-    settings = {**two_cores.settings(), "spark.cores.max": "4"}
+def held(two_cores: Standalone, request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A session of two executors with two cores each, and further settings."""
+    settings = {**two_cores.settings(), "spark.cores.max": "4", **getattr(request, "param", {})}
     with sessions.session(two_cores.folder, settings) as made:
         yield made
 
@@ -62,6 +63,12 @@ def noted(folder: Path, generation: int) -> list[int]:
     return [int(file.read_text()) for file in files]
 
 
+@pytest.mark.parametrize(
+    "held",
+    [{}, {"spark.task.maxFailures": "1"}],
+    indirect=True,
+    ids=["tasks are tried again", "one failure ends all"],
+)
 def test_a_cluster_holds_its_slots_and_lives_and_dies_with_its_executors(
     held: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +110,11 @@ def test_clusters_hold_slots_as_long_as_one_is_left_to_feed_them(
         with Cluster.start(held, count, workers=1, slots="shared", on_log=None) as three:
             eventually("its task has ended", lambda: running_tasks(held) == 2, 30)
             three.stop()
+        held.conf.set(f"{IDLE}.idleTimeoutSeconds", "1")
+        held.conf.set(f"{IDLE}.killOnIdleTimeout", "true")
+        with pytest.raises(BackendError, match=r"udf\.killOnIdleTimeout = true"):
+            Cluster.start(held, count, workers=1, on_log=None)
+        held.conf.set(f"{IDLE}.killOnIdleTimeout", "false")
         one.train(held.range(0, 300, 1, 3))
         with pytest.raises(BackendError, match="none is left for the tasks that feed it"):
             Cluster.start(held, count, workers=2, slots="held", on_log=None)

@@ -371,9 +371,14 @@ class SparkBackend:
             self._balance_soon()
 
     def _slots_over(self, message: SlotsOver) -> None:
-        self._under_way.pop(message.ticket, None)
+        came = self._under_way.pop(message.ticket, None) is None
         if message.cancelled:
             self._stop(message.problem)
+        elif message.problem and came:
+            # All its containers were there: how they ended they say themselves. With
+            # spark.task.maxFailures = 1 one lost executor ends the tasks on all others, too.
+            log.warning("Spark has ended the tasks of the containers: %s", message.problem)
+            self._balance_soon(0.2)
         elif message.problem:
             log.error("no slots: %s", message.problem)
             self._refuse_all(message.problem, on_driver=False)

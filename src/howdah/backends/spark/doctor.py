@@ -102,6 +102,13 @@ def settings(found: Facts, *, profiles: bool) -> Iterator[Finding]:
         )
     else:
         yield fine("speculation", "is off")
+    if found.idle_kill_s:
+        yield problem(
+            "idle workers",
+            f"{looking.IDLE}.killOnIdleTimeout = true: every job is refused, for Spark would kill tasks "
+            f"that answer nothing for {found.idle_kill_s} s",
+            f"set {looking.IDLE}.killOnIdleTimeout to false",
+        )
     yield _gpus(found, profiles)
 
 

@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from howdah.backends.spark.sessions import Session
+from howdah.backends.spark.sessions import Session, query_setting
 from howdah.core.plan import Plan, RolePlan
 from howdah.spec.model import Job, Slots
 
 LOOK_S = 0.2
 """Between two looks for executors that are still registering."""
+IDLE = "spark.sql.execution.pyspark.udf"
+"""Where Spark's settings for silent Python workers are."""
 SETTLED_S = 10.0
 """An application that has executors, and gets no more for so long, has all it will get."""
 
@@ -39,6 +41,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     executor_gpus: float = 0.0
     profile: bool = False
     """The job's tasks have a resource profile of their own."""
+    idle_kill_s: int = 0
+    """Spark kills Python workers that have answered nothing for so many seconds; 0: it does not."""
     age_s: float = 0.0
     """Of the application."""
 
@@ -105,6 +109,7 @@ def read(session: Session) -> Facts:
         task_gpus=task_gpus,
         executor_gpus=float(session.setting("spark.executor.resource.gpu.amount", "0")),
         profile=profile is not None,
+        idle_kill_s=_idle_kill_s(session),
         age_s=session.age_s(),
     )
 
@@ -225,6 +230,12 @@ def refusals(
             "spark.speculation = true: a second copy of a task that takes long would be started, "
             "and the first one ended. Start the application with spark.speculation = false"
         )
+    if facts.idle_kill_s:
+        problems.append(
+            f"{IDLE}.killOnIdleTimeout = true: Spark would kill the tasks that hold the job's slots and "
+            f"those that feed it, for they answer nothing for more than {IDLE}.idleTimeoutSeconds = "
+            f"{facts.idle_kill_s} s. Set {IDLE}.killOnIdleTimeout to false in this session"
+        )
     problems += _gpus(facts, job, on_driver)
     return problems
 
@@ -317,6 +328,13 @@ def _gpus(facts: Facts, job: Job, on_driver: frozenset[str]) -> list[str]:
                 f"{role.gpus} and spark.executor.resource.gpu.amount >= {role.gpus}"
             )
     return problems
+
+
+def _idle_kill_s(session: Session) -> int:
+    """Of the session's own queries (Spark 4.1), which are like the application's unless they say so."""
+    if not _true(query_setting(session.spark, f"{IDLE}.killOnIdleTimeout")):
+        return 0
+    return int(query_setting(session.spark, f"{IDLE}.idleTimeoutSeconds") or 0)
 
 
 def _true(value: str) -> bool:

@@ -238,6 +238,14 @@ def _run(
     return [row["problem"] for row in frame.collect()]
 
 
+def query_setting(spark: Any, name: str) -> str:
+    """A setting of a session's queries, or Spark's default; empty where this Spark has no such one."""
+    try:
+        return spark.conf.get(name) or ""
+    except Exception:  # py4j's, or Connect's
+        return ""
+
+
 def has_profiles(spark: Any) -> bool:
     """Whether a DataFrame's tasks may have a resource profile."""
     return "profile" in inspect.signature(spark.range(0).mapInArrow).parameters

@@ -196,6 +196,8 @@ def run(
     queues: Sequence[str] = ("input", "output", "error"),
     eval_node: bool = False,
     release_port: bool = True,
+    *,
+    slots: str | None = None,
 ) -> TFCluster:
     """Start ``map_fun(tf_args, ctx)`` on every node, and return when all are there.
 
@@ -214,6 +216,8 @@ def run(
         queues: names of feeds; ``output`` is where answers go.
         eval_node: one node is the evaluator; `InputMode.TENSORFLOW` only.
         release_port: False: the program calls ``ctx.release_port()`` before TensorFlow binds the port.
+        slots: ``held`` or ``shared``: see `howdah.spark.Cluster.start`. (TensorFlowOnSpark has no such
+            argument.)
 
     Raises:
         ValueError: the arguments do not fit each other.
@@ -251,6 +255,7 @@ def run(
         framework="tensorflow",
         mode="feed" if fed else "foreground",
         driver_ps=driver_ps_nodes,
+        slots=slots,
         tensorboard=TensorBoard(folder=log_dir) if tensorboard and log_dir else tensorboard,
         name=job_name(map_fun),
         start_timeout_s=reservation_timeout,

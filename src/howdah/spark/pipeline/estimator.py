@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
 
 WEIGHT = "sample_weight"
 """Name of the weights in the feed."""
-
-_one_fit = threading.Lock()
-"""CrossValidator fits in several threads. Two clusters at once would each hold slots and wait for
-more: they come one after the other."""
 
 
 @accessors
@@ -65,8 +60,7 @@ class Estimator(MLEstimator, TrainingParams, MLReadable, MLWritable):
         set_all(self, {"args": args, **params})
 
     def _fit(self, dataset: DataFrame) -> Model:
-        with _one_fit:
-            summary = self._trained(dataset)
+        summary = self._trained(dataset)
         model = self._copyValues(Model(self._predictor(summary.values.get(0))))
         model.summary = summary
         return model
@@ -85,6 +79,7 @@ class Estimator(MLEstimator, TrainingParams, MLReadable, MLWritable):
             chief=value("chief"),
             evaluator=value("evaluator"),
             driver_ps=value("driver_ps"),
+            slots=value("slots") or None,
             gpus=value("gpus"),
             framework=value("framework") or None,
             checkpoint=value("checkpoint") or None,

@@ -142,6 +142,12 @@ class TrainingParams(ScoringParams):
     driver_ps = param(
         "driver_ps", "Parameter servers run on the driver's machine", TypeConverters.toBoolean
     )
+    slots = param(
+        "slots",
+        "held: the workers keep Spark's slots; shared: they outlive the tasks that start them. Empty: "
+        "held where one slot is left to feed them",
+        TypeConverters.toString,
+    )
     gpus = param("gpus", "GPUs of each worker", TypeConverters.toInt)
     framework = param(
         "framework",
@@ -212,6 +218,7 @@ class TrainingParams(ScoringParams):
             chief=0,
             evaluator=False,
             driver_ps=False,
+            slots="",
             gpus=0,
             framework="",
             label_mapping={},
