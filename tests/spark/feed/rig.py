@@ -19,10 +19,12 @@ from howdah.spark.context import Wiring
 from howdah.spark.feed.lines import Access
 from howdah.spark.feed.messages import (
     Begin,
+    Broken,
     Close,
     EpochFed,
     FromControl,
     FromTrainer,
+    Heard,
     Hello,
     Load,
     Open,
@@ -30,6 +32,7 @@ from howdah.spark.feed.messages import (
     Permit,
     Place,
     Purpose,
+    Returned,
     Scored,
     Stop,
 )
@@ -60,6 +63,8 @@ class Master:
         self._loop = asyncio.new_event_loop()
         self._secrets = secrets
         self.port = 0
+        self.cuts = 0
+        """So many last words are lost with their connection."""
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
         self.listen()
@@ -91,6 +96,12 @@ class Master:
         self.channels.append(channel)
 
         def handle(message: Any) -> None:
+            if isinstance(message, Returned | Broken):
+                if self.cuts:
+                    self.cuts -= 1
+                    channel.abort()
+                    return
+                channel.send(Heard())
             with self.changed:
                 self.said.append(message)
                 self.changed.notify_all()

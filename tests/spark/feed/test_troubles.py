@@ -357,6 +357,15 @@ def test_an_exception_is_told_with_its_traceback(rig: Rig) -> None:
     assert "ZeroDivisionError" in refused.reason
 
 
+def test_the_end_of_the_function_is_told_again_if_its_connection_breaks_just_then(rig: Rig) -> None:
+    rig.master.cuts = 1
+    with rig.trainer() as trainer:
+        rig.place()
+        trainer.feed("train")
+    rig.master.wait(Returned)
+    assert len(rig.master.heard(Hello)) > 1
+
+
 def test_the_end_of_the_function_is_told_and_leaves_nothing(rig: Rig) -> None:
     before = set(threading.enumerate())
     with rig.trainer() as trainer:

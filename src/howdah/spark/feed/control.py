@@ -19,6 +19,7 @@ from howdah.spark.feed.messages import (
     Abort,
     Close,
     EpochFed,
+    Heard,
     Hello,
     HowFar,
     Open,
@@ -73,6 +74,9 @@ class Control:
         self._channel: Channel[Any] | None = None
         self._unsent: list[msgspec.Struct] = []
         """Said while there was no connection, and not said anew by `Hello`."""
+        self._farewell: msgspec.Struct | None = None
+        """Said last, and again over each new connection until it is heard."""
+        self._heard = asyncio.Event()
         self._main_task: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -155,6 +159,8 @@ class Control:
             self._lost("")
             for state in self._states():
                 state.told_anew()
+            if self._farewell is not None:
+                channel.send(self._farewell)
             await channel.dispatch(self._handle)
         except Exception:
             _LOG.exception("A message of the feed's master could not be handled")
@@ -181,6 +187,8 @@ class Control:
                 self._state(message.feed).close(message)
             case Abort():
                 self._state(message.feed).abort(message)
+            case Heard():
+                self._heard.set()
 
     async def _tick(self) -> None:
         while True:
@@ -200,17 +208,16 @@ class Control:
             self._channel.send(self._hello())
 
     async def _end(self, farewell: msgspec.Struct | None) -> None:
+        if farewell is not None:
+            self._farewell = farewell
+            if self._channel is not None:
+                self._channel.send(farewell)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(FAREWELL_S):
+                    await self._heard.wait()
         channel = self._channel
-        if channel is None and farewell is not None:
-            # It may just be coming back.
-            deadline = time.monotonic() + FAREWELL_S
-            while self._channel is None and time.monotonic() < deadline:
-                await asyncio.sleep(0.02)
-            channel = self._channel
         if channel is None:
             return
-        if farewell is not None:
-            channel.send(farewell)
         if self._main_task is not None:
             self._main_task.cancel()
         channel.close()

@@ -27,6 +27,7 @@ from howdah.spark.feed.messages import (
     FromControl,
     GoOn,
     HandedOut,
+    Heard,
     Held,
     Hello,
     HowFar,
@@ -165,6 +166,8 @@ class Conversations:
                 elif trainer is not None and self._counts(trainer, message):
                     self._note(trainer, message)
                 self.changed.notify_all()
+            if isinstance(message, Returned | Broken):
+                channel.send(Heard())
 
         await channel.dispatch(handle)
         with self.changed:
@@ -250,7 +253,7 @@ class Conversations:
             case Waits():
                 trainer.waits[message.feed] = message.run
                 return
-            case Broken():
+            case Broken() if not trainer.returned:  # else it is said again
                 trainer.returned = True
                 self.failures.append(
                     Failure(

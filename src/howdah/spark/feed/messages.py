@@ -308,8 +308,12 @@ class Abort(msgspec.Struct, frozen=True, kw_only=True, tag="abort"):
     error: str
 
 
+class Heard(msgspec.Struct, frozen=True, kw_only=True, tag="heard"):
+    """`Returned` or `Broken` has come: the process may end. It says it again until then."""
+
+
 FromControl = Hello | Held | HandedOut | Counted | Enough | Waits | Broken | Returned | Kept
-ToTrainer = Open | EpochFed | Permit | HowFar | Close | Abort
+ToTrainer = Open | EpochFed | Permit | HowFar | Close | Abort | Heard
 
 # -- feeder and master (feeders dial it as `howdah.wire.tls.PeerRole.FEEDER`) -----------------------
 

@@ -129,24 +129,25 @@ class Control(control.Control):
         if self._closed:
             return
         self._closed = True
-        end = world.actors.now + 2 * control.FAREWELL_S
-        self.tell_last(farewell)
+        self._call(self._say_last, farewell)
+        end = world.actors.now + control.FAREWELL_S
+        while farewell is not None and not self._heard._set and world.actors.now < end:  # type: ignore[attr-defined]
+            world.actors.block(0.1)
+        end = world.actors.now + control.FAREWELL_S
+        self._call(self._part)
         while not self._ended and world.actors.now < end:
             world.actors.block(0.1)
         actor = self._thread.actor  # type: ignore[attr-defined]
         if actor is not None:
             world.actors.kill(actor)
 
-    def tell_last(self, farewell: Any) -> None:
-        self._call(self._say_last, farewell)
-
     def _say_last(self, farewell: Any) -> None:
+        self._farewell = farewell
+        if farewell is not None and self._channel is not None:
+            self._channel.send(farewell)
+
+    def _part(self) -> None:
         if self._channel is not None:
-            if self._channel.ended:  # type: ignore[attr-defined]
-                self.tell_last(farewell)  # one that breaks just then is not in this world
-                return
-            if farewell is not None:
-                self._channel.send(farewell)
             self._channel.close()
         self._ended = True
         raise GreenletExit

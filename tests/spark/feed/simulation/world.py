@@ -524,7 +524,7 @@ class World:
                     chance.choice(alive).cut(chance)
             case "control cut":
                 process = chance.choice(self.gang)
-                if process.control is not None and not process.dialler._closed:
+                if process.control is not None and not process.dialler._ended:
                     process.control.cut(chance)
             case "question cut":
                 channels = [each._channel for each in self.asking.values() if each._channel]
