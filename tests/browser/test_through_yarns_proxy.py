@@ -17,9 +17,12 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
+from howdah.storage.jobdir import base_folder
 from tests.browser.conftest import shoot, troubles, watched
+from tests.cli.howdah import howdah
 from tests.hadoop.plugin import MakeCluster
 from tests.hadoop.site import PROXY_HOST
+from tests.portal.conftest import Portal
 from tests.yarn.runner import Yarn, YarnJob, until
 
 pytestmark = [pytest.mark.timeout(420), pytest.mark.xdist_group("hadoop-web-proxy")]
@@ -33,6 +36,8 @@ for step in range(1, 9):
     writer.add_scalar("loss", 1 / step, step)
     task.report(step=step, loss=1 / step)
 writer.flush()
+pathlib.Path("kept").mkdir(exist_ok=True)
+pathlib.Path("kept/weights.txt").write_text("eight steps")
 print("eight steps are done", flush=True)
 go = pathlib.Path(os.environ["GO"])
 while not go.exists():
@@ -56,6 +61,9 @@ view = ["ann"]
 
 [roles.worker]
 memory = "1g"
+
+[outputs]
+folders = ["kept"]
 
 [tensorboard]
 """
@@ -110,6 +118,17 @@ def shown(
             yield Shown(job, folder / "go")
         finally:
             yarn.close()
+
+
+@contextlib.contextmanager
+def portal(base: Path, folder: Path) -> Iterator[Portal]:
+    """A portal over the jobs in that folder."""
+    running = Portal(base, folder)
+    running.start()
+    try:
+        yield running
+    finally:
+        running.stop()
 
 
 @pytest.fixture
@@ -202,3 +221,52 @@ def test_the_proxy_shows_it_to_those_the_job_names_and_no_others(shown: Shown) -
         assert shown.get(path, user="eve", source=PROXY_HOST)[0] == 403
     for method in ("PUT", "POST"):
         assert shown.get("api/v1/stop", user=owner, source=PROXY_HOST, method=method)[0] == 403
+
+
+def test_the_portal_has_its_page_while_it_runs_and_afterwards_from_hdfs(
+    shown: Shown, page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one: it stops the job."""
+    with portal(shown.job.handle.directory.parent, tmp_path / "here") as running:
+        page.goto(running.login_link())
+        row = page.locator("#jobs tbody tr").filter(has_text="looked-at")
+        expect(row.locator(".state")).to_have_text("running")
+        expect(row).to_contain_text("yarn")
+        row.get_by_role("link", name="looked-at", exact=True).click()
+        expect(page.locator("#phase")).to_have_text("Running")
+        expect(page.locator("#feed")).to_have_text("Live")
+        expect(page.locator("#log-lines")).to_contain_text("eight steps are done")
+        expect(page.locator(".chart").filter(has_text="Memory")).to_be_visible()
+        shoot(page, "yarn-job-in-the-portal")
+        # The command line knows the same.
+        assert urlsplit(howdah("page", shown.job.job_id).text).port == urlsplit(shown.own).port
+        until(
+            lambda: "MEMORY" in howdah("metrics", shown.job.job_id, "worker:0").text,
+            "measurements come to HDFS",
+        )
+        page.get_by_role("button", name="Stop", exact=True).click()
+        page.locator("#stop-reason").fill("seen enough")
+        page.get_by_role("button", name="Stop the job").click()
+        expect(page.locator("#phase")).to_have_text("Stopped", timeout=60_000)
+        expect(page.locator("#reason")).to_contain_text("seen enough")
+    assert shown.job.wait().outcome == "stopped"
+
+    # Another machine has nothing of it.
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "other"))
+    assert shown.job.job_id in howdah("list", "--backend", "yarn").text
+    with portal(base_folder(), tmp_path / "there") as afterwards:
+        page.goto(afterwards.login_link())
+        page.get_by_role("link", name="looked-at", exact=True).click()
+        expect(page.locator("#phase")).to_have_text("Stopped")
+        expect(page.locator("#feed")).to_have_text("Ended")
+        expect(page.locator("#log-lines")).to_contain_text("eight steps are done")
+        expect(page.locator("#event-list")).to_contain_text("worker:0 started")
+        expect(page.locator(".chart").filter(has_text="Memory")).to_be_visible()
+        shoot(page, "yarn-job-from-hdfs")
+        told = howdah("metrics", "looked-at", "worker:0", "--csv").text
+        assert told.count("worker:0") > 3
+        assert "worker-0/kept/weights.txt" in howdah("outputs", "looked-at").text
+        fetched = howdah("outputs", "looked-at", "weights.txt", "--to", str(tmp_path)).text
+        assert Path(fetched).read_text() == "eight steps"
+        howdah("advice", "looked-at")
+        page.goto("about:blank")
