@@ -11,6 +11,7 @@ import os
 import random
 import secrets
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,6 +35,8 @@ settings.load_profile(_PROFILE)
 
 def pytest_configure(config: pytest.Config) -> None:
     """Give the run its marker, home and socket folder before any test module is imported."""
+    # In the background of a script SIGINT is ignored, also by what is started here: a Ctrl-C would be in vain.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     run = f"{os.getpid()}-{secrets.token_hex(4)}"
     os.environ[leaks.MARKER] = run
     # Unix socket paths are limited to 107 bytes: pytest's own folders are too long for them.
