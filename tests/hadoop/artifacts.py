@@ -83,6 +83,13 @@ def kms(version: str) -> list[Path]:
     return [jar for jar in found if jar.name not in others]
 
 
+def router() -> list[Path]:
+    """What a router of HDFS needs besides the servers' jars. Of 3.4.1, the newest on Maven Central."""
+    parts = ("hadoop-hdfs-rbf", "hadoop-federation-balance", "hadoop-distcp")
+    found = fetch("hadoop-router", [f"org.apache.hadoop:{part}:3.4.1" for part in parts])
+    return [jar for jar in found if jar.name.startswith(parts)]
+
+
 def fetch(folder: str, coordinates: Sequence[str]) -> list[Path]:
     """Maven artifacts and all they need, in that folder of the cache; sorted paths.
 

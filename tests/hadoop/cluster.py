@@ -178,6 +178,8 @@ class Cluster:
         deadline = time.monotonic() + timeout_s
         self._wait("the NameNode to leave safe mode", self._hdfs_is_writable, deadline)
         self._wait("folders on HDFS", self._make_folders, deadline)
+        if self.site.options.router:
+            self._wait("the router to show HDFS", self._router_shows_hdfs, deadline)
         self._wait("the ResourceManager", self._rm_is_started, deadline)
         if self.site.options.kms:
             self._wait("the Key Management Server", self._kms_answers, deadline)
@@ -249,6 +251,10 @@ class Cluster:
         if done.returncode:
             raise OSError(done.stderr)
         return True
+
+    def _router_shows_hdfs(self) -> bool:
+        web = f"http://{self.site.head}:{self.site.router_ports[2]}"
+        return "FileStatuses" in self._call(f"{web}/webhdfs/v1/user?op=LISTSTATUS")
 
     def _kms_answers(self) -> bool:
         try:

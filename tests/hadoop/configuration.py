@@ -78,8 +78,8 @@ def write(site: Site, classpath: str) -> None:
             files.setdefault(name, {}).update(values)
         _write(place, _with_own(site, files))
         # The jars lack the web pages that the tarball has; the servers only insist on the folders.
-        if daemon.kind in (Kind.NAMENODE, Kind.DATANODE):
-            for pages in ("hdfs", "datanode"):
+        if daemon.kind in (Kind.NAMENODE, Kind.DATANODE, Kind.ROUTER):
+            for pages in ("hdfs", "datanode", "router"):
                 (place / "webapps" / pages / "WEB-INF").mkdir(parents=True, exist_ok=True)
         site.data_dir(daemon).mkdir(parents=True, exist_ok=True)
     if not site.hosts:
@@ -195,6 +195,8 @@ def _own(site: Site, daemon: Daemon) -> Files:
             if len(site.name_nodes) > 1:
                 own["dfs.ha.namenode.id"] = f"nn{daemon.number}"
             return {"hdfs-site.xml": own}
+        case Kind.ROUTER:
+            return _router(site, daemon)
         case Kind.KMS:
             keys = site.data_dir(daemon) / "keys.jceks"
             return {"kms-site.xml": security.kms(site, keys), "kms-acls.xml": {}}
@@ -294,6 +296,36 @@ def _name_nodes(site: Site) -> dict[str, str]:
             "dfs.ha.tail-edits.period": "1s",
         }
     return found
+
+
+def _router(site: Site, daemon: Daemon) -> Files:
+    """Its one nameservice is the cluster's NameNode."""
+    rpc, web = site.namenode_ports(1)
+    own_rpc, admin, own_web = site.router_ports
+    router = "dfs.federation.router"
+    return {
+        "hdfs-site.xml": {
+            "dfs.nameservices": "ns0",
+            "dfs.namenode.rpc-address.ns0": f"{site.head}:{rpc}",
+            "dfs.namenode.http-address.ns0": f"{site.head}:{web}",
+        },
+        "hdfs-rbf-site.xml": {
+            f"{router}.rpc-address": f"{site.head}:{own_rpc}",
+            f"{router}.admin-address": f"{site.head}:{admin}",
+            f"{router}.http-address": f"{site.head}:{own_web}",
+            f"{router}.default.nameserviceId": "ns0",
+            f"{router}.monitor.namenode": "ns0",
+            f"{router}.monitor.localnamenode.enable": "false",
+            f"{router}.safemode.enable": "false",
+            # It looks for its NameNode so often (5000 ms, 1 min).
+            f"{router}.heartbeat.interval": "500",
+            f"{router}.cache.ttl": "500ms",
+            f"{router}.store.driver.class": (
+                "org.apache.hadoop.hdfs.server.federation.store.driver.impl.StateStoreFileImpl"
+            ),
+            f"{router}.store.driver.file.directory": str(site.data_dir(daemon)),
+        },
+    }
 
 
 def _resource_manager(site: Site) -> dict[str, str]:

@@ -28,6 +28,7 @@ _MAIN = {
     Kind.KMS: "org.apache.hadoop.crypto.key.kms.server.KMSWebServer",
     Kind.ZOOKEEPER: "org.apache.zookeeper.server.ZooKeeperServerMain",
     Kind.NAMENODE: "org.apache.hadoop.hdfs.server.namenode.NameNode",
+    Kind.ROUTER: "org.apache.hadoop.hdfs.server.federation.router.DFSRouter",
     Kind.DATANODE: "org.apache.hadoop.hdfs.server.datanode.DataNode",
     Kind.RESOURCE_MANAGER: f"{_SERVER}.resourcemanager.ResourceManager",
     Kind.NODE_MANAGER: f"{_SERVER}.nodemanager.NodeManager",
@@ -37,6 +38,7 @@ _HEAP_MIB = {
     Kind.KMS: 128,
     Kind.ZOOKEEPER: 64,
     Kind.NAMENODE: 192,
+    Kind.ROUTER: 128,
     Kind.DATANODE: 160,
     Kind.RESOURCE_MANAGER: 256,
     Kind.NODE_MANAGER: 192,
@@ -105,10 +107,14 @@ def _environment_of(site: Site, daemon: Daemon) -> dict[str, str]:
     if daemon.kind is Kind.KDC:
         return {**Kdc(site.realm_dir).server_env(), MARKER: str(site.folder)}
     env = environment(site, site.own_conf_dir(daemon))
-    if daemon.kind is Kind.KMS:
-        own = map(str, artifacts.kms(site.options.version))
-        env["CLASSPATH"] = ":".join([*own, env["CLASSPATH"]])
-    return env
+    match daemon.kind:
+        case Kind.KMS:
+            own = artifacts.kms(site.options.version)
+        case Kind.ROUTER:
+            own = artifacts.router()
+        case _:
+            return env
+    return {**env, "CLASSPATH": ":".join([*map(str, own), env["CLASSPATH"]])}
 
 
 def run(site: Site, daemon: Daemon, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -269,7 +275,7 @@ def _pid_file(site: Site, daemon: Daemon) -> Path:
 def prepare_archives(site: Site) -> None:
     """Choose the daemons of this cluster that make the archives that are missing."""
     for daemon in site.daemons:
-        if daemon.kind in (Kind.KDC, Kind.KMS):
+        if daemon.kind in (Kind.KDC, Kind.KMS, Kind.ROUTER):
             continue
         if daemon.number == 1 and not _archive(site, daemon).exists():
             _draft(site, daemon).parent.mkdir(parents=True, exist_ok=True)

@@ -67,6 +67,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Two ResourceManagers choose themselves which of them serves, by way of a ZooKeeper."""
     name_nodes: int = 1
     """2: high availability over one folder of edits, fail-over by hand (`Cluster.fail_over_hdfs`)."""
+    router: bool = False
+    """A router before the NameNode (HDFS Router-based Federation), which shows all of it
+    (`tests.hadoop.site.Site.router_fs`); with one NameNode."""
     view: bool = False
     """The default file system is a ViewFs over the other one (`tests.hadoop.site.VIEW`)."""
     web_proxy: bool = False

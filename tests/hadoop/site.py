@@ -28,6 +28,7 @@ class Kind(StrEnum):
     KMS = "kms"
     ZOOKEEPER = "zookeeper"
     NAMENODE = "namenode"
+    ROUTER = "router"
     DATANODE = "datanode"
     RESOURCE_MANAGER = "resourcemanager"
     NODE_MANAGER = "nodemanager"
@@ -109,11 +110,13 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         kdc = [Daemon(Kind.KDC)] if self.options.kerberos else []
         keeper = [Daemon(Kind.ZOOKEEPER)] if self.options.zookeeper else []
         keys = [Daemon(Kind.KMS)] if self.options.kms else []
+        router = [Daemon(Kind.ROUTER)] if self.options.router else []
         return [
             *kdc,
             *keeper,
             *keys,
             *self.name_nodes,
+            *router,
             *managers,
             Daemon(Kind.DATANODE),
             *nodes,
@@ -194,6 +197,16 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def kms_port(self) -> int:
         return self.first_port + 49
+
+    @property
+    def router_ports(self) -> tuple[int, int, int]:
+        """RPC, administration, web."""
+        return self.first_port + 46, self.first_port + 47, self.first_port + 48
+
+    @property
+    def router_fs(self) -> str:
+        """What clients call the file system that the router shows."""
+        return f"hdfs://{self.head}:{self.router_ports[0]}"
 
     @property
     def realm_dir(self) -> Path:

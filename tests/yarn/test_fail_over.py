@@ -69,9 +69,10 @@ def fail_over(cluster: Cluster) -> None:
     cluster.fail_over()
 
 
-def training(yarn: Yarn, memory: str = "256m", instances: int = 1) -> YarnJob:
+def training(yarn: Yarn, memory: str = "256m", instances: int = 1, store: str = "") -> YarnJob:
     """A job that counts until its goal is there, and saves each step."""
     text = f"""
+{f'store = "{store}"' if store else ""}
 command = "python3 train.py"
 env = {{ GOAL = "{yarn.folder}/goal-{len(yarn.jobs)}" }}
 [checkpoint]

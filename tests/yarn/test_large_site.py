@@ -1,5 +1,5 @@
-"""A cluster as large sites have it: its default file system is a ViewFs, and ZooKeeper chooses which of
-two ResourceManagers serves.
+"""A cluster as large sites have it: its default file system is a ViewFs, a router stands before the
+NameNode, and ZooKeeper chooses which of two ResourceManagers serves.
 
 All tests share one cluster of the module's own.
 """
@@ -38,6 +38,7 @@ Path("results", "loss.txt").write_text("0.5")
 def yarn_cluster(hadoop_module_cluster: MakeCluster) -> Cluster:
     return hadoop_module_cluster(
         view=True,
+        router=True,
         resource_managers=2,
         zookeeper=True,
         node_managers=1,
@@ -89,6 +90,18 @@ def test_what_the_view_does_not_lead_to_is_refused_with_what_it_has(yarn: Yarn) 
         yarn.submit_file(path, ("store=viewfs://view/projects",))
     with pytest.raises(JobFileError, match=f"checkpoint.store.*{links}"):
         yarn.submit_file(path, ("checkpoint.store=viewfs://view/data/checkpoints",))
+
+
+def test_a_job_behind_a_router_of_hdfs_survives_its_master(yarn: Yarn) -> None:
+    site = yarn.cluster.site
+    store = f"{site.router_fs}/user/{site.user}/routed"
+    job = training(yarn, store=store)
+    saves_on(job)
+    assert job.url == f"{store}/{site.user}/{job.job_id}"
+    job.kill_master()
+    job.until(lambda v: v.incarnation == 2, "a new coordinator", SOON_S)
+    saves_on(job)
+    assert finish(yarn, job).incarnation == 2
 
 
 def test_another_resource_manager_serves_when_the_first_one_dies(yarn: Yarn) -> None:
