@@ -47,12 +47,20 @@ def refusal(yarn: Yarn, **overrides: object) -> str:
 
 
 def on_hdfs(yarn: Yarn) -> set[str]:
-    """Job directories on HDFS."""
+    """Directories on HDFS of jobs that have this test's folder for a name: other tests submit too."""
     user = yarn.cluster.site.user
     hdfs = Hdfs(yarn.cluster.default_fs, conf_dir=str(yarn.cluster.conf_dir))
+    name = yarn.folder.name.rstrip("0123456789_").replace("_", "-")
     with contextlib.suppress(FileNotFoundError):
-        return {stat.path for stat in hdfs.list(f"/user/{user}/.howdah/jobs/{user}")}
+        listed = hdfs.list(f"/user/{user}/.howdah/jobs/{user}")
+        return {stat.path for stat in listed if stat.name.startswith(name)}
     return set()
+
+
+def at_yarn(yarn: Yarn) -> set[str]:
+    """Applications of such jobs."""
+    name = yarn.folder.name
+    return {each["id"] for each in yarn.cluster.applications() if name in each["name"]}
 
 
 # -- what can never be granted -------------------------------------------------------------------
@@ -110,16 +118,18 @@ def test_a_queue_that_is_not_for_the_user_is_refused_with_others(
 
 def test_what_cannot_be_packed_leaves_nothing(yarn: Yarn) -> None:
     before = on_hdfs(yarn)
-    damaged = {"damaged.tar.gz": "no archive"}
+    path = yarn.folder / "job.toml"
+    path.write_text(SHORT + '[environment]\narchive = "damaged.tar.gz"\n')
+    (yarn.folder / "damaged.tar.gz").write_text("no archive")
     with pytest.raises(BackendError, match="cannot be read as an archive"):
-        yarn.submit(SHORT + '[environment]\narchive = "damaged.tar.gz"\n', files=damaged)
+        yarn.submit_file(path)
     assert on_hdfs(yarn) == before
 
 
 @pytest.mark.parametrize("at", ["", "submitting"])
 def test_a_cancelled_submission_leaves_nothing(yarn: Yarn, at: str) -> None:
     before = on_hdfs(yarn)
-    known = {each["id"] for each in yarn.cluster.applications()}
+    known = at_yarn(yarn)
     path = yarn.folder / "job.toml"
     path.write_text(SHORT + SMALL)
     submission = begin("yarn")
@@ -138,7 +148,7 @@ def test_a_cancelled_submission_leaves_nothing(yarn: Yarn, at: str) -> None:
         submission.close()
     assert on_hdfs(yarn) == before
     assert list_jobs(base_folder()) == []
-    assert {each["id"] for each in yarn.cluster.applications()} == known
+    assert at_yarn(yarn) == known
 
 
 # -- a job that waits ----------------------------------------------------------------------------
