@@ -75,9 +75,11 @@ def clock(time: float) -> str:
 
 
 def mebibytes(amount: float | None) -> str:
-    """``512M``, ``1.5G``; a dash for none."""
+    """``40K``, ``512M``, ``1.5G``; a dash for none."""
     if amount is None:
         return "-"
+    if 0 < amount < 1:
+        return f"{amount * 1024:.0f}K"
     return f"{amount:.0f}M" if amount < 1024 else f"{amount / 1024:.1f}G"
 
 

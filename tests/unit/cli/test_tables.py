@@ -44,4 +44,4 @@ def test_durations_and_amounts() -> None:
         "2h 03m",
         "4d 4h",
     ]
-    assert [mebibytes(m) for m in (None, 12.3, 1536)] == ["-", "12M", "1.5G"]
+    assert [mebibytes(m) for m in (None, 0.04, 12.3, 1536)] == ["-", "41K", "12M", "1.5G"]
