@@ -115,7 +115,7 @@ def test_a_job_is_its_submitters_and_nobody_elses(
             bob.files(place)
         for command in ("status", "logs", "stop"):
             refused = bob.howdah(command, application["id"], code=3).told
-            assert "can only be read by its owner, and bob is not" in refused
+            assert "can only be read by its owner, which bob is not" in refused
         assert not list((bob.folder / "home").rglob("*.key"))
         with pytest.raises(AccessControl, match="bob"):
             asyncio.run(kill(hadoop, application["id"], "bob"))
