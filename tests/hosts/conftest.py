@@ -14,10 +14,9 @@ import pytest
 from howdah.client.background import Background
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.options import Gpus, Options
-from tests.hosts.hosts import Host, Hosts
+from tests.hosts.hosts import ROOT, Host, Hosts
 from tests.yarn.runner import Yarn
 
-ROOT = Path(__file__).resolve().parents[2]
 NODES = 3
 
 

@@ -31,6 +31,8 @@ import psutil
 
 T = TypeVar("T")
 
+ROOT = Path(__file__).resolve().parents[2]
+
 NETWORK = "10.203.7"
 SECOND_NETWORK = "10.203.8"
 """Of the hosts' second interfaces, where they have any."""
@@ -49,7 +51,10 @@ hostname "$NAME"
 for place in tmp data; do mkdir -p "$FOLDER/hosts/$NAME/$place"; done
 chmod 1777 "$FOLDER/hosts/$NAME/tmp"
 mount --bind "$FOLDER/hosts/$NAME/data" "$FOLDER/data"
+# A checkout below /tmp stays where it is.
+case "$ROOT" in /tmp/*) mkdir -p "$FOLDER/root"; mount --bind "$ROOT" "$FOLDER/root";; esac
 mount --bind "$FOLDER/hosts/$NAME/tmp" /tmp
+case "$ROOT" in /tmp/*) mkdir -p "$ROOT"; mount --move "$FOLDER/root" "$ROOT";; esac
 # The other hosts' files are nobody's business.
 mount -t tmpfs -o size=1m tmpfs "$FOLDER/hosts"
 mount -t tmpfs -o size=1g tmpfs /dev/shm
@@ -281,6 +286,7 @@ class Hosts:
             {
                 "NAME": name,
                 "FOLDER": str(self.folder),
+                "ROOT": str(ROOT),
                 "HIDDEN": " ".join(str(path) for path in hidden),
             },
         )
