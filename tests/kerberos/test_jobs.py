@@ -102,7 +102,8 @@ def test_a_program_reads_an_encryption_zone(hadoop_kerberos: Cluster, tmp_path: 
 
     alice = Person.with_ticket(hadoop_kerberos, tmp_path)
     reads = daemons.client(site, "org.apache.hadoop.fs.FsShell", "-cat", "/zone/words.txt")
-    alice.write(job=JOB.replace('"python3 program.py"', json.dumps(reads)))
+    job = JOB.replace('"python3 program.py"', json.dumps(reads))
+    alice.write(job=job.replace('"256m"', '"512m"'))  # for a program in Java
     done = alice.run()
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("words that are locked up") == 2
