@@ -57,16 +57,11 @@ def pack(
         role: tuple(files(lines, folder, cache, progress))
         for role, lines in job.files_by_role.items()
     }
+    base = runtime.of_job(job, folder, cache, progress)
+    own = runtime.own_code(cache, progress)
     return Packs(
         source=source(source_folder, cache, progress) if source_folder is not None else None,
         files=extras,
         environment=environment(job, folder, cache, progress, fresh=fresh),
-        runtime=(*_runtime(job, folder, cache, progress), runtime.own_code(cache, progress)),
+        runtime=(own,) if base is None else (base, own),
     )
-
-
-def _runtime(job: Job, folder: Path, cache: Path, progress: Progress) -> Iterator[Archive]:
-    if job.hadoop.runtime is not None:
-        yield runtime.ready(job.hadoop.runtime, folder, cache, progress)
-    elif job.hadoop.python is None:
-        yield runtime.base(cache, progress)

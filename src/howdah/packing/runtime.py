@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from howdah.packing.archives import Archive, Kind, PackingError, Progress, Row, quiet
 from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.tarball import Entry, is_executable
 from howdah.version import PACKAGE, __version__
+
+if TYPE_CHECKING:
+    from howdah.spec.model import Job
 
 NEEDED = (
     "msgspec",  # structs; all the agent needs
@@ -86,6 +90,20 @@ def ready(place: str, folder: Path, cache: Path, progress: Progress = quiet) -> 
         raise PackingError(f"[hadoop] runtime: there is no file {path}")
     archive = files.ready(path, Kind.RUNTIME, cache)
     return looked_into(archive, place, cache, progress, key="[hadoop] runtime")
+
+
+def of_job(job: Job, folder: Path, cache: Path, progress: Progress = quiet) -> Archive | None:
+    """The interpreter with Howdah's packages that a job whose file is in ``folder`` has shipped; None where
+    it names a Python of the nodes.
+
+    Raises:
+        PackingError: it cannot be made, or the one that the job names is not there.
+    """
+    if job.hadoop.python is not None:
+        return None
+    if job.hadoop.runtime is not None:
+        return ready(job.hadoop.runtime, folder, cache, progress)
+    return base(cache, progress)
 
 
 def own_code(cache: Path, progress: Progress = quiet) -> Archive:

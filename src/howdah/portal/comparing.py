@@ -58,7 +58,6 @@ def read(directory: JobDirectory, row: Row, now: float) -> Run:
         site = site_of(directory)
         if not site.at_hand:
             site.bring_story()
-            site.bring_metrics()
     job, stages, used = None, {}, {}
     reported: dict[str, tuple[float, float]] = {}
     with contextlib.suppress(*troubles):
@@ -66,12 +65,12 @@ def read(directory: JobDirectory, row: Row, now: float) -> Run:
     with contextlib.suppress(*troubles):
         stages = _stages(directory, row, now)
     with contextlib.suppress(*troubles):
-        used = _used(directory)
-    with contextlib.suppress(*troubles):
         for each in last(measurements(directory)):
             for name, value in each.values.items():
                 least, most = reported.get(name, (value, value))
                 reported[name] = min(least, value), max(most, value)
+    with contextlib.suppress(*troubles):
+        used = _used(directory)  # of the measurements that were brought just now
     return Run(row=row, job=job, stages=stages, used=used, reported=reported)
 
 

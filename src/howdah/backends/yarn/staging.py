@@ -127,11 +127,7 @@ class Packing:
         place = Path(loaded.source) if loaded.source else None
         self._conf = pool.submit(conf_archive, configuration, cache)
         self._own = pool.submit(runtime.own_code, cache, progress)
-        self._base = (
-            pool.submit(_runtime, job, folder, cache, progress)
-            if job.hadoop.python is None
-            else None
-        )
+        self._base = pool.submit(runtime.of_job, job, folder, cache, progress)
         self._source = pool.submit(_source, place, cache, progress, without) if place else None
         self._environment = (
             pool.submit(_environment, job, folder, cache, progress)
@@ -169,10 +165,11 @@ class Packing:
         job = self._job
         own = [(names.HOWDAH, self._own), (names.CONF, self._conf)]
         python = job.hadoop.python or ""
-        if self._base is not None:
-            own.insert(0, (names.RUNTIME, self._base))
-            python = f"{HERE}/{names.RUNTIME}/{result(self._base).python}"
-        parts = [shipped(name, result(made)) for name, made in own]
+        parts: list[LocalResource] = []
+        if (base := result(self._base)) is not None:
+            parts.append(shipped(names.RUNTIME, base))
+            python = f"{HERE}/{names.RUNTIME}/{base.python}"
+        parts += [shipped(name, result(made)) for name, made in own]
         source = result(self._source) if self._source else None
         environment = result(self._environment) if self._environment else None
         more = {
@@ -195,12 +192,6 @@ class Packing:
 
 
 # Most jobs need only some of these, and each takes longer to import than to do what is done already.
-
-
-def _runtime(job: Job, folder: Path, cache: Path, progress: Progress) -> Archive:
-    if job.hadoop.runtime is not None:
-        return runtime.ready(job.hadoop.runtime, folder, cache, progress)
-    return runtime.base(cache, progress)
 
 
 def _source(folder: Path, cache: Path, progress: Progress, without: tuple[Path, ...]) -> Archive:
