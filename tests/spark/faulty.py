@@ -70,7 +70,8 @@ def slowly_with_notes(folder: str, ctx: Any) -> int:
         rows += len(batch["id"])
         note = place / f"{ctx.rank}.{ctx.generation}"
         if not note.exists():
-            note.write_text(str(os.getpid()))
+            (whole := note.with_name(f"{note.name}.tmp")).write_text(str(os.getpid()))
+            whole.rename(note)  # who sees it may read it
         if not (place / "go").exists():
             time.sleep(0.05)
     return rows

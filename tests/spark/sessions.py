@@ -27,6 +27,7 @@ def session(folder: Path, conf: Mapping[str, str]) -> Iterator[Any]:
         # pyspark remembers there that this process has used Connect.
         for name in ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
             patch.delenv(name, raising=False)
+        patch.setattr("pyspark.java_gateway.Popen", _popen)
         builder = SparkSession.builder
         for name, value in {**settings(folder), **conf}.items():
             builder = builder.config(name, value)
@@ -56,6 +57,16 @@ def remote(address: str) -> Iterator[Any]:
             made.stop()
             for name in ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE"):
                 os.environ.pop(name, None)
+
+
+def _popen(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start the JVM without running Python between fork and exec, as pyspark would.
+
+    In a process with threads of other tests the child may find a lock there that none will free. A
+    group of its own keeps Ctrl-C from the JVM, too.
+    """
+    del options["preexec_fn"]
+    return subprocess.Popen(command, process_group=0, **options)
 
 
 def _end_jvm() -> None:
