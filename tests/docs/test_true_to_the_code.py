@@ -12,9 +12,9 @@ from types import ModuleType
 import pytest
 
 from howdah.client.exits import ExitCode
-from howdah.coordinator.web import openapi
 from howdah.core.causes import RULES, FailureCause
 from howdah.frameworks import registry
+from howdah.portal import openapi
 from howdah.storage import layout
 from tests.docs.pages import DOCS, ROOT
 

@@ -58,7 +58,11 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
         Unsupported(
             "master", "the coordinator is a process of this machine, without limits", refused=False
         ),
-        Unsupported("acl", "only its owner sees a job of this machine", refused=False),
+        Unsupported(
+            "acl",
+            "only its owner sees a job of this machine, and whom it lets in a team's `howdah portal`",
+            refused=False,
+        ),
         Unsupported(
             "hadoop.container-env",
             "programs get the variables as they are written, and no container of YARN does",

@@ -19,6 +19,7 @@ COMMANDS = {
     "tony": "Run a job of TonY by its own command line.",
     "list": "List jobs.",
     "ui": "Show all jobs in the browser, running and past, until Ctrl-C.",
+    "portal": "Show the jobs of all users below a store to a team, behind a reverse proxy, until Ctrl-C.",
     "status": "Show one job: its tasks, failures and pages.",
     "logs": "Print what a job's tasks wrote.",
     "events": "Print a job's event log.",

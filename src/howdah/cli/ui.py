@@ -35,6 +35,15 @@ def command(port: int, store: str | None, as_json: bool) -> int:
     return ExitCode.STOPPED
 
 
+def interrupted() -> asyncio.Event:
+    """Set once the program is to end."""
+    over = asyncio.Event()
+    # Also where a shell started it in the background, with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, over.set)
+    return over
+
+
 async def serve(base: Path, port: int, *, job_id: str = "", as_json: bool) -> None:
     """Serve the jobs below ``base`` until Ctrl-C; the address that is printed leads to that job."""
     from howdah.client.links import local_base
@@ -58,10 +67,7 @@ async def serve(base: Path, port: int, *, job_id: str = "", as_json: bool) -> No
         ) from None
     jobs = Jobs(base, base_folder().parent.parent / "portal")
     server = await web.serve(create_portal(jobs, token), sock)
-    over = asyncio.Event()
-    # Also where a shell started it in the background, with SIGINT ignored.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, over.set)
+    over = interrupted()
     try:
         to = f"jobs/{job_id}/" if job_id else ""
         address = login_link(local_base(NAME, server.port), token, time.time(), to)

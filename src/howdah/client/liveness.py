@@ -5,6 +5,7 @@ from __future__ import annotations
 from howdah.backends import registry
 from howdah.backends.base import Running, Site
 from howdah.storage.jobdir import JobDirectory
+from howdah.storage.local_copy import SCHEME
 
 __all__ = ["Running", "running", "site_of"]
 
@@ -16,7 +17,12 @@ def site_of(directory: JobDirectory) -> Site:
         BackendError: its backend is none that is installed here.
         StorageError: the directory's documents are missing or damaged.
     """
-    return registry.site(directory.meta().backend, directory)
+    meta = directory.meta()
+    if meta.url is not None and meta.url.startswith(SCHEME):
+        from howdah.backends.copied import CopiedSite
+
+        return CopiedSite(directory)
+    return registry.site(meta.backend, directory)
 
 
 def running(directory: JobDirectory) -> Running:

@@ -14,10 +14,17 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route
+from starlette.types import Receive, Scope, Send
 
 from howdah.coordinator.web import app as web
 from howdah.coordinator.web.app import JobApp, StaticFiles, notice
-from howdah.coordinator.web.security import LOGIN_PATH, Gate, GateMiddleware, Refusal
+from howdah.coordinator.web.security import (
+    LOGIN_PATH,
+    Gate,
+    GateMiddleware,
+    Refusal,
+    headers_of,
+)
 from howdah.portal import query
 from howdah.portal.compare_page import compare_page
 from howdah.portal.comparing import MOST, read
@@ -27,6 +34,9 @@ from howdah.portal.job_pages import JobPages, within
 from howdah.portal.jobs import Jobs
 from howdah.portal.pages import Shown, list_page
 from howdah.portal.query import BadQuery
+from howdah.portal.readers import Reader, Team, TeamGate, mask_of_directory
+from howdah.spec.model import Job
+from howdah.storage.jobdir import NotYours, StorageError
 from howdah.wire.messages import WebAddress
 from howdah.wire.status import JobView
 
@@ -53,12 +63,36 @@ class Identity:
         """None: it has no tasks."""
         return {}
 
+    def job(self) -> Job:
+        """One without secrets."""
+        return Job()
+
 
 class PortalApp(JobApp):
-    """Knows how to end what it has begun."""
+    """Knows how to end what it has begun, and the prefix of its addresses."""
 
     jobs: Jobs
     pages: JobPages
+    prefix: str = ""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what is below the prefix."""
+        if self.prefix and scope["type"] == "http":
+            begin = f"{self.prefix}/"
+            if scope["path"] == self.prefix:
+                name = self.prefix.rpartition("/")[2]
+                await notice("Jobs", "One moment.", to=f"./{name}/")(scope, receive, send)
+                return
+            if not scope["path"].startswith(begin):
+                text = f"the portal is at {begin}"
+                await web.refused(Refusal(404, text))(scope, receive, send)
+                return
+            scope = {
+                **scope,
+                "path": scope["path"].removeprefix(self.prefix),
+                "raw_path": scope["raw_path"].removeprefix(self.prefix.encode()),
+            }
+        await super().__call__(scope, receive, send)
 
     def close_streams(self) -> None:
         """End what follows jobs, and let go of the list; the server is about to end."""
@@ -72,6 +106,8 @@ def create_portal(
     *,
     hosts: Collection[str] = (),
     clock: Callable[[], float] = time.time,
+    team: Team | None = None,
+    prefix: str = "",
 ) -> PortalApp:
     """The portal's web app. All its links are relative, so it works below any path prefix.
 
@@ -80,32 +116,54 @@ def create_portal(
         token: lets in who has it.
         hosts: as of `howdah.coordinator.web.app.create_app`.
         clock: seconds since the epoch.
+        team: how readers are known, each of whom sees what they may; without it the token lets in the
+            user, who sees all.
+        prefix: what all paths begin with, where a proxy leaves it there: ``/howdah``.
     """
     identity: Any = Identity(token)
-    gate = Gate(identity, hosts, clock)
+    gate = Gate(identity, hosts, clock) if team is None else TeamGate(identity, clock, team)
     static = StaticFiles("howdah.portal")
-    pages = JobPages(jobs, gate, static.version)
+    pages = JobPages(jobs, gate, static.version, team)
 
-    async def found(wanted: Query) -> Found:
-        await jobs.catch_up()
-        return await asyncio.to_thread(jobs.index.find, wanted)
+    def reader_of(request: Request) -> Reader | None:
+        return None if team is None else team.reader(headers_of(request.scope["headers"]))
+
+    async def catch_up() -> None:
+        try:
+            await jobs.catch_up()
+        except NotYours as problem:
+            raise Refusal(503, str(problem)) from problem
+
+    async def found(wanted: Query, reader: Reader | None) -> Found:
+        await catch_up()
+        return await asyncio.to_thread(jobs.index.find, wanted, reader)
+
+    def to_come(reader: Reader | None) -> int | None:
+        """How many jobs others have is not everybody's to know."""
+        left = jobs.index.to_come
+        return left if reader is None or reader.is_admin or not left else None
 
     async def page(request: Request) -> Response:
         asked = query.asked(request.query_params.multi_items())
-        number, problem = 1, ""
+        number, problem, reader = 1, "", reader_of(request)
         try:
             wanted = query.read(asked, clock())
             number = wanted.skip // wanted.limit + 1
-            answer = await found(wanted)
+            answer = await found(wanted, reader)
         except BadQuery as error:
-            await jobs.catch_up()
+            await catch_up()
             problem, answer = str(error), Found(rows=(), more=False, total=0)
         shown = Shown(
-            folder=str(jobs.base),
-            choices=await asyncio.to_thread(jobs.index.choices),
+            folder=str(jobs.place),
+            choices=await asyncio.to_thread(jobs.index.choices, reader),
             left_out=jobs.index.left_out,
-            to_come=jobs.index.to_come,
+            to_come=to_come(reader),
             problem=problem,
+            reader="" if reader is None else reader.name,
+            may_stop=await asyncio.to_thread(
+                jobs.index.may_stop, [row.job_id for row in answer.rows], reader
+            ),
+            unread=jobs.copies.unread if jobs.copies and reader and reader.is_admin else {},
         )
         response = list_page(asked, answer, shown, page=number, version=static.version, now=clock())
         response.status_code = 400 if problem else 200
@@ -116,9 +174,10 @@ def create_portal(
             wanted = query.read(query.asked(request.query_params.multi_items()), clock())
         except BadQuery as error:
             raise Refusal(400, str(error)) from None
-        answer = await found(wanted)
+        reader = reader_of(request)
+        answer = await found(wanted, reader)
         document = JobList(
-            jobs=answer.rows, more=answer.more, total=answer.total, to_come=jobs.index.to_come
+            jobs=answer.rows, more=answer.more, total=answer.total, to_come=to_come(reader)
         )
         return Response(msgspec.json.encode(document), media_type="application/json")
 
@@ -128,17 +187,30 @@ def create_portal(
             raise Refusal(
                 400, f"choose from 2 to {MOST} jobs in the list, not {len(ids)}; the list is at ./"
             )
-        found = [await jobs.find(job_id) for job_id in ids]
+        reader = reader_of(request)
+        try:
+            found = [await jobs.find(job_id, reader) for job_id in ids]
+        except NotYours as problem:
+            raise Refusal(503, str(problem)) from problem
         if missing := [job_id for job_id, each in zip(ids, found) if each is None]:
-            raise Refusal(404, f"there is no job {missing[0][:100]!r} in {jobs.base}")
+            raise Refusal(404, f"there is no job {missing[0][:100]!r} in {jobs.place}")
         now = clock()
         reading = (asyncio.to_thread(read, *each, now) for each in found if each is not None)
-        return compare_page(await asyncio.gather(*reading), static.version)
+        response = compare_page(await asyncio.gather(*reading), static.version)
+        if reader is not None:
+            for directory, row in filter(None, found):
+                try:
+                    mask = await asyncio.to_thread(mask_of_directory, directory)
+                except StorageError as problem:
+                    raise Refusal(404, f"{row.job_id} cannot be read: {problem}") from problem
+                response.body = mask(bytes(response.body))
+        return response
 
     async def described(request: Request) -> Response:
         from howdah.portal import openapi
 
-        return Response(msgspec.json.encode(openapi.document()), media_type="application/json")
+        described = openapi.document(team.user_header if team else "")
+        return Response(msgspec.json.encode(described), media_type="application/json")
 
     async def static_file(request: Request) -> Response:
         return static.answer(request.path_params["version"], request.path_params["name"])
@@ -149,20 +221,28 @@ def create_portal(
     app = PortalApp(
         routes=[
             Route("/", page),
-            Route(LOGIN_PATH, signed_in),
+            *([Route(LOGIN_PATH, signed_in)] if team is None else []),
             Route("/static/{version}/{name:path}", static_file),
             Route("/compare", compared),
             Route("/api/v1/jobs", listed),
             Route("/api/v1/openapi.json", described),
             Mount("/jobs/{job_id}", app=pages),
         ],
-        middleware=[Middleware(GateMiddleware, gate=gate, refused=refused, within=within)],
+        middleware=[
+            Middleware(
+                GateMiddleware,
+                gate=gate,
+                refused=refused if team is None else refused_to_team,
+                within=within,
+            )
+        ],
         exception_handlers={HTTPException: _not_found},
     )
     app.router.redirect_slashes = False
     app.gate = gate
     app.jobs = jobs
     app.pages = pages
+    app.prefix = prefix
     return app
 
 
@@ -185,4 +265,11 @@ def refused(refusal: Refusal) -> Response:
             to="",
             after_s=-1,
         )
+    return web.refused(refusal)
+
+
+def refused_to_team(refusal: Refusal) -> Response:
+    """The same of a team's portal."""
+    if refusal.status == 401:
+        return notice("Who are you?", f"{refusal.message[:1].upper()}{refusal.message[1:]}.", 401)
     return web.refused(refusal)

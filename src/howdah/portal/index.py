@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import msgspec
 
 from howdah.client import past
 from howdah.client.states import STATES, UNREADABLE, state
+from howdah.portal.readers import Access, Reader
 from howdah.storage import layout
 from howdah.storage.files import make_private_folder
 from howdah.storage.jobdir import (
@@ -32,7 +33,7 @@ from howdah.storage.jobdir import (
 )
 from howdah.wire.status import JobView
 
-VERSION = 2
+VERSION = 3
 """A number for each shape of the tables; part of the file's name."""
 PAGE = 50
 """Jobs of one page, unless more are asked for."""
@@ -52,6 +53,8 @@ WORDS_MAX = 300
 REASON_MAX = 2000
 CHOICES = 200
 """Values offered to choose from."""
+CHOOSERS = 100
+"""Readers whose choices are remembered until a job changes."""
 
 _TABLES = """
 pragma locking_mode = exclusive;
@@ -71,6 +74,9 @@ create index if not exists by_backend on jobs (backend, submitted, job_id);
 create index if not exists by_queue on jobs (queue, submitted, job_id);
 create index if not exists by_cause on jobs (cause, submitted, job_id);
 create table if not exists tagged (tag text, id integer, primary key (tag, id)) without rowid;
+create table if not exists allowed (
+  who text, what text, id integer, primary key (who, what, id)) without rowid;
+create index if not exists allowed_of on allowed (id);
 """
 _WORDS = "create virtual table if not exists words using fts5(text, tokenize = 'trigram')"
 
@@ -151,6 +157,10 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...]
 
 
+Share = Callable[[Row], tuple[Row, Access]]
+"""A job as it may be shown to others, and who they are."""
+
+
 class Index:
     """The list of the jobs below one folder. May be used by several threads.
 
@@ -158,10 +168,12 @@ class Index:
         base: the folder of job directories.
         folder: a private one, for the file. While another program has the file open, the list is
             made in memory.
+        share: says who may see a job. Without it a reader other than the user sees none.
     """
 
-    def __init__(self, base: Path, folder: Path) -> None:
+    def __init__(self, base: Path, folder: Path, share: Share | None = None) -> None:
         self._base = base
+        self._share = share
         make_private_folder(folder)
         name = hashlib.sha256(os.fsencode(base)).hexdigest()[:16]
         self._lock = threading.RLock()
@@ -175,7 +187,7 @@ class Index:
         """Of jobs that have not ended: they are asked again and again, and seldom change."""
         self._passed_over: set[str] = set()
         self._changed_ns: int | None = None
-        self._choices: Choices | None = None
+        self._choices: dict[Reader | None, Choices] = {}
         self.left_out = 0
         """Directories that are not the user's own."""
         self.to_come: int | None = None
@@ -226,7 +238,7 @@ class Index:
             for row in rows:
                 if self._rows.get(row.job_id) != row:
                     self._put(row)
-                    self._choices = None
+                    self._choices.clear()
 
     def _look(self) -> list[JobDirectory]:
         """New jobs, newest first; what is gone is forgotten."""
@@ -269,14 +281,18 @@ class Index:
                 self._rows.pop(name, None)
                 self._remove(number)
                 self._database.execute("delete from jobs where id = ?", (number,))
-        self._choices = None
+        self._choices.clear()
 
     def _remove(self, number: int) -> None:
         self._database.execute("delete from tagged where id = ?", (number,))
+        self._database.execute("delete from allowed where id = ?", (number,))
         if self._has_words:
             self._database.execute("delete from words where rowid = ?", (number,))
 
-    def _put(self, row: Row) -> None:
+    def _put(self, known: Row) -> None:
+        row, access = known, None
+        if self._share is not None:
+            row, access = self._share(known)
         number = self._ids.get(row.job_id)
         if number is None:
             number = self._ids[row.job_id] = self._next
@@ -290,6 +306,12 @@ class Index:
             "insert or ignore into tagged values (?, ?)",
             [(_clean(tag), number) for tag in row.tags],
         )
+        if access is not None:
+            marks = [("view", access.viewers()), ("modify", access.modifiers())]
+            self._database.executemany(
+                "insert or ignore into allowed values (?, ?, ?)",
+                [(_clean(who), what, number) for what, all_ in marks for who in all_],
+            )
         if self._has_words:
             self._database.execute(
                 "insert into words (rowid, text) values (?, ?)", (number, _text(row))
@@ -299,14 +321,17 @@ class Index:
             self._rows.pop(row.job_id, None)
         else:
             self._unended.add(row.job_id)
-            self._rows[row.job_id] = row
+            self._rows[row.job_id] = known
 
     # -- asking ----------------------------------------------------------------------------------
 
-    def find(self, query: Query) -> Found:
-        """Jobs that match."""
+    def find(self, query: Query, reader: Reader | None = None) -> Found:
+        """Jobs that match, of those that the reader may see; None is the user, who may see all."""
         with self._lock:
             conditions, values = self._conditions(query)
+            seen, marks = _allowed(reader)
+            conditions += seen
+            values += marks
             where = " and ".join(conditions) or "1"
             column, way = query.sort.removeprefix("-"), "desc" if query.sort[:1] == "-" else "asc"
             assert column in SORTS
@@ -332,48 +357,83 @@ class Index:
             total=total if total <= COUNTED or not conditions else None,
         )
 
-    def get(self, job_id: str) -> Row | None:
-        """That job, if it is known."""
+    def get(self, job_id: str, reader: Reader | None = None) -> Row | None:
+        """That job, if it is known and the reader may see it."""
         names = ", ".join(Row.__struct_fields__)
+        seen, marks = _allowed(reader)
+        where = " and ".join(("id = ?", *seen))
         with self._lock:
             number = self._ids.get(job_id)
             found = self._database.execute(
-                f"select {names} from jobs where id = ?",  # noqa: S608
-                (number,),
+                f"select {names} from jobs where {where}",  # noqa: S608
+                (number, *marks),
             ).fetchone()
         return _row(found) if found else None
 
-    def before(self, row: Row) -> Row | None:
-        """The run of that name, by that user, that was submitted last before it."""
+    def may_stop(self, job_ids: Iterable[str], reader: Reader | None = None) -> frozenset[str]:
+        """Which of these jobs the reader may stop. Only for those that they may see."""
+        with self._lock:
+            numbers = {self._ids[each]: each for each in job_ids if each in self._ids}
+            if reader is None or reader.is_admin:
+                return frozenset(numbers.values())
+            marks = reader.marks()
+            found = self._database.execute(
+                f"select distinct id from allowed where what = 'modify' "  # noqa: S608
+                f"and who in ({_places(marks)}) and id in ({_places(numbers)})",
+                [*map(_clean, marks), *numbers],
+            ).fetchall()
+        return frozenset(numbers[number] for (number,) in found)
+
+    def before(self, row: Row, reader: Reader | None = None) -> Row | None:
+        """The run of that name, by that user, that was submitted last before it, of those that the
+        reader may see."""
         names = ", ".join(Row.__struct_fields__)
+        seen, marks = _allowed(reader)
+        where = " and ".join(("name = ? and user = ? and (submitted, job_id) < (?, ?)", *seen))
         with self._lock:
             found = self._database.execute(
-                f"select {names} from jobs where name = ? and user = ? "  # noqa: S608
-                "and (submitted, job_id) < (?, ?) order by submitted desc, job_id desc limit 1",
-                (_clean(row.name), _clean(row.user), row.submitted, row.job_id),
+                f"select {names} from jobs where {where} "  # noqa: S608
+                "order by submitted desc, job_id desc limit 1",
+                (_clean(row.name), _clean(row.user), row.submitted, row.job_id, *marks),
             ).fetchone()
         return _row(found) if found else None
 
-    def choices(self) -> Choices:
-        """What jobs can be chosen by."""
+    def choices(self, reader: Reader | None = None) -> Choices:
+        """What jobs can be chosen by, of those that the reader may see."""
         with self._lock:
-            if self._choices is None:
+            if reader not in self._choices:
+                if len(self._choices) >= CHOOSERS:
+                    self._choices.clear()
+                seen, marks = _allowed(reader)
+                where = f"where {seen[0]}" if seen else ""
                 counts = dict(
-                    self._database.execute("select state, count(*) from jobs group by state")
+                    self._database.execute(
+                        f"select state, count(*) from jobs {where} group by state",  # noqa: S608
+                        marks,
+                    ).fetchall()
                 )
-                self._choices = Choices(
+                self._choices[reader] = Choices(
                     states={each: counts[each] for each in STATES if each in counts},
-                    users=self._values("user", "jobs"),
-                    frameworks=self._values("framework", "jobs"),
-                    backends=self._values("backend", "jobs"),
-                    queues=self._values("queue", "jobs"),
-                    causes=self._values("cause", "jobs"),
-                    tags=self._values("tag", "tagged"),
+                    users=self._values("user", "jobs", reader),
+                    frameworks=self._values("framework", "jobs", reader),
+                    backends=self._values("backend", "jobs", reader),
+                    queues=self._values("queue", "jobs", reader),
+                    causes=self._values("cause", "jobs", reader),
+                    tags=self._values("tag", "tagged", reader),
                 )
-            return self._choices
+            return self._choices[reader]
 
-    def _values(self, column: str, table: str) -> tuple[str, ...]:
-        """Different values of an indexed column: a step for each value, not for each row."""
+    def _values(self, column: str, table: str, reader: Reader | None) -> tuple[str, ...]:
+        """Different values of an indexed column: a step for each value, not for each row; of the rows that
+        a reader may see a step for each of those."""
+        seen, marks = _allowed(reader)
+        if seen:
+            some = self._database.execute(
+                f"select distinct {column} from {table} where {seen[0]} "  # noqa: S608
+                f"order by {column} limit ?",
+                [*marks, CHOICES],
+            )
+            return tuple(value for (value,) in some if value and value != "?")
         found = self._database.execute(
             f"with recursive each(v) as (select min({column}) from {table} union all "  # noqa: S608
             f"select (select min({column}) from {table} where {column} > v) from each "
@@ -425,6 +485,20 @@ class Index:
         """The numbers of the jobs, if they are few."""
         found = self._database.execute(f"{question} limit {RARE + 1}", (value,)).fetchall()
         return None if len(found) > RARE else ", ".join(str(number) for (number,) in found)
+
+
+def _allowed(reader: Reader | None) -> tuple[list[str], list[str]]:
+    """What rows must be for the reader to see them, and what is bound."""
+    if reader is None or reader.is_admin:
+        return [], []
+    marks = [_clean(mark) for mark in reader.marks()]
+    return [
+        f"id in (select id from allowed where what = 'view' and who in ({_places(marks)}))"  # noqa: S608
+    ], marks
+
+
+def _places(values: Collection[object]) -> str:
+    return ", ".join("?" * len(values))
 
 
 def _open(path: Path) -> tuple[sqlite3.Connection, bool]:

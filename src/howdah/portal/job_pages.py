@@ -28,15 +28,28 @@ from howdah.client.states import UNREADABLE
 from howdah.client.tunnel import LOCAL, tunnel
 from howdah.coordinator.task_pages import Unreachable
 from howdah.coordinator.web import proxy, stream
+from howdah.coordinator.web.api import stop_request
 from howdah.coordinator.web.app import PageFrame, job_page, job_routes, notice
-from howdah.coordinator.web.security import SAFE_METHODS, STREAM_PATH, Broken, Gate, Refusal
+from howdah.coordinator.web.documents import StopAnswer
+from howdah.coordinator.web.masking import masked
+from howdah.coordinator.web.security import (
+    MAY_STOP,
+    PROXY_ROOT,
+    SAFE_METHODS,
+    STREAM_PATH,
+    Broken,
+    Gate,
+    Refusal,
+    headers_of,
+)
 from howdah.core.messages import Task
 from howdah.portal.comparing import differences
 from howdah.portal.documents import SinceBefore
 from howdah.portal.index import Row
 from howdah.portal.jobs import Jobs
 from howdah.portal.past_job import PastJob
-from howdah.storage.jobdir import JobDirectory, StorageError
+from howdah.portal.readers import Reader, Team, mask_of_directory
+from howdah.storage.jobdir import JobDirectory, NotYours, StorageError
 from howdah.storage.journal import JournalError
 from howdah.wire.messages import WebAddress
 
@@ -46,6 +59,7 @@ SOON_S = 2.0
 """A job without a coordinator that has not ended is read again after this."""
 ADVICE = "/api/v1/advice"
 BEFORE = "/api/v1/before"
+STOP = "/api/v1/stop"
 ADVICE_S = 10.0
 """All that was measured is read for it: of a running job no oftener than this."""
 ENDED_S = 600.0
@@ -72,9 +86,10 @@ class _Served(msgspec.Struct, frozen=True):
 class JobPages:
     """Answers below ``/jobs/ID``."""
 
-    def __init__(self, jobs: Jobs, gate: Gate, version: str) -> None:
+    def __init__(self, jobs: Jobs, gate: Gate, version: str, team: Team | None = None) -> None:
         self._jobs = jobs
         self._gate = gate
+        self._team = team
         self._frame = PageFrame(static=f"../../static/{version}", jobs="../../")
         self._past: OrderedDict[str, _Served] = OrderedDict()
         self._making: dict[str, asyncio.Task[_Served]] = {}
@@ -94,28 +109,67 @@ class JobPages:
         request = Request(scope, receive)
         job_id: str = scope["path_params"]["job_id"]
         path = within(scope["path"])
-        found = await self._jobs.find(job_id)
+        reader = None if self._team is None else self._team.reader(headers_of(scope["headers"]))
+        try:
+            found = await self._jobs.find(job_id, reader)
+        except NotYours as problem:
+            raise Refusal(503, str(problem)) from problem
         if found is None:
-            raise Refusal(404, f"there is no job {job_id[:100]!r} in {self._jobs.base}")
+            raise Refusal(404, f"there is no job {job_id[:100]!r} in {self._jobs.place}")
         directory, row = found
+        if reader is not None:
+            send = await self._shared(directory, path, reader, scope, send)
         if not path:
             # Relative links in the page need the slash.
             await notice(row.name, "One moment.", to=f"./{job_id}/")(scope, receive, send)
             return
         if path == "/stop" and request.method == "POST":
-            await (await self._stop(directory))(scope, receive, send)
+            await (await self._stop(directory, reader))(scope, receive, send)
+            return
+        if path == STOP and request.method == "POST" and reader is not None:
+            await (await self._asked_to_stop(directory, row, reader, request))(scope, receive, send)
             return
         if path == ADVICE and request.method in SAFE_METHODS:
             await (await self._advice(directory, ended=row.ended))(scope, receive, send)
             return
         if path == BEFORE and request.method in SAFE_METHODS:
-            await (await self._since_before(directory, row))(scope, receive, send)
+            await (await self._since_before(directory, row, reader))(scope, receive, send)
             return
-        if not row.ended and await self._answer_live(directory, path, scope, receive, send):
-            return
+        if reader is None and not row.ended:
+            if await self._answer_live(directory, path, scope, receive, send):
+                return
         served = await self._served(directory)
         await self._ready(served.source, path, request)
         await served.router(scope, receive, send)
+
+    async def _shared(
+        self, directory: JobDirectory, path: str, reader: Reader, scope: Scope, send: Send
+    ) -> Send:
+        """Refuse what a reader may not do; ``send`` that hides what the job keeps to itself.
+
+        A coordinator would answer its owner, so it is asked for nothing but the status document: the rest
+        comes from the job directory, while the job runs as well.
+        """
+        allowed = await asyncio.to_thread(self._jobs.index.may_stop, [directory.job_id], reader)
+        scope[MAY_STOP] = may_stop = directory.job_id in allowed
+        if scope["method"] not in SAFE_METHODS:
+            if path not in ("/stop", STOP):
+                raise Refusal(403, "in this portal a job can be looked at and stopped, no more")
+            if not may_stop:
+                raise Refusal(
+                    403,
+                    f"{reader.name} may not stop {directory.job_id}; its owner can say so in the job "
+                    "file: [acl] modify = [...] or modify-groups = [...]",
+                )
+        if path.startswith(PROXY_ROOT):
+            raise Refusal(
+                404, "pages of a job's tasks are not shown here: `howdah page` opens them"
+            )
+        try:
+            mask = await asyncio.to_thread(mask_of_directory, directory)
+        except StorageError as problem:
+            raise Refusal(404, f"{directory.job_id} cannot be read: {problem}") from problem
+        return masked(send, mask)
 
     async def _advice(self, directory: JobDirectory, *, ended: bool) -> Response:
         """What the job wasted, as ``howdah advice`` says it."""
@@ -131,22 +185,27 @@ class JobPages:
                 self._found.popitem(last=False)
         return Response(msgspec.json.encode(found), media_type="application/json")
 
-    async def _since_before(self, directory: JobDirectory, row: Row) -> Response:
+    async def _since_before(
+        self, directory: JobDirectory, row: Row, reader: Reader | None
+    ) -> Response:
         """What of the job file differs from that of the run before."""
 
-        def look() -> SinceBefore:
-            before = self._jobs.index.before(row)
+        def look() -> bytes:
+            before = self._jobs.index.before(row, reader)
             if before is None:
-                return SinceBefore()
-            jobs = JobDirectory(self._jobs.base / before.job_id).job(), directory.job()
-            found, same = differences(jobs)
-            return SinceBefore(job_id=before.job_id, differences=tuple(found), same=same)
+                return msgspec.json.encode(SinceBefore())
+            earlier = JobDirectory(self._jobs.base / before.job_id)
+            found, same = differences((earlier.job(), directory.job()))
+            answer = msgspec.json.encode(
+                SinceBefore(job_id=before.job_id, differences=tuple(found), same=same)
+            )
+            return answer if reader is None else mask_of_directory(earlier)(answer)
 
         try:
             answer = await asyncio.to_thread(look)
         except (StorageError, OSError) as problem:
             raise Refusal(404, f"the job files cannot be compared: {problem}") from problem
-        return Response(msgspec.json.encode(answer), media_type="application/json")
+        return Response(answer, media_type="application/json")
 
     # -- of a job that runs ----------------------------------------------------------------------
 
@@ -234,13 +293,26 @@ class JobPages:
         if task is not None:
             task.cancel()
 
-    async def _stop(self, directory: JobDirectory) -> Response:
+    async def _stop(self, directory: JobDirectory, reader: Reader | None) -> Response:
         """Have the job stopped, then go back to the list."""
-        try:
-            await AsyncJobHandle(directory).stop(BY)
-        except (HowdahError, BackendError) as problem:
-            raise Refusal(409, f"{directory.job_id} was not stopped: {problem}") from problem
+        by = BY if reader is None else f"stopped by {reader.name} in the portal"
+        await _stopped(directory, by, firm=False)
         return RedirectResponse("../../", 303)
+
+    async def _asked_to_stop(
+        self, directory: JobDirectory, row: Row, reader: Reader, request: Request
+    ) -> Response:
+        """As the operation of the job's own API, for a reader who may do it."""
+        wanted = await stop_request(request)
+        if not row.ended:
+            row = await self._jobs.look(directory)
+        if row.ended or row.state == "lost":
+            raise Refusal(409, f"the job is over already: {row.state}")
+        reason = f": {wanted.reason[:500]}" if wanted.reason else ""
+        by = f"stopped by {reader.name} in the portal{reason}"
+        await _stopped(directory, by, firm=wanted.firm)
+        answer = StopAnswer(stopping=True, firm=wanted.firm)
+        return Response(msgspec.json.encode(answer), 202, media_type="application/json")
 
     # -- of a job that nobody runs ---------------------------------------------------------------
 
@@ -290,6 +362,18 @@ class JobPages:
         for task in source.tasks():
             if str(task) == named:
                 await asyncio.to_thread(source.bring_logs, task)
+
+
+async def _stopped(directory: JobDirectory, by: str, *, firm: bool) -> None:
+    """Have the job stopped.
+
+    Raises:
+        Refusal: it is not.
+    """
+    try:
+        await AsyncJobHandle(directory).stop(by, firm=firm)
+    except (HowdahError, BackendError) as problem:
+        raise Refusal(409, f"{directory.job_id} was not stopped: {problem}") from problem
 
 
 async def _lead(directory: JobDirectory, port: asyncio.Future[int]) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from howdah.client.listing import look
 from howdah.client.states import UNREADABLE
+from howdah.portal.copies import Copies
 from howdah.portal.index import Index, Row, row, row_of, unreadable
+from howdah.portal.readers import Reader
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory
 
@@ -23,11 +25,20 @@ AT_ONCE = 16
 
 
 class Jobs:
-    """The jobs below a folder. All methods but `close` are called on the server's event loop."""
+    """The jobs below a folder. All methods but `close` are called on the server's event loop.
 
-    def __init__(self, base: Path, folder: Path) -> None:
+    Args:
+        base: the folder of job directories.
+        folder: a private one, for the list.
+        copies: whose the folder is, where the jobs are other users'.
+    """
+
+    def __init__(self, base: Path, folder: Path, copies: Copies | None = None) -> None:
         self.base = base
-        self.index = Index(base, folder)
+        self.copies = copies
+        self.place = base if copies is None else copies.store
+        """Where they are, for people."""
+        self.index = Index(base, folder, None if copies is None else copies.share)
         self._refreshed = -1e9
         self._refreshing: asyncio.Task[None] | None = None
         self._looked: dict[str, float] = {}
@@ -49,12 +60,14 @@ class Jobs:
         if refreshing.done():
             refreshing.result()
 
-    async def find(self, job_id: str) -> tuple[JobDirectory, Row] | None:
-        """The job of that id as the list has it; None if there is none."""
-        found = await asyncio.to_thread(self.index.get, job_id)
+    async def find(
+        self, job_id: str, reader: Reader | None = None
+    ) -> tuple[JobDirectory, Row] | None:
+        """The job of that id as the list has it; None if there is none that the reader may see."""
+        found = await asyncio.to_thread(self.index.get, job_id, reader)
         if found is None:
             await self.catch_up()
-            found = await asyncio.to_thread(self.index.get, job_id)
+            found = await asyncio.to_thread(self.index.get, job_id, reader)
         return None if found is None else (JobDirectory(self.base / found.job_id), found)
 
     def close(self) -> None:
@@ -70,6 +83,8 @@ class Jobs:
             task.exception()  # whoever waits for it is told
 
     async def _refresh(self) -> None:
+        if self.copies is not None:
+            await asyncio.to_thread(self.copies.bring, lambda: self._closed)
         unended = await asyncio.to_thread(self.index.refresh, lambda: self._closed)
         room = asyncio.Semaphore(AT_ONCE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import msgspec
@@ -9,8 +10,10 @@ import msgspec
 from howdah.client.advice import Finding
 from howdah.coordinator.web import openapi
 from howdah.portal.documents import JobList, SinceBefore
-from howdah.portal.job_pages import ADVICE, BEFORE
+from howdah.portal.job_pages import ADVICE, BEFORE, STOP
 from howdah.portal.query import PARAMETERS
+
+NO_JOB = "There is no such job, or none that the reader may see."
 
 _JOB_ID = {
     "name": "job_id",
@@ -21,8 +24,11 @@ _JOB_ID = {
 }
 
 
-def document() -> dict[str, Any]:
-    """The OpenAPI 3.1 document, as ``/api/v1/openapi.json`` of the portal answers it."""
+def document(user_header: str = "") -> dict[str, Any]:
+    """The OpenAPI 3.1 document, as ``/api/v1/openapi.json`` of the portal answers it.
+
+    ``user_header``: of a team's portal, in which its proxy says who reads.
+    """
     found = openapi.document()
     found["info"] = {
         **found["info"],
@@ -83,6 +89,7 @@ def document() -> dict[str, Any]:
                 "parameters": [],
                 "responses": {
                     "200": {"description": "Done.", "content": content},
+                    "401": {"description": errors["401"], "content": problem},
                     "404": {"description": "What is needed cannot be read.", "content": problem},
                 },
             }
@@ -94,5 +101,76 @@ def document() -> dict[str, Any]:
         }
         for path, methods in found["paths"].items()
     }
+    for methods in below.values():
+        for operation in methods.values():
+            operation["responses"].setdefault("404", {"description": NO_JOB, "content": problem})
     found["paths"] = {"/api/v1/jobs": {"get": listed}, **below}
+    if user_header:
+        _for_team(found, user_header)
     return found
+
+
+def _for_team(found: dict[str, Any], user_header: str) -> None:
+    found["security"] = [{"proxy": []}]
+    found["components"]["securitySchemes"] = {
+        "proxy": {
+            "type": "apiKey",
+            "in": "header",
+            "name": user_header,
+            "description": "Who reads. Set by the reverse proxy, and believed from there only.",
+        }
+    }
+    # A job can be looked at and stopped, no more.
+    found["paths"] = {
+        path: methods
+        for path, methods in found["paths"].items()
+        if set(methods) == {"get"} or path.endswith(STOP)
+    }
+    for methods in found["paths"].values():
+        for operation in methods.values():
+            operation["responses"]["401"]["description"] = "The proxy did not say who reads."
+
+
+# -- the reference page --------------------------------------------------------------------------
+
+
+def reference() -> str:
+    """docs/reference/http-api.md: what the documents say, for people."""
+    job, whole = openapi.document(), document()
+    own = {
+        path: methods
+        for path, methods in whole["paths"].items()
+        if path.partition("/jobs/{job_id}")[2] not in job["paths"]
+    }
+    schemas = job["components"]["schemas"] | whole["components"]["schemas"]
+    lines = [
+        openapi.INTRODUCTION.strip(),
+        "",
+        "## Operations",
+        "",
+        *openapi.operations(job["paths"]),
+    ]
+    lines += [_INTRODUCTION.strip(), "", *openapi.operations(own)]
+    lines += ["## Documents", "", *openapi.documents(schemas)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+_INTRODUCTION = """
+(http-api-portal)=
+## The portal
+
+`howdah ui` and `howdah portal` serve the list of jobs and, below `jobs/<job id>/`, all operations above for each
+job, running or past. Addresses are relative to the list; `api/v1/openapi.json` there describes them all.
+
+**`howdah ui`** lets in its user: with the cookie of the link that it prints.
+
+**`howdah portal`** answers its [reverse proxy](../guides/portal-team.md) alone: 403 to any other address, 401 where
+the proxy does not say who reads. A job that the reader may not see answers as one that does not exist, with 404. A
+`POST` must carry the `Origin` of the portal's own address; only `stop` may be asked for, by whom the job lets: 403
+to others who see it. What the job keeps to itself (values of `[env]`, its token) is masked for everybody, its
+owner too. `stream` says goodbye at once for a job that runs: ask again, or ask `changes`.
+"""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Mapping
 
 import msgspec
 from starlette.responses import HTMLResponse, Response
@@ -34,6 +35,12 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     to_come: int | None
     problem: str
     """Why what was asked cannot be answered."""
+    reader: str
+    """Who reads; empty for the user."""
+    may_stop: frozenset[str]
+    """Jobs of this page that they may stop."""
+    unread: Mapping[str, str]
+    """Folders of the store that cannot be read, and why."""
 
 
 def list_page(

@@ -72,7 +72,12 @@ class PastJob:
         self._records: list[RecordUpdate] = []
         self._plan: Plan | None = None
         self._read_journal()
-        self._tasks = {each.task: Task(each.role, each.index) for each in self._view.tasks}
+        # A directory may say anything: a role's name that is a path would lead out of it.
+        self._tasks = {
+            each.task: Task(each.role, each.index)
+            for each in self._view.tasks
+            if "/" not in each.role and "\0" not in each.role
+        }
         self._samples: dict[Task, list[Sample]] | None = None
         self._reading = threading.Lock()
         self._brought: set[Task] = set()

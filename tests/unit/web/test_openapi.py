@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from howdah.coordinator.web import api, openapi
+from howdah.portal import openapi as portal_openapi
 from tests.unit.web.serving import Served
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "http-api.md"
@@ -25,8 +26,8 @@ def refs(document: Any) -> set[str]:
 
 
 def test_the_reference_page_is_up_to_date() -> None:
-    assert REFERENCE.read_text() == openapi.reference(), (
-        f"run: python -m howdah.coordinator.web.openapi > {REFERENCE}"
+    assert REFERENCE.read_text() == portal_openapi.reference(), (
+        f"run: python -m howdah.portal.openapi > {REFERENCE}"
     )
 
 

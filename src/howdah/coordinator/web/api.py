@@ -507,6 +507,21 @@ async def stream(api: Api, request: Request) -> Response:
     )
 
 
+async def stop_request(request: Request) -> StopRequest:
+    """What is asked for.
+
+    Raises:
+        Refusal: the body is none.
+    """
+    body = await request.body()
+    if body and not request.headers.get("content-type", "").startswith("application/json"):
+        raise Refusal(415, "the body must be application/json")
+    try:
+        return msgspec.json.decode(body, type=StopRequest) if body else StopRequest()
+    except msgspec.DecodeError as problem:
+        raise Refusal(400, f"the body is not a stop request: {problem}") from problem
+
+
 @operation(
     "POST",
     "/stop",
@@ -518,13 +533,7 @@ async def stream(api: Api, request: Request) -> Response:
 )
 async def stop(api: Api, request: Request) -> Response:
     """Have the job stopped."""
-    body = await request.body()
-    if body and not request.headers.get("content-type", "").startswith("application/json"):
-        raise Refusal(415, "the body must be application/json")
-    try:
-        wanted = msgspec.json.decode(body, type=StopRequest) if body else StopRequest()
-    except msgspec.DecodeError as problem:
-        raise Refusal(400, f"the body is not a stop request: {problem}") from problem
+    wanted = await stop_request(request)
     by = "the HTTP API" if "authorization" in request.headers else "the job page"
     try:
         await api.source.stop(by, wanted.reason[:500], wanted.firm)

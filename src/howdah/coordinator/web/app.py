@@ -32,6 +32,7 @@ from howdah.coordinator.web import api, proxy, stream
 from howdah.coordinator.web.masking import ReadersJob
 from howdah.coordinator.web.security import (
     LOGIN_PATH,
+    MAY_STOP,
     PAGE_HEADERS,
     PROOF,
     Gate,
@@ -123,7 +124,7 @@ def job_routes(
     looking = msgspec.structs.replace(work, source=ReadersJob(source))
 
     async def page(request: Request) -> Response:
-        reads_only = request.scope[PROOF] is Proof.READER
+        reads_only = request.scope[PROOF] is Proof.READER and not request.scope.get(MAY_STOP)
         return job_page(changes.view(), frame, reads_only=reads_only)
 
     return [

@@ -275,6 +275,8 @@ STATIC_ROOT = "/static/"
 """Files that are the same for every job."""
 PROOF = "howdah.proof"
 """Where a request's scope has its `Proof`."""
+MAY_STOP = "howdah.may-stop"
+"""In the scope of a reader's request, true: they may stop the job all the same."""
 STRANGER = "howdah.stranger"
 """In a request's scope: its connection, which is told once a request of it is let in."""
 
@@ -392,7 +394,7 @@ class GateMiddleware:
             if "content-length" in headers and "transfer-encoding" in headers:
                 # Two lengths: a proxy in between may have believed the other one.
                 raise Refusal(400, "the request has two lengths")
-            if path == LOGIN_PATH:
+            if scope["path"] == LOGIN_PATH:
                 # The ticket is the proof here.
                 check_host(headers, self._gate.hosts)
             else:

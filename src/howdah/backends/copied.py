@@ -1,0 +1,86 @@
+"""A job of another user as who has a copy of its directory finds it (`howdah.storage.local_copy`)."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Sequence
+
+from howdah.backends.athand import SiteAtHand
+from howdah.backends.base import BackendError, Lost, Running
+from howdah.core.messages import Task
+from howdah.storage import layout, local_copy
+from howdah.storage.layout import CoordinatorAddress
+from howdah.wire.status import JobView
+
+CONNECT_S = 1.0
+BETWEEN_TWO_S = 3.0
+"""A coordinator that does not answer may have a successor within this."""
+
+
+class CopiedSite(SiteAtHand):
+    """What is asked is copied first. Only its coordinator is spoken to; nothing of the job is run or ended
+    otherwise, whatever its directory says."""
+
+    at_hand = False
+
+    def coordinator(self) -> CoordinatorAddress | None:
+        self._directory.remove_coordinator()
+        self._bring(accept=layout.COORDINATOR.__eq__)
+        self._bring(layout.SECRETS)
+        return self._directory.coordinator()
+
+    def final(self) -> JobView | None:
+        final = self._directory.final()
+        if final is None:
+            self._bring(accept=layout.FINAL.__eq__)
+            final = self._directory.final()
+            if final is not None:
+                self.bring_story()
+        return final
+
+    def running(self) -> Running:
+        """Whether its coordinator answers, on this machine or another."""
+        deadline = time.monotonic() + BETWEEN_TWO_S
+        while True:
+            address = self.coordinator()
+            if address is None:
+                return Running.NO if self._late() else Running.NOT_YET
+            with contextlib.suppress(OSError):
+                socket.create_connection((address.host, address.port), CONNECT_S).close()
+                return Running.YES
+            if time.monotonic() > deadline or self.final() is not None:
+                return Running.NO
+            time.sleep(0.2)
+
+    def bring_story(self) -> None:
+        self._bring(accept=lambda name: name.startswith("events-"))
+        self._bring(layout.STACKS)
+
+    def bring_metrics(self) -> None:
+        self._bring(accept=lambda name: name.startswith("metrics-"))
+
+    def bring_logs(self, tasks: Sequence[Task] = ()) -> None:
+        names = [f"{task.role}-{task.index}" for task in tasks]
+        for name in names or local_copy.folders(self._directory.path, layout.LOGS):
+            self._bring(f"{layout.LOGS}/{name}")
+
+    def lost(self) -> Lost:
+        directory = self._directory
+        return Lost(
+            f"nobody runs {directory.job_id} any more: its coordinator does not answer",
+            f"For its owner, to begin anew: {self._rerun()}",
+        )
+
+    def revive(self) -> None:
+        raise BackendError(f"only its owner can revive {self._directory.job_id}")
+
+    def end(self, reason: str) -> None:
+        raise BackendError(
+            f"{self._directory.job_id} can only be ended by its coordinator, which does not answer"
+        )
+
+    def _bring(self, below: str = "", **options: object) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            local_copy.bring(self._directory.path, below, **options)  # type: ignore[arg-type]

@@ -1,0 +1,198 @@
+"""``howdah portal``: the jobs of all users, for a team."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import os
+import re
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from howdah.cli.jobs import json_option
+from howdah.cli.terminal import echo, echo_json
+from howdah.cli.ui import interrupted
+
+if TYPE_CHECKING:
+    from howdah.portal.readers import Team
+
+_HEADER = re.compile(r"[A-Za-z0-9-]+")
+
+
+@click.command("portal")
+@click.option(
+    "--store",
+    required=True,
+    metavar="FOLDER",
+    help="Folder that has a folder of job directories for each user: `store` of their job files or of "
+    "the site file.",
+)
+@click.option(
+    "--listen",
+    default="127.0.0.1:8080",
+    show_default=True,
+    metavar="ADDR:PORT",
+    help="Where the reverse proxy reaches it.",
+)
+@click.option(
+    "--prefix",
+    default="",
+    metavar="/PATH",
+    help="What all paths begin with, if the reverse proxy leaves it there.",
+)
+@click.option(
+    "--trusted-proxy",
+    "proxies",
+    required=True,
+    multiple=True,
+    metavar="ADDR",
+    help="Address or network (10.0.0.0/24) of the reverse proxy; repeatable. Requests from elsewhere "
+    "are refused.",
+)
+@click.option(
+    "--user-header",
+    default="X-Forwarded-User",
+    show_default=True,
+    metavar="NAME",
+    help="Header in which the proxy says who reads.",
+)
+@click.option(
+    "--group-header",
+    metavar="NAME",
+    help="Header in which it says their groups, with commas between them.",
+)
+@click.option(
+    "--admin",
+    "admins",
+    multiple=True,
+    metavar="USER",
+    help="May see and stop every job; repeatable.",
+)
+@json_option
+def command(
+    store: str,
+    listen: str,
+    prefix: str,
+    proxies: tuple[str, ...],
+    user_header: str,
+    group_header: str | None,
+    admins: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Show the jobs of all users below a store to a team, behind a reverse proxy, until Ctrl-C.
+
+    The proxy signs people in and says in a header who they are. Each sees and stops what [acl] of the
+    jobs lets them. It runs as an account that can read all job directories: root, for a folder.
+
+    With --json: one JSON object, {"address": …, "folder": …}, once it listens.
+    """
+    from howdah.client.exits import ExitCode
+
+    team = _team(proxies, user_header, group_header, admins)
+    if prefix and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+/?", prefix):
+        raise click.UsageError(f"--prefix {prefix!r} is no path; write it as /howdah")
+    asyncio.run(_serve(_folder(store), _address(listen), prefix.rstrip("/"), team, as_json=as_json))
+    return ExitCode.STOPPED
+
+
+def _folder(store: str) -> Path:
+    if "://" in store.removeprefix("file://"):
+        raise click.UsageError(
+            f"--store {store!r}: the portal reads folders of this machine and of file systems that it "
+            "sees; jobs on HDFS are not shown yet"
+        )
+    folder = Path(store.removeprefix("file://")).expanduser().absolute()
+    if not folder.is_dir():
+        raise click.UsageError(f"--store {store!r} is no folder")
+    return folder
+
+
+def _address(listen: str) -> tuple[str, int]:
+    host, colon, port = listen.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        host = ""
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise click.UsageError(
+            f"--listen {listen!r} is no address with a port; write it as 127.0.0.1:8080 or [::1]:8080"
+        )
+    return host, int(port)
+
+
+def _team(
+    proxies: tuple[str, ...],
+    user_header: str,
+    group_header: str | None,
+    admins: tuple[str, ...],
+) -> Team:
+    from howdah.portal.readers import Team
+
+    for option, name in (("--user-header", user_header), ("--group-header", group_header)):
+        if name is not None and not _HEADER.fullmatch(name):
+            raise click.UsageError(f"{option} {name!r} is no name of a header")
+    networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
+    for each in proxies:
+        try:
+            networks.append(ipaddress.ip_network(each))
+        except ValueError as error:
+            raise click.UsageError(f"--trusted-proxy {each!r} is no address: {error}") from None
+    return Team(
+        user_header=user_header,
+        group_header=group_header,
+        proxies=tuple(networks),
+        admins=frozenset(admins),
+    )
+
+
+async def _serve(
+    store: Path, address: tuple[str, int], prefix: str, team: Team, *, as_json: bool
+) -> None:
+    from howdah.coordinator.web import server as web
+    from howdah.portal.app import create_portal
+    from howdah.portal.copies import Copies, InUse
+    from howdah.portal.jobs import Jobs
+    from howdah.storage.jobdir import base_folder
+    from howdah.wire.addresses import listening
+
+    host, port = address
+    folder = base_folder().parent.parent / "portal"
+    try:
+        copies = Copies(store, folder)
+    except InUse as error:
+        raise click.UsageError(str(error)) from None
+    try:
+        sock = listening(host, (port, port) if port else None)
+    except OSError as error:
+        copies.close()
+        raise click.UsageError(
+            f"--listen {host}:{port} can't be used ({error.strerror or error}); give another one"
+        ) from None
+    jobs = Jobs(copies.base, folder, copies)
+    app = create_portal(jobs, secrets.token_urlsafe(32), team=team, prefix=prefix)
+    server = await web.serve(app, sock)
+    over = interrupted()
+    try:
+        shown = f"[{server.host}]" if ":" in server.host else server.host
+        where = f"http://{shown}:{server.port}{prefix}/"
+        if as_json:
+            echo_json(json.dumps({"address": where, "folder": os.fspath(store)}))
+        else:
+            echo(where)
+        if any(network.is_loopback for network in team.proxies):
+            echo(
+                "note: a proxy on this machine is trusted, so every program of this machine can say "
+                "who reads; let nobody else sign in here",
+                err=True,
+            )
+        echo(f"shows the jobs in {store} to whom the proxy names; Ctrl-C ends it", err=True)
+        await over.wait()
+    finally:
+        await server.close()
+        jobs.index.close()
+        copies.close()

@@ -1,0 +1,156 @@
+"""The jobs of all users below a store, as copies in a folder of the portal's own.
+
+Only the portal reads the copies, and it reads nothing else: see `howdah.storage.local_copy` for what is
+copied of directories that their owners may fill with anything.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from howdah.portal.index import SETTLED_NS, Row
+from howdah.portal.readers import Access, mask_of_directory
+from howdah.storage import local_copy
+from howdah.storage.files import make_private_folder
+from howdah.storage.jobdir import JobDirectory, StorageError, own
+
+log = logging.getLogger(__name__)
+
+_JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+class InUse(Exception):
+    """Another portal has the copies of that store."""
+
+
+class Copies:
+    """The copies of one store. `bring` is for one thread at a time.
+
+    Args:
+        store: the folder that has a folder for each user.
+        folder: a private one.
+
+    Raises:
+        InUse: another portal shows that store.
+    """
+
+    def __init__(self, store: Path, folder: Path) -> None:
+        self.store = store
+        name = hashlib.sha256(os.fsencode(store)).hexdigest()[:16]
+        self.base = folder / f"team-{name}"
+        make_private_folder(self.base)
+        self._lock = os.open(folder / f"team-{name}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._lock)
+            raise InUse(f"another portal of this account shows the jobs in {store}") from None
+        self._from: dict[str, str] = {}
+        """The user's folder that each known job is in."""
+        for copy in self.base.iterdir():
+            try:
+                self._from[copy.name] = Path(local_copy.origin_of(copy).folder).parent.name
+            except StorageError:
+                shutil.rmtree(copy, ignore_errors=True)
+        self._listed: dict[str, tuple[int, frozenset[str]]] = {}
+        """Of each user's folder: when it was changed last, and its jobs."""
+        self.unread: dict[str, str] = {}
+        """Folders that cannot be read, and why."""
+
+    def close(self) -> None:
+        """Let another portal have them."""
+        os.close(self._lock)
+
+    def bring(self, ended: Callable[[], bool]) -> None:
+        """Copy jobs that are new, remove copies of those that are gone. Stops early once ``ended`` says
+        so."""
+        unread: dict[str, str] = {}
+        there: dict[str, set[str]] = {}
+        try:
+            with os.scandir(self.store) as entries:
+                users = [each.name for each in entries if each.is_dir(follow_symlinks=False)]
+        except FileNotFoundError:
+            users = []
+        except OSError as error:
+            self.unread = {os.fspath(self.store): error.strerror or str(error)}
+            return
+        for user in sorted(users):
+            try:
+                for job_id in self._jobs_of(user):
+                    there.setdefault(job_id, set()).add(user)
+            except OSError as error:
+                # Copies of what cannot be read just now are kept.
+                unread[os.fspath(self.store / user)] = error.strerror or str(error)
+                for job_id, source in self._from.items():
+                    if source == user:
+                        there.setdefault(job_id, set()).add(user)
+        for job_id in [
+            each for each, user in self._from.items() if user not in there.get(each, ())
+        ]:
+            shutil.rmtree(self.base / job_id, ignore_errors=True)
+            del self._from[job_id]
+        for job_id in sorted(there.keys() - self._from.keys()):
+            if ended():
+                return
+            for user in sorted(there[job_id]):
+                folder = self.store / user / job_id
+                try:
+                    if local_copy.adopt(folder, self.base / job_id) is not None:
+                        self._from[job_id] = user
+                        break
+                    self._listed.pop(user, None)  # it is being made
+                except (OSError, StorageError) as error:
+                    unread[os.fspath(folder)] = str(error)
+                    shutil.rmtree(self.base / job_id, ignore_errors=True)
+        for folder in unread.keys() - self.unread.keys():
+            log.warning("%s cannot be read: %s", folder, unread[folder])
+        self.unread = unread
+
+    def _jobs_of(self, user: str) -> frozenset[str]:
+        folder = self.store / user
+        changed_ns = folder.stat(follow_symlinks=False).st_mtime_ns
+        known = self._listed.get(user)
+        if known is not None and known[0] == changed_ns:
+            return known[1]
+        with os.scandir(folder) as entries:
+            found = frozenset(
+                each.name
+                for each in entries
+                if _JOB_ID.fullmatch(each.name) and each.is_dir(follow_symlinks=False)
+            )
+        if time.time_ns() - changed_ns > SETTLED_NS:
+            self._listed[user] = changed_ns, found
+        return found
+
+    def share(self, row: Row) -> tuple[Row, Access]:
+        """The job as others may be shown it, and who they are. What the job keeps to itself
+        (`howdah.coordinator.web.masking`) is hidden."""
+        directory = own(JobDirectory(self.base / row.job_id))
+        try:
+            owner = local_copy.origin_of(directory.path).owner
+        except StorageError:
+            return row, Access()
+        row = msgspec.structs.replace(row, user=owner)
+        try:
+            job = directory.job()
+            mask = mask_of_directory(directory)
+        except StorageError:
+            return row, Access(owner=owner)
+        hidden = {
+            name: mask(getattr(row, name).encode("utf-8", "replace")).decode("utf-8", "replace")
+            for name in ("name", "reason", "queue", "cause", "framework")
+        }
+        tags = tuple(
+            mask(tag.encode("utf-8", "replace")).decode("utf-8", "replace") for tag in row.tags
+        )
+        return msgspec.structs.replace(row, tags=tags, **hidden), Access(owner=owner, acl=job.acl)

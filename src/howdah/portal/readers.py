@@ -1,0 +1,159 @@
+"""Who reads a team's portal, what they may, and the gate that lets them in.
+
+A reverse proxy signs people in and says in a header who they are. It is believed from the proxy's
+address alone; a request from anywhere else is refused, whatever it says.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from howdah.coordinator.web.masking import Mask, mask_of
+from howdah.coordinator.web.security import SAFE_METHODS, Gate, Proof, Refusal, is_same_origin
+from howdah.spec.model import Acl, Job
+from howdah.storage.jobdir import JobDirectory, StorageError
+from howdah.wire.messages import WebAddress
+
+NAME_MAX = 256
+GROUPS_MAX = 500
+ALL = "*"
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Access(msgspec.Struct, frozen=True):
+    """Whom a job belongs to, and whom it lets see and stop it."""
+
+    owner: str = ""
+    acl: Acl = Acl()
+
+    def viewers(self) -> set[str]:
+        """Who may see it, as `Reader.marks` has them."""
+        return _marks(self.owner, self.acl.view, self.acl.view_groups)
+
+    def modifiers(self) -> set[str]:
+        """Who may stop it, if they may see it."""
+        return _marks(self.owner, self.acl.modify, self.acl.modify_groups)
+
+
+def _marks(owner: str, users: Sequence[str], groups: Sequence[str]) -> set[str]:
+    names = {f"user:{name}" for name in (owner, *users) if name}
+    return names | {f"group:{name}" for name in groups if name}
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """Who reads."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    is_admin: bool = False
+    """They may see and stop every job."""
+
+    def marks(self) -> list[str]:
+        """What lets them see or stop a job."""
+        return [f"user:{self.name}", f"user:{ALL}", *(f"group:{each}" for each in self.groups)]
+
+
+class Team(msgspec.Struct, frozen=True, kw_only=True):
+    """How readers are known."""
+
+    user_header: str
+    proxies: tuple[Network, ...]
+    group_header: str | None = None
+    """Names with commas between them."""
+    admins: frozenset[str] = frozenset()
+
+    def is_proxy(self, client: str) -> bool:
+        """Whether a connection from that address is believed."""
+        try:
+            address = ipaddress.ip_address(client)
+        except ValueError:
+            return False
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        return any(address in network for network in self.proxies)
+
+    def reader(self, headers: Mapping[str, str]) -> Reader:
+        """Who the proxy says it is.
+
+        Args:
+            headers: by lower-case name.
+
+        Raises:
+            Refusal: it does not say, or not clearly.
+        """
+        name = headers.get(self.user_header.lower(), "").strip()
+        if not name:
+            raise Refusal(
+                401,
+                f"the reverse proxy did not say who reads: the header {self.user_header} is missing",
+            )
+        # Two headers of that name are joined by a comma: one of them was the reader's own.
+        if "," in name or name == ALL or len(name) > NAME_MAX or not name.isprintable():
+            raise Refusal(400, f"the header {self.user_header} does not name one user")
+        given = "" if self.group_header is None else headers.get(self.group_header.lower(), "")
+        groups = tuple(filter(None, (each.strip() for each in given.split(","))))
+        if len(groups) > GROUPS_MAX:
+            raise Refusal(
+                400, f"the header {self.group_header} names more than {GROUPS_MAX} groups"
+            )
+        return Reader(name, groups, name in self.admins)
+
+
+class TeamGate(Gate):
+    """Lets in whom the proxy names."""
+
+    def __init__(self, identity: Any, clock: Callable[[], float], team: Team) -> None:
+        # Names cannot be bound anew to reach it (rebinding): the proxy's address alone gets in.
+        super().__init__(identity, (ALL,), clock)
+        self._team = team
+
+    async def admit(
+        self, headers: Mapping[str, str], method: str, *, stream: bool, client: str = ""
+    ) -> Proof:
+        """As `Gate.admit`; the proof is a reader's."""
+        if not self._team.is_proxy(client):
+            raise Refusal(
+                403,
+                "this portal answers its reverse proxy only (howdah portal --trusted-proxy), and "
+                f"{client or 'this connection'} is not it",
+            )
+        self._team.reader(headers)
+        if method not in SAFE_METHODS and not is_same_origin(headers, strict=True):
+            raise Refusal(
+                403,
+                f"this {method} does not come from the portal's own pages: its Origin is "
+                f"{headers.get('origin', 'missing')[:100]!r}, and it was sent to "
+                f"{headers.get('host', '')[:100]!r}",
+            )
+        return Proof.READER
+
+
+class _Secrets:
+    """What a job keeps to itself, as far as its directory tells."""
+
+    def __init__(self, directory: JobDirectory) -> None:
+        self._job = directory.job()
+        try:
+            self.token = directory.token()
+        except StorageError:
+            self.token = ""
+
+    def job(self) -> Job:
+        return self._job
+
+    def web_targets(self) -> dict[str, WebAddress]:
+        return {}
+
+
+def mask_of_directory(directory: JobDirectory) -> Mask:
+    """What is hidden of a job, wherever it turns up.
+
+    Raises:
+        StorageError: its job file cannot be read, so that is not known.
+    """
+    return mask_of(_Secrets(directory))

@@ -1,0 +1,187 @@
+"""Copies of other users' job directories on this machine or a file system that it sees.
+
+Who copies may be able to read everything, as root is; the owners may put anything into their
+directories. So no link is followed there, and only regular files of the directory's owner are copied:
+nobody is shown through a job what its owner could not read.
+
+Not guaranteed: a file that is written meanwhile is copied as far as it had come.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import pwd
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from howdah.storage import layout
+from howdah.storage.beneath import parts
+from howdah.storage.files import PRIVATE_FILE, make_private_folder, write_atomically
+from howdah.storage.jobdir import JobDirectory, StorageError
+
+log = logging.getLogger(__name__)
+
+SCHEME = "file://"
+"""In a copy's meta data ``url`` begins so."""
+LARGEST = 1 << 30
+"""Bytes; a larger file is not copied."""
+ORIGIN = "origin.json"
+_AT_FIRST = frozenset({layout.JOB, layout.META, layout.FINAL, layout.COORDINATOR})
+_CHUNK = 1 << 20
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a copy comes from."""
+
+    folder: str
+    uid: int
+    owner: str
+    """The account's name."""
+
+
+def account(uid: int) -> str:
+    """The account's name, or ``uid-1000`` where it has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid-{uid}"
+
+
+def adopt(folder: Path, local: Path) -> JobDirectory | None:
+    """Copy what is needed to list the job and to ask its coordinator; None if it is none (yet).
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with _opened(folder, None) as (at, uid):
+        if layout.META not in _names(at):
+            return None
+    make_private_folder(local)
+    for name in (layout.SECRETS, layout.LOGS, layout.STACKS):
+        make_private_folder(local / name)
+    origin = Origin(folder=os.fspath(folder), uid=uid, owner=account(uid))
+    write_atomically(local / ORIGIN, msgspec.json.encode(origin))
+    bring(local, accept=_AT_FIRST.__contains__)
+    with contextlib.suppress(FileNotFoundError):
+        bring(local, layout.SECRETS)
+    directory = JobDirectory(local)
+    try:
+        meta = directory.meta()
+    except StorageError:
+        (local / layout.META).unlink(missing_ok=True)
+    else:
+        # What the owner wrote there must not lead to what is not the owner's.
+        directory.write_meta(
+            msgspec.structs.replace(
+                meta,
+                job_id=directory.job_id,
+                user=origin.owner,
+                owner=origin.owner,
+                url=SCHEME + quote(origin.folder),
+                application_id=None,
+                hadoop_conf=None,
+            )
+        )
+    return directory
+
+
+def origin_of(local: Path) -> Origin:
+    """Where that copy comes from.
+
+    Raises:
+        StorageError: it is no copy.
+    """
+    try:
+        return msgspec.json.decode((local / ORIGIN).read_bytes(), type=Origin)
+    except (OSError, msgspec.DecodeError) as error:
+        raise StorageError(f"{local} is no copy of a job directory: {error}") from error
+
+
+def bring(local: Path, below: str = "", accept: Callable[[str], bool] = lambda name: True) -> None:
+    """Bring the files of one folder of the job directory that are new or have changed.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+        OSError: it cannot be read, is not the owner's any more, or its name leads elsewhere.
+    """
+    origin = origin_of(local)
+    with _opened(Path(origin.folder), origin.uid, below) as (at, uid):
+        target = local / below
+        make_private_folder(target)
+        for name in filter(accept, _names(at)):
+            if name != ORIGIN or below:
+                _bring_file(at, name, uid, target / name)
+
+
+def folders(local: Path, below: str) -> list[str]:
+    """Names of folders in one folder of the job directory."""
+    origin = origin_of(local)
+    try:
+        with _opened(Path(origin.folder), origin.uid, below) as (at, _), os.scandir(at) as entries:
+            return [each.name for each in entries if each.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []
+
+
+def _names(at: int) -> list[str]:
+    with os.scandir(at) as entries:
+        return [each.name for each in entries]
+
+
+@contextlib.contextmanager
+def _opened(folder: Path, uid: int | None, below: str = "") -> Iterator[tuple[int, int]]:
+    """The folder, and its owner: that one, unless it is None."""
+    at = os.open(folder, _FOLDER)
+    try:
+        owner = os.fstat(at).st_uid
+        for part in parts(below) if below else ():
+            inner = os.open(part, _FOLDER, dir_fd=at)
+            os.close(at)
+            at = inner
+        if {owner, os.fstat(at).st_uid} != {owner if uid is None else uid}:
+            raise PermissionError(errno.EPERM, "it is another user's now", f"{folder}/{below}")
+        yield at, owner
+    finally:
+        os.close(at)
+
+
+def _bring_file(at: int, name: str, uid: int, target: Path) -> None:
+    try:
+        # A pipe would have its reader wait.
+        source = os.open(
+            name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=at
+        )
+    except OSError:  # a link, a socket, or it has just gone
+        return
+    with open(source, "rb") as file:
+        status = os.fstat(source)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != uid:
+            return
+        if status.st_size > LARGEST:
+            log.warning("%s is too large to be copied: %d bytes", target, status.st_size)
+            return
+        with contextlib.suppress(FileNotFoundError):
+            there = target.stat()
+            if (there.st_size, there.st_mtime_ns) == (status.st_size, status.st_mtime_ns):
+                return
+        temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            with open(os.open(temporary, flags, PRIVATE_FILE), "wb") as copy:
+                left = status.st_size
+                while left and (data := file.read(min(left, _CHUNK))):
+                    copy.write(data)
+                    left -= len(data)
+            os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
