@@ -68,6 +68,17 @@ def test_howdah_ui_prints_the_address_and_ends_by_ctrl_c(past: Past) -> None:
     assert "Traceback" not in run.told
 
 
+def test_a_folder_that_others_may_write_to_now_is_no_defect(portal: Portal, past: Past) -> None:
+    assert portal.get("/").status == 200
+    past.base.chmod(0o777)
+    try:
+        wait_until(lambda: portal.get("/api/v1/jobs").status == 503, "it is found out")
+        wait_until(lambda: "can't be trusted" in portal.get("/").body.decode(), "it is said")
+    finally:
+        past.base.chmod(0o700)
+    wait_until(lambda: portal.get("/").status == 200, "it can be trusted again")
+
+
 def test_a_job_that_is_removed_leaves_the_list(portal: Portal, past: Past) -> None:
     extra = JobDirectory(past.base / "gone-20261121-143504-k3f9")
     extra.path.mkdir(mode=0o700)

@@ -103,8 +103,15 @@ def _cells(row: Row, now: float) -> dict[str, object]:
         "ago": ago(row.submitted, now),
         "at": moment(row.submitted),
         "took": duration(now - row.submitted if going_on and row.submitted else row.took),
-        "why": "" if row.state == "succeeded" else row.reason,
+        "why": _why(row),
     }
+
+
+def _why(row: Row) -> str:
+    if row.state == "succeeded":
+        return ""
+    # The id stands beside it.
+    return row.reason.replace(row.job_id, "it", 1) if row.state == "lost" else row.reason
 
 
 def tone(state: str) -> str:

@@ -33,6 +33,8 @@ SCHEME = "file://"
 """In a copy's meta data ``url`` begins so."""
 LARGEST = 1 << 30
 """Bytes; a larger file is not copied."""
+LARGEST_DOCUMENT = 16 << 20
+"""The same of documents and secrets, which are read whole."""
 ORIGIN = "origin.json"
 _AT_FIRST = frozenset({layout.JOB, layout.META, layout.FINAL, layout.COORDINATOR})
 _CHUNK = 1 << 20
@@ -119,7 +121,9 @@ def bring(local: Path, below: str = "", accept: Callable[[str], bool] = lambda n
         make_private_folder(target)
         for name in filter(accept, _names(at)):
             if name != ORIGIN or below:
-                _bring_file(at, name, uid, target / name)
+                whole = name in _AT_FIRST or below == layout.SECRETS
+                largest = LARGEST_DOCUMENT if whole else LARGEST
+                _bring_file(at, name, uid, target / name, largest)
 
 
 def folders(local: Path, below: str) -> list[str]:
@@ -154,7 +158,7 @@ def _opened(folder: Path, uid: int | None, below: str = "") -> Iterator[tuple[in
         os.close(at)
 
 
-def _bring_file(at: int, name: str, uid: int, target: Path) -> None:
+def _bring_file(at: int, name: str, uid: int, target: Path, largest: int) -> None:
     try:
         # A pipe would have its reader wait.
         source = os.open(
@@ -166,7 +170,7 @@ def _bring_file(at: int, name: str, uid: int, target: Path) -> None:
         status = os.fstat(source)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != uid:
             return
-        if status.st_size > LARGEST:
+        if status.st_size > largest:
             log.warning("%s is too large to be copied: %d bytes", target, status.st_size)
             return
         with contextlib.suppress(FileNotFoundError):

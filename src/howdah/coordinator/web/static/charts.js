@@ -104,7 +104,7 @@ function options(chart, tasks, width) {
       { ...axis, size: 26, values: (_, ticks) => ticks.map((tick) => timeOfDay(tick).slice(0, ticks[1] - ticks[0] < 60 ? 8 : 5)), space: 70 },
       { ...axis, size: 62, values: (_, ticks) => labels(chart.about, ticks), space: 34 },
     ],
-    series: [{}, ...tasks.map((task) => ({ stroke: colourOf(task), width: 1.5, spanGaps: true, points: { show: grid.count < 3 } }))],
+    series: [{}, ...tasks.map((task) => ({ stroke: colourOf(task), width: 1.5, spanGaps: true, points: { show: isSparse } }))],
     hooks: { setCursor: [(plot) => tip(chart, plot, tasks)] },
   };
 }
@@ -129,6 +129,11 @@ function bounds(low, high) {
   const near = low >= 0 && low < high * 0.6 ? 0 : low;
   const room = (high - near || Math.abs(high) || 1) * 0.08;
   return [near === 0 ? 0 : near - room, high + room];
+}
+
+// A line needs two values.
+function isSparse(plot, at) {
+  return plot.data[at].filter((value) => value !== null && value !== undefined).length < 3;
 }
 
 function tip(chart, plot, tasks) {
@@ -180,7 +185,7 @@ function plotInto(chart, line) {
   const times = Array.from({ length: grid.count }, (_, i) => grid.start + i * grid.step_s);
   const data = [times, ...tasks.map((task) => Array.from({ length: grid.count }, (_, i) => line.get(task)[i] ?? null))];
   const width = chart.place.clientWidth;
-  const key = [tasks.join(), dark(), grid.count < 3].join();
+  const key = [tasks.join(), dark()].join();
   chart.box.setAttribute("role", "figure");
   chart.box.setAttribute("aria-label", `${chart.about.title}: ${tasks.map((task, i) => `${task} ${chart.about.show(data[i + 1].findLast((v) => v !== null) ?? null)}`).join(", ")}`);
   if (chart.plot && chart.key === key) {
