@@ -99,11 +99,13 @@ class Bench:
         self._label = f"{beat_ms} ms beats"
 
     def cold(self) -> list[Measure]:
-        """The first submission to a cluster, which has nothing of it yet."""
+        """The first submission to a cluster, which has nothing of it yet, by a user who has packed nothing."""
         progress("cold")
-        ours = self._ours(1)
-        before = self._cached()
-        self._ours(1)
+        with tempfile.TemporaryDirectory(prefix="hwb-") as cache:
+            submit = functools.partial(howdah.submit, cache=Path(cache))
+            ours = self._run(submit, 1)
+            before = self._cached()
+            self._run(submit, 1)
         new = [size for key, size in self._cached().items() if key not in before]
         return [
             measure(

@@ -20,10 +20,12 @@ def submit(
     python: str,
     archive: Path | None = None,
     weigh: bool = False,
+    cache: Path | None = None,
 ) -> Submission:
     """Run the noting program in so many containers and wait for the end. Raises Stuck.
 
-    ``python`` is a path on the nodes; with an ``archive`` (tar.gz) its ``bin/python`` is taken.
+    ``python`` is a path on the nodes; with an ``archive`` (tar.gz) its ``bin/python`` is taken. ``cache``
+    is a folder for packed archives, instead of the user's.
     """
     environment = f"archive={archive}" if archive else f"python={python}"
     program = there.program("python", stay_s=3.0 if weigh else 0.0)
@@ -32,12 +34,15 @@ def submit(
     line = [*howdah(), "run", "--backend", "yarn", "--framework", "command", "--name", "benchmark"]
     line += ["--role", f"worker={containers}", "--set", f"roles.worker.memory={TASK_MIB}m"]
     line += ["--set", f"environment.{environment}", "--", *program]
+    env = {**os.environ, **cluster.env(), "HOWDAH_HOME": str(there.folder / "home")}
+    if cache is not None:
+        env["XDG_CACHE_HOME"] = str(cache)
     return watch(
         cluster,
         there,
         containers,
         line,
-        {**os.environ, **cluster.env(), "HOWDAH_HOME": str(there.folder / "home")},
+        env,
         folder=source,
         weigh=_is_master if weigh else None,
         weigh_agent=_is_agent if weigh else None,
