@@ -211,6 +211,12 @@ _ASKED = [
         lambda: _MANAGER.renew_token(_TOKEN),
     ),
     _Asked(hdfs.GetFsStatsResponseProto(capacity=1, used=1), _NAMES.fs_stats),
+    _Asked(
+        hdfs.GetEZForPathResponseProto(
+            zone=hdfs.EncryptionZoneProto(id=1, path="/zone", keyName="lock")
+        ),
+        lambda: _NAMES.encryption_zone("/zone/jobs"),
+    ),
 ]
 """Messages by the number that an input begins with."""
 _LOOP = asyncio.new_event_loop()

@@ -85,7 +85,7 @@ def test_tokens_that_a_plug_in_gets_reach_the_programs(
 
 def test_a_program_reads_an_encryption_zone(hadoop_kerberos: Cluster, tmp_path: Path) -> None:
     """A program reads a file of an encryption zone with Hadoop's own client, by the token of a Key Management
-    Server that the job has."""
+    Server that the job has. A job that would keep its own files in the zone is refused at once."""
     site = hadoop_kerberos.site
     admin = Person.with_ticket(hadoop_kerberos, tmp_path / "admin", "hdfs")
 
@@ -107,6 +107,16 @@ def test_a_program_reads_an_encryption_zone(hadoop_kerberos: Cluster, tmp_path: 
     done = alice.run()
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("words that are locked up") == 2
+
+    alice.write(job='store = "hdfs:///zone/not/there/yet"\n' + JOB)
+    done = alice.howdah("submit", "--backend", "yarn", "job.toml")
+    assert done.returncode != 0
+    assert (
+        "/zone/not/there/yet/ally, which is in the encryption zone /zone: on a cluster"
+        in done.stderr
+    )
+    assert "Name a folder outside of any zone with `store`" in done.stderr
+    assert "submitted" not in done.stderr
 
     alice.configure(core={"hadoop.security.key.provider.path": "kms://http@localhost:1/kms"})
     alice.write(job=JOB.replace("python3 program.py", "true"))

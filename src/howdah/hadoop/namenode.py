@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import posixpath
 import socket
 from datetime import datetime
 from typing import Literal
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.connection import Limits
 from howdah.hadoop.credentials import HDFS_TOKEN, Token
+from howdah.hadoop.errors import RemoteFileNotFound
 from howdah.hadoop.identity import Identity
 from howdah.hadoop.login import Login
 from howdah.hadoop.protos import common, hdfs
@@ -124,6 +126,27 @@ class NameNode(_OfNameNode):
             hdfs.SetSafeModeResponseProto,
         )
         return answer.result
+
+    async def encryption_zone(self, path: str) -> str | None:
+        """The folder of the encryption zone in which that absolute path is, or would be if it were made;
+        None outside of one.
+
+        Raises:
+            AccessControl: the caller may not read the path.
+        """
+        while True:
+            try:
+                answer = await self.rpc.call(
+                    "getEZForPath",
+                    hdfs.GetEZForPathRequestProto(src=path),
+                    hdfs.GetEZForPathResponseProto,
+                )
+            except RemoteFileNotFound:
+                if path == "/":
+                    raise
+                path = posixpath.dirname(path)
+                continue
+            return answer.zone.path if answer.HasField("zone") else None
 
 
 def token_of(configuration: Configuration, login: Login, url: str | None) -> Token | None:

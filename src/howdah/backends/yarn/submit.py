@@ -49,7 +49,7 @@ from howdah.hadoop.credentials import (
     Credentials,
     Token,
 )
-from howdah.hadoop.errors import HadoopError
+from howdah.hadoop.errors import HadoopError, RemoteError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.login import Login
 from howdah.hadoop.namenode import NameNode, token_of
@@ -63,6 +63,7 @@ from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
 from howdah.storage import mirror
 from howdah.storage.files import write_atomically
+from howdah.storage.hdfs_names import split
 from howdah.storage.jobdir import JobDirectory, base_folder
 
 ACCEPTED_S = 60.0
@@ -121,7 +122,9 @@ class YarnSubmission:
             self._reaching = self._pool.submit(self._reach, job.hadoop.conf)
         reached = self._result(self._reaching)
         configuration = reached.access.configuration
-        staging.base_url(job.store, configuration, reached.access.user)
+        base = staging.base_url(job.store, configuration, reached.access.user)
+        if configuration.security_enabled:
+            _refuse_encryption_zone(reached.access, base)
         found = checks.problems(job, role_resources(job), reached.cluster)
         self._warnings = checks.warnings(job, role_resources(job), reached.cluster)
         providers = token_providers.find(job.hadoop.tokens)
@@ -390,6 +393,27 @@ class YarnSubmission:
 
 def _lines(texts: Sequence[str]) -> str:
     return "".join(f"\n  {text}" for text in texts)
+
+
+def _refuse_encryption_zone(access: Access, url: str) -> None:
+    """A job's master and agents have tokens, and hdfs-native opens a zone with a ticket only: without this
+    the job would fail at its first write, long after it was submitted."""
+    path = split(url)[1]
+    try:
+        zone = access.call(_zone(access.configuration, access.login, url, path))
+    except RemoteError:  # it may not be looked at: what is done there will tell
+        return
+    if zone is not None:
+        raise BackendError(
+            f"Job directories would be in {url}, which is in the encryption zone {zone}: on a cluster with "
+            "Kerberos a running job can't write there, for it has no ticket for the Key Management "
+            "Server. Name a folder outside of any zone with `store` in the job file or the site file"
+        )
+
+
+async def _zone(configuration: Configuration, login: Login, url: str, path: str) -> str | None:
+    async with NameNode(configuration, login, url=url) as name_node:
+        return await name_node.encryption_zone(path)
 
 
 async def _mint(configuration: Configuration, login: Login, url: str, renewer: str) -> Token:

@@ -35,3 +35,18 @@ class SetSafeModeRequestProto(Message):
 class SetSafeModeResponseProto(Message):
     result: bool
     def __init__(self, *, result: bool | None = ...) -> None: ...
+
+class GetEZForPathRequestProto(Message):
+    src: str
+    def __init__(self, *, src: str | None = ...) -> None: ...
+
+class EncryptionZoneProto(Message):
+    id: int
+    path: str
+    keyName: str
+    def __init__(self, *, id: int | None = ..., path: str | None = ..., keyName: str | None = ...) -> None: ...
+
+class GetEZForPathResponseProto(Message):
+    @property
+    def zone(self) -> EncryptionZoneProto: ...
+    def __init__(self, *, zone: EncryptionZoneProto | None = ...) -> None: ...
