@@ -120,7 +120,8 @@ As `TonySession` decides it:
   `fail-on-worker-failure-enabled`. They are in nobody's `TF_CONFIG` or `CLUSTER_SPEC` and get no `TF_CONFIG`.
 - **PyTorch's ranks** are unique over chief and workers, and `WORLD` is their number. TonY gives `chief:0` and
   `worker:0` both rank 0.
-- **Placement.** `IN` is a preference. What `placement` cannot say is refused with the key.
+- **Placement.** `NOTIN` is a condition, as there. `IN` is one too with TonY, and here there are only preferences
+  for nearness (`near`, `pack`), so it is refused, as all that `placement` cannot say, with its key and what to do.
 - **A prepare stage** is told of no roles whose containers are not there yet; TonY lists them empty.
 - **The application's type** is `HOWDAH`. Find yours by name, tag or queue.
 - **Tokens.** Those of a token file (`HADOOP_TOKEN_FILE_LOCATION`) are used to reach the cluster and handed to the

@@ -217,13 +217,25 @@ def test_a_single_node_runs_the_masters_command_once() -> None:
     assert "preprocess" not in made
 
 
-def test_affinity_is_said_to_be_a_preference() -> None:
-    ((about, text),) = notes({**TWO, "tony.worker.placement-spec": "IN,NODE,worker"}, executes="x")
-    assert about is About.CHANGED
-    assert text == (
-        "tony.xml: tony.worker.placement-spec: IN is a preference here, and a must with TonY; a node "
-        "label is a must here too"
-    )
+@pytest.mark.parametrize(
+    ("spec", "instead"),
+    [
+        ("IN,NODE,worker", "pack=true"),
+        ("IN,NODE,ps", 'near=["ps"]'),
+        ("AND(NOTIN,NODE,worker:in,node,store)", 'near=["ps"]'),
+    ],
+)
+def test_nearness_that_must_be_is_refused(spec: str, instead: str) -> None:
+    values = {
+        **TWO,
+        "tony.ps.instances": "1",
+        "tony.ps.allocation-tags": "store",
+        "tony.worker.placement-spec": spec,
+    }
+    (told,) = problems(values, executes="x")
+    assert told.startswith("tony.xml: tony.worker.placement-spec: ")
+    assert "is a condition with TonY, and `placement` knows nearness as a preference only" in told
+    assert f"a preference is --set 'roles.worker.placement.{instead}'" in told
 
 
 def test_hadoops_class_path_is_left_out_where_it_was() -> None:
@@ -358,10 +370,9 @@ def test_labels_of_a_role_win_over_those_of_the_application() -> None:
     ("spec", "placement"),
     [
         ("NOTIN,NODE,worker", {"spread": True}),
-        ("IN,NODE,worker", {"pack": True}),
         ("notin,node,ps", {"apart": ["ps"]}),
-        ("IN,NODE,store", {"near": ["ps"]}),
-        ("AND(NOTIN,NODE,worker:IN,NODE,ps)", {"spread": True, "near": ["ps"]}),
+        ("NOTIN,NODE,store", {"apart": ["ps"]}),
+        ("AND(NOTIN,NODE,worker:NOTIN,NODE,ps)", {"spread": True, "apart": ["ps"]}),
     ],
 )
 def test_placement_specs_say_what_placement_can(spec: str, placement: dict[str, object]) -> None:

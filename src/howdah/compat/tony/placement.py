@@ -1,7 +1,8 @@
 """YARN's placement constraints as TonY takes them, as far as a role's ``placement`` can say them.
 
 Source: ``org.apache.hadoop.yarn.util.constraint.PlacementConstraintParser``: ``IN,NODE,tag`` and
-``NOTIN,NODE,tag``, several tags after one another, joined as ``AND(a:b)``.
+``NOTIN,NODE,tag``, several tags after one another, joined as ``AND(a:b)``. All are conditions there, and so is
+what `placement` makes of them: it knows nearness only as a preference, so ``IN`` is refused.
 """
 
 from __future__ import annotations
@@ -48,10 +49,15 @@ def _add(part: str, role: str, tags: Mapping[str, frozenset[str]], found: dict[s
                 f"no role has the allocation tag {tag!r} that {part!r} names; say which one does with "
                 "tony.<type>.allocation-tags"
             )
+        if kind == "in":
+            wish = "pack=true" if role in meant else f'near=["{meant[0]}"]'
+            raise ValueError(
+                f"{part!r} is a condition with TonY, and `placement` knows nearness as a preference only; use "
+                "a node label (tony.<type>.node-label), which is a condition, or leave it out; a preference is "
+                f"--set 'roles.{role}.placement.{wish}'"
+            )
         for other in meant:
             if other == role:
-                found["pack" if kind == "in" else "spread"] = True
-            else:
-                others = found.setdefault("near" if kind == "in" else "apart", [])
-                if other not in others:
-                    others.append(other)
+                found["spread"] = True
+            elif other not in found.setdefault("apart", []):
+                found["apart"].append(other)

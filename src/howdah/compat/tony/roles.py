@@ -194,12 +194,6 @@ def _placement(work: Work, found: dict[str, int]) -> None:
             except ValueError as error:
                 message, _, hint = str(error).partition("; ")
                 work.problem(key, message, hint or None)
-                break
-            if {"pack", "near"} & {*_table(work, name)["placement"]}:
-                text = (
-                    "IN is a preference here, and a must with TonY; a node label is a must here too"
-                )
-                work.note(About.CHANGED, key, text)
             break
 
 
