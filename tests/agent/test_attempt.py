@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from howdah.core.causes import describe_exit
 from howdah.core.messages import (
     Exit,
     NotifyCheckpoint,
@@ -407,7 +408,11 @@ async def test_a_port_is_held_on_only_if_the_program_shares(tmp_path: Path, shar
         env = {"TF_GRPC_REUSE_PORT": "true"} if shares else {}
         code = f"import socket; socket.create_server(('127.0.0.1', {prepared.ports[0]}))"
         rig.tell(start_message(python(code, **env)))
-        assert ((await rig.exit()).code == 0) is not shares
+        exit = await rig.exit()
+        assert (exit.code == 0) is not shares
+        said = "was taken (Howdah holds it" in describe_exit(exit)
+        assert said is shares
+        assert ('set TF_GRPC_REUSE_PORT = "0" under [env]' in exit.detail) is shares
 
 
 # -- small things --------------------------------------------------------------------------------

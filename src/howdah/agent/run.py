@@ -215,10 +215,19 @@ class Run:
             owner_of=self._stranger_on,
             hijacked=next(iter(self._strangers), None),
         )
+        if self._hold_was_in_the_way(found):
+            detail = "; ".join(filter(None, (found.detail, _OUR_HOLD)))
+            found = msgspec.structs.replace(found, detail=detail)
         found = msgspec.structs.replace(found, tail=tuple(map(self._own_path, found.tail)))
         asked = self._start.answer_mark and found.code == 0
         answer = await self._answer() if asked else found.answer
         return msgspec.structs.replace(found, step=self._reported.step, answer=answer)
+
+    def _hold_was_in_the_way(self, found: Exit) -> bool:
+        """Whether the program could not bind the port that we went on holding for it."""
+        ports = self._ready.ports.ports
+        ours = found.port_taken and not found.port_owner and _shares_port(self._start)
+        return ours and bool(ports) and found.port == ports[0]
 
     def _own_path(self, line: str) -> str:
         """The line with the user's path of a file in place of the working folder's: that one goes."""
@@ -433,6 +442,12 @@ class Run:
 
     def _say(self, message: Any) -> None:
         self._container.say(message)
+
+
+_OUR_HOLD = (
+    "Howdah holds it until the program has it too, by SO_REUSEPORT, as TF_GRPC_REUSE_PORT says; for a program that "
+    'binds it otherwise set TF_GRPC_REUSE_PORT = "0" under [env]'
+)
 
 
 def _shares_port(start: Start) -> bool:

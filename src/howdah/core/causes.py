@@ -236,7 +236,8 @@ def describe_exit(exit: Exit, run_s: float | None = None) -> str:
 def _port_taken(exit: Exit) -> str:
     number = "" if exit.port is None else f" {exit.port}"
     if exit.port_taken:
-        return f": the port{number} that was reserved for it was taken"
+        why = f" ({exit.detail})" if exit.detail and exit.code is not None else ""
+        return f": the port{number} that was reserved for it was taken{why}"
     if exit.port is not None:
         return f": it could not bind port{number}, which it chose itself and which is in use"
     return ""
