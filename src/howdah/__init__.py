@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from howdah.backends.base import BackendError
-    from howdah.client.api import connect, jobs, load, run, submit
+    from howdah.client.api import connect, jobs, load, run, submit, sweep
     from howdah.client.errors import (
         BadInput,
         HowdahError,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from howdah.client.items import JobEvent, LogLine
     from howdah.client.measurements import Measurement
     from howdah.client.outputs import NoOutputs, Output
+    from howdah.client.sweep import Trial
     from howdah.client.sync import JobHandle
     from howdah.spec.model import (
         Acl,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "howdah.backends.base": ("BackendError",),
-    "howdah.client.api": ("connect", "jobs", "load", "run", "submit"),
+    "howdah.client.api": ("connect", "jobs", "load", "run", "submit", "sweep"),
     "howdah.client.errors": (
         "BadInput",
         "HowdahError",
@@ -71,6 +72,7 @@ _HOMES = {
     "howdah.client.items": ("JobEvent", "LogLine"),
     "howdah.client.measurements": ("Measurement",),
     "howdah.client.outputs": ("NoOutputs", "Output"),
+    "howdah.client.sweep": ("Trial",),
     "howdah.client.sync": ("JobHandle",),
     "howdah.wire.status": ("FailureView", "JobView", "TaskView"),
     "howdah.spec.model": (
@@ -145,12 +147,14 @@ __all__ = [
     "TensorBoard",
     "Timeouts",
     "Tracking",
+    "Trial",
     "Unreachable",
     "connect",
     "jobs",
     "load",
     "run",
     "submit",
+    "sweep",
 ]
 
 

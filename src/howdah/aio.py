@@ -17,10 +17,11 @@ from howdah.client.handle import AsyncJobHandle, Callbacks
 from howdah.client.items import JobEvent, LogLine
 from howdah.client.listing import views
 from howdah.client.submit import submit as submit_loaded
+from howdah.client.sweep import Trial
 from howdah.spec.model import Job, Role
 from howdah.wire.status import JobView
 
-__all__ = ["connect", "jobs", "run", "submit"]
+__all__ = ["connect", "jobs", "run", "submit", "sweep"]
 
 
 async def submit(
@@ -71,6 +72,25 @@ async def run(
         await asyncio.shield(handle.stop(f"{type(error).__name__} in the program that runs it"))
         raise
     return values(directory, view)
+
+
+async def sweep(
+    job: Job | str | os.PathLike[str],
+    parameters: Mapping[str, Sequence[Any]],
+    *,
+    at_once: int = 1,
+    draws: int | None = None,
+    seed: int = 0,
+    backend: str | None = None,
+    overrides: Sequence[str] = (),
+    on_trial: Callable[[Trial], Any] | None = None,
+) -> list[Trial]:
+    """Run a job once for each of many settings: see `howdah.sweep`. Cancelling stops its trials."""
+    made = await asyncio.to_thread(
+        api.prepared_sweep,
+        *(job, parameters, at_once, draws, seed, backend, overrides, on_trial),
+    )
+    return await made.run()
 
 
 async def connect(job_id: str, *, store: str | None = None) -> AsyncJobHandle:

@@ -16,6 +16,7 @@ import click
 COMMANDS = {
     "run": "Run a job and follow it until it ends.",
     "submit": "Start a job and leave it running.",
+    "sweep": "Run a job once for each of many settings, and compare what came out.",
     "tony": "Run a job of TonY by its own command line.",
     "list": "List jobs.",
     "ui": "Show all jobs in the browser, running and past, until Ctrl-C.",

@@ -14,6 +14,7 @@ from howdah.client.items import JobEvent, LogLine
 from howdah.client.listing import views
 from howdah.client.loading import load_file, load_object
 from howdah.client.submit import submit as submit_loaded
+from howdah.client.sweep import Sweep, Trial, run_sweep, settings, written
 from howdah.client.sync import JobHandle
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job, Role
@@ -101,6 +102,64 @@ def run(
         handle.stop(f"{type(error).__name__} in the program that runs it")
         raise
     return values(directory, view)
+
+
+def sweep(
+    job: Job | str | os.PathLike[str],
+    parameters: Mapping[str, Sequence[Any]],
+    *,
+    at_once: int = 1,
+    draws: int | None = None,
+    seed: int = 0,
+    backend: str | None = None,
+    overrides: Sequence[str] = (),
+    on_trial: Callable[[Trial], Any] | None = None,
+) -> list[Trial]:
+    """Run a job once for each combination of the parameters' values; what came out of each.
+
+    Blocks until all trials have ended; leaving early (Ctrl-C) stops those that run. A trial that fails
+    keeps none of the others from running: see its ``view``.
+
+    Args:
+        job: a `howdah.Job`, or the path of a job file.
+        parameters: key to values, such as ``{"env.LR": [0.1, 0.01]}``. A single word that is no key of
+            a job file is a variable of the programs' environment. A value may be a range where ``draws``
+            is given: ``["log:1e-5..1e-1"]``.
+        at_once: trials that run at the same time.
+        draws: try so many combinations, drawn by chance.
+        seed: of that choice.
+        backend: as of `submit`.
+        overrides: what all trials share, as ``--set`` on the command line.
+        on_trial: called when a trial has been submitted, and when it has ended.
+
+    Raises:
+        JobFileError: a trial's job cannot be run. Nothing has been started.
+        BadInput: the parameters make no sense. Nothing has been started.
+    """
+    return run_sweep(
+        prepared_sweep(job, parameters, at_once, draws, seed, backend, overrides, on_trial)
+    )
+
+
+def prepared_sweep(
+    job: Job | str | os.PathLike[str],
+    parameters: Mapping[str, Sequence[Any]],
+    at_once: int,
+    draws: int | None,
+    seed: int,
+    backend: str | None,
+    overrides: Sequence[str],
+    on_trial: Callable[[Trial], Any] | None,
+) -> Sweep:
+    """What `sweep` runs; it raises what that does."""
+    common, chosen = settings(written(parameters), draws=draws, seed=seed)
+    return Sweep(
+        chosen,
+        lambda each: as_loaded(job, (*overrides, *common, *each)),
+        backend=backend,
+        at_once=at_once,
+        on_trial=on_trial or (lambda trial: None),
+    )
 
 
 def connect(job_id: str, *, store: str | None = None) -> JobHandle:

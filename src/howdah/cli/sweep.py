@@ -1,0 +1,219 @@
+"""``howdah sweep``: one job file with many settings."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from howdah.cli.jobs import JobCommand, dry_run_option, job_source, json_option, load_job
+from howdah.cli.terminal import echo, echo_json
+
+if TYPE_CHECKING:
+    from howdah.client.sweep import Trial
+    from howdah.spec.load import LoadedJob
+
+MOST_VALUES = 4
+"""Reported values that have a column when none is asked for by name."""
+
+
+@click.command("sweep", cls=JobCommand)
+@job_source
+@click.option(
+    "--at-once",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Trials that run at the same time.",
+)
+@click.option(
+    "--random", "draws", type=click.IntRange(1), metavar="N", help="Draw N trials by chance."
+)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of that choice.")
+@click.option(
+    "--zip",
+    "side_by_side",
+    is_flag=True,
+    help="Take the first value of each key together, then the second of each, and so on; not all "
+    "combinations.",
+)
+@click.option(
+    "--by",
+    metavar="VALUE",
+    help="Put the trials with the lowest reported VALUE first; with -VALUE, those with the highest.",
+)
+@dry_run_option
+@json_option
+@click.pass_context
+def command(
+    ctx: click.Context,
+    job: Path | None,
+    backend: str,
+    at_once: int,
+    draws: int | None,
+    seed: int,
+    side_by_side: bool,
+    by: str | None,
+    dry_run: bool,
+    as_json: bool,
+    overrides: tuple[str, ...],
+    **source: Any,
+) -> int:
+    """Run a job once for each of many settings, and compare what came out.
+
+    JOB and COMMAND are as for 'howdah run'. Each --set with several values, with commas between them,
+    is a parameter; all combinations are tried. A single word that is no key of a job file is a
+    variable of the programs' environment:
+
+    \b
+        howdah sweep job.toml --set lr=0.1,0.01 --set batch=32,64 --at-once 2
+        howdah sweep job.toml --set lr=log:1e-5..1e-1 --random 20 --by=-accuracy
+
+    Shown at the end, on standard output: the trials, their parameters, and the last values that their
+    programs reported (howdah.task.report). Each trial is a job, with the sweep's tag: 'howdah list
+    --tag' lists them, and 'howdah ui' compares them. One that fails keeps none of the others from
+    running; the command exits with 1 then. Ctrl-C stops those that run and begins no more.
+
+    With --json: a trial's document a line when it has been submitted and when it has ended; with
+    --dry-run one for each.
+    """
+    from howdah.client.sweep import Sweep, settings
+
+    if job == Path("-"):
+        raise click.UsageError(
+            "a sweep reads its job file more than once: give a file, not standard input", ctx
+        )
+    common, parameters = settings(overrides, draws=draws, seed=seed, side_by_side=side_by_side)
+
+    def load(chosen: Sequence[str]) -> LoadedJob:
+        return load_job(ctx, job, overrides=(*common, *chosen), **source)
+
+    def tell(trial: Trial) -> None:
+        if as_json:
+            _say_json(trial)
+        else:
+            echo(_line(trial, len(parameters)), err=True)
+
+    def note(text: str) -> None:
+        echo(f"note: {text}", err=True)
+
+    sweep = Sweep(parameters, load, backend=backend, at_once=at_once, on_trial=tell, note=note)
+    if dry_run:
+        if as_json:
+            for trial in sweep.trials:
+                _say_json(trial)
+        else:
+            echo("\n".join(_table(sweep.trials, by)))
+        return 0
+    return _run(sweep, by, as_json=as_json)
+
+
+def _run(sweep: Any, by: str | None, *, as_json: bool) -> int:
+    from howdah.cli.submit import all_or_nothing
+    from howdah.client.exits import ExitCode
+
+    if not as_json:
+        echo(f"{len(sweep.trials)} trials, tag {sweep.tag}", err=True)
+    stopped = False
+    try:
+        with all_or_nothing():
+            asyncio.run(sweep.run())
+    except KeyboardInterrupt:
+        stopped = True
+    if not as_json:
+        echo("\n".join(_table(sweep.trials, by)))
+    if stopped:
+        return ExitCode.STOPPED
+    good = all(
+        trial.view is not None and trial.view.outcome == "succeeded" for trial in sweep.trials
+    )
+    return ExitCode.SUCCEEDED if good else ExitCode.FAILED
+
+
+def _say_json(trial: Trial) -> None:
+    import msgspec
+
+    echo_json(msgspec.json.encode(trial))
+
+
+def _state(trial: Trial) -> str:
+    if trial.view is not None and trial.view.outcome is not None:
+        return trial.view.outcome
+    if trial.problem:
+        return "failed" if trial.job_id is None else "lost"
+    return "waiting" if trial.job_id is None else "running"
+
+
+def _why(trial: Trial) -> str:
+    if trial.view is not None and trial.view.outcome != "succeeded":
+        return trial.view.reason
+    return trial.problem
+
+
+def _line(trial: Trial, of: int) -> str:
+    """What has just become of a trial."""
+    chosen = " ".join(f"{_short(key)}={value}" for key, value in trial.parameters.items())
+    state = {"running": "has begun"}.get(_state(trial), _state(trial))
+    parts = [f"trial {trial.number} of {of} ({chosen}) {state}"]
+    parts += [trial.job_id or "", _why(trial)]
+    parts += [", ".join(f"{key} {value:.6g}" for key, value in trial.values.items())]
+    return ": ".join(part for part in parts if part)
+
+
+def _short(key: str) -> str:
+    return key.removeprefix("env.")
+
+
+def _table(trials: Sequence[Trial], by: str | None) -> list[str]:
+    from howdah.cli import paint as human
+    from howdah.cli.paint import Paint, wants_colour
+    from howdah.cli.tables import Column, render, window_width
+
+    value = (by or "").removeprefix("-")
+    names = list(dict.fromkeys(name for trial in trials for name in trial.values))
+    if by is not None:
+        trials = _ordered(trials, value, descending=by.startswith("-"))
+        names = [value, *(name for name in names if name != value)]
+    names = names[:MOST_VALUES]
+    keys = list(trials[0].parameters)
+    columns = (
+        Column("TRIAL", right=True),
+        *(Column(_short(key).upper(), right=True) for key in keys),
+        Column("STATE"),
+        *(Column(name.upper(), right=True) for name in names),
+        Column("TOOK", right=True),
+        Column("ID"),
+        Column("WHY", gives=True),
+    )
+    paint = Paint(wants_colour(sys.stdout))
+    rows: list[tuple[str, ...]] = []
+    for trial in trials:
+        view = trial.view
+        took = None
+        if view is not None and view.submitted is not None and view.finished is not None:
+            took = view.finished - view.submitted
+        told = [f"{trial.values[name]:.6g}" if name in trial.values else "-" for name in names]
+        rows.append(
+            (
+                str(trial.number),
+                *(trial.parameters[key] for key in keys),
+                paint.state(_state(trial)),
+                *told,
+                human.duration(took),
+                trial.job_id or "-",
+                _why(trial),
+            )
+        )
+    return render(columns, rows, paint, width=window_width() if sys.stdout.isatty() else None)
+
+
+def _ordered(trials: Sequence[Trial], value: str, *, descending: bool) -> list[Trial]:
+    """Those that have the value, the best first; then the others."""
+    having = [trial for trial in trials if value in trial.values]
+    having.sort(key=lambda trial: trial.values[value], reverse=descending)
+    return [*having, *(trial for trial in trials if value not in trial.values)]

@@ -1,0 +1,369 @@
+"""One job file, many settings: ``howdah sweep`` and `howdah.sweep`.
+
+Each setting is a job of its own, a trial, with every right of a job: its directory, page, retries. All
+are checked before the first one starts, and each bears the sweep's tag.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import math
+import random
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from howdah.backends.base import BackendError
+from howdah.client.background import Background
+from howdah.client.errors import BadInput, HowdahError
+from howdah.client.handle import AsyncJobHandle
+from howdah.client.measurements import Measurement, last
+from howdah.client.submit import submit, unsaid
+from howdah.spec.load import LoadedJob
+from howdah.spec.model import Job
+from howdah.spec.overrides import parse_key
+from howdah.wire.status import JobView
+
+MANY = 1000
+"""Trials of one sweep. More are a slip of the hand: a grid grows by each parameter."""
+_KEYS = {field.encode_name for field in msgspec.structs.fields(Job)}
+_OPENING, _CLOSING = "[{(", "]})"
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One job of a sweep."""
+
+    number: int
+    """From 1, in the order in which they begin."""
+    parameters: dict[str, str]
+    """What is different between the trials: key to value, as they were given."""
+    job_id: str | None = None
+    """None before it has been submitted, or where it could not be."""
+    view: JobView | None = None
+    """The job's status document, once it has ended."""
+    values: dict[str, float] = {}
+    """What the job's first task that reported a value reported last (`howdah.task.report`)."""
+    problem: str = ""
+    """Why it could not be submitted, or not be followed to its end."""
+
+
+# -- which settings there are ------------------------------------------------------------------------
+
+
+def settings(
+    given: Sequence[str], *, draws: int | None = None, seed: int = 0, side_by_side: bool = False
+) -> tuple[list[str], list[dict[str, str]]]:
+    """What ``--set`` says of a sweep: settings that all trials share, and the parameters of each.
+
+    Pure. Several values of a key are written with commas between them (``env.LR=0.1,0.01``); commas
+    within quotes and brackets belong to a value. All combinations are taken, the last key changing
+    fastest.
+
+    Args:
+        given: ``key=values``. A single word that is no key of a job file is a variable of the
+            programs' environment: ``lr=0.1,0.01`` is ``env.lr=0.1,0.01``.
+        draws: take so many combinations by chance. Values may be ranges then: ``uniform:0.1..0.9``, or
+            ``log:1e-5..1e-1``, whose logarithm is uniform.
+        seed: of that choice; the same seed makes the same one.
+        side_by_side: take the first value of each key, then the second of each, and so on.
+
+    Raises:
+        BadInput: nothing varies, or what is given makes no sense; the text says what.
+    """
+    common: list[str] = []
+    values: dict[str, list[str]] = {}
+    ranges: dict[str, Callable[[random.Random], str]] = {}
+    for each in given:
+        key, equals, text = each.partition("=")
+        path = parse_key(key)
+        if not equals or path is None:
+            common.append(each)  # the job file's own reader says what is wrong with it
+            continue
+        key = key.strip()
+        if len(path) == 1 and path[0] not in _KEYS:
+            key = f"env.{key}"
+        draw = _range(key, text)
+        found = _split(text)
+        if draw is not None:
+            ranges[key] = draw
+        elif len(found) > 1:
+            values[key] = found
+        else:
+            common.append(f"{key}={text}")
+    for key in values:
+        if (more := len(values[key]) - len(set(values[key]))) > 0:
+            raise BadInput(f"{key} has {more} of its values twice: each makes a trial of its own")
+    if ranges and draws is None:
+        key = next(iter(ranges))
+        raise BadInput(
+            f"{key} is a range: say how many trials are drawn from it, such as --random 20, or list "
+            "its values"
+        )
+    if not values and not ranges:
+        raise BadInput(
+            "nothing varies: give a key several values, with commas between them, such as "
+            "--set env.LR=0.1,0.01"
+        )
+    if side_by_side:
+        trials = _side_by_side(values, draws)
+    elif draws is None:
+        count = math.prod(map(len, values.values()))
+        if count > MANY:
+            raise BadInput(
+                f"these are {count:,} combinations, and a sweep has at most {MANY:,} trials: give "
+                "fewer values, or draw some of them by --random N"
+            )
+        trials = [_together(values, each) for each in itertools.product(*values.values())]
+    else:
+        trials = _drawn(values, ranges, draws, random.Random(seed))
+    return common, trials
+
+
+def _split(text: str) -> list[str]:
+    """The values between top-level commas."""
+    parts = [""]
+    depth, quote = 0, ""
+    for char in text:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in _OPENING or char in _CLOSING:
+            depth += 1 if char in _OPENING else -1
+        elif char == "," and depth == 0:
+            parts.append("")
+            continue
+        parts[-1] += char
+    if depth or quote or len(parts) == 1:
+        return [text]  # one value, whatever is wrong with it
+    return [part.strip() for part in parts]
+
+
+def _range(key: str, text: str) -> Callable[[random.Random], str] | None:
+    kind, colon, bounds = text.strip().partition(":")
+    if not colon or kind not in ("uniform", "log"):
+        return None
+    low_text, _, high_text = bounds.partition("..")
+    try:
+        low, high = float(low_text), float(high_text)
+    except ValueError:
+        low = high = math.nan
+    if not low < high < math.inf or low == -math.inf or (kind == "log" and low <= 0):
+        positive = " above zero" if kind == "log" else ""
+        raise BadInput(
+            f"{key}: {text.strip()!r} is no range: write two numbers{positive}, the lower one first, "
+            f"such as {kind}:0.001..0.1"
+        )
+    if kind == "uniform":
+        return lambda chance: f"{chance.uniform(low, high):.6g}"
+    return lambda chance: f"{math.exp(chance.uniform(math.log(low), math.log(high))):.6g}"
+
+
+def _together(keys: Mapping[str, object], values: Sequence[str]) -> dict[str, str]:
+    return dict(zip(keys, values, strict=True))
+
+
+def _side_by_side(values: dict[str, list[str]], draws: int | None) -> list[dict[str, str]]:
+    if draws is not None:
+        raise BadInput("--zip takes the values as they are listed: it does not go with --random")
+    lengths = {key: len(found) for key, found in values.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{key} has {length}" for key, length in lengths.items())
+        raise BadInput(f"--zip needs as many values of each key: {told}")
+    return [_together(values, each) for each in zip(*values.values(), strict=True)]
+
+
+def _drawn(
+    values: dict[str, list[str]],
+    ranges: dict[str, Callable[[random.Random], str]],
+    draws: int,
+    chance: random.Random,
+) -> list[dict[str, str]]:
+    if not 0 < draws <= MANY:
+        raise BadInput(f"--random {draws}: a sweep has 1 to {MANY:,} trials")
+    count = math.prod(map(len, values.values()))
+    if not ranges:
+        # Without repetition: each of a grid's places is a number, its digits choose the values.
+        return [_place(values, at) for at in chance.sample(range(count), min(draws, count))]
+    return [
+        {
+            **_place(values, chance.randrange(count)),
+            **{key: draw(chance) for key, draw in ranges.items()},
+        }
+        for _ in range(draws)
+    ]
+
+
+def _place(values: dict[str, list[str]], at: int) -> dict[str, str]:
+    chosen: dict[str, str] = {}
+    for key, found in reversed(values.items()):
+        at, index = divmod(at, len(found))
+        chosen[key] = found[index]
+    return {key: chosen[key] for key in values}
+
+
+# -- running them ------------------------------------------------------------------------------------
+
+
+class Sweep:
+    """The trials of one sweep, some at once, in their order."""
+
+    def __init__(
+        self,
+        parameters: Sequence[dict[str, str]],
+        load: Callable[[Sequence[str]], LoadedJob],
+        *,
+        backend: str | None = None,
+        at_once: int = 1,
+        on_trial: Callable[[Trial], Any] = lambda trial: None,
+        note: Callable[[str], None] = unsaid,
+    ) -> None:
+        """Check all trials; nothing has been started yet.
+
+        Args:
+            parameters: of each trial, as `settings` gives them.
+            load: makes the job of a trial from its settings, ``key=value``.
+            on_trial: called when a trial has been submitted, and when it has ended.
+            note: is told what a user should know about a job that is submitted, once for all.
+
+        Raises:
+            JobFileError: a trial's job cannot be run; all problems of the first such one.
+            BadInput: ``at_once`` is not positive.
+        """
+        if at_once < 1:
+            raise BadInput(f"{at_once} trials at once: at least one has to run")
+        self.tag = f"sweep-{secrets.token_hex(3)}"
+        self.trials = [
+            Trial(number=number, parameters=each) for number, each in enumerate(parameters, 1)
+        ]
+        self._jobs = [
+            _tagged(load([f"{key}={value}" for key, value in each.items()]), self.tag)
+            for each in parameters
+        ]
+        self._backend = backend
+        self._at_once = at_once
+        self._on_trial = on_trial
+        self._note = note
+        self._noted: set[str] = set()
+
+    async def run(self) -> list[Trial]:
+        """Run all of them. One that fails keeps none of the others from running.
+
+        Cancelled, it stops those that run, and waits for their ends.
+        """
+        waiting = iter(range(len(self.trials)))
+
+        async def worker() -> None:
+            for index in waiting:
+                await self._run(index)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self._at_once, len(self.trials))):
+                group.create_task(worker())
+        return self.trials
+
+    async def _run(self, index: int) -> None:
+        submitting = asyncio.ensure_future(asyncio.to_thread(self._submit, index))
+        try:
+            handle = AsyncJobHandle(await asyncio.shield(submitting))
+        except (HowdahError, BackendError) as error:
+            self._change(index, problem=str(error))
+            return
+        except asyncio.CancelledError:
+            # A submission cannot be broken off in its thread: what it has started is stopped.
+            with contextlib.suppress(HowdahError, BackendError):
+                await self._stop(index, AsyncJobHandle(await submitting))
+            raise
+        self._change(index, job_id=handle.job_id)
+        try:
+            view = await handle.wait()
+            try:
+                values = _values(await handle.metrics())
+            except BackendError as error:
+                self._change(index, view=view, problem=f"what it reported is not known: {error}")
+            else:
+                self._change(index, view=view, values=values)
+        except (HowdahError, BackendError) as error:
+            self._change(index, problem=str(error))
+        except asyncio.CancelledError:
+            await self._stop(index, handle)
+            raise
+
+    def _submit(self, index: int) -> Any:
+        return submit(self._jobs[index], backend=self._backend, note=self._note_once)
+
+    def _note_once(self, text: str) -> None:
+        if text not in self._noted:
+            self._noted.add(text)
+            self._note(text)
+
+    async def _stop(self, index: int, handle: AsyncJobHandle) -> None:
+        try:
+            await handle.stop("its sweep was stopped")
+            self._change(index, job_id=handle.job_id, view=await handle.wait())
+        except (HowdahError, BackendError) as error:
+            self._change(index, job_id=handle.job_id, problem=str(error))
+
+    def _change(self, index: int, **fields: Any) -> None:
+        self.trials[index] = msgspec.structs.replace(self.trials[index], **fields)
+        self._on_trial(self.trials[index])
+
+
+def run_sweep(sweep: Sweep) -> list[Trial]:
+    """`Sweep.run` for programs without asyncio. Leaving early (Ctrl-C) stops the trials that run."""
+    over = threading.Event()
+
+    async def whole() -> list[Trial]:
+        try:
+            return await sweep.run()
+        finally:
+            over.set()
+
+    try:
+        return Background.call(whole())
+    except BaseException:
+        over.wait()
+        raise
+
+
+def written(parameters: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Lists of values as ``--set`` has them.
+
+    Raises:
+        BadInput: a value is nothing that a job file can say on one line.
+    """
+    return [
+        f"{key}={','.join(_text(key, each) for each in found)}" for key, found in parameters.items()
+    ]
+
+
+def _text(key: str, value: Any) -> str:
+    if not isinstance(value, str | int | float | list | tuple):
+        raise BadInput(f"{key}: {value!r} is no text, number, switch or list")
+    if isinstance(value, str) and not set(value) & set(f"{_OPENING}{_CLOSING},\"'\n"):
+        return value
+    # TOML's texts, numbers, switches and lists are JSON's.
+    return json.dumps(value)
+
+
+def _tagged(loaded: LoadedJob, tag: str) -> LoadedJob:
+    job = msgspec.structs.replace(loaded.job, tags=(*loaded.job.tags, tag))
+    return msgspec.structs.replace(loaded, job=job)
+
+
+def _place_of(task: str) -> tuple[str, int]:
+    role, _, index = task.rpartition(":")
+    return role, int(index)
+
+
+def _values(found: Sequence[Measurement]) -> dict[str, float]:
+    values: dict[str, float] = {}
+    for each in sorted(last(found), key=lambda each: _place_of(each.task)):
+        values = {**each.values, **values}
+    return values

@@ -1,0 +1,76 @@
+"""``howdah sweep`` and `howdah.sweep`: trials that are jobs."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import howdah as howdah_api
+from howdah.client.finding import find
+from tests.cli.howdah import howdah, job_file, start
+
+PROGRAM = """
+import os
+from howdah import task
+
+rate, size = float(os.environ["rate"]), int(os.environ.get("size", "1"))
+if rate > 1:
+    raise SystemExit("it diverged")
+task.report(step=1, loss=rate * size)
+"""
+ONCE = {"roles": {"worker": {"attempts": 1}}}
+
+
+def test_trials_are_compared_and_one_that_fails_keeps_none_from_running(tmp_path: Path) -> None:
+    file = str(job_file(tmp_path, PROGRAM, tags=["mine"], **ONCE))
+    given = ("sweep", file, "--set", "rate=0.5,0.25,2", "--set", "size=2,4", "--at-once", "2")
+    run = howdah(*given, "--by", "loss", code=1)
+    rows = [line.split() for line in run.out]
+    assert rows[0][:5] == ["TRIAL", "RATE", "SIZE", "STATE", "LOSS"]
+    assert [row[1:5] for row in rows[1:5]] == [
+        ["0.25", "2", "succeeded", "0.5"],
+        ["0.5", "2", "succeeded", "1"],
+        ["0.25", "4", "succeeded", "1"],
+        ["0.5", "4", "succeeded", "2"],
+    ]
+    assert [row[3] for row in rows[5:]] == ["failed", "failed"]
+    assert all("exited with code 1" in line for line in run.out[5:])
+    tag = run.err[0].split()[-1]
+    assert howdah("list", "--tag", tag, "--tag", "mine").text.count("test-") == 6
+
+
+def test_nothing_is_started_where_one_trial_cannot_be_run_and_by_a_dry_run(tmp_path: Path) -> None:
+    file = str(job_file(tmp_path, PROGRAM, **ONCE))
+    refused = howdah("sweep", file, "--set", "roles.worker.instances=1,some", code=2)
+    assert "is not a number of tasks" in refused.told
+    shown = howdah("sweep", file, "--set", "rate=log:0.01..1", "--random", "3", "--dry-run")
+    assert len(shown.out) == 4
+    assert "There are no jobs" in howdah("list").text
+
+
+def test_ctrl_c_stops_the_trials_that_run_and_begins_no_more(tmp_path: Path) -> None:
+    file = str(job_file(tmp_path, "import time; time.sleep(600)", **ONCE))
+    run = start("sweep", file, "--set", "rate=1,2,3", "--at-once", "2")
+    run.until_line("trial 1 of 3 (rate=1) has begun")
+    run.until_line("trial 2 of 3 (rate=2) has begun")
+    run.signal(signal.SIGINT)
+    assert run.end() == 130
+    assert [line.split()[2] for line in run.out[1:]] == ["stopped", "stopped", "waiting"]
+
+
+def test_a_sweep_from_python(tmp_path: Path) -> None:
+    script = tmp_path / "job"
+    script.mkdir()
+    (script / "train.py").write_text(PROGRAM)
+    job = howdah_api.Job(
+        name="swept", source=str(script), command=[sys.executable, "train.py"], roles={}
+    )
+    trials = howdah_api.sweep(job, {"rate": [0.5, 0.25]}, at_once=2)
+    assert [(trial.parameters, trial.values) for trial in trials] == [
+        ({"env.rate": "0.5"}, {"loss": 0.5}),
+        ({"env.rate": "0.25"}, {"loss": 0.25}),
+    ]
+    for trial in trials:
+        assert trial.job_id is not None
+        assert find(trial.job_id, None).job().env["rate"] == trial.parameters["env.rate"]
