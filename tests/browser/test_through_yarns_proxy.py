@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -17,12 +18,13 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from howdah.storage.jobdir import base_folder
+from howdah.storage.jobdir import JobDirectory, base_folder
 from tests.browser.conftest import shoot, troubles, watched
-from tests.cli.howdah import howdah
+from tests.cli.howdah import howdah, start
 from tests.hadoop.plugin import MakeCluster
 from tests.hadoop.site import PROXY_HOST
 from tests.portal.conftest import Portal
+from tests.portal.test_team import Team
 from tests.yarn.runner import Yarn, YarnJob, until
 
 pytestmark = [pytest.mark.timeout(420), pytest.mark.xdist_group("hadoop-web-proxy")]
@@ -223,10 +225,54 @@ def test_the_proxy_shows_it_to_those_the_job_names_and_no_others(shown: Shown) -
         assert shown.get("api/v1/stop", user=owner, source=PROXY_HOST, method=method)[0] == 403
 
 
+@contextlib.contextmanager
+def team_portal(directory: JobDirectory) -> Iterator[Team]:
+    """`howdah portal` over the store on HDFS that the job is in."""
+    url = directory.meta().url
+    assert url is not None
+    run = start(
+        "portal", "--store", url.rsplit("/", 2)[0], "--listen", "127.0.0.1:0", "--json",
+        "--trusted-proxy", "127.0.0.1", "--admin", "ada",
+    )  # fmt: skip
+    try:
+        port = urlsplit(json.loads(run.until_line('"address"'))["address"]).port
+        assert port is not None
+        yield Team(run, port, "", directory, directory)
+    finally:
+        run.signal(signal.SIGINT)
+        assert run.end() == 130
+    assert "Traceback" not in run.told, run.told
+
+
+def test_a_portal_for_a_team_shows_a_running_job_from_hdfs_to_whom_it_lets(
+    shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = JobDirectory(shown.job.handle.directory)
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path))
+    owner, root = directory.meta().user, f"/jobs/{directory.job_id}"
+    with team_portal(directory) as team:
+        until(lambda: directory.job_id in team.ids("ann"), "it is listed")
+        (row,) = team.ask("ann", f"/api/v1/jobs?text={directory.job_id}").json()["jobs"]
+        assert (row["backend"], row["user"]) == ("yarn", owner)
+        assert team.ids("ada") >= team.ids("ann") == {directory.job_id}
+        assert team.ids("bob") == set()
+        until(
+            lambda: team.ask("ann", f"{root}/api/v1/job").json()["phase"] == "running",
+            "it is shown as running",
+        )
+        for door in ("/", "/api/v1/job", "/api/v1/records", "/api/v1/config", "/api/v1/changes"):
+            assert team.ask("ann", root + door).status == 200, door
+            assert team.ask(owner, root + door).status == 200, door
+            assert team.ask("bob", root + door).status == 404, door
+        assert team.ask("ann", f"{root}/api/v1/config").json()["env"] == {"GO": "(not shown)"}
+        assert team.ask("ann", f"{root}/api/v1/stop", method="POST").status == 403
+        assert team.ask("bob", f"{root}/api/v1/stop", method="POST").status == 404
+
+
 def test_the_portal_has_its_page_while_it_runs_and_afterwards_from_hdfs(
     shown: Shown, page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last one: it stops the job."""
+    """Stops the job: what needs it running comes before."""
     with portal(shown.job.handle.directory.parent, tmp_path / "here") as running:
         page.goto(running.login_link())
         row = page.locator("#jobs tbody tr").filter(has_text="looked-at")
@@ -271,3 +317,19 @@ def test_the_portal_has_its_page_while_it_runs_and_afterwards_from_hdfs(
         assert Path(fetched).read_text() == "eight steps"
         howdah("advice", "looked-at")
         page.goto("about:blank")
+
+
+def test_a_portal_for_a_team_shows_an_ended_job_from_hdfs_with_its_log(
+    shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = JobDirectory(shown.job.handle.directory)
+    monkeypatch.setenv("HOWDAH_HOME", str(tmp_path))
+    root = f"/jobs/{directory.job_id}"
+    with team_portal(directory) as team:
+        until(lambda: team.ids("ann", "?state=stopped") == {directory.job_id}, "it is listed")
+        log = team.ask("ann", f"{root}/api/v1/logs/worker:0/raw")
+        assert log.body.startswith(b"eight steps are done\n"), log
+        series = team.ask("ann", f"{root}/api/v1/series?task=worker:0").json()["series"]
+        assert "value:loss" in {each["name"] for each in series}
+        assert team.ask("bob", f"{root}/api/v1/logs/worker:0/raw").status == 404
+        assert team.ids("bob") == set()

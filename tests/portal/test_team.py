@@ -355,7 +355,7 @@ def test_a_second_portal_for_the_store_and_wrong_options_are_refused_in_words(te
         (("--store", store, *listen, *trusted), "another portal of this account shows the jobs"),
         (("--store", store, *listen), "--trusted-proxy"),
         (("--store", store, *listen, "--trusted-proxy", "proxy"), "'proxy' is no address"),
-        (("--store", "s3://jobs", *trusted), "jobs on HDFS are not shown yet"),
+        (("--store", "s3://jobs", *trusted), "in folders and on HDFS, nowhere else"),
         (("--store", f"{store}/nothing", *trusted), "is no folder"),
         (("--store", store, "--listen", "8080", *trusted), "is no address with a port"),
         (("--store", store, *trusted, "--user-header", "X: y"), "is no name of a header"),

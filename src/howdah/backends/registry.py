@@ -170,6 +170,18 @@ def jobs_elsewhere(name: str, store: str | None, limit: int) -> list[JobDirector
     return importlib.import_module(parts.elsewhere).jobs(store, limit)
 
 
+def store_elsewhere(url: str) -> Any:
+    """The jobs of all users below that URL, as a cluster keeps them: an object with ``place``, ``pause_s``,
+    ``users``, ``jobs_of`` and ``adopt`` of `howdah.backends.yarn.remote_jobs.Store`.
+
+    Raises:
+        BackendError: no backend keeps jobs there, or its cluster cannot be asked.
+    """
+    (parts,) = (each for each in BUILT_IN.values() if each.elsewhere is not None)
+    assert parts.elsewhere is not None
+    return importlib.import_module(parts.elsewhere).Store(url)
+
+
 def runs_functions(name: str) -> bool:
     """Whether a job there can be a Python function: its call and its values go through a folder of
     the job directory. Of other packages' backends that is assumed."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
-import os
 import re
 import secrets
 from pathlib import Path
@@ -18,6 +17,7 @@ from howdah.cli.terminal import echo, echo_json
 from howdah.cli.ui import interrupted
 
 if TYPE_CHECKING:
+    from howdah.portal.copies import Store
     from howdah.portal.readers import Team
 
 _HEADER = re.compile(r"[A-Za-z0-9-]+")
@@ -27,9 +27,9 @@ _HEADER = re.compile(r"[A-Za-z0-9-]+")
 @click.option(
     "--store",
     required=True,
-    metavar="FOLDER",
-    help="Folder that has a folder of job directories for each user: `store` of their job files or of "
-    "the site file.",
+    metavar="URL",
+    help="Folder, or hdfs:// URL, that has a folder of job directories for each user: `store` of their job "
+    "files or of the site file.",
 )
 @click.option(
     "--listen",
@@ -86,7 +86,8 @@ def command(
     """Show the jobs of all users below a store to a team, behind a reverse proxy, until Ctrl-C.
 
     The proxy signs people in and says in a header who they are. Each sees and stops what [acl] of the
-    jobs lets them. It runs as an account that can read all job directories: root, for a folder.
+    jobs lets them. It runs as an account that can read all job directories: root for a folder, one of
+    the superuser's group for HDFS.
 
     With --json: one JSON object, {"address": …, "folder": …}, once it listens.
     """
@@ -95,20 +96,25 @@ def command(
     team = _team(proxies, user_header, group_header, admins)
     if prefix and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+/?", prefix):
         raise click.UsageError(f"--prefix {prefix!r} is no path; write it as /howdah")
-    asyncio.run(_serve(_folder(store), _address(listen), prefix.rstrip("/"), team, as_json=as_json))
+    where = _address(listen)
+    asyncio.run(_serve(_store(store), where, prefix.rstrip("/"), team, as_json=as_json))
     return ExitCode.STOPPED
 
 
-def _folder(store: str) -> Path:
+def _store(store: str) -> Store:
+    from howdah.backends import registry
+    from howdah.portal.copies import FolderStore
+
+    if store.startswith(("hdfs://", "viewfs://")):
+        return registry.store_elsewhere(store)
     if "://" in store.removeprefix("file://"):
         raise click.UsageError(
-            f"--store {store!r}: the portal reads folders of this machine and of file systems that it "
-            "sees; jobs on HDFS are not shown yet"
+            f"--store {store!r}: job directories are in folders and on HDFS, nowhere else"
         )
     folder = Path(store.removeprefix("file://")).expanduser().absolute()
     if not folder.is_dir():
         raise click.UsageError(f"--store {store!r} is no folder")
-    return folder
+    return FolderStore(folder)
 
 
 def _address(listen: str) -> tuple[str, int]:
@@ -151,7 +157,7 @@ def _team(
 
 
 async def _serve(
-    store: Path, address: tuple[str, int], prefix: str, team: Team, *, as_json: bool
+    store: Store, address: tuple[str, int], prefix: str, team: Team, *, as_json: bool
 ) -> None:
     from howdah.coordinator.web import server as web
     from howdah.portal.app import create_portal
@@ -181,7 +187,7 @@ async def _serve(
         shown = f"[{server.host}]" if ":" in server.host else server.host
         where = f"http://{shown}:{server.port}{prefix}/"
         if as_json:
-            echo_json(json.dumps({"address": where, "folder": os.fspath(store)}))
+            echo_json(json.dumps({"address": where, "folder": store.place}))
         else:
             echo(where)
         if any(network.is_loopback for network in team.proxies):
@@ -190,7 +196,7 @@ async def _serve(
                 "who reads; let nobody else sign in here",
                 err=True,
             )
-        echo(f"shows the jobs in {store} to whom the proxy names; Ctrl-C ends it", err=True)
+        echo(f"shows the jobs in {store.place} to whom the proxy names; Ctrl-C ends it", err=True)
         await over.wait()
     finally:
         await server.close()

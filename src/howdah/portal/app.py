@@ -154,7 +154,7 @@ def create_portal(
             await catch_up()
             problem, answer = str(error), Found(rows=(), more=False, total=0)
         shown = Shown(
-            folder=str(jobs.place),
+            folder=jobs.place,
             choices=await asyncio.to_thread(jobs.index.choices, reader),
             left_out=jobs.index.left_out,
             to_come=to_come(reader),

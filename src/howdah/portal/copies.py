@@ -13,8 +13,9 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -33,20 +34,77 @@ class InUse(Exception):
     """Another portal has the copies of that store."""
 
 
+class Store(Protocol):
+    """What has a folder for each user, with the user's job directories. All calls block and raise
+    `OSError`."""
+
+    place: str
+    """Its path or URL."""
+    pause_s: float
+    """It is not looked through oftener than this."""
+
+    def users(self) -> Sequence[str]:
+        """Names of the users' folders."""
+        ...
+
+    def jobs_of(self, user: str) -> Collection[str]:
+        """Names of the folders in one."""
+        ...
+
+    def adopt(self, user: str, job_id: str, local: Path) -> bool:
+        """Copy what is needed to list the job; false if it is none (yet)."""
+        ...
+
+
+class FolderStore:
+    """A folder of this machine, or one that it sees."""
+
+    pause_s = 0.0
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.place = os.fspath(folder)
+        self._listed: dict[str, tuple[int, frozenset[str]]] = {}
+        """Of each user's folder: when it was changed last, and what is in it."""
+
+    def users(self) -> list[str]:
+        return sorted(_folders(self._folder))
+
+    def jobs_of(self, user: str) -> frozenset[str]:
+        folder = self._folder / user
+        changed_ns = folder.stat(follow_symlinks=False).st_mtime_ns
+        known = self._listed.get(user)
+        if known is not None and known[0] == changed_ns:
+            return known[1]
+        found = _folders(folder)
+        if time.time_ns() - changed_ns > SETTLED_NS:
+            self._listed[user] = changed_ns, found
+        return found
+
+    def adopt(self, user: str, job_id: str, local: Path) -> bool:
+        return local_copy.adopt(self._folder / user / job_id, local) is not None
+
+
+def _folders(folder: Path) -> frozenset[str]:
+    with os.scandir(folder) as entries:
+        return frozenset(each.name for each in entries if each.is_dir(follow_symlinks=False))
+
+
 class Copies:
     """The copies of one store. `bring` is for one thread at a time.
 
     Args:
-        store: the folder that has a folder for each user.
+        store: where the jobs are.
         folder: a private one.
 
     Raises:
         InUse: another portal shows that store.
     """
 
-    def __init__(self, store: Path, folder: Path) -> None:
-        self.store = store
-        name = hashlib.sha256(os.fsencode(store)).hexdigest()[:16]
+    def __init__(self, store: Store, folder: Path) -> None:
+        self._store = store
+        self.place = store.place
+        name = hashlib.sha256(os.fsencode(store.place)).hexdigest()[:16]
         self.base = folder / f"team-{name}"
         make_private_folder(self.base)
         self._lock = os.open(folder / f"team-{name}.lock", os.O_CREAT | os.O_RDWR, 0o600)
@@ -54,16 +112,15 @@ class Copies:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(self._lock)
-            raise InUse(f"another portal of this account shows the jobs in {store}") from None
+            raise InUse(f"another portal of this account shows the jobs in {self.place}") from None
         self._from: dict[str, str] = {}
         """The user's folder that each known job is in."""
         for copy in self.base.iterdir():
             try:
-                self._from[copy.name] = Path(local_copy.origin_of(copy).folder).parent.name
+                self._from[copy.name] = local_copy.origin_of(copy).folder.split("/")[-2]
             except StorageError:
                 shutil.rmtree(copy, ignore_errors=True)
-        self._listed: dict[str, tuple[int, frozenset[str]]] = {}
-        """Of each user's folder: when it was changed last, and its jobs."""
+        self._next = 0.0
         self.unread: dict[str, str] = {}
         """Folders that cannot be read, and why."""
 
@@ -74,23 +131,22 @@ class Copies:
     def bring(self, ended: Callable[[], bool]) -> None:
         """Copy jobs that are new, remove copies of those that are gone. Stops early once ``ended`` says
         so."""
+        if time.monotonic() < self._next:
+            return
         unread: dict[str, str] = {}
         there: dict[str, set[str]] = {}
         try:
-            with os.scandir(self.store) as entries:
-                users = [each.name for each in entries if each.is_dir(follow_symlinks=False)]
-        except FileNotFoundError:
-            users = []
+            users = self._store.users()
         except OSError as error:
-            self.unread = {os.fspath(self.store): error.strerror or str(error)}
+            self.unread = {self.place: error.strerror or str(error)}
             return
-        for user in sorted(users):
+        for user in users:
             try:
-                for job_id in self._jobs_of(user):
+                for job_id in filter(_JOB_ID.fullmatch, self._store.jobs_of(user)):
                     there.setdefault(job_id, set()).add(user)
             except OSError as error:
                 # Copies of what cannot be read just now are kept.
-                unread[os.fspath(self.store / user)] = error.strerror or str(error)
+                unread[f"{self.place}/{user}"] = error.strerror or str(error)
                 for job_id, source in self._from.items():
                     if source == user:
                         there.setdefault(job_id, set()).add(user)
@@ -103,34 +159,17 @@ class Copies:
             if ended():
                 return
             for user in sorted(there[job_id]):
-                folder = self.store / user / job_id
                 try:
-                    if local_copy.adopt(folder, self.base / job_id) is not None:
+                    if self._store.adopt(user, job_id, self.base / job_id):
                         self._from[job_id] = user
                         break
-                    self._listed.pop(user, None)  # it is being made
                 except (OSError, StorageError) as error:
-                    unread[os.fspath(folder)] = str(error)
+                    unread[f"{self.place}/{user}/{job_id}"] = str(error)
                     shutil.rmtree(self.base / job_id, ignore_errors=True)
         for folder in unread.keys() - self.unread.keys():
             log.warning("%s cannot be read: %s", folder, unread[folder])
         self.unread = unread
-
-    def _jobs_of(self, user: str) -> frozenset[str]:
-        folder = self.store / user
-        changed_ns = folder.stat(follow_symlinks=False).st_mtime_ns
-        known = self._listed.get(user)
-        if known is not None and known[0] == changed_ns:
-            return known[1]
-        with os.scandir(folder) as entries:
-            found = frozenset(
-                each.name
-                for each in entries
-                if _JOB_ID.fullmatch(each.name) and each.is_dir(follow_symlinks=False)
-            )
-        if time.time_ns() - changed_ns > SETTLED_NS:
-            self._listed[user] = changed_ns, found
-        return found
+        self._next = time.monotonic() + self._store.pause_s
 
     def share(self, row: Row) -> tuple[Row, Access]:
         """The job as others may be shown it, and who they are. What the job keeps to itself

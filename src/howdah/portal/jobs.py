@@ -36,7 +36,7 @@ class Jobs:
     def __init__(self, base: Path, folder: Path, copies: Copies | None = None) -> None:
         self.base = base
         self.copies = copies
-        self.place = base if copies is None else copies.store
+        self.place = str(base) if copies is None else copies.place
         """Where they are, for people."""
         self.index = Index(base, folder, None if copies is None else copies.share)
         self._refreshed = -1e9

@@ -1,4 +1,4 @@
-"""Copies of other users' job directories on this machine or a file system that it sees.
+"""Copies of other users' job directories; here those on this machine or a file system that it sees.
 
 Who copies may be able to read everything, as root is; the owners may put anything into their
 directories. So no link is followed there, and only regular files of the directory's owner are copied:
@@ -36,7 +36,7 @@ LARGEST = 1 << 30
 LARGEST_DOCUMENT = 16 << 20
 """The same of documents and secrets, which are read whole."""
 ORIGIN = "origin.json"
-_AT_FIRST = frozenset({layout.JOB, layout.META, layout.FINAL, layout.COORDINATOR})
+AT_FIRST = frozenset({layout.JOB, layout.META, layout.FINAL, layout.COORDINATOR})
 _CHUNK = 1 << 20
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -45,9 +45,11 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     """Where a copy comes from."""
 
     folder: str
-    uid: int
+    """A path, or the URL of a folder elsewhere."""
     owner: str
-    """The account's name."""
+    """The account's name, as the file system has it."""
+    uid: int | None = None
+    """Its number, where the folder is a path."""
 
 
 def account(uid: int) -> str:
@@ -67,32 +69,32 @@ def adopt(folder: Path, local: Path) -> JobDirectory | None:
     with _opened(folder, None) as (at, uid):
         if layout.META not in _names(at):
             return None
+    begin(local, Origin(folder=os.fspath(folder), uid=uid, owner=account(uid)))
+    bring(local, accept=AT_FIRST.__contains__)
+    with contextlib.suppress(FileNotFoundError):
+        bring(local, layout.SECRETS)
+    url = SCHEME + quote(os.fspath(folder))
+    return own_meta(local, url=url, application_id=None, hadoop_conf=None)
+
+
+def begin(local: Path, origin: Origin) -> None:
+    """Make the folder of a copy."""
     make_private_folder(local)
     for name in (layout.SECRETS, layout.LOGS, layout.STACKS):
         make_private_folder(local / name)
-    origin = Origin(folder=os.fspath(folder), uid=uid, owner=account(uid))
     write_atomically(local / ORIGIN, msgspec.json.encode(origin))
-    bring(local, accept=_AT_FIRST.__contains__)
-    with contextlib.suppress(FileNotFoundError):
-        bring(local, layout.SECRETS)
-    directory = JobDirectory(local)
+
+
+def own_meta(local: Path, **known: str | None) -> JobDirectory:
+    """Put what is known in the place of what the owner says: it must not lead to what is not theirs."""
+    directory, owner = JobDirectory(local), origin_of(local).owner
     try:
         meta = directory.meta()
     except StorageError:
         (local / layout.META).unlink(missing_ok=True)
     else:
-        # What the owner wrote there must not lead to what is not the owner's.
-        directory.write_meta(
-            msgspec.structs.replace(
-                meta,
-                job_id=directory.job_id,
-                user=origin.owner,
-                owner=origin.owner,
-                url=SCHEME + quote(origin.folder),
-                application_id=None,
-                hadoop_conf=None,
-            )
-        )
+        known = {"job_id": directory.job_id, "user": owner, "owner": owner, **known}
+        directory.write_meta(msgspec.structs.replace(meta, **known))
     return directory
 
 
@@ -121,7 +123,7 @@ def bring(local: Path, below: str = "", accept: Callable[[str], bool] = lambda n
         make_private_folder(target)
         for name in filter(accept, _names(at)):
             if name != ORIGIN or below:
-                whole = name in _AT_FIRST or below == layout.SECRETS
+                whole = name in AT_FIRST or below == layout.SECRETS
                 largest = LARGEST_DOCUMENT if whole else LARGEST
                 _bring_file(at, name, uid, target / name, largest)
 

@@ -16,7 +16,7 @@ from howdah.backends.yarn.access import Access, shared
 from howdah.hadoop.errors import ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
-from howdah.storage import jobdir, layout, mirror
+from howdah.storage import jobdir, layout, local_copy, mirror
 from howdah.storage.hdfs_errors import NoPermission, NotFound
 from howdah.storage.jobdir import JobDirectory, NoSuchJob, base_folder, list_jobs, order
 
@@ -173,3 +173,46 @@ def _job_ids(access: Access, base: str) -> list[str]:
         return []
     except OSError as error:
         raise BackendError(f"The jobs at {base} cannot be listed: {error}") from error
+
+
+class Store:
+    """The jobs of all users below a URL, for who can read them all.
+
+    Raises:
+        BackendError: it is none on HDFS, or there is no cluster's configuration here.
+    """
+
+    pause_s = 5.0
+    """It is not listed oftener than this."""
+
+    def __init__(self, url: str, env: Mapping[str, str] = os.environ) -> None:
+        self._access = shared(None, env)
+        self.place = staging.base_url(url, self._access.configuration, "").rstrip("/")
+        self._hdfs = self._access.hdfs(self.place)
+
+    def users(self) -> list[str]:
+        """Names of the users' folders."""
+        return [stat.name for stat in self._hdfs.list(self.place) if stat.is_dir]
+
+    def jobs_of(self, user: str) -> list[str]:
+        """Names of the folders in one."""
+        found = self._hdfs.list(f"{self.place}/{user}")
+        return [stat.name for stat in found if stat.is_dir]
+
+    def adopt(self, user: str, job_id: str, local: Path) -> bool:
+        """Copy what is needed to list the job; false if it is none (yet)."""
+        url = f"{self.place}/{user}/{job_id}"
+        sizes = {stat.name: stat.size for stat in self._hdfs.list(url) if not stat.is_dir}
+        if layout.META not in sizes:
+            return False
+        origin = local_copy.Origin(folder=url, owner=self._hdfs.stat(url).owner)
+        local_copy.begin(local, origin)
+        with contextlib.suppress(NotFound):
+            for stat in self._hdfs.list(f"{url}/{layout.SECRETS}"):
+                sizes[f"{layout.SECRETS}/{stat.name}"] = stat.size
+        for name, size in sizes.items():
+            folder = name.rpartition("/")[0]
+            if (folder or name in local_copy.AT_FIRST) and size <= local_copy.LARGEST_DOCUMENT:
+                mirror.bring_file(url, local, name, hdfs=self._hdfs)
+        local_copy.own_meta(local, url=url, backend="yarn", hadoop_conf=self._access.folder)
+        return True

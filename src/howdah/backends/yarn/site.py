@@ -245,7 +245,13 @@ class YarnSite:
                 return None
             try:
                 access = self._access
-                self._report = access.call(access.manager.application_report(self._application))
+                report = access.call(access.manager.application_report(self._application))
+                owner = self._directory.meta().owner
+                # A job directory of another user's may name any application.
+                if owner is None or report.user == owner:
+                    self._report = report
+                else:
+                    self._unknown = True
             except ApplicationNotFound:
                 self._unknown = True
             except (HadoopError, BackendError) as error:
@@ -267,6 +273,8 @@ class YarnSite:
         tail = self._aggregated().tail_of_master(application_end.TAIL_LINES)
         final = application_end.view(meta, job.name, job.framework, self._url, ended, tail)
         self._directory.write_final(final)
+        if meta.owner is not None:
+            return final  # its owner's to write
         with contextlib.suppress(OSError):
             mirror.push(self._url, self._path, [layout.FINAL], hdfs=self._hdfs)
         return final
@@ -305,8 +313,10 @@ class YarnSite:
         return self._directory.final()
 
     def _bring_journal(self, url: str, local: Path, *, hdfs: Hdfs) -> None:
-        # Nobody writes it any more: what a dead master left open is closed and seen.
-        replica.bring_journal(url, local, nobody_writes=True, hdfs=hdfs)
+        # Nobody writes it any more: what a dead master left open is closed and seen. Others than its owner
+        # look while it is written, and close nothing.
+        nobody_writes = self._directory.meta().owner is None
+        replica.bring_journal(url, local, nobody_writes=nobody_writes, hdfs=hdfs)
 
     def _bring(self, *ways: Callable[..., None]) -> None:
         if self._directory.meta().url is None:
