@@ -1,4 +1,4 @@
-"""The Spark backend under the conformance suite: real holders, and no Spark.
+"""The Spark backend under the conformance suite: real container processes, and no Spark.
 
 Spark's part, running a task in a slot, is a function call here; tests/spark has it with Spark.
 """
@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from howdah.backends.base import RoleResources
-from howdah.backends.spark import luggage, slots
+from howdah.backends.spark import slot_task
 from howdah.backends.spark.backend import SparkBackend
-from howdah.backends.spark.link import LINK, LISTEN
-from howdah.backends.spark.messages import Order, Settings, Shipment, SlotsOver, ToDriver, Want
-from howdah.backends.spark.settings import write_settings
-from howdah.backends.spark.shipping import secrets_of
+from howdah.backends.spark.coordinator_process import DRIVER, LISTEN
+from howdah.backends.spark.launch_bundle import NONCE as NONCE_FILE
+from howdah.backends.spark.launch_bundle import ContainerConfig, LaunchBundle, agent_secrets
+from howdah.backends.spark.messages import RequestSlots, SlotsCompleted, ToDriver
+from howdah.backends.spark.settings import SparkSettings, write_settings
 from howdah.spec.model import Slots
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
@@ -64,16 +65,18 @@ class Driver:
         with contextlib.suppress(OSError):
             while data := self._own.recv(65536):
                 for message in decoder.feed(data):
-                    if isinstance(message, Want):
+                    if isinstance(message, RequestSlots):
                         for _ in range(0 if self.full else message.count):
-                            self._holder(message.ticket)
-                        self._own.sendall(encode(SlotsOver(ticket=message.ticket, full=self.full)))
+                            self._start_container(message.spark_job)
+                        self._own.sendall(
+                            encode(SlotsCompleted(spark_job=message.spark_job, full=self.full))
+                        )
 
-    def _holder(self, ticket: int) -> None:
-        order = Order(
+    def _start_container(self, spark_job: int) -> None:
+        config = ContainerConfig(
             job_id=self._directory.job_id,
-            holder="",
-            ticket=ticket,
+            name="",
+            spark_job=spark_job,
             host="",
             folder="",
             coordinator=("127.0.0.1", self._port),
@@ -85,11 +88,13 @@ class Driver:
             agent=self.agent,
             paths=(str(ROOT),),
         )
-        process, base = slots.start(Shipment(order=order, secrets=secrets_of(self._directory)), ())
+        process, base = slot_task.start(
+            LaunchBundle(config=config, secrets=agent_secrets(self._directory)), ()
+        )
         self.bases.append(base)
         assert process.stdout is not None
-        process.stdout.readline()  # as a slot's task, which ends when its holder was welcomed
-        slots.detach(process)
+        process.stdout.readline()  # as a Spark task, which ends when its container process is registered
+        slot_task.detach(process)
 
 
 class SparkHarness(Standins):
@@ -110,10 +115,10 @@ class SparkHarness(Standins):
         os.environ[PIDS] = str(self._pids)
         self.directory = make_job(folder)
         authority.create(self.directory.job_id, self.directory.secrets)
-        (self.directory.path / luggage.NONCE).write_text(NONCE)
+        (self.directory.path / NONCE_FILE).write_text(NONCE)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._port = self._listener.getsockname()[1]
-        settings = Settings(
+        settings = SparkSettings(
             slots=Slots.SHARED, host="127.0.0.1", bind="127.0.0.1", port=self._port, nonce=NONCE
         )
         write_settings(self.directory.path, settings)
@@ -125,7 +130,7 @@ class SparkHarness(Standins):
         driver = Driver(self.directory, self._port)
         driver.agent = self.agent or driver.agent
         self.drivers.append(driver)
-        env = {LINK: str(driver.link.detach()), LISTEN: str(os.dup(self._listener.fileno()))}
+        env = {DRIVER: str(driver.link.detach()), LISTEN: str(os.dup(self._listener.fileno()))}
         backend = SparkBackend(self.directory, env=env)
         address = CoordinatorAddress(
             incarnation=len(self.drivers), host="127.0.0.1", port=1, http_port=0, pid=os.getpid()
@@ -160,6 +165,7 @@ class SparkHarness(Standins):
             os.environ[PIDS] = self._patched
         bases = [base for driver in self.drivers for base in driver.bases]
         await eventually(
-            lambda: not any(base.exists() for base in bases), "no holder has left anything"
+            lambda: not any(base.exists() for base in bases),
+            "no container process has left anything",
         )
         shutil.rmtree(self._pids)

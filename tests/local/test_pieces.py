@@ -19,12 +19,12 @@ from howdah.backends import registry
 from howdah.backends.base import BackendError, RoleResources
 from howdah.backends.local import places, processes
 from howdah.backends.local.backend import LocalBackend
-from howdah.backends.local.channel import Channel, same_user
 from howdah.backends.local.forks import fork
 from howdah.backends.local.messages import Acknowledge, Launched, Release
 from howdah.backends.local.processes import Seen, belonging
 from howdah.backends.local.site import LocalSite
 from howdah.backends.local.submission import LocalSubmission
+from howdah.backends.local.unix_connection import UnixConnection, same_user
 from howdah.backends.resources import role_resources
 from howdah.frameworks import planning
 from howdah.spec.load import LoadedJob
@@ -94,16 +94,19 @@ def test_a_snapshot_shows_a_living_process_with_its_marker() -> None:
 
 
 @pytest.fixture
-def pair() -> Iterator[tuple[Channel[Release], Channel[Acknowledge]]]:
+def pair() -> Iterator[tuple[UnixConnection[Release], UnixConnection[Acknowledge]]]:
     left, right = socket.socketpair()
-    channels = Channel[Release](left, Release), Channel[Acknowledge](right, Acknowledge)
+    channels = (
+        UnixConnection[Release](left, Release),
+        UnixConnection[Acknowledge](right, Acknowledge),
+    )
     yield channels
     for channel in channels:
         channel.close()
 
 
 def test_descriptors_arrive_with_their_messages_in_order(
-    pair: tuple[Channel[Release], Channel[Acknowledge]], tmp_path: Path
+    pair: tuple[UnixConnection[Release], UnixConnection[Acknowledge]], tmp_path: Path
 ) -> None:
     receiver, sender = pair
     for name in ("first", "second"):
@@ -122,7 +125,7 @@ def test_descriptors_arrive_with_their_messages_in_order(
 
 
 def test_what_the_peer_does_not_take_yet_waits_and_nothing_is_lost(
-    pair: tuple[Channel[Release], Channel[Acknowledge]],
+    pair: tuple[UnixConnection[Release], UnixConnection[Acknowledge]],
 ) -> None:
     receiver, sender = pair
     count = 0
@@ -140,7 +143,7 @@ def test_what_the_peer_does_not_take_yet_waits_and_nothing_is_lost(
 
 
 def test_a_closed_peer_is_told_from_a_silent_one(
-    pair: tuple[Channel[Release], Channel[Acknowledge]],
+    pair: tuple[UnixConnection[Release], UnixConnection[Acknowledge]],
 ) -> None:
     receiver, sender = pair
     assert receiver.receive() == ([], True)
@@ -149,7 +152,7 @@ def test_a_closed_peer_is_told_from_a_silent_one(
 
 
 def test_a_message_of_the_wrong_kind_is_refused(
-    pair: tuple[Channel[Release], Channel[Acknowledge]],
+    pair: tuple[UnixConnection[Release], UnixConnection[Acknowledge]],
 ) -> None:
     receiver, sender = pair
     sender.send(Launched(container_id="c1", pid=1))

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from howdah.backends.spark import luggage
-from howdah.backends.spark.homeward import Intake
-from howdah.backends.spark.messages import Part
+from howdah.backends.spark.artifacts import ArtifactWriter
+from howdah.backends.spark.launch_bundle import unpack_source, write_files
+from howdah.backends.spark.messages import FilePart
 from howdah.packing import ready
 from howdah.packing.archives import Archive, Kind, PackingError, quiet
 from howdah.storage.checkpoints import CheckpointSpec, restore
@@ -120,10 +120,10 @@ def test_what_a_container_sends_follows_no_link(tmp_path: Path) -> None:
     (elsewhere / "file").write_text("kept")
     (directory / "outputs" / "l").symlink_to(elsewhere)
     (directory / "outputs" / "f").symlink_to(elsewhere / "file")
-    intake = Intake(directory)
+    writer = ArtifactWriter(directory)
     for path in ("outputs/l/x", "outputs/l/deep/x", "outputs/f"):
         with pytest.raises(ValueError, match="outputs/"):
-            intake.take(Part(path=path, offset=0, data=TEXT))
+            writer.write(FilePart(path=path, offset=0, data=TEXT))
     assert everything(elsewhere) == {"file"} and (elsewhere / "file").read_text() == "kept"
 
 
@@ -133,7 +133,7 @@ def test_what_a_container_sends_waits_at_no_pipe(tmp_path: Path) -> None:
     (tmp_path / "outputs").mkdir()
     os.mkfifo(tmp_path / "outputs" / "x")
     with pytest.raises(ValueError, match="outputs/x"):
-        Intake(tmp_path).take(Part(path="outputs/x", offset=0, data=TEXT))
+        ArtifactWriter(tmp_path).write(FilePart(path="outputs/x", offset=0, data=TEXT))
 
 
 def test_event_files_are_not_pulled_through_links(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_a_source_archive_is_unpacked_nowhere_else(
 ) -> None:
     """A source archive with a path out of its folder reaches an executor; nothing is written."""
     with pytest.raises(tarfile.FilterError):
-        luggage.unpack(slip(path, link), tmp_path / "a" / "source")
+        unpack_source(slip(path, link), tmp_path / "a" / "source")
     assert everything(tmp_path) <= {"a", "a/source", "a/source/p"}
 
 
@@ -188,7 +188,7 @@ def test_what_travels_to_an_executor_stays_in_its_folder(tmp_path: Path, name: s
     folder.mkdir()
     (folder / "l").symlink_to(tmp_path)
     with pytest.raises(OSError, match="folder|leads out"):
-        luggage.put({name: TEXT}, folder)
+        write_files({name: TEXT}, folder)
     assert everything(tmp_path) == {"shipped", "shipped/l"}
 
 

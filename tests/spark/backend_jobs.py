@@ -27,9 +27,9 @@ class FarSubmission(SparkSubmission):
     """Its executors do not see the job directory: they look for another nonce in it."""
 
     def _prepare(self, directory: JobDirectory) -> Any:
-        shipment = super()._prepare(directory)
-        order = msgspec.structs.replace(shipment.order, nonce="not this one")
-        return msgspec.structs.replace(shipment, order=order)
+        bundle = super()._prepare(directory)
+        config = msgspec.structs.replace(bundle.config, nonce="not this one")
+        return msgspec.structs.replace(bundle, config=config)
 
 
 class Started:
@@ -97,8 +97,8 @@ def marked(job_id: str) -> list[psutil.Process]:
     return found
 
 
-def holder_folders() -> list[Path]:
-    """Folders of holders that live, or have left something."""
+def container_folders() -> list[Path]:
+    """Folders of container processes that live, or have left something."""
     return sorted((Path(os.environ[places.FOLDER_VARIABLE]) / f"howdah-{os.getuid()}").glob("s-*"))
 
 

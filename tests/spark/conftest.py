@@ -16,7 +16,7 @@ import pytest
 
 from tests.hadoop.cluster import Cluster
 from tests.spark import programs, servers, sessions, versions
-from tests.spark.backend_jobs import eventually, holder_folders
+from tests.spark.backend_jobs import container_folders, eventually
 from tests.spark.programs import Done
 from tests.spark.servers import Standalone
 
@@ -45,10 +45,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def no_holder_left() -> Iterator[None]:
-    """The test ends with no holder and no folder of one."""
+def no_container_left() -> Iterator[None]:
+    """The test ends with no container process and no folder of one."""
     yield
-    eventually(lambda: not holder_folders(), f"holders are gone: {holder_folders()}", 30)
+    eventually(
+        lambda: not container_folders(), f"container processes are gone: {container_folders()}", 30
+    )
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,9 @@ from howdah.spark import Cluster
 from howdah.spec.model import Slots
 from tests.processes import runs
 from tests.spark import versions
-from tests.spark.backend_jobs import Started, eventually, holder_folders, marked, pids, wait_for
+from tests.spark.backend_jobs import Started, container_folders, eventually, marked, pids, wait_for
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("no_holder_left")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("no_container_left")]
 
 
 def tell(word: str) -> tuple[str, str, str]:
@@ -125,12 +125,12 @@ def test_a_killed_agent_is_replaced_in_the_same_place_without_a_slot(
 ) -> None:
     job = Started(spark, wait_for, (str(tmp_path / "go"),))
     before = eventually(lambda: len(pids(tmp_path)) == 2 and pids(tmp_path), "both run")
-    folders = holder_folders()
+    folders = container_folders()
     agent = psutil.Process(before[0]).parent()
     assert agent is not None
     agent.kill()
     eventually(lambda: len(pids(tmp_path)) == 4, f"they run again: {job.story()}")
-    assert holder_folders() == folders
+    assert container_folders() == folders
     (tmp_path / "go").touch()
     assert not set(job.values().values()) & set(before)
 
@@ -158,22 +158,22 @@ def test_executors_that_do_not_reach_the_driver_say_so_at_once(spark: Any, slots
     assert "does not reach the coordinator at nobody.invalid:" in view.reason
 
 
-def test_a_killed_holder_costs_its_container_and_the_job_goes_on(
+def test_a_killed_container_process_costs_its_container_and_the_job_goes_on(
     spark: Any, tmp_path: Path
 ) -> None:
     job = Started(spark, wait_for, (str(tmp_path / "go"),), roles={"worker": 1})
     first = eventually(lambda: pids(tmp_path), "it runs")
     agent = psutil.Process(first[0]).parent()
     assert agent is not None
-    holder = agent.parent()
-    assert holder is not None and "howdah.backends.spark.holder" in holder.cmdline()
-    left = holder_folders()
-    holder.kill()
+    process = agent.parent()
+    assert process is not None and "howdah.backends.spark.container" in process.cmdline()
+    left = container_folders()
+    process.kill()
     eventually(lambda: len(pids(tmp_path)) == 2, f"it runs again: {job.story()}")
     eventually(lambda: gone(first), "the first one has ended")
     (tmp_path / "go").touch()
     job.values()
-    for folder in left:  # the next holder on the host would, a minute later
+    for folder in left:  # the next container process on the host would, a minute later
         shutil.rmtree(folder)
 
 

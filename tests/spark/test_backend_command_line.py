@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from howdah.client.finding import find
-from tests.spark.backend_jobs import eventually, holder_folders, marked
+from tests.spark.backend_jobs import container_folders, eventually, marked
 from tests.spark.versions import environment
 
 pytestmark = pytest.mark.timeout(300)
@@ -50,7 +50,7 @@ def programs() -> list[psutil.Process]:
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
         try:
-            if "howdah.backends.spark.program" in process.cmdline():
+            if "howdah.backends.spark.standalone_driver" in process.cmdline():
                 if process.environ().get("HOWDAH_TEST_RUN") == os.environ["HOWDAH_TEST_RUN"]:
                     found.append(process)
         except (psutil.Error, OSError):
@@ -65,7 +65,7 @@ def test_a_job_file_runs_attached_in_an_application_of_its_own(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert "I am 0" in done.stdout and "I am 1" in done.stdout
     eventually(lambda: not programs(), "the application has ended")
-    assert not holder_folders()
+    assert not container_folders()
     assert not list(Path(os.environ["HOWDAH_HOME"]).rglob(".spark-*"))
 
 
@@ -85,7 +85,7 @@ def test_a_submitted_job_outlives_its_command_and_is_looked_at_and_stopped_as_us
     assert "begun" in howdah("logs", job_id, cwd=tmp_path).stdout
     assert howdah("stop", job_id, cwd=tmp_path).returncode == 0
     eventually(lambda: not programs(), "the application has ended")
-    assert marked(job_id) == [] and not holder_folders()
+    assert marked(job_id) == [] and not container_folders()
     assert (find(job_id).logs / "spark.log").exists()
 
 
@@ -117,7 +117,7 @@ def test_under_spark_submit_the_job_is_in_that_application(tmp_path: Path) -> No
     )
     assert done.returncode == 0, done.stderr
     assert "I am 1" in done.stdout
-    assert programs() == [] and not holder_folders()
+    assert programs() == [] and not container_folders()
 
 
 def test_the_doctor_makes_a_session_to_look_at(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from howdah.spec.model import Slots
 from tests.spark.backend_jobs import Started, eventually, pids, wait_for
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("no_holder_left")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("no_container_left")]
 
 
 def tell(word: str) -> tuple[str, str]:

@@ -15,11 +15,11 @@ from howdah.backends.spark.facts import read_when_there
 from howdah.backends.spark.sessions import session_of
 from howdah.spec.model import Slots
 from howdah.storage.jobdir import list_jobs
-from tests.spark.backend_jobs import Started, eventually, holder_folders, marked, pids, wait_for
+from tests.spark.backend_jobs import Started, container_folders, eventually, marked, pids, wait_for
 from tests.spark.programs import Done, run_program, start_program
 from tests.spark.servers import Standalone
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("no_holder_left")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.usefixtures("no_container_left")]
 
 
 def tell() -> tuple[str, str]:
@@ -103,7 +103,7 @@ def test_when_the_driver_program_is_killed_nothing_remains_after_seconds(tmp_pat
         eventually(lambda: len(pids(tmp_path)) == 2, "both run")
         program.kill()
         eventually(lambda: not marked(job_id), "no process of the job is left")
-        eventually(lambda: not holder_folders(), "no holder is left")
+        eventually(lambda: not container_folders(), "no container process is left")
     finally:
         program.end()
     directory = next(

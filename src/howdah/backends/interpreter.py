@@ -10,11 +10,15 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+import sys
+import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 
 from howdah.spec.model import Job
 
 NAMES = ("python", "python3")
+_OWN_PATHS = ("stdlib", "platstdlib", "purelib", "platlib")
 
 
 def interpreter(job: Job, source: str | None, default: str) -> str:
@@ -67,3 +71,20 @@ def name(folder: Path, python: str) -> None:
         file = folder / own
         file.write_text(f'#!/bin/sh\nexec {shlex.quote(python)} "$@"\n')
         file.chmod(0o700)
+
+
+def python_path(path: Sequence[str] | None = None) -> str:
+    """PYTHONPATH for another process of this process's own interpreter: of ``path`` (`sys.path`) what
+    the interpreter does not find by itself.
+
+    Never its own library: a program of another Python may inherit the variable.
+    """
+    paths = sysconfig.get_paths()
+    own = {Path(paths[name]) for name in _OWN_PATHS}
+    own.add(Path(paths["stdlib"]).parent / f"python{sys.version_info[0]}{sys.version_info[1]}.zip")
+    entries = sys.path if path is None else path
+    return os.pathsep.join(
+        entry
+        for entry in entries
+        if entry and not any(Path(entry).is_relative_to(folder) for folder in own)
+    )

@@ -67,7 +67,7 @@ BUILT_IN = {
     ),
     "spark": Parts(
         backend="howdah.backends.spark.backend:SparkBackend",
-        submission="howdah.backends.spark.early:begin",
+        submission="howdah.backends.spark.standalone_driver:begin",
         site="howdah.backends.spark.site:SparkSite",
         doctor="howdah.backends.spark.doctor:examine",
     ),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from howdah.backends.spark.words import plain
+from howdah.backends.spark.error_texts import error_text
 from howdah.client.errors import BadInput
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.feeding import Task
@@ -121,7 +121,7 @@ def _parsed(schema: Any) -> Any:
         try:
             parsed = _parse_datatype_string(schema)
         except PySparkException as error:
-            parsed, why = None, f", which Spark cannot read ({plain(error)})"
+            parsed, why = None, f", which Spark cannot read ({error_text(error)})"
     else:
         parsed = schema
     if isinstance(parsed, StructType):

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from howdah.backends.spark.words import plain
+from howdah.backends.spark.error_texts import error_text
 from howdah.client.errors import BadInput
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.plan import BATCH_BYTES, batch_rows
@@ -110,7 +110,9 @@ class RddSource:
             try:
                 first = rdd.take(1)
             except Exception as error:  # py4j's
-                raise FeedError(f"Spark could not bring the first row: {plain(error)}") from error
+                raise FeedError(
+                    f"Spark could not bring the first row: {error_text(error)}"
+                ) from error
             self._schema = arrow_schema(first[0], columns) if first else b""
 
     def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:

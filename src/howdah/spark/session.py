@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from howdah.backends.spark.error_texts import error_text, was_cancelled
 from howdah.backends.spark.sessions import is_connect, session_of
-from howdah.backends.spark.words import plain, was_cancelled
 from howdah.spark.feed.plan import MOST_ROWS
 from howdah.storage.jobdir import user_name
 
@@ -46,7 +46,7 @@ class Query:
         """Spark's own error, the line that says what is wrong first."""
         if self.error is None:
             return ""
-        return f"{plain(self.error)}\n{self.error}"
+        return f"{error_text(self.error)}\n{self.error}"
 
     def wait(self, seconds: float) -> None:
         """Let it end by itself, for so long."""

@@ -14,9 +14,9 @@ import msgspec
 
 from howdah.backends.base import BackendError
 from howdah.backends.local import places, submit
-from howdah.backends.local.channel import Channel
 from howdah.backends.local.messages import Displaced, FromNode, Hello, Inventory
 from howdah.backends.local.submit import NodeOptions
+from howdah.backends.local.unix_connection import UnixConnection
 from howdah.wire.frames import FrameError
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class Connection:
         self._job_dir = job_dir
         self._options = options
         self._receive = receive
-        self._channel: Channel[FromNode] | None = None
+        self._channel: UnixConnection[FromNode] | None = None
         self._reconnecting: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -78,7 +78,7 @@ class Connection:
 
     # -- connecting ----------------------------------------------------------------------------
 
-    async def _connect_or_start(self) -> Channel[FromNode]:
+    async def _connect_or_start(self) -> UnixConnection[FromNode]:
         channel = self._connect()
         if channel is None:
             await asyncio.to_thread(self._start_node)
@@ -90,20 +90,20 @@ class Connection:
             )
         return channel
 
-    def _connect(self) -> Channel[FromNode] | None:
+    def _connect(self) -> UnixConnection[FromNode] | None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.connect(str(places.socket_path(self._job_dir)))  # local: it is there or not
         except OSError:
             sock.close()
             return None
-        return Channel(sock, FromNode)
+        return UnixConnection(sock, FromNode)
 
     def _start_node(self) -> None:
         starter = submit.begin(self._options, adopt=True)
         starter.go(self._job_dir, coordinator=os.getpid())
 
-    async def _greet(self, channel: Channel[FromNode]) -> None:
+    async def _greet(self, channel: UnixConnection[FromNode]) -> None:
         """Say hello, and wait for the answer."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Inventory] = loop.create_future()
@@ -112,7 +112,9 @@ class Connection:
         self.send(Hello(job_id=self._job_dir.name, pid=os.getpid()))
         await answer
 
-    def _readable(self, channel: Channel[FromNode], answer: asyncio.Future[Inventory]) -> None:
+    def _readable(
+        self, channel: UnixConnection[FromNode], answer: asyncio.Future[Inventory]
+    ) -> None:
         try:
             messages, there = channel.receive()
         except FrameError as error:
@@ -133,7 +135,7 @@ class Connection:
             answer.set_exception(BackendError("The node daemon ended before it had answered"))
         self._lost(channel)
 
-    def _writable(self, channel: Channel[FromNode]) -> None:
+    def _writable(self, channel: UnixConnection[FromNode]) -> None:
         try:
             done = channel.flush()
         except OSError:
@@ -142,13 +144,13 @@ class Connection:
         if done:
             asyncio.get_running_loop().remove_writer(channel.socket)
 
-    def _forget(self, channel: Channel[FromNode]) -> None:
+    def _forget(self, channel: UnixConnection[FromNode]) -> None:
         loop = asyncio.get_running_loop()
         loop.remove_reader(channel.socket)
         loop.remove_writer(channel.socket)
         channel.close()
 
-    def _lost(self, channel: Channel[FromNode]) -> None:
+    def _lost(self, channel: UnixConnection[FromNode]) -> None:
         if channel is not self._channel:
             return
         self._channel = None

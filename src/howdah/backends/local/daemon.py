@@ -27,7 +27,6 @@ import msgspec
 from howdah.agent.processes import become_subreaper, send_signal
 from howdah.backends.base import BackendError
 from howdah.backends.local import places, processes
-from howdah.backends.local.channel import Channel
 from howdah.backends.local.containers import Containers
 from howdah.backends.local.door import Door
 from howdah.backends.local.keeper import Keeper
@@ -45,6 +44,7 @@ from howdah.backends.local.messages import (
     ToNode,
 )
 from howdah.backends.local.notes import note
+from howdah.backends.local.unix_connection import UnixConnection
 from howdah.wire.frames import FrameError
 
 ADDRESS = "node.json"
@@ -117,7 +117,7 @@ class Node:
 
     # -- what the coordinator says -------------------------------------------------------------
 
-    def _handle(self, channel: Channel[ToNode], message: ToNode) -> None:
+    def _handle(self, channel: UnixConnection[ToNode], message: ToNode) -> None:
         if isinstance(message, Hello):
             if message.job_id != self._job_dir.name:
                 raise FrameError(f"it asks for job {message.job_id}")
@@ -136,7 +136,7 @@ class Node:
         elif isinstance(message, Finished):
             self._keeper.finished = True
 
-    def _launch(self, channel: Channel[ToNode], message: Launch) -> None:
+    def _launch(self, channel: UnixConnection[ToNode], message: Launch) -> None:
         locks = channel.take_descriptors(message.locks)
         try:
             self._containers.launch(message, locks)

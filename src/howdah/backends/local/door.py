@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 
 from howdah.backends.local import places
-from howdah.backends.local.channel import Channel, same_user
 from howdah.backends.local.loop import Loop
 from howdah.backends.local.messages import Displaced, ToNode
 from howdah.backends.local.notes import note
+from howdah.backends.local.unix_connection import UnixConnection, same_user
 from howdah.wire.frames import FrameError
 
 
@@ -25,7 +25,7 @@ class Door:
         self,
         loop: Loop,
         path: Path,
-        handle: Callable[[Channel[ToNode], ToNode], None],
+        handle: Callable[[UnixConnection[ToNode], ToNode], None],
         disconnected: Callable[[], None],
     ) -> None:
         """Listen. ``handle`` may raise `FrameError` to have the connection closed.
@@ -37,7 +37,7 @@ class Door:
         self._loop = loop
         self._handle = handle
         self._disconnected = disconnected
-        self._channel: Channel[ToNode] | None = None
+        self._channel: UnixConnection[ToNode] | None = None
         with contextlib.suppress(FileNotFoundError):
             path.unlink()  # a dead daemon's: the caller holds the job's lock
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -51,7 +51,7 @@ class Door:
         self._listener.setblocking(False)
         loop.watch(self._listener, self._accept)
 
-    def admit(self, channel: Channel[ToNode]) -> None:
+    def admit(self, channel: UnixConnection[ToNode]) -> None:
         """This connection is the coordinator's; an older one is closed."""
         former, self._channel = self._channel, channel
         if former is not None and former is not channel:
@@ -59,7 +59,7 @@ class Door:
                 former.send(Displaced())
             self._drop(former)
 
-    def admitted(self, channel: Channel[ToNode]) -> bool:
+    def admitted(self, channel: UnixConnection[ToNode]) -> bool:
         return channel is self._channel
 
     def tell(self, message: msgspec.Struct) -> None:
@@ -94,10 +94,10 @@ class Door:
         if not same_user(sock):
             sock.close()
             return
-        channel: Channel[ToNode] = Channel(sock, ToNode)
+        channel: UnixConnection[ToNode] = UnixConnection(sock, ToNode)
         self._loop.watch(sock, partial(self._readable, channel))
 
-    def _readable(self, channel: Channel[ToNode]) -> None:
+    def _readable(self, channel: UnixConnection[ToNode]) -> None:
         try:
             messages, there = channel.receive()
             for message in messages:
@@ -108,7 +108,7 @@ class Door:
         if not there:
             self._drop(channel)
 
-    def _writable(self, channel: Channel[ToNode]) -> None:
+    def _writable(self, channel: UnixConnection[ToNode]) -> None:
         try:
             done = channel.flush()
         except OSError:
@@ -116,7 +116,7 @@ class Door:
         if done:
             self._loop.watch(channel.socket, partial(self._readable, channel))
 
-    def _drop(self, channel: Channel[ToNode]) -> None:
+    def _drop(self, channel: UnixConnection[ToNode]) -> None:
         self._loop.unwatch(channel.socket)
         channel.close()
         if channel is self._channel:

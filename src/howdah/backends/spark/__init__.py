@@ -11,9 +11,10 @@ A program that has a Spark session starts a job in it so::
 
 - `submission`: the client's side: looks at the session, refuses what cannot work, starts the driver
 - `driver`: a thread of the program: keeps a coordinator process alive, runs Spark jobs for it
-- `backend`: the coordinator's side: asks the driver for slots, talks to the holders in them
-- `slots`: what a slot's Spark task does: it starts a holder
-- `holder`: the process that keeps one container where the Spark task ran
+- `backend`: the coordinator's side: requests slots from the driver, matches them with containers
+- `registry`: the coordinator's connections to the container processes in the slots
+- `slot_task`: the Spark task in each slot, which starts a container process
+- `container`: the executor-side container, the process that runs agents where the Spark task ran
 """
 
 from typing import TYPE_CHECKING

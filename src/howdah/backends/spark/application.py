@@ -17,7 +17,7 @@ from howdah.backends.spark.submission import SparkSubmission
 
 
 def active() -> Any:
-    """This program's session; None if it has none."""
+    """The program's session; None if it has none."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
@@ -66,7 +66,7 @@ def session(
 
 def with_this_python(spark: Any) -> Any:
     """A session just made: with master ``local`` its executors are this program, so their Python is
-    this one too, unless somebody has named another. Spark's own choice is ``python3`` of the PATH.
+    this one too, unless PYSPARK_PYTHON names another. Spark's own choice is ``python3`` of the PATH.
     """
     context = None if is_connect(spark) else getattr(spark, "sparkContext", None)
     if context is not None and context.master.startswith("local"):
@@ -76,7 +76,7 @@ def with_this_python(spark: Any) -> Any:
 
 
 class OwnApplication(SparkSubmission):
-    """A submission whose session is nobody else's: both end together."""
+    """A submission with a session of its own: both end together."""
 
     def close(self) -> None:
         """Wait for the job's end, if it was begun, and end the application."""

@@ -1,7 +1,7 @@
-"""``howdah doctor --backend spark``: what the session at hand offers to clusters.
+"""``howdah doctor --backend spark``: what a Spark session offers to clusters.
 
-Settings are read, one Spark job of small tasks looks at the executors from the inside. Nothing is changed
-and nothing is left. A session that has to be made for it is stopped again.
+It reads settings, and runs one Spark job of small tasks that look at the executors. Nothing is changed and
+nothing is left. A session that is made for it is stopped again.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import msgspec
 
 from howdah.backends.base import BackendError
 from howdah.backends.findings import Finding, fine, problem, warning
-from howdah.backends.spark import facts as looking
+from howdah.backends.spark import facts as spark_facts
+from howdah.backends.spark.error_texts import NO_HOWDAH, error_text, was_cancelled
 from howdah.backends.spark.facts import Facts
 from howdah.backends.spark.sessions import Session, has_profiles, session_of
-from howdah.backends.spark.words import NO_HOWDAH, plain, was_cancelled
 from howdah.spec.model import Network
 from howdah.spec.units import port_range
 from howdah.version import __version__
 from howdah.wire.addresses import bind_within
 
-SETTLE_S = 30.0
+REGISTER_S = 30.0
 """For executors that are still registering."""
 PROBE_S = 60.0
 """For the tasks that look at the executors to get slots and to end."""
@@ -36,7 +36,7 @@ _OLDEST = (3, 5)
 _TESTED = ("local", "spark:", "yarn")
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class ExecutorReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a task found where it ran."""
 
     host: str
@@ -63,7 +63,7 @@ def examine(spark: Any = None) -> Iterator[Finding]:
             return
     try:
         session = session_of(spark)
-        found = looking.read_when_there(session, 1, SETTLE_S)
+        found = spark_facts.read_when_there(session, 1, REGISTER_S)
         yield from _application(spark.version, session, found)
         yield from settings(found, profiles=has_profiles(spark))
         yield from _executors(session, found)
@@ -105,15 +105,15 @@ def settings(found: Facts, *, profiles: bool) -> Iterator[Finding]:
     if found.idle_kill_s:
         yield problem(
             "idle workers",
-            f"{looking.IDLE}.killOnIdleTimeout = true: every job is refused, for Spark would kill tasks "
+            f"{spark_facts.IDLE}.killOnIdleTimeout = true: every job is refused, for Spark would kill tasks "
             f"that answer nothing for {found.idle_kill_s} s",
-            f"set {looking.IDLE}.killOnIdleTimeout to false",
+            f"set {spark_facts.IDLE}.killOnIdleTimeout to false",
         )
     yield _gpus(found, profiles)
 
 
 def _slots(found: Facts) -> Finding:
-    sizes = looking.sizes(found)
+    sizes = spark_facts.sizes(found)
     if found.dynamic_allocation:
         most = "as many as the cluster gives" if found.promised is None else str(found.promised)
         return fine(
@@ -187,16 +187,18 @@ def _executors(session: Session, found: Facts) -> Iterator[Finding]:
         address = (host, listener.getsockname()[1])
         count = min(found.query_capacity or 1, MOST_PROBES)
         try:
-            told = _run(session, count, probe(address), barrier=False)
-            seen = [msgspec.json.decode(each, type=Seen) for each in told]
+            answers = _run(session, count, probe(address), barrier=False)
+            seen = [msgspec.json.decode(each, type=ExecutorReport) for each in answers]
         except Exception as error:  # py4j's, Connect's, or whatever a task raised
-            yield problem("executors", _words(error))
+            yield problem("executors", _error_text(error))
             return
     yield from conditions(seen, address, ports)
     yield from _barrier(session, found)
 
 
-def conditions(seen: Sequence[Seen], address: tuple[str, int], ports: str) -> Iterator[Finding]:
+def conditions(
+    seen: Sequence[ExecutorReport], address: tuple[str, int], ports: str
+) -> Iterator[Finding]:
     """What tasks have found in the executors. Pure."""
     hosts = sorted({each.host for each in seen})
     where = f"{len(hosts)} hosts" if len(hosts) > 1 else hosts[0]
@@ -235,7 +237,7 @@ def _barrier(session: Session, found: Facts) -> Iterator[Finding]:
     except Exception as error:  # as above
         yield warning(
             "barrier stages",
-            f"do not run: {_words(error)}",
+            f"do not run: {_error_text(error)}",
             "clusters can only hold their slots; leave one more to feed them",
         )
         return
@@ -253,14 +255,14 @@ def _run(session: Session, count: int, task: Callable[..., Any], *, barrier: boo
         timer.cancel()
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if was_cancelled(error):
         return f"tasks had not ended within {PROBE_S:g} s: are all slots busy?"
-    return plain(error)
+    return error_text(error)
 
 
 def probe(address: tuple[str, int]) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """What tasks look with. It travels by value: there may be no Howdah."""
+    """The function that tasks run. It travels by value: there may be no Howdah."""
     reach_s = REACH_S
 
     def look(batches: Iterator[Any]) -> Iterator[Any]:
@@ -278,7 +280,7 @@ def probe(address: tuple[str, int]) -> Callable[[Iterator[Any]], Iterator[Any]]:
             "python": ".".join(map(str, sys.version_info[:3])),
         }
         try:
-            importlib.import_module("howdah.backends.spark.slots")  # and all it needs
+            importlib.import_module("howdah.backends.spark.slot_task")  # and all it needs
             seen["howdah"] = importlib.import_module("howdah.version").__version__
         except ImportError as error:
             seen["missing"] = f"{error} ({sys.executable})"

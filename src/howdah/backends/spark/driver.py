@@ -1,6 +1,6 @@
 """The driver program's side of one job: a coordinator kept alive, and Spark jobs run for it.
 
-Threads of ours only: nothing here runs in the user's threads after `Driver.start`, and nothing
+Everything after `Driver.start` runs in daemon threads, none of them the user's, so that nothing
 keeps the program from ending. When it ends, the coordinator sees its connection close.
 """
 
@@ -21,63 +21,63 @@ import msgspec
 from howdah.backends.local.agents import last_line
 from howdah.backends.local.keeper import COORDINATOR_LOG
 from howdah.backends.local.supervision import Supervision, Verdict
-from howdah.backends.spark.child import Child
+from howdah.backends.spark.coordinator_process import CoordinatorProcess
+from howdah.backends.spark.error_texts import NO_HOWDAH, error_text, pending_text, was_cancelled
+from howdah.backends.spark.launch_bundle import LaunchBundle
 from howdah.backends.spark.messages import (
-    Look,
-    Seen,
-    Shipment,
-    SlotsOver,
-    ToDriver,
-    UnderWay,
-    Want,
+    QuerySlots,
+    RequestSlots,
+    SlotsCompleted,
+    SlotsPending,
+    SlotsReport,
 )
 from howdah.backends.spark.sessions import Session, in_thread
-from howdah.backends.spark.words import NO_HOWDAH, plain, waiting, was_cancelled
 from howdah.spec.model import Slots
 from howdah.storage import layout
-from howdah.wire.frames import FrameDecoder, FrameError, encode
+from howdah.wire.frames import FrameError
 
 log = logging.getLogger(__name__)
 
 
 ALIVE_S = 1.0
-"""Between two looks whether there still is a session."""
+"""Between two checks that the session still is there."""
 LAST_S = 5.0
 """For the last Spark jobs to end after the job."""
 
 
 class Driver:
-    """One job's."""
+    """The driver program's side of one job."""
 
     def __init__(
         self,
         session: Session,
         slots: Slots,
         job_dir: Path,
-        shipment: Shipment,
+        bundle: LaunchBundle,
         listener: socket.socket,
-        child: Child,
+        coordinator: CoordinatorProcess,
         ended: Callable[[], None],
     ) -> None:
-        """``ended`` is called once, when there is no coordinator any more."""
+        """``ended`` is called once, when there will be no coordinator any more."""
         self._session = session
         self._all_at_once = slots is Slots.SHARED
-        """A barrier stage: its tasks end when all containers are there. Of tasks that last, one lost would
-        end the others."""
+        """A barrier stage, whose tasks end when all container processes are registered. Of tasks that
+        last, one lost would end the others."""
         self._job_dir = job_dir
-        self._shipment = shipment
+        self._bundle = bundle
         self._listener = listener
-        self._child = child
+        self._coordinator = coordinator
         self._ended = ended
         self._lock = threading.Lock()
+        self._sending = threading.Lock()
         self._running: dict[int, int] = {}
-        """Spark jobs by ticket: holders wanted."""
+        """Container processes requested, by number of the Spark job."""
         self._over = False
         self._stopped = False
-        """The session was."""
+        """The session was stopped."""
 
     def start(self, first: int) -> None:
-        """Let the coordinator begin. ``first``: so many slots will be wanted, begin with them."""
+        """Let the coordinator begin. ``first``: request so many slots at once."""
         if first:
             self._begin(1, first)
         in_thread(f"howdah {self._job_dir.name}", self._attend)
@@ -85,7 +85,7 @@ class Driver:
     @property
     def pid(self) -> int:
         """The coordinator's process."""
-        return self._child.process.pid
+        return self._coordinator.process.pid
 
     # -- the coordinator -----------------------------------------------------------------------
 
@@ -96,70 +96,77 @@ class Driver:
         try:
             while True:
                 began = time.monotonic()
-                self._child.go(self._job_dir)
+                self._coordinator.begin(self._job_dir)
                 with self._lock:
-                    for ticket, count in self._running.items():
-                        self._tell(UnderWay(ticket=ticket, count=count))
+                    for spark_job, count in self._running.items():
+                        self._send(SlotsPending(spark_job=spark_job, count=count))
                 self._listen()
-                status = _wait_status(self._child.process.wait())
-                words = self._child.last_words() or last_line(self._job_dir / COORDINATOR_LOG)
+                status = _wait_status(self._coordinator.process.wait())
+                output = self._coordinator.last_output() or last_line(
+                    self._job_dir / COORDINATOR_LOG
+                )
                 if (self._job_dir / layout.FINAL).exists():
                     status = 0
                 decision, supervision = supervision.ended(status, time.monotonic() - began)
-                self._child.close()
+                self._coordinator.close()
                 if decision.verdict is Verdict.FINISHED:
                     return
                 if decision.verdict is Verdict.GIVE_UP:
-                    reason = f"{decision.reason}: {words}" if words else decision.reason
+                    reason = f"{decision.reason}: {output}" if output else decision.reason
                     return
                 if not self._job_dir.is_dir():
                     return
                 time.sleep(decision.delay_s)
-                self._child = Child(self._listener)
+                self._coordinator = CoordinatorProcess(self._listener)
         except Exception as error:  # whatever it is, the job must not look alive
             reason = f"{type(error).__name__}: {error}"
         finally:
             self._finish(reason)
 
     def _listen(self) -> None:
-        """Until the coordinator's end of the connection is closed."""
-        decoder: FrameDecoder[Any] = FrameDecoder(ToDriver)
-        link = self._child.link
+        """Handle messages until the coordinator's end of the connection is closed."""
+        connection = self._coordinator.connection
         while True:
-            # Not by a time-out of the socket: that would be one for sending, too.
-            if not select.select([link], [], [], ALIVE_S)[0]:
-                self._look_for_the_session()
+            out = [connection.socket] if connection.pending_bytes else []
+            readable, writable, _ = select.select([connection.socket], out, [], ALIVE_S)
+            if writable:
+                with contextlib.suppress(OSError), self._sending:
+                    connection.flush()
+            if not readable:
+                if not writable:
+                    self._check_session()
                 continue
             try:
-                data = link.recv(65536)
-                messages = decoder.feed(data)
-            except (OSError, FrameError) as error:
-                log.error("the coordinator is not understood: %s", error)
-                return
-            if not data:
+                messages, there = connection.receive()
+            except FrameError as error:
+                log.error("the coordinator sent what is no message: %s", error)
                 return
             for message in messages:
                 self._handle(message)
+            if not there:
+                return
 
-    def _look_for_the_session(self) -> None:
-        """A job does not outlive its session: where would it get slots from?"""
+    def _check_session(self) -> None:
+        """A job does not outlive its session, from which it gets its slots."""
         if not self._stopped and not self._session.alive():
             self._stopped = True
-            self._tell(SlotsOver(ticket=0, cancelled=True, problem="the Spark session was stopped"))
+            self._send(
+                SlotsCompleted(spark_job=0, cancelled=True, problem="the Spark session was stopped")
+            )
 
     def _handle(self, message: Any) -> None:
         match message:
-            case Want():
-                if message.ticket not in self._running:
-                    self._begin(message.ticket, message.count)
-            case Look():
-                in_thread("howdah look", self._look)
+            case RequestSlots():
+                if message.spark_job not in self._running:
+                    self._begin(message.spark_job, message.count)
+            case QuerySlots():
+                in_thread("howdah slots report", self._report)
             case _:
                 pass
 
-    def _tell(self, message: msgspec.Struct) -> None:
-        with contextlib.suppress(OSError):
-            self._child.link.sendall(encode(message))
+    def _send(self, message: msgspec.Struct) -> None:
+        with contextlib.suppress(OSError), self._sending:
+            self._coordinator.connection.send(message)
 
     def _finish(self, reason: str) -> None:
         self._over = True
@@ -168,7 +175,7 @@ class Driver:
 
             with contextlib.suppress(Exception):
                 write_lost(self._job_dir, reason)
-        self._child.close()
+        self._coordinator.close()
         self._listener.close()
         self._ended()
         # Tasks that are about to end do so by themselves: cancelling would cost Spark its Python
@@ -176,63 +183,63 @@ class Driver:
         deadline = time.monotonic() + LAST_S
         while self._running and time.monotonic() < deadline:
             time.sleep(0.05)
-        for ticket in list(self._running):
+        for spark_job in list(self._running):
             with contextlib.suppress(Exception):
-                self._session.cancel(self._tag(ticket))
+                self._session.cancel(self._tag(spark_job))
 
     # -- Spark jobs ----------------------------------------------------------------------------
 
-    def _tag(self, ticket: int) -> str:
-        return f"howdah-{self._job_dir.name}-{ticket}"
+    def _tag(self, spark_job: int) -> str:
+        return f"howdah-{self._job_dir.name}-{spark_job}"
 
-    def _begin(self, ticket: int, count: int) -> None:
+    def _begin(self, spark_job: int, count: int) -> None:
         with self._lock:
-            self._running[ticket] = count
-        in_thread(f"howdah slots {ticket}", lambda: self._run(ticket, count))
+            self._running[spark_job] = count
+        in_thread(f"howdah slots {spark_job}", lambda: self._run(spark_job, count))
 
-    def _run(self, ticket: int, count: int) -> None:
-        answer = SlotsOver(ticket=ticket, problem="the program has ended")
+    def _run(self, spark_job: int, count: int) -> None:
+        completed = SlotsCompleted(spark_job=spark_job, problem="the program has ended")
         try:
-            answer = self._slots(ticket, count)
+            completed = self._slots(spark_job, count)
         finally:
             with self._lock:
-                self._running.pop(ticket, None)
-                self._tell(answer)
+                self._running.pop(spark_job, None)
+                self._send(completed)
 
-    def _slots(self, ticket: int, count: int) -> SlotsOver:
+    def _slots(self, spark_job: int, count: int) -> SlotsCompleted:
         """Run the Spark job to its end."""
         capacity = self._session.capacity(self._session.profile)
         if capacity is not None and capacity < count and self._all_at_once:
             # Spark itself would look again and again for ten minutes, and then fail.
-            return SlotsOver(ticket=ticket, full=True)
-        order = msgspec.structs.replace(self._shipment.order, ticket=ticket)
-        data = msgspec.msgpack.encode(msgspec.structs.replace(self._shipment, order=order))
+            return SlotsCompleted(spark_job=spark_job, full=True)
+        config = msgspec.structs.replace(self._bundle.config, spark_job=spark_job)
+        data = msgspec.msgpack.encode(msgspec.structs.replace(self._bundle, config=config))
         try:
-            told = self._session.run(
-                count, slot(data), barrier=self._all_at_once, tag=self._tag(ticket)
+            answers = self._session.run(
+                count, slot_task(data), barrier=self._all_at_once, tag=self._tag(spark_job)
             )
         except Exception as error:  # py4j's, Connect's, or whatever a task raised
             if self._over:
-                return SlotsOver(ticket=ticket)
-            text = plain(error)
+                return SlotsCompleted(spark_job=spark_job)
+            text = error_text(error)
             if was_cancelled(error):
                 text = f"its Spark job was cancelled: {text}"
-                return SlotsOver(ticket=ticket, problem=text, cancelled=True)
-            return SlotsOver(ticket=ticket, problem=text)
-        problems = sorted(set(told) - {""})
-        return SlotsOver(ticket=ticket, problem="; ".join(problems[:3]))
+                return SlotsCompleted(spark_job=spark_job, problem=text, cancelled=True)
+            return SlotsCompleted(spark_job=spark_job, problem=text)
+        problems = sorted(set(answers) - {""})
+        return SlotsCompleted(spark_job=spark_job, problem="; ".join(problems[:3]))
 
-    def _look(self) -> None:
+    def _report(self) -> None:
         with self._lock:
             wanted = sum(self._running.values())
         capacity = self._session.capacity(self._session.profile)
-        words = waiting(wanted, capacity, self._session.busy())
-        self._tell(Seen(words=words))
+        text = pending_text(wanted, capacity, self._session.busy())
+        self._send(SlotsReport(text=text))
 
 
-def slot(shipment: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The function that Spark's tasks run. It travels by value: where there is no Howdah, it is the
-    one to say so."""
+def slot_task(bundle: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The function that Spark's tasks run. It travels by value, so that it can report a missing
+    Howdah."""
 
     advice = NO_HOWDAH
 
@@ -247,14 +254,14 @@ def slot(shipment: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
         context = TaskContext.get()
         assert context is not None  # in a task there is one
         try:
-            from howdah.backends.spark.slots import occupy
+            from howdah.backends.spark import slot_task
         except ImportError as error:
             problem = (
                 f"the executors' Python ({sys.executable}, {sys.version.split()[0]}) cannot run a "
                 f"container: {error}. {advice}"
             )
         else:
-            problem = occupy(shipment, context)
+            problem = slot_task.run(bundle, context)
         yield pyarrow.RecordBatch.from_pydict({"problem": [problem]})
 
     return run

@@ -1,20 +1,21 @@
-"""What an application is like, and why a job can never run in it. Reading apart, the rest is pure."""
+"""What a Spark application has, and why a job can never run in it. All but reading is pure."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from howdah.backends.base import RoleResources
 from howdah.backends.spark.sessions import Session, query_setting
 from howdah.core.plan import Plan, RolePlan
 from howdah.spec.model import Job, Slots
 
-LOOK_S = 0.2
+POLL_S = 0.2
 """Between two looks for executors that are still registering."""
 IDLE = "spark.sql.execution.pyspark.udf"
-"""Where Spark's settings for silent Python workers are."""
+"""Prefix of Spark's settings for silent Python workers."""
 SETTLED_S = 10.0
 """An application that has executors, and gets no more for so long, has all it will get."""
 
@@ -24,7 +25,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     master: str = ""
     capacity: int | None = None
-    """Tasks of the job that can run at the same time; None if nobody can tell: on Connect, and where
+    """Tasks of the job that can run at the same time; None if that cannot be told: on Connect, and where
     executors come and go with the tasks."""
     query_capacity: int | None = None
     """The same for tasks of the session's own queries, those that feed among them."""
@@ -78,7 +79,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     def left(self, tasks: int, others: int = 0) -> int | None:
         """Slots left to the tasks that feed while so many tasks are held, and other jobs take
-        ``others``; None if nobody can tell."""
+        ``others``; None if that cannot be told."""
         slots = self.promised if self.dynamic_allocation else self.query_capacity
         return None if slots is None else slots - self.taken(tasks) - others
 
@@ -137,7 +138,7 @@ def read_when_there(session: Session, needed: int, wait_s: float, spare: int = 0
             settled = facts.capacity > 0 and still_s > SETTLED_S
         if settled or now - begin > wait_s:
             return facts
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
 
 
 def slots_use(
@@ -250,13 +251,34 @@ def unseen(job: Job, host: str) -> str:
     return ""
 
 
+def role_gpus(
+    roles: Mapping[str, RoleResources], role: str, given: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Of the GPUs that Spark gives the task, the role's. Where any role says how many it needs, the
+    roles that do not say so get none."""
+    if any(each.gpus for each in roles.values()):
+        return given[: roles[role].gpus] if role in roles else ()
+    return given
+
+
+def too_few_gpus(roles: Mapping[str, RoleResources], role: str, given: Sequence[str]) -> str:
+    """Why the role cannot run where Spark gives these GPUs; empty if it can."""
+    wanted = roles[role].gpus
+    if wanted <= len(given):
+        return ""
+    return (
+        f"roles.{role}.gpus: {wanted} are asked for, Spark gives a task {len(given)}: set "
+        f"spark.task.resource.gpu.amount = {wanted} (and spark.executor.resource.gpu.amount)"
+    )
+
+
 def _not_shared(facts: Facts) -> Iterator[str]:
     """Why tasks have to hold their slots, by the setting."""
     outlive = 'with slots = "shared" the programs outlive the Spark tasks that start them'
     if facts.dynamic_allocation:
         yield (
             f"spark.dynamicAllocation.enabled = true: {outlive}, and executors without a task are "
-            'taken away, the places of the job with them. Leave slots out, or set it to "held"'
+            'taken away, the slots of the job with them. Leave slots out, or set it to "held"'
         )
     if facts.task_gpus:
         where = "resources" if facts.profile else "spark.task.resource.gpu.amount"

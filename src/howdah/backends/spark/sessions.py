@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 SCHEMA = "problem string"
-"""Of a task's one row: why there is no holder, empty if there is one."""
+"""Of a task's one row: why there is no container process, empty if there is one."""
 _GROUP = "spark.jobGroup.id"
 _DESCRIPTION = "spark.job.description"
 _POOL = "spark.scheduler.pool"
@@ -92,7 +92,7 @@ class ClassicSession:
 
     @functools.cached_property
     def _conf(self) -> Any:
-        # Spark copies it, setting by setting, for whoever asks; it does not change any more.
+        # Spark copies it, setting by setting, at each call; it does not change any more.
         return self._context.getConf()
 
     def setting(self, name: str, default: str = "") -> str:
@@ -155,7 +155,7 @@ class ClassicSession:
         try:
             manager = self._context._jsc.sc().resourceProfileManager()
             manager.addResourceProfile(self.profile._java_resource_profile)
-        except Exception as error:  # py4j's; Spark's own words are inside
+        except Exception as error:  # py4j's; Spark's own message is inside
             inner = getattr(error, "java_exception", None)
             return f"Spark refuses it here: {inner.getMessage() if inner else error}"
         return ""
@@ -218,12 +218,12 @@ def is_connect(spark: Any) -> bool:
 
 
 def session_of(spark: Any, profile: Any = None) -> Session:
-    """That session's kind. ``profile`` is pyspark's ResourceProfile for jobs of ours."""
+    """The session, by its kind. ``profile`` is pyspark's ResourceProfile for Howdah's Spark jobs."""
     return (ConnectSession if is_connect(spark) else ClassicSession)(spark, profile)
 
 
 def in_thread(name: str, call: Callable[[], None]) -> threading.Thread:
-    """A thread of ours in the user's program: it never keeps the program from ending."""
+    """Start a daemon thread in the user's program: it does not keep the program from ending."""
     thread = threading.Thread(target=call, name=name, daemon=True)
     thread.start()
     return thread

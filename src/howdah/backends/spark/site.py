@@ -1,4 +1,4 @@
-"""A job in a Spark application as a client finds it: its directory is on the driver's machine."""
+"""A client's view of a job in a Spark application: its directory is on the driver's machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from howdah.storage import layout
 
 
 class SparkSite(SiteAtHand):
-    """Everything is in the job directory; who runs it is the driver program."""
+    """Everything is in the job directory; the driver program runs the job."""
 
     def running(self) -> Running:
         """Whether the driver program or the coordinator is alive: with the program gone, the
@@ -41,7 +41,7 @@ class SparkSite(SiteAtHand):
         )
 
     def _anew(self) -> str:
-        """How the job is begun anew: a function's feeds and values are its own program's."""
+        """How to run the job again: a function's feeds and values belong to its own program."""
         if (self._directory.path / layout.FUNCTION).is_dir():
             return "To begin anew: run the program again that had started it"
         return f"To begin anew, in an application of its own: {self._rerun()}"

@@ -1,4 +1,4 @@
-"""The client's side of the Spark backend, for one new job: see `howdah.backends.base.Submission`."""
+"""The client's side of the Spark backend, for one job: see `howdah.backends.base.Submission`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from howdah.backends.base import BackendError
 from howdah.backends.local.processes import start_of
-from howdah.backends.spark import facts as looking
-from howdah.backends.spark import luggage
-from howdah.backends.spark.child import Child
+from howdah.backends.spark import facts as spark_facts
+from howdah.backends.spark.coordinator_process import CoordinatorProcess
 from howdah.backends.spark.driver import Driver
-from howdah.backends.spark.messages import Settings, Shipment
+from howdah.backends.spark.launch_bundle import (
+    NONCE,
+    LaunchBundle,
+    agent_secrets,
+    container_config,
+    job_files,
+    pack_source,
+)
 from howdah.backends.spark.sessions import session_of
-from howdah.backends.spark.settings import write_settings
-from howdah.backends.spark.shipping import files_of, order_of, secrets_of
+from howdah.backends.spark.settings import SparkSettings, write_settings
 from howdah.frameworks import planning
 from howdah.frameworks.sidecars import TENSORBOARD
 from howdah.packing.archives import PackingError
@@ -39,7 +44,7 @@ if TYPE_CHECKING:
 _LOOPBACK = ("127.0.0.1", "localhost")
 _deciding = threading.Lock()
 _submissions: weakref.WeakSet[SparkSubmission] = weakref.WeakSet()
-"""Of this program: what they hold is not to be given to others."""
+"""Of this program: the slots that one takes are not there for others."""
 
 
 class SparkSubmission:
@@ -63,8 +68,8 @@ class SparkSubmission:
             feeds: tasks of the same application feed the job's programs, which takes a slot.
             on_driver: roles whose containers are on the driver's own machine and take no slot.
                 TensorBoard's is always one.
-            files: small files put into every container's ``home/``, by relative path, where the
-                job directory is not seen. Its ``function/`` folder always is.
+            files: small files for the containers' own job directory, by relative path, where that
+                of the job is not seen. The ``function/`` folder always travels.
             host: address of this machine that executors reach; by default that of the job's
                 ``[network] interface``, else Spark's own (``spark.driver.host``).
             wait_s: for executors that are still registering, before too few slots are refused.
@@ -78,15 +83,15 @@ class SparkSubmission:
         self.closed = threading.Event()
         """Set when the job's coordinator has ended for good, or none was ever started."""
         self.notice = ""
-        """After `check`: what is to be said of the job's slots."""
+        """After `check`: what the user should know of the job's slots."""
         self._feeds = feeds
         self._slots = Slots.HELD
-        self._held = 0
+        self._taken = 0
         """Slots of the application that this job takes from others while it runs."""
         self._files = dict(files or {})
         self._wait_s = wait_s
         self._session = session_of(spark, profile)
-        self._facts: looking.Facts | None = None
+        self._facts: spark_facts.Facts | None = None
         self._plan: Plan | None = None
         self._source: bytes = b""
         self._driver: Driver | None = None
@@ -94,19 +99,19 @@ class SparkSubmission:
         try:
             self._listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             # Bound once the job says to which ports; the coordinator's process has it already.
-            self._child = Child(self._listener)
+            self._coordinator = CoordinatorProcess(self._listener)
         except OSError as error:
             raise BackendError(f"No coordinator can be started here: {error}") from error
         self.host: str = host or self._session.host()
         """Where executors reach this program. The job may choose another in `check`."""
         self.listen_address = "127.0.0.1" if self.host in _LOOPBACK else "0.0.0.0"  # noqa: S104 - executors are on other machines; mTLS
-        """What it listens on here: this machine only, where nobody else dials it; the job's interface
+        """What it listens on: this machine only, where all executors are here; the job's interface
         only, where it names one."""
 
     @property
     def coordinator_pid(self) -> int:
-        """The coordinator's process of the moment."""
-        return self._driver.pid if self._driver is not None else self._child.process.pid
+        """The current coordinator's process."""
+        return self._driver.pid if self._driver is not None else self._coordinator.process.pid
 
     @property
     def begun(self) -> bool:
@@ -131,7 +136,7 @@ class SparkSubmission:
         problems = self._decide(self._plan, job)
         if loaded.source is not None and self._facts is not None and not self._facts.local:
             try:
-                self._source = luggage.pack(Path(loaded.source))
+                self._source = pack_source(Path(loaded.source))
             except PackingError as error:
                 problems.append(f"source: {error}")
             except OSError as error:
@@ -150,50 +155,54 @@ class SparkSubmission:
             raise BackendError(f"This Spark application can never run the job:\n{lines}")
 
     def _decide(self, plan: Plan, job: Job) -> list[str]:
-        """What becomes of the slots; why it cannot be so, every reason."""
+        """Decide how slots are used; returns every reason why that cannot be."""
         asked = job.spark.slots
-        needed = looking.slots_needed(plan, self.on_driver)
-        most = looking.most_slots(plan, self.on_driver)
+        needed = spark_facts.slots_needed(plan, self.on_driver)
+        most = spark_facts.most_slots(plan, self.on_driver)
         spare = 1 if self._feeds and asked is not Slots.SHARED else 0
-        self._facts = facts = looking.read_when_there(self._session, needed, self._wait_s, spare)
+        self._facts = facts = spark_facts.read_when_there(
+            self._session, needed, self._wait_s, spare
+        )
         with _deciding:
-            others = sum(each._held for each in _submissions if each is not self and each._going())
-            self._slots, self.notice = looking.slots_use(
+            others = sum(
+                each._taken for each in _submissions if each is not self and each._running()
+            )
+            self._slots, self.notice = spark_facts.slots_use(
                 facts, asked, feeds=self._feeds, tasks=most, others=others
             )
-            self._held = facts.taken(most) if self._slots is Slots.HELD else 0
+            self._taken = facts.taken(most) if self._slots is Slots.HELD else 0
             _submissions.add(self)
         left = facts.left(most, others) if self._feeds else None
-        return looking.refusals(facts, self._slots, needed, job, self.on_driver, left)
+        return spark_facts.refusals(facts, self._slots, needed, job, self.on_driver, left)
 
-    def _going(self) -> bool:
+    def _running(self) -> bool:
         return not self.closed.is_set() and self._session.alive()
 
     def go(self, directory: JobDirectory, progress: Callable[[Step], None]) -> None:
         """See `howdah.backends.base.Submission.go`."""
         try:
-            shipment = self._prepare(directory)
+            bundle = self._prepare(directory)
         except OSError as error:
             raise BackendError(f"The job could not be prepared: {error}") from error
         self._driver = Driver(
             self._session,
             self._slots,
             directory.path,
-            shipment,
+            bundle,
             self._listener,
-            self._child,
+            self._coordinator,
             self.closed.set,
         )
         first = 0
         if self._plan is not None and self._facts is not None:
-            first = looking.first_slots(self._plan, self.on_driver, self._facts.capacity)
+            first = spark_facts.first_slots(self._plan, self.on_driver, self._facts.capacity)
         self._driver.start(first)
 
-    def _prepare(self, directory: JobDirectory) -> Shipment:
+    def _prepare(self, directory: JobDirectory) -> LaunchBundle:
         host, port = address = (self.host, self._listener.getsockname()[1])
         nonce = secrets.token_hex(16)
-        write_atomically(directory.path / luggage.NONCE, nonce.encode())
-        settings = Settings(
+        write_atomically(directory.path / NONCE, nonce.encode())
+        settings = SparkSettings(
             slots=self._slots,
             host=host,
             bind=self.listen_address,
@@ -205,10 +214,10 @@ class SparkSubmission:
             path=os.environ.get("PATH") or os.defpath,
         )
         write_settings(directory.path, settings)
-        return Shipment(
-            order=order_of(directory, settings, address, ticket=0),
-            secrets=secrets_of(directory),
-            files=files_of(directory, self._files),
+        return LaunchBundle(
+            config=container_config(directory, settings, address, spark_job=0),
+            secrets=agent_secrets(directory),
+            files=job_files(directory, self._files),
             source=self._source,
         )
 
@@ -216,8 +225,8 @@ class SparkSubmission:
         """Nothing: `go` takes no time."""
 
     def close(self) -> None:
-        """Let go. After `go` the job goes on; it ends with this process, whatever happens."""
+        """Release it. After `go` the job goes on; it ends with this process, whatever happens."""
         if self._driver is None and not self.closed.is_set():
-            self._child.close()
+            self._coordinator.close()
             self._listener.close()
             self.closed.set()

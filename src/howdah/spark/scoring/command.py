@@ -187,7 +187,7 @@ def _counted(scored: DataFrame) -> tuple[Any, DataFrame]:
 
 
 def _in_words(error: Exception) -> HowdahError:
-    from howdah.backends.spark.words import plain
+    from howdah.backends.spark.error_texts import error_text
 
     kind = BadInput if type(error).__name__ == "AnalysisException" else ScoringFailed
-    return kind(plain(error))
+    return kind(error_text(error))

@@ -1,4 +1,4 @@
-"""Spark's troubles in words for people. Pure."""
+"""Spark's errors as one line for people. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _MISSING = re.compile(r"No module named '?([\w.]+)'?")
 
 
 def was_cancelled(error: BaseException) -> bool:
-    """Whether somebody has cancelled the Spark job (its group, its tag, its session)."""
+    """Whether the Spark job was cancelled (its group, its tag, its session)."""
     text = str(error)
-    return any(word in text for word in _CANCELLED)
+    return any(part in text for part in _CANCELLED)
 
 
-def plain(error: BaseException) -> str:
-    """The line that says what is wrong, of a text with two stack traces."""
+def error_text(error: BaseException) -> str:
+    """Of a text with two stack traces the line that says what is wrong."""
     text = str(error)
     if missing := _MISSING.search(text):
         return (
@@ -59,8 +59,8 @@ def _raised(text: str) -> str:
     return lines[-1][:LONGEST] if lines else ""
 
 
-def waiting(wanted: int, capacity: int | None, busy: int | None) -> str:
-    """Why slots do not come."""
+def pending_text(wanted: int, capacity: int | None, busy: int | None) -> str:
+    """Why Spark does not give the slots that are requested; empty if that is not known."""
     if not wanted:
         return ""
     if capacity is None or busy is None:

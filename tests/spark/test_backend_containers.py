@@ -1,4 +1,4 @@
-"""Holders that come back with other news than their coordinator has. Real ones, and no Spark."""
+"""Container processes that register with another state than their coordinator has. No Spark here."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import psutil
 import pytest
 
 from howdah.backends.spark import backend as spark_backend
-from howdah.backends.spark import books, luggage
-from howdah.backends.spark.books import Books, Launched
-from howdah.backends.spark.messages import Here, Leave, Over, ToHolder, Welcome
+from howdah.backends.spark import container_folder, registry
+from howdah.backends.spark.messages import Exited, Register, Registered, StopProcess, ToContainer
+from howdah.backends.spark.registry import LaunchedContainer, RegistryState
 from howdah.backends.spark.settings import read_settings
 from howdah.core.messages import ContainerEnded, ContainerEndKind
 from howdah.storage import layout
@@ -37,18 +37,18 @@ def run(folder: Path, test: Callable[[SparkHarness], Awaitable[None]]) -> None:
     asyncio.run(within())
 
 
-def test_a_launch_that_never_left_ends_its_container_and_the_holder_serves_the_next_request(
+def test_a_launch_that_was_never_sent_ends_its_container_and_the_process_serves_the_next_request(
     tmp_path: Path,
 ) -> None:
     async def test(harness: SparkHarness) -> None:
         first = await harness.coordinator()
         [container_id] = await first.grant(1)
         await harness.crash(first)
-        # It died with the launch in its book, and no word of it on its way.
+        # It died with the launch on disk, and none of it sent.
         [base] = harness.drivers[0].bases
-        holder = base.name.removeprefix(luggage.PREFIX)
-        await Books(harness.directory.path).launched(
-            container_id, Launched(holder=holder, role="small", host="here", ticket=1)
+        name = base.name.removeprefix(container_folder.PREFIX)
+        await RegistryState(harness.directory.path).launched(
+            container_id, LaunchedContainer(name=name, role="small", host="here", spark_job=1)
         )
         second = await harness.coordinator()
         assert list(second.held) == [container_id]
@@ -62,7 +62,7 @@ def test_a_launch_that_never_left_ends_its_container_and_the_holder_serves_the_n
     run(tmp_path, test)
 
 
-def test_a_container_that_comes_back_after_it_was_lost_is_ended_before_its_holder_serves_another(
+def test_a_container_that_comes_back_after_it_was_lost_is_ended_before_its_process_serves_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(harness: SparkHarness) -> None:
@@ -70,9 +70,9 @@ def test_a_container_that_comes_back_after_it_was_lost_is_ended_before_its_holde
         [container_id] = await first.grant(1)
         await harness.launch(first, container_id, "wait")
         pids = await harness.pids(container_id)
-        holder = psutil.Process(pids[-1]).parent()
-        assert holder is not None
-        holder.suspend()  # as a paused machine does
+        process = psutil.Process(pids[-1]).parent()
+        assert process is not None
+        process.suspend()  # as a paused machine does
         try:
             await harness.crash(first)
             monkeypatch.setattr(spark_backend, "LEASE_S", 0.1)
@@ -81,17 +81,17 @@ def test_a_container_that_comes_back_after_it_was_lost_is_ended_before_its_holde
             ended = await second.ended(container_id)
             assert ended.kind is ContainerEndKind.NODE_LOST
         finally:
-            holder.resume()
+            process.resume()
         [again] = await second.grant(2)
         assert await harness.alive(pids) == []
         await harness.launch(second, again, "wait")
-        assert psutil.Process((await harness.pids(again))[-1]).parent() == holder
+        assert psutil.Process((await harness.pids(again))[-1]).parent() == process
         assert [event.container_id for event in second.all(ContainerEnded)] == [container_id]
 
     run(tmp_path, test)
 
 
-def test_what_a_container_left_while_no_coordinator_was_there_comes_home_before_its_end_is_told(
+def test_what_a_container_left_while_no_coordinator_was_there_is_uploaded_before_its_end_is_reported(
     tmp_path: Path,
 ) -> None:
     async def test(harness: SparkHarness) -> None:
@@ -103,11 +103,11 @@ def test_what_a_container_left_while_no_coordinator_was_there_comes_home_before_
         await harness.crash(first)
         [base] = harness.drivers[0].bases
         model = os.urandom(8 << 20)  # more than is sent at a time
-        (base / container_id / luggage.HOME / layout.OUTPUTS / "model").write_bytes(model)
+        (base / container_id / container_folder.JOB / layout.OUTPUTS / "model").write_bytes(model)
         await harness.kill_agent(container_id)
-        log = base / luggage.LOG
+        log = base / container_folder.LOG
         await eventually(
-            lambda: f"container {container_id}:" in log.read_text(), "the holder knows its end"
+            lambda: f"container {container_id}:" in log.read_text(), "the process knows its end"
         )
         second = await harness.coordinator()
         assert (await second.ended(container_id)).kind is ContainerEndKind.EXITED
@@ -115,58 +115,58 @@ def test_what_a_container_left_while_no_coordinator_was_there_comes_home_before_
         [again] = await second.grant(2)
         await harness.launch(second, again, "wait")
         assert await harness.pids(again)
-        assert (base / again).is_dir()  # in the same holder
+        assert (base / again).is_dir()  # in the same process
 
     run(tmp_path, test)
 
 
-async def dial(harness: SparkHarness, here: Here) -> Channel[ToHolder]:
-    """A holder that says that, and then nothing by itself."""
+async def dial(harness: SparkHarness, here: Register) -> Channel[ToContainer]:
+    """A container process that registers so, and then sends nothing by itself."""
     directory = harness.directory
-    channel: Channel[ToHolder] = await connect(
+    channel: Channel[ToContainer] = await connect(
         "127.0.0.1",
         read_settings(directory.path).port,
         tls.client_context(directory.secrets, tls.PeerRole.AGENT),
         job_id=directory.job_id,
-        receives=ToHolder,
+        receives=ToContainer,
     )
     channel.send(here)
     return channel
 
 
-async def orders(channel: Channel[ToHolder], count: int) -> list[tuple[str, str]]:
+async def orders(channel: Channel[ToContainer], count: int) -> list[tuple[str, str]]:
     """The next orders: what, and to which container."""
     found: list[tuple[str, str]] = []
     while len(found) < count:
         message = await channel.receive()
         assert message is not None
-        if not isinstance(message, Welcome | Leave):
+        if not isinstance(message, Registered | StopProcess):
             found.append((type(message).__name__, message.container_id))
     return found
 
 
-def test_a_holder_that_missed_the_word_gets_it_before_its_next_launch_and_both_again(
+def test_a_process_that_missed_an_acknowledgement_gets_it_before_its_next_launch_and_both_again(
     tmp_path: Path,
 ) -> None:
     async def test(harness: SparkHarness) -> None:
         coordinator = await harness.coordinator()
         harness.drivers[0].full = True
-        here = Here(holder="one", ticket=1, host="here", base="/tmp/one", sees=True)
+        here = Register(name="one", spark_job=1, host="here", base="/tmp/one", sees_job_dir=True)
         channel = await dial(harness, here)
         [first] = await coordinator.grant(1)
         await harness.launch(coordinator, first, "wait")
         assert await orders(channel, 1) == [("Launch", first)]
-        over = Over(container_id=first, kind=ContainerEndKind.EXITED)
-        channel.send(over)
+        exited = Exited(container_id=first, kind=ContainerEndKind.EXITED)
+        channel.send(exited)
         await coordinator.ended(first)
         [second] = await coordinator.grant(2)
         await harness.launch(coordinator, second, "wait")
-        for told in (over, over, None):  # without it, it has files to bring first
+        for sent in (exited, exited, None):  # without it, it has files to upload first
             channel.abort()
-            again = msgspec.structs.replace(here, container_id=first, over=told)
+            again = msgspec.structs.replace(here, container_id=first, exited=sent)
             channel = await dial(harness, again)
-            assert await orders(channel, 2) == [("Known", first), ("Launch", second)]
-        channel.send(Over(container_id=second, kind=ContainerEndKind.EXITED))
+            assert await orders(channel, 2) == [("AcknowledgeExit", first), ("Launch", second)]
+        channel.send(Exited(container_id=second, kind=ContainerEndKind.EXITED))
         assert (await coordinator.ended(second)).kind is ContainerEndKind.EXITED
         assert len(coordinator.all(ContainerEnded)) == 2
         channel.abort()
@@ -174,7 +174,7 @@ def test_a_holder_that_missed_the_word_gets_it_before_its_next_launch_and_both_a
     run(tmp_path, test)
 
 
-def test_a_launch_is_in_the_book_when_it_is_ordered_and_all_of_one_turn_are_written_once(
+def test_a_launch_is_on_disk_when_it_is_sent_and_all_of_one_turn_are_written_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[Path] = []
@@ -183,18 +183,18 @@ def test_a_launch_is_in_the_book_when_it_is_ordered_and_all_of_one_turn_are_writ
         written.append(path)
         write_atomically(path, data)
 
-    monkeypatch.setattr(books, "write_atomically", write)
-    entry = Launched(holder="one", role="small", host="here")
+    monkeypatch.setattr(registry, "write_atomically", write)
+    entry = LaunchedContainer(name="one", role="small", host="here")
 
-    async def launch(book: Books, container_id: str) -> None:
-        await book.launched(container_id, entry)
-        assert books.read(tmp_path).containers[container_id] == entry
+    async def launch(state: RegistryState, container_id: str) -> None:
+        await state.launched(container_id, entry)
+        assert registry.read_state(tmp_path).containers[container_id] == entry
 
     async def test() -> None:
-        book = Books(tmp_path)
-        await asyncio.gather(*(launch(book, f"c{number:04d}") for number in range(100)))
+        state = RegistryState(tmp_path)
+        await asyncio.gather(*(launch(state, f"c{number:04d}") for number in range(100)))
         assert len(written) == 1
-        await launch(book, "c0100")
+        await launch(state, "c0100")
         assert len(written) == 2
 
     asyncio.run(test())

@@ -1,7 +1,8 @@
-"""Files of a container brought into the job directory as they grow, where it is not seen there.
+"""Artifact upload: files of a container, into the job directory, where its host does not see that.
 
-Holder's side: `Homeward` looks at the files of ``home`` and gives what is new as `Part`s. Files are
-taken to grow at their end; one that is replaced is sent anew. Coordinator's side: `Intake` writes.
+Container's side: `ArtifactUploader` looks for changes in the container's own job directory and gives
+them as `FilePart`s. Files are taken to grow at their end; one that is replaced is sent again.
+Coordinator's side: `ArtifactWriter`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from howdah.backends.spark.messages import Part
+from howdah.backends.spark.messages import FilePart
 from howdah.storage import layout
 from howdah.storage.beneath import LeadsOutside, open_beneath
 
@@ -22,41 +23,41 @@ FOLDERS = (
     layout.OUTPUTS,
     layout.TENSORBOARD,
 )
-"""What comes home. Checkpoints do not: they go to the store that the job names."""
+"""What is uploaded. Checkpoints are not: they go to the store that the job names."""
 PART_BYTES = 256 * 1024
 LARGEST = 1 << 30
-"""Bytes of one container that come home; what is more stays away, and goes with the container."""
+"""Bytes of one container that are uploaded; what is more goes with the container."""
 
 
-class Homeward:
+class ArtifactUploader:
     """What has been sent of each file."""
 
-    def __init__(self, home: Path, largest: int = LARGEST) -> None:
-        self._home = home
+    def __init__(self, folder: Path, largest: int = LARGEST) -> None:
+        self._folder = folder
         self._sent: dict[str, tuple[int, int]] = {}
         """By path: the file's inode and the bytes sent of it."""
         self._largest = largest
         self._left = largest
-        self.cut_short = False
-        """Something stayed away: there was too much."""
+        self.truncated = False
+        """Something was not sent: there was too much."""
 
-    def forget(self) -> None:
-        """The connection broke: what was sent may not have arrived. All of it is sent anew, over
+    def restart(self) -> None:
+        """The connection broke: what was sent may not have arrived. All of it is sent again, over
         what has, and counts once."""
         self._sent.clear()
         self._left = self._largest
-        self.cut_short = False
+        self.truncated = False
 
-    def news(self) -> Iterator[Part]:
-        """What is new, in parts; it may be stopped between two and begun again."""
+    def changes(self) -> Iterator[FilePart]:
+        """What was not sent yet, in parts; the caller may stop after any part and call again."""
         for folder in FOLDERS:
-            for root, _, names in os.walk(self._home / folder):
+            for root, _, names in os.walk(self._folder / folder):
                 for name in sorted(names):
                     if not name.startswith("."):
-                        yield from self._of(Path(root, name))
+                        yield from self._changes_of(Path(root, name))
 
-    def _of(self, path: Path) -> Iterator[Part]:
-        relative = path.relative_to(self._home).as_posix()
+    def _changes_of(self, path: Path) -> Iterator[FilePart]:
+        relative = path.relative_to(self._folder).as_posix()
         try:
             status = path.stat()
             if self._sent.get(relative) == (status.st_ino, status.st_size):
@@ -74,28 +75,28 @@ class Homeward:
                     if not data and sent >= 0:
                         return
                     if len(data) > self._left:
-                        self.cut_short = True
+                        self.truncated = True
                         return
                     self._left -= len(data)
                     offset = max(sent, 0)
                     sent = offset + len(data)
                     self._sent[relative] = status.st_ino, sent
-                    yield Part(path=relative, offset=offset, data=data)
+                    yield FilePart(path=relative, offset=offset, data=data)
         except OSError:
-            return  # it went away meanwhile
+            return  # it was removed meanwhile
 
 
-class Intake:
-    """Writes what comes into the job directory, and nowhere else."""
+class ArtifactWriter:
+    """Writes what arrives into the job directory, and nowhere else."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    def take(self, part: Part) -> None:
-        """Write it.
+    def write(self, part: FilePart) -> None:
+        """Write one part.
 
         Raises:
-            ValueError: its path is none that containers may send.
+            ValueError: containers may not send a file of that path.
             OSError: it cannot be written.
         """
         if part.path.partition("/")[0] not in FOLDERS:

@@ -1,7 +1,7 @@
-"""What a Spark task of ours does: it starts a holder, and waits for its end if it holds its slot.
+"""The Spark task: starts a container process, and waits for its end if the slot is held.
 
-Runs in Spark's Python workers. A problem is an answer, not an exception, where Spark would only
-try again; a user's failure never comes here at all.
+It runs in Spark's Python workers. A problem is an answer, not an exception, where Spark would only
+try again; a failure of the user's program is never one of the task's.
 """
 
 from __future__ import annotations
@@ -16,84 +16,87 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from howdah.backends.base import BackendError
-from howdah.backends.spark import luggage, pythonpath
-from howdah.backends.spark.messages import Order, Shipment
+from howdah.backends.interpreter import python_path
+from howdah.backends.spark import container_folder
+from howdah.backends.spark.launch_bundle import LaunchBundle
 from howdah.spec.model import Slots
-from howdah.storage.files import write_private
 
-LOST = "the holder ended without a word"
+LOST = "the container process ended without a message"
+READY = "ready"
+"""From the container process, when the coordinator has registered it."""
+STAY = b"stay\n"
+"""To the container process: the task is about to end."""
 
 
-class NoHolder(Exception):
-    """There will be no holder here; the text is for the user."""
+class NoContainer(Exception):
+    """There will be no container process here; the text is for the user."""
 
 
-def occupy(shipment: bytes, context: Any) -> str:
-    """Start a holder in this task's place; be there as long as it, if the slot is held.
+def run(data: bytes, context: Any) -> str:
+    """Start a container process in this task's slot; last as long as it, if the slot is held.
 
     Args:
+        data: the `LaunchBundle`.
         context: pyspark's TaskContext, or BarrierTaskContext.
 
     Returns:
-        Why there is no holder, in words; empty if one was welcomed.
+        Why there is no container process, for the user; empty if one was registered.
     """
-    parts = msgspec.msgpack.decode(shipment, type=Shipment)
+    bundle = msgspec.msgpack.decode(data, type=LaunchBundle)
     host = socket.gethostname()
     if context.attemptNumber() > 0:
-        # Spark tries again what it has lost: the coordinator knows, and asks anew if it wants to.
+        # Spark tries a lost task again: the coordinator has noticed, and asks again if need be.
         return ""
     devices = {name: tuple(each.addresses) for name, each in context.resources().items()}
     try:
-        process, base = start(parts, _gpus(devices))
-    except (NoHolder, BackendError, OSError, tarfile.TarError) as error:
+        process, base = start(bundle, devices.get("gpu", ()))
+    except (NoContainer, BackendError, OSError, tarfile.TarError) as error:
         return f"{host}: {error}"
-    word = _first_line(process, parts.wait_s)
-    if word != luggage.READY:
-        words = _end(process, base)
-        word = f"{word}: {words}" if word == LOST and words else word
-        return word if host in word else f"{host}: {word}"
-    if parts.order.slots is Slots.SHARED:
+    answer = _first_line(process, bundle.wait_s)
+    if answer != READY:
+        last = _end(process, base)
+        answer = f"{answer}: {last}" if answer == LOST and last else answer
+        return answer if host in answer else f"{host}: {answer}"
+    if bundle.config.slots is Slots.SHARED:
         detach(process)
     else:
         wait(process)
     return ""
 
 
-def start(parts: Shipment, gpus: tuple[str, ...]) -> tuple[subprocess.Popen[bytes], Path]:
-    """A holder's process and its folder.
+def start(bundle: LaunchBundle, gpus: tuple[str, ...]) -> tuple[subprocess.Popen[bytes], Path]:
+    """Start a container process; returns it and its folder.
 
     Raises:
-        NoHolder: a limit on memory cannot be lifted.
+        NoContainer: a limit on memory cannot be lifted.
         BackendError: no folder can be made.
         OSError: no folder or process can be made.
         tarfile.TarError: the source folder cannot be unpacked here.
     """
-    from howdah.backends.spark.holder import new_base
-
     name = secrets.token_hex(6)
-    base = new_base(name)
-    order = msgspec.structs.replace(
-        parts.order,
-        holder=name,
+    base = container_folder.make_base(name)
+    config = msgspec.structs.replace(
+        bundle.config,
+        name=name,
         host=socket.gethostname(),
         folder=os.getcwd(),  # noqa: PTH109
         gpus=gpus,
         python=sys.executable,
     )
     try:
-        furnish(base, parts, order)
-        env = {**os.environ, "PYTHONPATH": pythonpath.told()}
+        container_folder.populate(base, bundle, config)
+        env = {**os.environ, "PYTHONPATH": python_path()}
         env.pop("PYTHONHOME", None)
-        with (base / luggage.LOG).open("ab") as log, no_limit():
+        with (base / container_folder.LOG).open("ab") as log, no_limit():
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "howdah.backends.spark.holder", str(base)],
+                [sys.executable, "-P", "-m", "howdah.backends.spark.container", str(base)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -107,27 +110,17 @@ def start(parts: Shipment, gpus: tuple[str, ...]) -> tuple[subprocess.Popen[byte
     return process, base
 
 
-def furnish(base: Path, parts: Shipment, order: Order) -> None:
-    """Put into a holder's folder what it needs."""
-    luggage.put(parts.secrets, base / luggage.SECRETS)
-    if not luggage.sees(order):
-        luggage.put(parts.files, base / luggage.SHIPPED)
-        if parts.source:
-            luggage.unpack(parts.source, base / luggage.SOURCE)
-    write_private(base / luggage.ORDER, msgspec.json.encode(order))
-
-
 def detach(process: subprocess.Popen[bytes]) -> None:
-    """Let the holder stay when this process ends."""
+    """Let the container process stay when this one ends."""
     assert process.stdin is not None and process.stdout is not None
-    process.stdin.write(luggage.GO)
+    process.stdin.write(STAY)
     process.stdin.close()
     process.stdout.close()
-    process.wait()  # the holder is its child, and it has ended long ago
+    process.wait()  # the container process is its child; it has ended itself long ago
 
 
 def wait(process: subprocess.Popen[bytes]) -> None:
-    """Until the holder has ended."""
+    """Wait until the container process has ended."""
     assert process.stdin is not None and process.stdout is not None
     while process.stdout.read(4096):
         pass
@@ -144,7 +137,7 @@ def _first_line(process: subprocess.Popen[bytes], wait_s: float) -> str:
     while not line.endswith(b"\n"):
         left_s = deadline - time.monotonic()
         if left_s <= 0 or not select.select([descriptor], [], [], left_s)[0]:
-            return f"the coordinator did not answer the holder within {wait_s:g} s"
+            return f"the coordinator did not answer the container process within {wait_s:g} s"
         data = os.read(descriptor, 4096)
         if not data:
             return line.decode(errors="replace").strip() or LOST
@@ -153,18 +146,14 @@ def _first_line(process: subprocess.Popen[bytes], wait_s: float) -> str:
 
 
 def _end(process: subprocess.Popen[bytes], base: Path) -> str:
-    """It sees the end of its input, and goes. Returns its last words."""
+    """End it by the end of its input; returns the last line of its log."""
     from howdah.backends.local.agents import last_line
 
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             pipe.close()
     process.wait()
-    return last_line(base / luggage.LOG)
-
-
-def _gpus(devices: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    return devices.get("gpu", ())
+    return last_line(base / container_folder.LOG)
 
 
 @contextlib.contextmanager
@@ -173,7 +162,7 @@ def no_limit() -> Iterator[None]:
     Python workers and so of all they start.
 
     Raises:
-        NoHolder: this user cannot lift it.
+        NoContainer: this user cannot lift it.
     """
     import resource
 
@@ -185,7 +174,7 @@ def no_limit() -> Iterator[None]:
     try:
         resource.setrlimit(resource.RLIMIT_AS, (infinity, infinity))
     except (OSError, ValueError):
-        raise NoHolder(
+        raise NoContainer(
             f"spark.executor.pyspark.memory limits Python here to {before[1] >> 20} MiB of address "
             "space, and the programs of the job with it, which cannot be lifted from inside; start "
             "the application without that setting"

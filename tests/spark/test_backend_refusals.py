@@ -1,4 +1,4 @@
-"""What the Spark backend refuses, and its words for Spark's troubles. No Spark here."""
+"""What the Spark backend refuses, and its texts for Spark's errors. No Spark here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ import pytest
 
 from howdah.backends.base import BackendError, Running
 from howdah.backends.findings import Finding, Health
-from howdah.backends.spark import doctor, luggage, slots
+from howdah.backends.spark import doctor, slot_task
+from howdah.backends.spark.artifacts import ArtifactUploader, ArtifactWriter
+from howdah.backends.spark.error_texts import error_text, pending_text, was_cancelled
 from howdah.backends.spark.facts import (
     Facts,
     first_slots,
@@ -24,11 +26,15 @@ from howdah.backends.spark.facts import (
     slots_use,
     unseen,
 )
-from howdah.backends.spark.homeward import Homeward, Intake
-from howdah.backends.spark.messages import Order, Part, Settings, Shipment
-from howdah.backends.spark.settings import write_settings
+from howdah.backends.spark.launch_bundle import (
+    ContainerConfig,
+    LaunchBundle,
+    pack_source,
+    unpack_source,
+)
+from howdah.backends.spark.messages import FilePart
+from howdah.backends.spark.settings import SparkSettings, write_settings
 from howdah.backends.spark.site import SparkSite
-from howdah.backends.spark.words import plain, waiting, was_cancelled
 from howdah.cli.rerun import command as rerun
 from howdah.client.functions import FunctionJob
 from howdah.frameworks import planning
@@ -37,7 +43,7 @@ from howdah.spec.model import Checkpoint, Job, Role, Slots
 from howdah.storage.jobdir import JobDirectory, new_job_id
 from howdah.storage.layout import JobMeta
 from howdah.version import __version__
-from tests.spark.backend_jobs import holder_folders
+from tests.spark.backend_jobs import container_folders
 
 GOOD = Facts(master="spark://here:7077", capacity=4, executor_cores="2", instances="2")
 JOB = Job(command="true", roles={"worker": Role(instances=4)})
@@ -193,7 +199,7 @@ def test_checkpoints_need_a_place_that_all_hosts_see() -> None:
 
 def test_a_missing_module_is_told_with_what_to_do() -> None:
     error = RuntimeError("Traceback …\n  ModuleNotFoundError: No module named 'pyarrow'\n\tat x")
-    assert "'pyarrow'" in plain(error) and "--archives" in plain(error)
+    assert "'pyarrow'" in error_text(error) and "--archives" in error_text(error)
 
 
 def test_of_two_stack_traces_the_line_that_says_it_is_told() -> None:
@@ -202,7 +208,7 @@ def test_of_two_stack_traces_the_line_that_says_it_is_told() -> None:
         "Traceback (most recent call last):\n  File x, line 1\n    y()\nValueError: that is it\n"
         "\n\tat org.apache.spark.api.python\n"
     )
-    assert plain(RuntimeError(text)) == "ValueError: that is it"
+    assert error_text(RuntimeError(text)) == "ValueError: that is it"
 
 
 def test_a_cancelled_job_is_known() -> None:
@@ -211,47 +217,47 @@ def test_a_cancelled_job_is_known() -> None:
 
 
 def test_waiting_is_told_in_words() -> None:
-    assert waiting(0, 4, 0) == ""
-    assert "has 1" in waiting(2, 1, 0)
-    assert "3 of the Spark application's 4 are busy" in waiting(2, 4, 3)
-    assert waiting(2, 4, 1) == ""
+    assert pending_text(0, 4, 0) == ""
+    assert "has 1" in pending_text(2, 1, 0)
+    assert "3 of the Spark application's 4 are busy" in pending_text(2, 4, 3)
+    assert pending_text(2, 4, 1) == ""
 
 
-def test_files_come_home_as_they_grow_and_anew_when_they_are_replaced(tmp_path: Path) -> None:
+def test_files_are_uploaded_as_they_grow_and_again_when_they_are_replaced(tmp_path: Path) -> None:
     (tmp_path / "there" / "logs" / "worker-0").mkdir(parents=True)
     (tmp_path / "home").mkdir()
     log = tmp_path / "there" / "logs" / "worker-0" / "1.log"
-    away, here = Homeward(tmp_path / "there"), Intake(tmp_path / "home")
+    uploader, writer = ArtifactUploader(tmp_path / "there"), ArtifactWriter(tmp_path / "home")
 
-    def bring() -> bytes:
-        for part in away.news():
-            here.take(part)
+    def upload() -> bytes:
+        for part in uploader.changes():
+            writer.write(part)
         return (tmp_path / "home" / "logs" / "worker-0" / "1.log").read_bytes()
 
     log.write_bytes(b"one\n")
-    assert bring() == b"one\n"
+    assert upload() == b"one\n"
     with log.open("ab") as file:
         file.write(b"two\n" * 200_000)
-    assert bring() == b"one\n" + b"two\n" * 200_000
-    assert list(away.news()) == []
+    assert upload() == b"one\n" + b"two\n" * 200_000
+    assert list(uploader.changes()) == []
     log.unlink()
     log.write_bytes(b"new")
-    assert bring() == b"new"
-    away.forget()
-    assert bring() == b"new"
+    assert upload() == b"new"
+    uploader.restart()
+    assert upload() == b"new"
 
 
 def test_too_much_stays_away(tmp_path: Path) -> None:
     (tmp_path / "outputs").mkdir()
     (tmp_path / "outputs" / "model").write_bytes(b"x" * 100)
-    away = Homeward(tmp_path, largest=99)
-    assert list(away.news()) == [] and away.cut_short
+    uploader = ArtifactUploader(tmp_path, largest=99)
+    assert list(uploader.changes()) == [] and uploader.truncated
 
 
 def test_what_is_no_file_stays_where_it_is(tmp_path: Path) -> None:
     (tmp_path / "outputs").mkdir()
     os.mkfifo(tmp_path / "outputs" / "pipe")
-    assert list(Homeward(tmp_path).news()) == []
+    assert list(ArtifactUploader(tmp_path).changes()) == []
 
 
 def test_what_is_sent_again_after_a_break_counts_once(tmp_path: Path) -> None:
@@ -259,15 +265,18 @@ def test_what_is_sent_again_after_a_break_counts_once(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     model = tmp_path / "there" / "outputs" / "model"
     model.write_bytes(b"x" * 60)
-    away, here = Homeward(tmp_path / "there", largest=100), Intake(tmp_path / "home")
-    for part in away.news():
-        here.take(part)
-    away.forget()
+    uploader, writer = (
+        ArtifactUploader(tmp_path / "there", largest=100),
+        ArtifactWriter(tmp_path / "home"),
+    )
+    for part in uploader.changes():
+        writer.write(part)
+    uploader.restart()
     with model.open("ab") as file:
         file.write(b"y" * 40)
-    for part in away.news():
-        here.take(part)
-    assert not away.cut_short
+    for part in uploader.changes():
+        writer.write(part)
+    assert not uploader.truncated
     assert (tmp_path / "home" / "outputs" / "model").read_bytes() == model.read_bytes()
 
 
@@ -276,7 +285,7 @@ def ended_with_its_program(folder: Path, job: Job) -> tuple[JobDirectory, SparkS
     directory = JobDirectory(folder / new_job_id("lost"))
     meta = JobMeta(job_id=directory.job_id, user="somebody", backend="spark", submitted=0.0)
     directory.create(job, meta)
-    settings = Settings(slots=Slots.SHARED, host="here", bind="here", port=1, nonce="")
+    settings = SparkSettings(slots=Slots.SHARED, host="here", bind="here", port=1, nonce="")
     write_settings(directory.path, settings)
     site = SparkSite(directory)
     assert site.running() is Running.NO
@@ -306,12 +315,12 @@ def test_a_function_job_that_nobody_runs_is_begun_anew_by_its_program(tmp_path: 
 )
 def test_a_container_writes_nowhere_else_in_the_job_directory(tmp_path: Path, path: str) -> None:
     with pytest.raises(ValueError):
-        Intake(tmp_path).take(Part(path=path, offset=0, data=b""))
+        ArtifactWriter(tmp_path).write(FilePart(path=path, offset=0, data=b""))
 
 
 def travelled(source: Path, there: Path) -> list[str]:
     """What of a source folder comes to a host that does not see it."""
-    luggage.unpack(luggage.pack(source), there)
+    unpack_source(pack_source(source), there)
     return sorted(p.relative_to(there).as_posix() for p in there.rglob("*.*"))
 
 
@@ -350,7 +359,7 @@ def test_a_source_folder_with_a_link_that_leads_out_is_refused(tmp_path: Path) -
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "data").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(PackingError, match="data is a link to .*, outside of the folder"):
-        luggage.pack(tmp_path / "source")
+        pack_source(tmp_path / "source")
 
 
 class Task:
@@ -369,10 +378,10 @@ def test_a_source_archive_that_cannot_be_unpacked_is_a_problem_told_and_no_faile
         link = tarfile.TarInfo("data")
         link.type, link.linkname = tarfile.SYMTYPE, "/elsewhere"
         tar.addfile(link)
-    order = Order(
+    config = ContainerConfig(
         job_id="job",
-        holder="",
-        ticket=1,
+        name="",
+        spark_job=1,
         host="",
         folder="",
         coordinator=("127.0.0.1", 1),
@@ -382,27 +391,27 @@ def test_a_source_archive_that_cannot_be_unpacked_is_a_problem_told_and_no_faile
         nonce="",
         python="",
     )
-    shipment = Shipment(order=order, secrets={}, source=raw.getvalue())
-    problem = slots.occupy(msgspec.msgpack.encode(shipment), Task())
+    bundle = LaunchBundle(config=config, secrets={}, source=raw.getvalue())
+    problem = slot_task.run(msgspec.msgpack.encode(bundle), Task())
     assert "'data' is a link to an absolute path" in problem
-    assert holder_folders() == []
+    assert container_folders() == []
 
 
 def test_a_source_folder_that_is_too_large_is_refused_with_the_limit(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(b"x" * 200)
     with pytest.raises(PackingError, match="all hosts see"):
-        luggage.pack(tmp_path, largest=100)
+        pack_source(tmp_path, largest=100)
 
 
 LIMITED = """
 import resource
-from howdah.backends.spark import slots
+from howdah.backends.spark import slot_task
 resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
 try:
-    with slots.no_limit():
+    with slot_task.no_limit():
         print(resource.getrlimit(resource.RLIMIT_AS) == (resource.RLIM_INFINITY,) * 2)
     print(resource.getrlimit(resource.RLIMIT_AS) == (8 << 30, 8 << 30))
-except slots.NoHolder as error:
+except slot_task.NoContainer as error:
     print("spark.executor.pyspark.memory limits Python here to 8192 MiB" in str(error))
 """
 
@@ -441,15 +450,17 @@ def test_the_doctor_says_who_gets_the_gpus() -> None:
 
 def test_the_doctor_says_what_executors_lack() -> None:
     seen = [
-        doctor.Seen(host="one", python="3.11.7", howdah=__version__),
-        doctor.Seen(host="two", python="3.11.7", missing="No module named 'howdah'"),
-        doctor.Seen(host="two", python="3.11.7", howdah=__version__, unreachable="timed out"),
+        doctor.ExecutorReport(host="one", python="3.11.7", howdah=__version__),
+        doctor.ExecutorReport(host="two", python="3.11.7", missing="No module named 'howdah'"),
+        doctor.ExecutorReport(
+            host="two", python="3.11.7", howdah=__version__, unreachable="timed out"
+        ),
     ]
     found = {each.what: each for each in doctor.conditions(seen, ("driver", 7), "20000-29999")}
     assert "on 2 hosts" in found["executors"].text
     assert "cannot be imported on two: No module named 'howdah'" in found["Howdah"].text
     assert "two does not reach the driver at driver:7: timed out" in found["ports"].text
     assert {found[what].health for what in ("Howdah", "ports")} == {Health.PROBLEM}
-    old = [doctor.Seen(host="one", python="3.11.7", howdah="0.0.1")]
+    old = [doctor.ExecutorReport(host="one", python="3.11.7", howdah="0.0.1")]
     told = list(doctor.conditions(old, ("driver", 7), "20000-29999"))
     assert [each.health for each in told] == [Health.FINE, Health.WARNING, Health.FINE]

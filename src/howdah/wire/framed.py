@@ -1,8 +1,9 @@
-"""A holder's TLS connection on a `howdah.backends.local.loop.Loop`, without blocking."""
+"""Frames over a non-blocking stream socket, plain or TLS, for event loops other than asyncio's."""
 
 from __future__ import annotations
 
 import contextlib
+import socket
 import ssl
 from collections import deque
 from typing import Any, Generic, TypeVar
@@ -10,33 +11,32 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from howdah.wire.frames import FrameDecoder, encode
-from howdah.wire.sockets import dial_tls
 
 T = TypeVar("T")
 
-_READ_BYTES = 65536
+READ_BYTES = 65536
+_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class Line(Generic[T]):
-    """One connection. The owner watches `socket` and calls `receive` and `flush`."""
+class FramedConnection(Generic[T]):
+    """One end of a connection. The owner watches `socket` and calls `receive` and `flush`."""
 
-    def __init__(self, sock: ssl.SSLSocket, receives: Any) -> None:
+    def __init__(self, sock: socket.socket, receives: Any) -> None:
+        """``receives`` is the message type, or union of types, that may come."""
         sock.setblocking(False)
         self.socket = sock
+        self.pending_bytes = 0
+        """Handed to `send` and not sent yet."""
         self._decoder: FrameDecoder[T] = FrameDecoder(receives)
         self._out: deque[bytes] = deque()
-        self.waiting_bytes = 0
-        """Handed to `send` and not sent yet."""
 
     def send(self, message: msgspec.Struct) -> bool:
-        """Queue and try to send. True if all has left.
+        """Queue a message and try to send. True if all has left.
 
         Raises:
             OSError: the connection is gone.
         """
-        frame = encode(message)
-        self._out.append(frame)
-        self.waiting_bytes += len(frame)
+        self._queue(encode(message))
         return self.flush()
 
     def flush(self) -> bool:
@@ -47,15 +47,23 @@ class Line(Generic[T]):
         """
         while self._out:
             try:
-                sent = self.socket.send(self._out[0])
-            except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+                sent = self._write(self._out[0])
+            except _WOULD_BLOCK:
                 return False
-            self.waiting_bytes -= sent
+            self.pending_bytes -= sent
             if sent < len(self._out[0]):
                 self._out[0] = self._out[0][sent:]
             else:
                 self._out.popleft()
         return True
+
+    def flush_now(self, timeout_s: float = 1.0) -> bool:
+        """Send everything, waiting if need be. False if the peer does not take it."""
+        try:
+            self.socket.settimeout(timeout_s)
+            return self.flush()
+        except OSError:
+            return False
 
     def receive(self) -> tuple[list[T], bool]:
         """Messages that have come, and whether the peer is still there.
@@ -66,8 +74,8 @@ class Line(Generic[T]):
         found: list[T] = []
         while True:
             try:
-                data = self.socket.recv(_READ_BYTES)
-            except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                data = self._read()
+            except _WOULD_BLOCK:
                 return found, True
             except OSError:
                 return found, False
@@ -76,20 +84,16 @@ class Line(Generic[T]):
             found += self._decoder.feed(data)
 
     def close(self) -> None:
+        """Close the socket. What is still queued is not sent."""
         with contextlib.suppress(OSError):
             self.socket.close()
 
+    def _queue(self, frame: bytes) -> None:
+        self._out.append(frame)
+        self.pending_bytes += len(frame)
 
-def dial(
-    address: tuple[str, int],
-    context: ssl.SSLContext,
-    name: str,
-    receives: Any,
-    timeout_s: float,
-) -> Line[Any]:
-    """Connect, waiting so long. ``name`` is the one in the server's certificate.
+    def _write(self, data: bytes) -> int:
+        return self.socket.send(data)
 
-    Raises:
-        OSError: nobody listens there, or it is not who it should be.
-    """
-    return Line(dial_tls(address, context, name, timeout_s), receives)
+    def _read(self) -> bytes:
+        return self.socket.recv(READ_BYTES)

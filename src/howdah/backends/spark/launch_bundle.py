@@ -1,0 +1,166 @@
+"""The launch bundle: what travels in a Spark task to start a container process.
+
+It is put together on the driver's machine, and unpacked where the task runs.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from howdah.backends.spark.messages import LEASE_S
+from howdah.backends.spark.settings import SparkSettings
+from howdah.spec.model import Slots
+from howdah.storage import layout
+from howdah.storage.beneath import open_beneath
+from howdah.storage.files import make_private_folder
+from howdah.storage.jobdir import JobDirectory
+
+NONCE = "spark.nonce"
+"""In the job directory: a host that reads the bundle's nonce there sees the directory."""
+AGENT_SECRETS = ("ca.pem", "agent.pem", "agent.key")
+LARGEST = 64 << 20
+"""Bytes that travel to each slot: they go through the driver's memory and every executor's."""
+
+
+class ContainerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Configuration of a container process, ``container.json`` in its folder."""
+
+    job_id: str
+    name: str
+    """Of the container process."""
+    spark_job: int
+    host: str
+    folder: str
+    """Working folder of the executor."""
+    gpus: tuple[str, ...] = ()
+    coordinator: tuple[str, int]
+    slots: Slots
+    lease_s: float
+    job_dir: str
+    nonce: str
+    python: str
+    other_python: bool = False
+    """The job names an interpreter of its own for its programs."""
+    source: str | None = None
+    """The source folder on the submitter's machine."""
+    keep: bool = False
+    """Leave working folders where they are (HOWDAH_KEEP_WORK)."""
+    agent: str = "howdah.backends.spark.container:run_agent"
+    """``module:function`` an agent's process runs; another only in tests."""
+    paths: tuple[str, ...] = ()
+    """Folders to import that from."""
+
+
+class LaunchBundle(msgspec.Struct, frozen=True, kw_only=True):
+    """What a Spark task gets in its closure (msgpack)."""
+
+    config: ContainerConfig
+    """Without what is known in the slot only: name, host, folder, gpus, python."""
+    secrets: dict[str, bytes]
+    """ca.pem, agent.pem, agent.key"""
+    files: dict[str, bytes] = {}
+    """For the container's job directory, where that of the job is not seen."""
+    source: bytes = b""
+    """The source folder as a tar file, if it travels."""
+    wait_s: float = 60.0
+    """For the coordinator to register a container process."""
+
+
+def container_config(
+    directory: JobDirectory,
+    settings: SparkSettings,
+    coordinator: tuple[str, int],
+    spark_job: int,
+    lease_s: float = LEASE_S,
+) -> ContainerConfig:
+    """Configuration of a job's container processes, without what is known in the slot only.
+
+    Raises:
+        StorageError: the job's documents are missing or damaged.
+    """
+    return ContainerConfig(
+        job_id=directory.job_id,
+        name="",
+        spark_job=spark_job,
+        host="",
+        folder="",
+        coordinator=coordinator,
+        slots=settings.slots,
+        lease_s=lease_s,
+        job_dir=str(directory.path),
+        nonce=settings.nonce,
+        python="",
+        other_python=directory.job().environment.python is not None,
+        source=directory.meta().source,
+        keep=bool(os.environ.get("HOWDAH_KEEP_WORK")),
+    )
+
+
+def agent_secrets(directory: JobDirectory) -> dict[str, bytes]:
+    """The certificates and the key of the job's agents.
+
+    Raises:
+        OSError: the job has no authority.
+    """
+    return {name: (directory.secrets / name).read_bytes() for name in AGENT_SECRETS}
+
+
+def job_files(directory: JobDirectory, more: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Files for the job directory of containers that do not see the job's, by relative path."""
+    folder = directory.path / layout.FUNCTION
+    found = {
+        f"{layout.FUNCTION}/{path.relative_to(folder).as_posix()}": path.read_bytes()
+        for path in _files(folder)
+    }
+    return {**found, **more}
+
+
+def pack_source(folder: Path, largest: int = LARGEST) -> bytes:
+    """The source folder as an archive, without what its ignore files name, as on YARN.
+
+    Raises:
+        PackingError: it has more than ``largest`` bytes, or something that cannot travel.
+        OSError: there is no room for the archive.
+    """
+    # Not on executors, which unpack only.
+    from howdah.packing import folders, ignoring, tarball
+    from howdah.packing.archives import PackingError
+    from howdah.storage.jobdir import base_folder
+
+    found = folders.look(folder, ignoring.rules(folder.resolve()), (base_folder().parent,))
+    if found.size > largest:
+        raise PackingError(
+            f"the source folder {folder} has more than {largest >> 20} MiB; what is larger does not "
+            "travel in a Spark task. Put data elsewhere, name a smaller `source`, leave files out "
+            "by a .howdahignore, or keep it on a file system that all hosts see"
+        )
+    with tempfile.TemporaryDirectory() as scratch:
+        archive = Path(scratch, "source.tar.gz")
+        tarball.write(found.entries, archive)
+        return archive.read_bytes()
+
+
+def unpack_source(data: bytes, folder: Path) -> None:
+    """The opposite of `pack_source`."""
+    make_private_folder(folder)
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        tar.extractall(folder, filter="data")
+
+
+def write_files(files: Mapping[str, bytes], folder: Path) -> None:
+    """Write files below a folder, by relative path."""
+    make_private_folder(folder)
+    for name, data in files.items():
+        with open(open_beneath(folder, name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb") as file:
+            file.write(data)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
