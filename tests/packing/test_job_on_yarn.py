@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -119,7 +120,8 @@ cores = 1
 def test_a_job_runs_on_the_runtime_that_the_cluster_has_for_all(
     tmp_path: Path, hadoop: Cluster
 ) -> None:
-    """One that was packed once, of a portable Python. It is not packed or uploaded again."""
+    """One that was packed once, of a portable Python. It is not packed or uploaded again. That its Python is
+    of another version than ours, as a link in it pretends, is said."""
     made = tmp_path / "runtime.tar.gz"
     subprocess.run(
         [sys.executable, "-m", "howdah", "pack", "--runtime", "-o", made],
@@ -135,7 +137,7 @@ def test_a_job_runs_on_the_runtime_that_the_cluster_has_for_all(
     hdfs = Hdfs(hadoop.default_fs, conf_dir=str(hadoop.conf_dir))
     url = f"{hadoop.default_fs}/apps-{tmp_path.name}/howdah.tar.gz"
     hdfs.mkdirs(url.rpartition("/")[0])
-    hdfs.write(url, made.read_bytes())
+    hdfs.write(url, _with_another_python(made).read_bytes())
     job = tmp_path / "job"
     job.mkdir()
     (job / "job.toml").write_text(SMALL)
@@ -146,3 +148,17 @@ def test_a_job_runs_on_the_runtime_that_the_cluster_has_for_all(
     assert "it ran" in out, out + err
     assert "uploading runtime" not in err and "packing runtime" not in err
     assert not [*(tmp_path / "cache").rglob("runtime-*.tar.gz")]
+    ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert f"the runtime {url} has Python 3.1, and Howdah is packed here for {ours}" in err
+
+
+def _with_another_python(runtime: Path) -> Path:
+    """The same, which its first file says to be of Python 3.1."""
+    made = runtime.with_name("another.tar.gz")
+    link = tarfile.TarInfo("bin/python3.1")
+    link.type, link.linkname = tarfile.SYMTYPE, "python3"
+    with tarfile.open(runtime) as old, tarfile.open(made, "w:gz", compresslevel=1) as new:
+        new.addfile(link)
+        for member in old:
+            new.addfile(member, old.extractfile(member) if member.isfile() else None)
+    return made

@@ -14,6 +14,7 @@ import howdah
 from howdah.packing import elf
 from howdah.packing import runtime as runtimes
 from howdah.packing.archives import Archive, Kind, PackingError
+from howdah.packing.ready import HEAD, python_minor
 from howdah.packing.runtime import runtime
 from tests.packing import portable
 from tests.packing.unpacking import names, run, unpack
@@ -175,6 +176,14 @@ def test_two_machines_make_the_same_archives(ready: Ready, tmp_path: Path) -> No
     base, code = runtime(tmp_path / "other cache")
     assert (base.digest, code.digest) == (ready.base.digest, ready.howdah.digest)
     assert (base.kind, code.kind) == (Kind.RUNTIME, Kind.HOWDAH)
+
+
+def test_the_beginning_of_a_runtime_tells_its_python(ready: Ready) -> None:
+    assert ready.base.path is not None
+    data = ready.base.path.read_bytes()
+    assert python_minor(data[:HEAD]) == f"{sys.version_info[0]}.{sys.version_info[1]}"
+    for unsaid in (data[:1000], b"PK\x03\x04 a zip", b""):
+        assert python_minor(unsaid) == ""
 
 
 def test_further_packages_come_along(tmp_path: Path) -> None:

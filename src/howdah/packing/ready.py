@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
+import io
 import re
 import stat
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +20,9 @@ from howdah.packing.cache import Cache
 from howdah.packing.files import ARCHIVES
 
 PYTHON = "bin/python"
+HEAD = 8 << 20
+"""So many bytes of a runtime are read to know its Python: ``bin`` is at the beginning."""
+_MINOR = re.compile(r"(?:\./)?bin/python(3\.\d+)")
 _CANDIDATE = re.compile(r"(?:\./)?((?:[^/]+/)?bin/python3?)")
 
 
@@ -43,6 +50,18 @@ def looked_into(
         return _with_contents(archive, path, place, key)
 
     return Cache(cache).get(archive.kind, ("looked into", archive.digest, str(path)), make)
+
+
+def python_minor(head: bytes) -> str:
+    """``3.11``: of the interpreter in a runtime, by the first bytes of its ``tar.gz``; empty where they don't
+    tell."""
+    # What is cut off ends as one that is damaged.
+    with contextlib.suppress(OSError, EOFError, tarfile.TarError, zlib.error):
+        with tarfile.open(fileobj=gzip.GzipFile(fileobj=io.BytesIO(head)), mode="r|") as archive:
+            for member in archive:
+                if match := _MINOR.fullmatch(member.name):
+                    return match[1]
+    return ""
 
 
 def _with_contents(archive: Archive, path: Path, place: str, key: str) -> Archive:

@@ -120,6 +120,19 @@ class Store:
         names = [each.path.rpartition("/")[2] for each in hdfs.list(url) if not each.is_dir]
         return [f"{url.rstrip('/')}/{name}" for name in sorted(names)]
 
+    def head(self, archive: Archive, length: int) -> bytes:
+        """The first bytes of an archive, wherever it is.
+
+        Raises:
+            OSError: it is not there, or cannot be read.
+        """
+        if archive.url is not None:
+            url = self._whole(archive.url)
+            return self._of(url).read_range(url, 0, length)
+        assert archive.path is not None
+        with archive.path.open("rb") as file:
+            return file.read(length)
+
     def _of(self, url: str) -> Hdfs:
         from howdah.storage.hdfs import Hdfs, is_hdfs
 

@@ -139,6 +139,10 @@ class Packing:
             for role, lines in job.files_by_role.items()
         }
 
+    def base(self, result: Callable[[Future[Any]], Any]) -> Archive | None:
+        """The interpreter with Howdah's packages, waited for by ``result``; None where nodes have one."""
+        return result(self._base)
+
     def ship(
         self,
         upload: Callable[[Archive], Uploaded],
@@ -166,7 +170,7 @@ class Packing:
         own = [(names.HOWDAH, self._own), (names.CONF, self._conf)]
         python = job.hadoop.python or ""
         parts: list[LocalResource] = []
-        if (base := result(self._base)) is not None:
+        if (base := self.base(result)) is not None:
             parts.append(shipped(names.RUNTIME, base))
             python = f"{HERE}/{names.RUNTIME}/{base.python}"
         parts += [shipped(name, result(made)) for name, made in own]
@@ -189,6 +193,27 @@ class Packing:
             files=more,
             classpath=job.hadoop.classpath,
         )
+
+
+def slow_runtime(job: Job, head: Callable[[Archive, int], bytes], base: Archive | None) -> str:
+    """What is slow in the runtime that the job names; empty if nothing is. ``head`` reads an archive's first
+    bytes.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    from howdah.packing.interpreter import minor
+    from howdah.packing.ready import HEAD, python_minor
+
+    if base is None or job.hadoop.runtime is None:
+        return ""
+    has, ours = python_minor(head(base, HEAD)), minor()
+    if has in ("", ours):
+        return ""
+    return (
+        f"the runtime {job.hadoop.runtime} has Python {has}, and Howdah is packed here for {ours}: each of its "
+        "processes compiles it anew as it starts. 'howdah pack --runtime' in this environment makes one that fits"
+    )
 
 
 # Most jobs need only some of these, and each takes longer to import than to do what is done already.

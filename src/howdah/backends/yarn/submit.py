@@ -296,9 +296,13 @@ class YarnSubmission:
                 uploads[archive.name] = store.ensure(archive, self._tell_packing)
             return uploads[archive.name]
 
-        return self._packing.ship(
+        shipped = self._packing.ship(
             upload, store.inside, self._result, str(application_id), access.user
         )
+        assert self._job is not None
+        if slow := staging.slow_runtime(self._job, store.head, self._packing.base(self._result)):
+            self._tell(Step(what="submitting", note=slow))
+        return shipped
 
     def _ship_keytab(
         self, access: Access, url: str, keytab: Path, local_resources: LocalResources
