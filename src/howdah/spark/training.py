@@ -188,16 +188,9 @@ class Training:
 
     def _feed(self, generation: int, epoch: int, skip: Resumption) -> _Turn:
         """Have Spark bring an epoch to the trainers."""
-        task = Task(
-            access=self._live.access,
-            feed=self._options.feed,
-            run=self._run.number,
-            epoch=epoch,
-            skip=skip.skip,
-        )
-        sent = msgspec.msgpack.encode(task)
         while True:
-            query = self._live.query(lambda: self._source.feed(lambda: sent))
+            sent = self._task(epoch, skip)
+            query = self._live.query(lambda sent=sent: self._source.feed(lambda: sent))
             self._queries.append(query)
             turn = self._wait(generation, lambda query=query: query.over)
             if turn is not _Turn.DONE:
@@ -213,6 +206,20 @@ class Training:
         self._master.fed(self._run, epoch)
         self._queries.remove(query)
         return _Turn.DONE
+
+    def _task(self, epoch: int, skip: Resumption) -> bytes:
+        """What the tasks of one more query are told; those of earlier ones are heard no more."""
+        with self._master.watching():
+            self._run.query += 1
+            task = Task(
+                access=self._live.access,
+                feed=self._options.feed,
+                run=self._run.number,
+                epoch=epoch,
+                query=self._run.query,
+                skip=skip.skip,
+            )
+        return msgspec.msgpack.encode(task)
 
     def _after_failure(self, generation: int, query: Query) -> _Turn | None:
         """Spark's query has failed: whose fault was it? None: it is worth another try."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -21,7 +22,7 @@ from howdah.spark.feed.feeder import _Feeding
 from howdah.spark.feed.feeding import Connecting, Me, Task
 from howdah.spark.feed.lines import NotTaken
 from howdah.spark.feed.master import Master
-from howdah.spark.feed.messages import Again, Align, Broken, Options, Purpose, Returned
+from howdah.spark.feed.messages import Again, Align, Broken, GoOn, Options, Purpose, Returned
 from howdah.spark.feed.plan import Resumption
 from howdah.spark.feed.scorer import Scoring
 from howdah.spark.feed.trainer import Trainer
@@ -229,10 +230,34 @@ def test_a_process_that_comes_again_hears_nothing_of_a_run_fed_to_the_gang_befor
     gang.wait(lambda: gang.master.trainers[0].channel not in (None, channel))
     run.begin_again(2, Resumption(), {})
     gang.master.announce(run)
-    task = Task(access=gang.access, feed="train", run=1)
+    task = Task(access=gang.access, feed="train", run=1, query=run.query)
     _Feeding(task, me()).run(iter(numbers((0, 4))))
     read = in_background(lambda: next(again.feed("train").batches(4))["y"].tolist())
     assert read() == [0, 1, 2, 3]
+
+
+def test_a_task_that_fed_the_gang_before_takes_no_row_to_the_one_that_formed_after_it(
+    gang: Gang,
+) -> None:
+    """It would begin in the middle, or with rows that were handed out before a checkpoint."""
+    gang.trainer()
+    task = gang.open(Purpose.TRAIN, align=Align.NONE)
+    late = _Feeding(task, me(attempt=1))
+    late._go = late.ask()
+    late._send(numbers((0, 4))[0], 0)
+    late._finish()
+    again = gang.trainer(generation=2)
+    answers = [late.master.ask(Again(**late.named(), rank=0, rows=4))]
+    run = gang.master.runs[1]
+    run.begin_again(2, Resumption(), {})
+    gang.master.announce(run)
+    answers.append(late.master.ask(Again(**late.named(), rank=0, rows=4)))
+    assert [answer.places for answer in answers] == [[], []]
+    assert answers[0].wait_s and "another query" in answers[1].problem
+    # Nor where the new process has the address of the one that is gone.
+    known = msgspec.structs.replace(again._place, generation=1)
+    with pytest.raises(FeedError, match="another query"):
+        late.open(GoOn(start=0, places=[known]), 4, [])
 
 
 @pytest.mark.parametrize("gang", [2], indirect=True)

@@ -92,6 +92,8 @@ class RunBook:
         """In which it went on last."""
         self.ordered = True
         """Whether Spark gives a partition's rows in the same order when it computes them again."""
+        self.query = 0
+        """Number of Spark's query that feeds it now."""
         self.first_epoch = 0
         self.restarts = 0
         self.repeated = 0
@@ -147,6 +149,7 @@ class RunBook:
             self.repeated += max(0, before + again - skipped)
             self.forgotten += self.forget(positions, first_epoch)
         self.generation, self._skipped = generation, skipped
+        self.query += 1  # what fed the gang before is heard no more
         self.first_epoch = first_epoch
         self.epochs = {n: book for n, book in self.epochs.items() if n < first_epoch}
         self.readers = None
@@ -234,7 +237,9 @@ class RunBook:
     # -- feeders ---------------------------------------------------------------------------------
 
     def superseded(self, word: Again | Fed) -> bool:
-        """Whether a later attempt has the partition."""
+        """Whether a later attempt has the partition, or another query feeds the run."""
+        if word.query != self.query:
+            return True
         return self.attempts.get((word.epoch, word.part), word.attempt) > word.attempt
 
     def retried(self, again: Again) -> bool:

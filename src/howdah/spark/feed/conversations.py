@@ -51,6 +51,7 @@ AGAIN_S = 0.1
 ANSWER_S = 10.0
 """So long a feeder's question stays open; then it asks again, or would take the driver for gone."""
 SCORERS_ENDED = "the cluster that scores these rows has ended"
+SUPERSEDED = "a later attempt of this task, or another query, has the partition"
 UNORDERED = (
     "{} rows of partition {} had been taken when its task failed, and Spark does not give the rows of "
     "this plan in the same order again: to go on would lose some and repeat others. Materialise the "
@@ -313,7 +314,9 @@ class Conversations:
                 wait_s = AGAIN_S if trouble is None else 0.0
                 return GoOn(start=0, problem=trouble or "", wait_s=wait_s)
             if run.superseded(again):
-                return GoOn(start=0, problem="a later attempt of this task has the partition")
+                return GoOn(start=0, problem=SUPERSEDED)
+            if not self._feeds(run):
+                return GoOn(start=0, wait_s=AGAIN_S)
             run.epoch(again.epoch).enough.update(again.enough)
             if again.rank >= 0:
                 run.note_sent(again)
@@ -332,6 +335,8 @@ class Conversations:
             if start > 0 and retried and not run.ordered:
                 return GoOn(start=0, problem=UNORDERED.format(start, again.partition))
         with self.changed:
+            if run.superseded(again) or not self._feeds(run):
+                return GoOn(start=0, wait_s=AGAIN_S)  # meanwhile
             places = {
                 rank: each.place
                 for rank, each in self.trainers.items()
@@ -345,6 +350,11 @@ class Conversations:
             if not chosen:
                 return GoOn(start=0, wait_s=AGAIN_S)
             return GoOn(start=start, places=chosen, trainers=len(places))
+
+    def _feeds(self, run: RunBook) -> bool:
+        """Whether its rows go to the present gang: one that has formed anew begins with it when
+        its tasks are others."""
+        return run.purpose is Purpose.SCORE or run.generation == self.generation
 
     async def _how_far(self, run: RunBook, again: Again) -> int | None:
         """Offset after the last row that any trainer has of the partition; None if one that must be

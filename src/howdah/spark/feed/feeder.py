@@ -113,7 +113,7 @@ class _Feeding(Connecting):
                 self._check()
         rank = self._trainer.rank if self._trainer is not None else -1
         self._finish()
-        self.master.tell(Fed(**self.named(), rank=rank, rows=self._unsaid))
+        self.master.tell(Fed(**self.named(), query=self.task.query, rank=rank, rows=self._unsaid))
 
     def _send(self, batch: pa.RecordBatch, start: int) -> None:
         if not batch.num_rows:

@@ -20,6 +20,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     feed: str
     run: int
     epoch: int = 0
+    query: int = 0
+    """Number of the query among those of its run: tasks of one that was given up may go on for a
+    while, and are heard no more."""
     purpose: Purpose = Purpose.TRAIN
     skip: dict[int, Intervals] = {}
     """By partition: rows programs have had."""
@@ -71,6 +74,7 @@ class Connecting:
                 answer = self.master.ask(
                     Again(
                         **self.named(),
+                        query=self.task.query,
                         host=self.me.host,
                         folder=self.me.folder,
                         unreachable=unreachable or [],
@@ -118,7 +122,9 @@ class Connecting:
                 trainer = None
                 try:
                     trainer = Trainer(place, self.task.access, self.me.host)
-                    first_word(trainer)
+                    word = first_word(trainer)
+                    if (word.rank, word.generation) != (rank, place.generation):
+                        raise ConnectionError("another process has its address now")
                     trainer.send(
                         Begin(**self.named(), purpose=self.task.purpose, start=begin, skip=skip)
                     )

@@ -101,6 +101,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     """First word of a trainer on a data connection: it is there."""
 
     rank: int
+    generation: int = 1
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
@@ -329,6 +330,8 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, tag="again"):
     partition: int
     stage: int = 0
     attempt: int
+    query: int = 0
+    """See `howdah.spark.feed.feeding.Task`."""
     host: str = ""
     folder: str = ""
     """Of the executor: trainers of the same host, then of others, in order of their load."""
@@ -372,6 +375,7 @@ class Fed(msgspec.Struct, frozen=True, kw_only=True, tag="fed"):
     partition: int
     stage: int = 0
     attempt: int
+    query: int = 0
     rank: int = -1
     rows: int = 0
     """Of the last stretch, which ``rank`` took."""

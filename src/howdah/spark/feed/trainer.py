@@ -69,7 +69,7 @@ class Trainer:
         self._board.greet = self._greet
         self._server = Server(
             self._take,
-            Load(rank=me.rank),
+            Load(rank=me.rank, generation=me.generation),
             name=f"feed-{me.rank}-{me.generation}-{os.getpid()}",
             folder=secrets.parent,
             context=server_context(secrets, PeerRole.AGENT),

@@ -164,8 +164,10 @@ class Job:
                 world.actors.block()
         finally:
             world.jobs.remove(self)
-            for _, actor in list(self.running.values()):
-                world.actors.kill(actor)
+            for number, (_, actor) in list(self.running.items()):
+                del self.running[number]
+                if world.late.random() < 0.5:  # the others have not heard of it yet
+                    world.actors.kill(actor)
             world.session.ended += 1
 
     def begin(self, partition: int) -> None:
@@ -278,6 +280,7 @@ class World:
         network.world = self
         self.schedule = schedule
         self.chance = random.Random(schedule.seed)
+        self.late = random.Random(f"late {schedule.seed}")
         self.actors = Actors(self.chance)
         self.session = _Session(self)
         self.jobs: list[Job] = []
