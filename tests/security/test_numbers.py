@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,7 @@ import click
 import msgspec.inspect as kinds
 import pytest
 
-import howdah.cli as howdah_cli
-from howdah.cli.main import COMMANDS
+from howdah.cli.main import COMMANDS, cli
 from howdah.frameworks import planning, registry
 from howdah.hadoop.errors import ConfigurationError
 from howdah.hadoop.siteparser import read_properties
@@ -110,11 +107,8 @@ def test_a_number_of_a_tony_job_has_a_bound_and_a_message(key: str, tmp_path: Pa
 
 
 def commands() -> list[click.Command]:
-    return [
-        importlib.import_module(f"howdah.cli.{found.name}").command
-        for found in pkgutil.iter_modules(howdah_cli.__path__)
-        if found.name in COMMANDS
-    ]
+    context = click.Context(cli)
+    return [command for name in COMMANDS if (command := cli.get_command(context, name)) is not None]
 
 
 def test_every_number_of_a_command_line_has_bounds() -> None:

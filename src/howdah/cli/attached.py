@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import errno
 import os
 import signal
@@ -14,11 +15,9 @@ from pathlib import Path
 import msgspec
 
 from howdah.backends.base import BackendError
-from howdah.cli.interrupts import SAID, Action, Interrupts, Tie
-from howdah.cli.paint import Paint, wants_colour
+from howdah.cli.formatting import Paint, wants_colour, window_width
 from howdah.cli.screen import JOB_PAGE, HumanScreen, JsonScreen, Screen
 from howdah.cli.summary import may_advise
-from howdah.cli.tables import window_width
 from howdah.cli.terminal import echo
 from howdah.cli.writer import Writer
 from howdah.client.advice import Finding
@@ -32,6 +31,62 @@ from howdah.spec.units import instance_range
 from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.wire.messages import LogUpdate, RecordUpdate
 from howdah.wire.status import JobView
+
+
+class Tie(enum.Enum):
+    """How an attached client and its job hang together."""
+
+    JOB = "job"
+    """``run``: ending the client stops the job."""
+    VIEW = "view"
+    """``attach``: ending the client changes nothing."""
+    WAIT = "wait"
+    """``submit --wait``: ending the client changes nothing, but then it has not waited."""
+
+
+class Action(enum.Enum):
+    """What to do now."""
+
+    STOP = "stop"
+    """Ask for a clean stop and go on following until the job has ended."""
+    STOP_AT_ONCE = "stop-at-once"
+    """Ask for the end without grace, and go on following."""
+    STOP_AND_LEAVE = "stop-and-leave"
+    """Ask for a clean stop and leave: no terminal is left to show the end on."""
+    LEAVE = "leave"
+    """Leave; the job goes on as it was told last."""
+
+
+class Interrupts:
+    """Counts the interruptions of one attached client."""
+
+    def __init__(self, tie: Tie) -> None:
+        self._tie = tie
+        self._count = 0
+
+    def signal(self, number: int) -> Action:
+        """A signal came: SIGINT, SIGTERM or SIGHUP."""
+        if self._tie is not Tie.JOB:
+            return Action.LEAVE
+        if number == signal.SIGHUP:
+            return self.output_closed()
+        self._count += 1
+        return {1: Action.STOP, 2: Action.STOP_AT_ONCE}.get(self._count, Action.LEAVE)
+
+    def output_closed(self) -> Action:
+        """Our output is read no more: the terminal was closed, or ``| head`` has enough."""
+        if self._tie is not Tie.JOB or self._count:
+            return Action.LEAVE
+        self._count += 1
+        return Action.STOP_AND_LEAVE
+
+
+SAID = {
+    Action.STOP: "stopping the job cleanly; press Ctrl-C again to end it at once",
+    Action.STOP_AT_ONCE: "ending the job at once; press Ctrl-C again to leave it behind",
+}
+"""What the user is told of each action."""
+
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LAST_OUTPUT_S = 10.0
@@ -191,7 +246,7 @@ class _Session:
                     screen.page(link.name, page)
 
     def _open(self, handle: AsyncJobHandle, screen: Screen, page: str) -> None:
-        from howdah.cli.browser import open_page
+        from howdah.cli.pages import open_page
 
         try:
             self._redirect = open_page(page, handle.directory)

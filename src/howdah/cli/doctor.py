@@ -36,7 +36,7 @@ def command(backend: str | None, store: str | None, as_json: bool) -> int:
     With --json: {"ok": true or false, "findings": [{"what", "health", "text", "hint"}, …]} where
     health is "fine", "warning" or "problem".
     """
-    from howdah.cli.paint import Paint, counted, wants_colour
+    from howdah.cli.formatting import Paint, counted, wants_colour
     from howdah.client.doctor import Health
     from howdah.client.exits import ExitCode
 

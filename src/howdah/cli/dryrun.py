@@ -20,7 +20,7 @@ from howdah.agent.processes import marker
 from howdah.agent.programs import Additions, complete_environment
 from howdah.agent.workfolder import TASK, place
 from howdah.backends.local import inside
-from howdah.cli.paint import Paint, wants_colour
+from howdah.cli.formatting import Paint, wants_colour
 from howdah.cli.terminal import echo, echo_json
 from howdah.client import checks
 from howdah.client.errors import BadInput
@@ -257,7 +257,7 @@ def _common(run: DryRun) -> dict[str, str]:
 
 
 def _role_table(run: DryRun, paint: Paint) -> list[str]:
-    from howdah.cli.tables import Column, render
+    from howdah.cli.formatting import Column, render
 
     columns = (
         Column("ROLE"),

@@ -97,9 +97,8 @@ def command(
 
 
 def _table(views: list[JobView]) -> list[str]:
-    from howdah.cli import paint as human
-    from howdah.cli.paint import Paint, wants_colour
-    from howdah.cli.tables import Column, render, window_width
+    from howdah.cli import formatting as human
+    from howdah.cli.formatting import Column, Paint, render, wants_colour, window_width
 
     columns = (
         Column("ID"),

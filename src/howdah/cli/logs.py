@@ -78,7 +78,7 @@ def command(
     """
     import msgspec
 
-    from howdah.cli.paint import Paint, moment, wants_colour
+    from howdah.cli.formatting import Paint, moment, wants_colour
     from howdah.cli.screen import Prefixes
     from howdah.cli.terminal import echo, is_terminal, tame_json, tame_line
     from howdah.client.items import log_line

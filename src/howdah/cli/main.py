@@ -45,13 +45,34 @@ COMMANDS = {
 }
 """Name to first line of help; a test holds both against the commands themselves."""
 
+_MODULES = {
+    "run": "run",
+    "submit": "run",
+    "rerun": "run",
+    "attach": "run",
+    "status": "show",
+    "events": "show",
+    "advice": "show",
+    "metrics": "show",
+    "outputs": "show",
+    "ui": "pages",
+    "page": "pages",
+    "tunnel": "pages",
+    "rm": "removal",
+    "prune": "removal",
+    "check": "job_file",
+    "init": "job_file",
+}
+"""Modules with several commands, each as ``<name>_command``. Any other is ``command`` in a module of
+its own name."""
+
 
 class ReaderGone(Exception):
     """The reader of our output has enough (``| head``): no error, and nothing to say."""
 
 
 class LazyGroup(click.Group):
-    """Imports ``howdah.cli.<name>`` when that subcommand is wanted, and not before."""
+    """Imports a subcommand's module when it is wanted, and not before."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -59,8 +80,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"howdah.cli.{cmd_name}")
-        command = module.command
+        module = importlib.import_module(f"howdah.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        command = getattr(module, f"{cmd_name}_command" if cmd_name in _MODULES else "command")
         assert isinstance(command, click.Command)
         return command
 

@@ -71,8 +71,7 @@ def command(
     and the address.
     """
     from howdah.backends.support import honours
-    from howdah.cli.attached import View, follow
-    from howdah.cli.interrupts import Tie
+    from howdah.cli.attached import Tie, View, follow
     from howdah.client.background import Background
     from howdah.client.early import begin
     from howdah.client.loading import load_object

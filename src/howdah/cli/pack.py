@@ -14,7 +14,7 @@ import click
 from howdah.cli.jobs import DEFAULT_FILE, json_option
 
 if TYPE_CHECKING:
-    from howdah.cli.paint import Paint
+    from howdah.cli.formatting import Paint
     from howdah.packing.archives import Archive
     from howdah.packing.everything import Packs
     from howdah.packing.store import Store
@@ -181,7 +181,7 @@ def _places(packs: Packs, store: Store | None) -> Iterator[tuple[Archive, str, b
 
 
 def _explained(packs: Packs, store: Store | None) -> Iterator[str]:
-    from howdah.cli.paint import Paint, wants_colour
+    from howdah.cli.formatting import Paint, wants_colour
     from howdah.packing.archives import quantity
 
     paint = Paint(wants_colour(sys.stdout))

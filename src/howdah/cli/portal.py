@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from howdah.cli.jobs import json_option
+from howdah.cli.pages import interrupted
 from howdah.cli.terminal import echo, echo_json
-from howdah.cli.ui import interrupted
 
 if TYPE_CHECKING:
     from howdah.portal.copies import Store

@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 
 from howdah.backends.base import Step
-from howdah.cli.paint import mebibytes
+from howdah.cli.formatting import mebibytes
 from howdah.cli.terminal import tame
 
 QUICK_S = 0.5

@@ -1,13 +1,28 @@
-"""``howdah run``: start a job and follow it until it ends."""
+"""Commands that start a job or follow it: ``run``, ``submit``, ``rerun``, ``attach``."""
 
 from __future__ import annotations
 
+import contextlib
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from howdah.cli.jobs import JobCommand, dry_run_option, job_source, json_option, load_job
+from howdah.cli.jobs import (
+    JobCommand,
+    dry_run_option,
+    find_job,
+    job_id_argument,
+    job_source,
+    json_option,
+    load_job,
+    optional_job_id,
+    store_option,
+    tail_option,
+)
+from howdah.cli.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from howdah.storage.jobdir import JobDirectory
@@ -20,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("-v", "--verbose", is_flag=True, help="Show the start and end of every task too.")
 @json_option
 @click.pass_context
-def command(
+def run_command(
     ctx: click.Context,
     job: Path | None,
     backend: str,
@@ -58,8 +73,7 @@ def command(
     submission = begin(backend)  # it gets ready while the job is being loaded
     try:
         loaded = load_job(ctx, job, **source)
-        from howdah.cli.attached import View, follow
-        from howdah.cli.interrupts import Tie
+        from howdah.cli.attached import Tie, View, follow
         from howdah.cli.progress import Progress
         from howdah.client.submit import submit
 
@@ -77,3 +91,199 @@ def command(
         return follow(start, Tie.JOB, view, cancel=submission.cancel)
     finally:
         submission.close()
+
+
+@click.command("submit", cls=JobCommand)
+@job_source
+@click.option(
+    "--wait",
+    is_flag=True,
+    help="Wait until the job has ended and exit as 'howdah run' does; what its tasks print is not "
+    "shown.",
+)
+@dry_run_option
+@json_option
+@click.pass_context
+def submit_command(
+    ctx: click.Context,
+    job: Path | None,
+    backend: str,
+    wait: bool,
+    dry_run: bool,
+    as_json: bool,
+    **source: Any,
+) -> int:
+    """Start a job and leave it running.
+
+    JOB and COMMAND are as for 'howdah run'. Prints the job's id; nothing that happens to this
+    terminal changes the job.
+
+    With --wait this command lasts as long as the job. It exits with 130 if it is interrupted; the
+    job goes on all the same.
+
+    With --json: one JSON object, {"type": "submitted", "job_id": …, "directory": …}; with --wait
+    those of 'howdah run' follow, without "log", the last with type "summary". With --dry-run: one
+    document, as 'howdah run' has.
+    """
+    if dry_run:
+        from howdah.cli.dryrun import show
+
+        return show(load_job(ctx, job, **source), backend, as_json=as_json)
+    from howdah.client.early import begin
+
+    submission = begin(backend)
+    try:
+        from howdah.cli.progress import Progress
+        from howdah.client.submit import submit
+
+        with all_or_nothing(), Progress(quiet=as_json) as progress:
+            loaded = load_job(ctx, job, **source)
+            directory = submit(
+                loaded,
+                backend=backend,
+                submission=submission,
+                progress=progress,
+                note=progress.note,
+            )
+    finally:
+        submission.close()
+    say_submitted(directory, as_json=as_json)
+    if not wait:
+        return 0
+    from howdah.cli.attached import Tie, View, follow
+
+    return follow(lambda: directory, Tie.WAIT, View(as_json=as_json, logs=False))
+
+
+@contextlib.contextmanager
+def all_or_nothing() -> Iterator[None]:
+    """Within it SIGTERM and SIGHUP interrupt like Ctrl-C, so that what was begun is taken back."""
+    before = {
+        number: signal.signal(number, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def say_submitted(directory: JobDirectory, *, as_json: bool) -> None:
+    """Print a detached job's id, and how to come back to it."""
+    if as_json:
+        import msgspec
+
+        from howdah.client.items import Submitted
+
+        item = Submitted(job_id=directory.job_id, directory=str(directory.path))
+        echo_json(msgspec.json.encode(item))
+        return
+    echo(directory.job_id)
+    echo(
+        f"howdah attach {directory.job_id} follows it, howdah status shows it, howdah stop ends it",
+        err=True,
+    )
+
+
+@click.command("rerun")
+@job_id_argument
+@click.option("--resume", is_flag=True, help="Begin from the earlier job's newest checkpoint.")
+@click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Put a value over the earlier job's, such as roles.worker.instances=4; repeatable.",
+)
+@click.option("--detach", is_flag=True, help="Leave it running, as 'howdah submit' does.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the start and end of every task too.")
+@store_option
+@json_option
+def rerun_command(
+    job_id: str,
+    resume: bool,
+    overrides: tuple[str, ...],
+    detach: bool,
+    verbose: bool,
+    store: str | None,
+    as_json: bool,
+) -> int:
+    """Run a job again, as it was submitted.
+
+    ID is a job's id, its name, or enough of its beginning. The source folder is taken as it is
+    now. Follows the new job as 'howdah run' does, and exits with the same codes.
+
+    With --json: one JSON object a line, as 'howdah run' has.
+    """
+    from howdah.cli.progress import Progress
+    from howdah.client.again import load, submit_again
+    from howdah.client.early import begin
+
+    before = find_job(job_id, store)
+    submission = begin(before.meta().backend)
+    try:
+        loaded = load(before, overrides, resume=resume)
+
+        def start() -> JobDirectory:
+            with Progress(quiet=as_json) as progress:
+                return submit_again(
+                    before,
+                    loaded,
+                    resume=resume,
+                    submission=submission,
+                    progress=progress,
+                    note=progress.note,
+                )
+
+        if detach:
+            with all_or_nothing():
+                directory = start()
+            say_submitted(directory, as_json=as_json)
+            return 0
+        from howdah.cli.attached import Tie, View, follow
+
+        view = View(as_json=as_json, all_records=verbose)
+        return follow(start, Tie.JOB, view, cancel=submission.cancel)
+    finally:
+        submission.close()
+
+
+@click.command("attach")
+@optional_job_id
+@tail_option("10")
+@click.option("-v", "--verbose", is_flag=True, help="Show the start and end of every task too.")
+@click.option(
+    "--revive", is_flag=True, help="If the job has no coordinator any more, run it again."
+)
+@store_option
+@json_option
+def attach_command(
+    job_id: str | None,
+    tail: int | None,
+    verbose: bool,
+    revive: bool,
+    store: str | None,
+    as_json: bool,
+) -> int:
+    """Follow a running job; Ctrl-C leaves it running.
+
+    ID is a job's id, its name, or enough of its beginning; the newest job without it. Shows the
+    same as 'howdah run' and exits with the same codes when the job ends; 0 if it is left before.
+
+    A job is "lost" when its coordinator and its node daemon are both gone, as after a restart of
+    the machine. With --revive it goes on where it was: what still runs is taken over, what is
+    lost is started again, from the newest checkpoint. It keeps its id.
+
+    With --json: one JSON object a line, as 'howdah run' has.
+    """
+    from howdah.cli.attached import Tie, View, follow
+
+    view = View(as_json=as_json, all_records=verbose, tail=tail)
+    directory = find_job(job_id, store)
+    if revive:
+        from howdah.client.again import go_on
+
+        go_on(directory)
+    return follow(lambda: directory, Tie.VIEW, view)

@@ -13,10 +13,9 @@ from typing import Protocol
 
 import msgspec
 
-from howdah.cli import paint as human
-from howdah.cli.paint import TASK_COLOURS, Paint
+from howdah.cli import formatting as human
+from howdah.cli.formatting import TASK_COLOURS, Paint, shortened, window_width
 from howdah.cli.summary import summary
-from howdah.cli.tables import shortened, window_width
 from howdah.cli.terminal import tame_json, tame_line
 from howdah.cli.writer import Writer
 from howdah.client.advice import Finding

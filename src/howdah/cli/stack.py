@@ -47,7 +47,7 @@ def command(job_id: str | None, tasks: tuple[str, ...], store: str | None, as_js
     """
     from howdah.backends.base import BackendError
     from howdah.cli.failures import report
-    from howdah.cli.paint import Paint, wants_colour
+    from howdah.cli.formatting import Paint, wants_colour
     from howdah.client.errors import BadInput, HowdahError
     from howdah.core.state import UP
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from howdah.cli import paint as human
-from howdah.cli.paint import Paint
-from howdah.cli.tables import Column, display_width, render
+from howdah.cli import formatting as human
+from howdah.cli.formatting import Column, Paint, display_width, render
 from howdah.client.advice import Finding, Severity
 from howdah.storage.left_out import REMEDY
 from howdah.wire.status import FailureView, JobView, TaskView

@@ -114,7 +114,7 @@ def command(
 
 
 def _run(sweep: Any, by: str | None, *, as_json: bool) -> int:
-    from howdah.cli.submit import all_or_nothing
+    from howdah.cli.run import all_or_nothing
     from howdah.client.exits import ExitCode
 
     if not as_json:
@@ -170,9 +170,8 @@ def _short(key: str) -> str:
 
 
 def _table(trials: Sequence[Trial], by: str | None) -> list[str]:
-    from howdah.cli import paint as human
-    from howdah.cli.paint import Paint, wants_colour
-    from howdah.cli.tables import Column, render, window_width
+    from howdah.cli import formatting as human
+    from howdah.cli.formatting import Column, Paint, render, wants_colour, window_width
 
     value = (by or "").removeprefix("-")
     names = list(dict.fromkeys(name for trial in trials for name in trial.values))

@@ -27,8 +27,8 @@ class TonyCommand(JobCommand):
 
 command = TonyCommand(
     "tony",
-    params=run.command.params,
-    callback=run.command.callback,
+    params=run.run_command.params,
+    callback=run.run_command.callback,
     context_settings={"help_option_names": ["-h", "--help", "-help"]},
     help="""Run a job of TonY by its own command line.
 

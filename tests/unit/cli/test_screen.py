@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from howdah.cli.paint import Paint
+from howdah.cli.formatting import Paint
 from howdah.cli.screen import HumanScreen, JsonScreen, Prefixes
 from howdah.cli.writer import Writer
 from howdah.client.merge import Stream

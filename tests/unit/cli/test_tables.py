@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from howdah.cli.paint import Paint, duration, mebibytes
-from howdah.cli.tables import Column, display_width, render, shortened
+from howdah.cli.formatting import (
+    Column,
+    Paint,
+    display_width,
+    duration,
+    mebibytes,
+    render,
+    shortened,
+)
 
 COLUMNS = (Column("NAME"), Column("N", right=True), Column("EMPTY"), Column("TEXT", gives=True))
 ROWS = [("a", "1", "", "short"), ("bbb", "22", "-", "a text that is rather long")]

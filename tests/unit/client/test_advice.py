@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from howdah.cli.paint import Paint
+from howdah.cli.formatting import Paint
 from howdah.cli.summary import summary
 from howdah.client.advice import (
     RULES,

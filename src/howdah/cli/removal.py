@@ -1,10 +1,10 @@
-"""``howdah prune``: remove old jobs."""
+"""Commands that remove jobs: ``rm``, ``prune``."""
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,8 @@ import click
 
 from howdah.cli.jobs import (
     MOST,
+    find_job,
+    job_ids_argument,
     json_option,
     name_option,
     of_backend_option,
@@ -22,7 +24,33 @@ from howdah.cli.jobs import (
 from howdah.cli.terminal import echo, echo_json
 
 if TYPE_CHECKING:
+    from howdah.storage.jobdir import JobDirectory
     from howdah.wire.status import JobView
+
+
+@click.command("rm")
+@job_ids_argument
+@store_option
+@json_option
+def rm_command(job_ids: tuple[str, ...], store: str | None, as_json: bool) -> int:
+    """Remove jobs that have ended, with all that is in their directories.
+
+    Their logs, their event logs, and the checkpoints and outputs that are kept in the job directory go
+    with them, here and on HDFS. What a job file sends elsewhere stays. A job that has not ended is
+    refused, and so is one that a running job was begun from.
+
+    Exits with 0 if all were removed. With --json: {"removed": [{"job_id", "bytes"}, …], "failed":
+    [{"job_id", "reason"}, …]}.
+    """
+    removing = Removing(as_json)
+    for job_id in dict.fromkeys(job_ids):
+        removing.remove(job_id, lambda job_id=job_id: find_job(job_id, store))
+    if as_json:
+        echo_json(removing.document())
+    elif len(job_ids) > 1:
+        echo(removing.total())
+    return removing.exit_code
+
 
 OLDER_THAN = "30d"
 """As TonY keeps its history."""
@@ -68,7 +96,7 @@ def _span(_ctx: click.Context, _param: click.Parameter, text: str | None) -> flo
 @of_backend_option
 @store_option
 @json_option
-def command(
+def prune_command(
     yes: bool,
     older_than_s: float | None,
     keep: int,
@@ -89,8 +117,9 @@ def command(
     Exits with 0 if all were removed. With --json: {"removed": [{"job_id", "bytes"}, …], "failed":
     [{"job_id", "reason"}, …]}; without --yes {"would_remove": [{"job_id", "bytes"}, …]}.
     """
+    import asyncio
+
     from howdah.backends import registry
-    from howdah.cli.removing import Removing
     from howdah.client.finding import base as base_of
     from howdah.client.listing import Wanted, views
     from howdah.client.moments import span
@@ -130,8 +159,15 @@ def _list(gone: list[JobView], base: Path, as_json: bool) -> int:
     import msgspec
 
     from howdah.backends.base import BackendError
-    from howdah.cli.paint import Paint, counted, moment, wants_colour
-    from howdah.cli.tables import Column, render, window_width
+    from howdah.cli.formatting import (
+        Column,
+        Paint,
+        counted,
+        moment,
+        render,
+        wants_colour,
+        window_width,
+    )
     from howdah.client.removal import size
     from howdah.packing.archives import quantity
     from howdah.storage.jobdir import JobDirectory, StorageError
@@ -166,3 +202,55 @@ def _list(gone: list[JobView], base: Path, as_json: bool) -> int:
     freed = quantity(sum(sizes.values()))
     echo(f"{counted(len(gone), 'job')} would be removed, {freed} freed; to do it: --yes")
     return 0
+
+
+class Removing:
+    """Removes jobs; one that cannot be removed does not keep the others."""
+
+    def __init__(self, as_json: bool) -> None:
+        self._as_json = as_json
+        self._removed: list[dict[str, object]] = []
+        self._failed: list[dict[str, object]] = []
+        self._freed = 0
+        self.exit_code = 0
+
+    def remove(self, job_id: str, find: Callable[[], JobDirectory]) -> None:
+        """Remove the job that ``find`` finds, and print it."""
+        from howdah.backends.base import BackendError
+        from howdah.cli.failures import report
+        from howdah.client.errors import HowdahError
+        from howdah.client.removal import NotRemoved, remove
+        from howdah.packing.archives import quantity
+        from howdah.storage.jobdir import StorageError
+
+        try:
+            directory = find()
+            job_id = directory.job_id
+            removed = remove(directory)
+        except (HowdahError, BackendError, StorageError) as error:
+            if isinstance(error, NotRemoved):
+                self._freed += error.freed
+            self._failed.append({"job_id": job_id, "reason": str(error)})
+            self.exit_code = max(self.exit_code, report(error))
+            return
+        self._freed += removed.freed
+        self._removed.append({"job_id": job_id, "bytes": removed.freed})
+        if not self._as_json:
+            stays = f"; its {removed.stays} stay" if removed.stays else ""
+            echo(f"{job_id} removed, {quantity(removed.freed)} freed{stays}")
+
+    def total(self) -> str:
+        """All in one line."""
+        from howdah.cli.formatting import counted
+        from howdah.packing.archives import quantity
+
+        failed = f", {len(self._failed)} not removed" if self._failed else ""
+        return (
+            f"{counted(len(self._removed), 'job')} removed{failed}, {quantity(self._freed)} freed"
+        )
+
+    def document(self) -> bytes:
+        """All as JSON."""
+        import msgspec
+
+        return msgspec.json.encode({"removed": self._removed, "failed": self._failed})

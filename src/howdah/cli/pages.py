@@ -1,0 +1,211 @@
+"""Commands that lead to pages in the browser: ``ui``, ``page``, ``tunnel``."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import secrets
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import click
+
+from howdah.cli.jobs import (
+    find_job,
+    handle_of,
+    job_id_argument,
+    json_option,
+    optional_job_id,
+    port_option,
+    store_option,
+)
+from howdah.cli.terminal import echo, echo_json
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from howdah.client.handle import AsyncJobHandle
+    from howdah.core.messages import Task
+
+
+@click.command("ui")
+@port_option
+@store_option
+@json_option
+def ui_command(port: int, store: str | None, as_json: bool) -> int:
+    """Show all jobs in the browser, running and past, until Ctrl-C.
+
+    Prints the address to open. It works once, for ten minutes, and signs the browser in. The pages
+    are served to this machine only.
+
+    With --json: one JSON object, {"address": …, "folder": …}, once it listens.
+    """
+    import asyncio
+
+    from howdah.client.exits import ExitCode
+    from howdah.client.finding import base as base_of
+
+    asyncio.run(serve(base_of(store), port, as_json=as_json))
+    return ExitCode.STOPPED
+
+
+def interrupted() -> asyncio.Event:
+    """Set once the program is to end."""
+    import asyncio
+
+    over = asyncio.Event()
+    # Also where a shell started it in the background, with SIGINT ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, over.set)
+    return over
+
+
+async def serve(base: Path, port: int, *, job_id: str = "", as_json: bool) -> None:
+    """Serve the jobs below ``base`` until Ctrl-C; the address that is printed leads to that job."""
+    from howdah.client.links import local_base
+    from howdah.client.tunnel import LOCAL
+    from howdah.coordinator.web import server as web
+    from howdah.portal.app import NAME, create_portal
+    from howdah.portal.jobs import Jobs
+    from howdah.storage.jobdir import base_folder, check_folder_of_jobs
+    from howdah.wire.addresses import listening
+    from howdah.wire.tickets import login_link
+
+    check_folder_of_jobs(base)
+    token = secrets.token_urlsafe(32)
+    try:
+        # That port or none: a saved link must not lead to something else.
+        sock = listening(LOCAL, (port, port) if port else None)
+    except OSError as error:
+        raise click.UsageError(
+            f"port {port} of this machine can't be used ({error.strerror or error}); give another one, "
+            "or leave --port out"
+        ) from None
+    jobs = Jobs(base, base_folder().parent.parent / "portal")
+    server = await web.serve(create_portal(jobs, token), sock)
+    over = interrupted()
+    try:
+        to = f"jobs/{job_id}/" if job_id else ""
+        address = login_link(local_base(NAME, server.port), token, time.time(), to)
+        if as_json:
+            echo_json(json.dumps({"address": address, "folder": os.fspath(base)}))
+        else:
+            echo(address)
+        echo(f"shows {job_id or 'the jobs'} in {base}; Ctrl-C ends it", err=True)
+        await over.wait()
+    finally:
+        await server.close()
+        jobs.index.close()
+
+
+@click.command("page")
+@optional_job_id
+@port_option
+@store_option
+@json_option
+def page_command(job_id: str | None, port: int, store: str | None, as_json: bool) -> int:
+    """Print the address of a job's page; that of a job that has ended is served until Ctrl-C.
+
+    ID is a job's id, its name, or enough of its beginning; the newest job without it. The address
+    works once, within ten minutes, and signs the browser in. With --port the page of a running job
+    is served by this command as well.
+
+    With --json: one JSON object, {"address": …}.
+    """
+    import asyncio
+
+    from howdah.client.exits import ExitCode
+    from howdah.client.handle import AsyncJobHandle
+
+    directory = find_job(job_id, store)
+    handle = AsyncJobHandle(directory)
+    view = asyncio.run(handle.status())
+    if view.live and not port and (address := handle.page()) is not None:
+        if as_json:
+            echo_json(json.dumps({"address": address}))
+        else:
+            echo(address)
+        return ExitCode.SUCCEEDED
+    asyncio.run(serve(directory.path.parent, port, job_id=directory.job_id, as_json=as_json))
+    return ExitCode.STOPPED
+
+
+@click.command("tunnel")
+@job_id_argument
+@click.argument("task", required=False)
+@port_option
+@store_option
+@json_option
+def tunnel_command(
+    job_id: str, task: str | None, port: int, store: str | None, as_json: bool
+) -> None:
+    """Open a port of this machine that leads to a page of a job, until Ctrl-C.
+
+    TASK is a task that serves a page, such as notebook:0 or tensorboard:0; without it, the job's
+    own page. The way goes through the coordinator, encrypted, under the job's own certificate, so
+    it is enough to reach that one port of the cluster. Prints the address to open; whoever has it
+    may open the page, so keep it to yourself.
+
+    With --json: one JSON object, {"job_id": …, "task": …, "address": …}, once it listens.
+    """
+    import asyncio
+
+    handle = handle_of(job_id, store)
+    asyncio.run(_serve(handle, handle.task(task) if task else None, port, as_json=as_json))
+
+
+async def _serve(handle: AsyncJobHandle, task: Task | None, port: int, *, as_json: bool) -> None:
+    import asyncio
+
+    from howdah.client.links import local_base
+    from howdah.client.tunnel import check, tunnel
+    from howdah.storage.jobdir import JobDirectory
+
+    directory = JobDirectory(handle.directory)
+    path = await check(directory, task)
+    if task is None:
+        page = urlsplit(handle.page() or "/")
+        path = page.path + (f"?{page.query}" if page.query else "")
+    async with tunnel(directory, task, port) as own:
+        address = local_base(handle.job_id, own) + path
+        if as_json:
+            said = {"job_id": handle.job_id, "task": task and str(task), "address": address}
+            echo_json(json.dumps(said))
+        else:
+            echo(address)
+        what = str(task) if task else "the job page"
+        echo(f"leads to {what} of {handle.job_id}; Ctrl-C ends it", err=True)
+        await asyncio.Event().wait()
+
+
+def open_page(address: str, folder: Path) -> Path:
+    """Open the address without showing it to others; returns the file that sends the browser there,
+    for the caller to remove.
+
+    What stands in an argument list can be read by every user of the machine, and a one-time link
+    opens the page for whoever uses it first. So the browser is given the name of a file, which only
+    its owner can read and which sends it on.
+
+    ``folder`` must be its owner's alone.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    import webbrowser
+
+    path = folder / f"open-{secrets.token_hex(8)}.html"
+    place = html.escape(address)
+    text = (
+        '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">\n'
+        f'<meta http-equiv="refresh" content="0; url={place}">\n'
+        f'<title>Opening the job page</title><a href="{place}">Open the job page</a>\n'
+    )
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    webbrowser.open(path.as_uri())
+    return path

@@ -1,0 +1,311 @@
+"""Commands that print what is known of one job: ``status``, ``events``, ``advice``, ``metrics``, ``outputs``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from howdah.cli.jobs import (
+    MOST,
+    find_job,
+    handle_of,
+    json_option,
+    optional_job_id,
+    since_option,
+    store_option,
+    tasks_argument,
+)
+from howdah.cli.terminal import echo, echo_json
+
+if TYPE_CHECKING:
+    from howdah.cli.formatting import Paint
+    from howdah.client.measurements import Measurement
+
+
+@click.command("status")
+@optional_job_id
+@store_option
+@json_option
+def status_command(job_id: str | None, store: str | None, as_json: bool) -> None:
+    """Show one job: its tasks, failures and pages.
+
+    ID is a job's id, its name, or enough of its beginning; the newest job without it. The
+    addresses of its pages are good once, for ten minutes.
+
+    With --json: the status document, as in the job's final.json.
+    """
+    import asyncio
+
+    handle = handle_of(job_id, store)
+    view = asyncio.run(handle.status())
+    if as_json:
+        import msgspec
+
+        echo_json(msgspec.json.encode(view))
+        return
+    from howdah.cli.formatting import Paint, wants_colour, window_width
+    from howdah.cli.summary import may_advise, report
+    from howdah.client.evidence import findings_if_known
+
+    width = window_width() if sys.stdout.isatty() else None
+    pages: dict[str, str] = {}
+    if view.live:
+        wanted = {"Page": "", **{link.name: link.href for link in view.links}}
+        pages = {name: page for name, to in wanted.items() if (page := handle.page(to)) is not None}
+    found = findings_if_known(handle.job_directory) if view.over and may_advise(view) else []
+    paint = Paint(wants_colour(sys.stdout))
+    now = time.time()
+    echo("\n".join(report(view, paint, width=width, pages=pages, now=now, findings=found)))
+
+
+@click.command("events")
+@optional_job_id
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option(
+    "--after",
+    type=click.IntRange(0, MOST),
+    default=0,
+    metavar="SEQ",
+    help="Only events after this number (see --json).",
+)
+@click.option("--task", metavar="NAME", help="Only events of this task, such as worker:1.")
+@store_option
+@json_option
+def events_command(
+    job_id: str | None,
+    follow: bool,
+    after: int,
+    task: str | None,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Print a job's event log: what happened, when, and why.
+
+    ID is a job's id, its name, or enough of its beginning; the newest job without it.
+
+    With --json: one event a line, with its number ("seq"), time, level, kind, text, task,
+    attempt, generation and data.
+    """
+    import asyncio
+
+    import msgspec
+
+    from howdah.cli.formatting import Paint, clock, wants_colour
+
+    handle = handle_of(job_id, store)
+    if task is not None:
+        handle.task(task)
+    paint = Paint(wants_colour(sys.stdout))
+    colours = {"error": "red", "warning": "yellow"}
+
+    async def tell() -> None:
+        async for event in handle.events(after=after, follow=follow):
+            if task is not None and event.task != task:
+                continue
+            if as_json:
+                echo_json(msgspec.json.encode(event))
+                continue
+            text = paint(event.text, colours.get(event.level))
+            echo(f"{paint(clock(event.time), dim=True)}  {text}", color=paint.colour)
+
+    asyncio.run(tell())
+
+
+@click.command("advice")
+@optional_job_id
+@store_option
+@json_option
+def advice_command(job_id: str | None, store: str | None, as_json: bool) -> None:
+    """Say what a job wasted, and what to change in its job file.
+
+    ID is a job's id, its name, or enough of its beginning; the newest job without it. Looks at what was
+    measured so far: memory, cores and GPUs, slow tasks, the start, checkpoints and restarts. The worst
+    comes first.
+
+    With --json: a list of findings, each with its rule, severity (1 to 4), score, text, change and the
+    figures that were used.
+    """
+    from howdah.cli.formatting import Paint, wants_colour, window_width
+    from howdah.cli.summary import advice_lines
+    from howdah.client.evidence import findings
+
+    directory = find_job(job_id, store)
+    found = findings(directory)
+    if as_json:
+        import msgspec
+
+        echo_json(msgspec.json.encode(found))
+    elif found:
+        width = window_width() if sys.stdout.isatty() else None
+        echo("\n".join(advice_lines(found, Paint(wants_colour(sys.stdout)), width)))
+    else:
+        echo(f"Nothing that {directory.job_id} has shown so far asks for a change")
+
+
+@click.command("metrics")
+@tasks_argument
+@since_option("Only what was measured since then")
+@click.option("--csv", "as_csv", is_flag=True, help="Print every measurement as CSV.")
+@store_option
+@json_option
+def metrics_command(
+    job_id: str | None,
+    tasks: tuple[str, ...],
+    since: float | None,
+    as_csv: bool,
+    store: str | None,
+    as_json: bool,
+) -> None:
+    """Print what was measured of a job's tasks, and what they reported.
+
+    ID is a job's id, its name, or enough of its beginning; the newest job without it. TASK is a
+    task such as worker:1, or a role for all of its tasks; all tasks without it.
+
+    The table has the last known values of each task's newest attempt: cores in use, memory, GPUs,
+    megabytes read and written since its start, and what was given to howdah.task.report. A running
+    job's measurements come some seconds late.
+
+    With --csv or --json: every measurement, a line each, with times in seconds since the epoch.
+    """
+    if as_csv and as_json:
+        raise click.UsageError("--csv and --json are two formats: give one of them")
+    from howdah.client.measurements import last, measurements
+
+    handle = handle_of(job_id, store)
+    floor = float("-inf") if since is None else since
+    found = measurements(handle.job_directory, handle.tasks(*tasks), floor)
+    if as_json:
+        import msgspec
+
+        for each in found:
+            echo_json(msgspec.json.encode(each))
+        return
+    known = list(found)
+    if as_csv:
+        sys.stdout.writelines(_csv(known))
+    elif known:
+        from howdah.cli.formatting import Paint, wants_colour
+
+        order = {str(task): number for number, task in enumerate(handle.all_tasks())}
+        shown = sorted(last(known), key=lambda each: order.get(each.task, len(order)))
+        echo("\n".join(_table(shown, Paint(wants_colour(sys.stdout)))))
+    else:
+        such = f" of {', '.join(tasks)}" if tasks else ""
+        late = " since then" if since is not None else " yet"
+        echo(f"Nothing has been measured{such} in {handle.job_id}{late}")
+
+
+def _csv(found: list[Measurement]) -> Iterator[str]:
+    import csv
+    import io
+
+    from howdah.client.measurements import MEASURED
+
+    values = _names(found)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(("time", "task", "attempt", *MEASURED, *values))
+    for each in found:
+        measured = (getattr(each, name) for name in MEASURED)
+        reported = (each.values.get(name) for name in values)
+        writer.writerow((each.time, each.task, each.attempt, *measured, *reported))
+        yield text.getvalue()
+        text.seek(0)
+        text.truncate()
+    yield text.getvalue()
+
+
+def _table(found: list[Measurement], paint: Paint) -> list[str]:
+    from howdah.cli import formatting as human
+    from howdah.cli.formatting import Column, render, window_width
+
+    values = _names(found)
+    numbers = ("CPU", "MEMORY", "GPU", "GPU MEMORY", "READ", "WRITTEN")
+    columns = [Column("TASK"), Column("ATTEMPT", right=True), Column("AT")]
+    columns += [Column(title, right=True) for title in (*numbers, *values)]
+    rows = [
+        (
+            each.task,
+            str(each.attempt),
+            human.moment(each.time),
+            "" if each.cpu is None else f"{each.cpu:.1f}",
+            human.mebibytes(each.rss_mb),
+            "" if each.gpu is None else f"{each.gpu:.0%}",
+            human.mebibytes(each.gpu_memory_mb),
+            human.mebibytes(each.io_read_mb),
+            human.mebibytes(each.io_write_mb),
+            *(
+                "" if (value := each.values.get(name)) is None else f"{value:.6g}"
+                for name in values
+            ),
+        )
+        for each in found
+    ]
+    return render(columns, rows, paint, width=window_width() if sys.stdout.isatty() else None)
+
+
+def _names(found: Iterable[Measurement]) -> list[str]:
+    """What was reported."""
+    return list(dict.fromkeys(name for each in found for name in each.values))
+
+
+@click.command("outputs")
+@optional_job_id
+@click.argument("name", metavar="[FILE]", required=False)
+@click.option(
+    "--to",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Copy FILE there: a folder, or a name that is not taken. The current folder when left out.",
+)
+@store_option
+@json_option
+def outputs_command(
+    job_id: str | None, name: str | None, to: Path | None, store: str | None, as_json: bool
+) -> None:
+    """List the files that were kept of a job, or fetch one.
+
+    ID is a job's id, its name, or enough of its beginning; the newest job without it. FILE is the
+    path of one as it is listed, or enough of its end: model/weights.pt of
+    worker-0/model/weights.pt. It is copied from wherever it is, HDFS or an object store too.
+
+    With --json: a list of files, each with its name, task, size in bytes and place; of one that is
+    fetched also the path.
+    """
+    from howdah.client.outputs import chosen, fetch, outputs
+
+    if to is not None and name is None:
+        raise click.UsageError("--to says where one file goes: name the file too")
+    handle = handle_of(job_id, store)
+    found = outputs(handle.job_directory)
+    if name is not None:
+        output = chosen(found, name)
+        path = fetch(output, to or Path())
+        if as_json:
+            import msgspec
+
+            echo_json(msgspec.json.encode({**msgspec.to_builtins(output), "path": str(path)}))
+        else:
+            echo(str(path))
+        return
+    if as_json:
+        import msgspec
+
+        echo_json(msgspec.json.encode(found))
+    elif found:
+        from howdah.cli import formatting as human
+        from howdah.cli.formatting import Column, Paint, render, wants_colour, window_width
+
+        rows = [(f"{each.size:,}", each.name) for each in found]
+        columns = (Column("BYTES", right=True), Column("FILE"))
+        width = window_width() if sys.stdout.isatty() else None
+        echo("\n".join(render(columns, rows, Paint(wants_colour(sys.stdout)), width=width)))
+        total = human.mebibytes(sum(each.size for each in found) / 2**20)
+        echo(f"{human.counted(len(found), 'file')}, {total}, in {found[0].place}", err=True)
+    else:
+        echo(f"Nothing has been kept of {handle.job_id}")
