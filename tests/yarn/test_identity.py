@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import signal
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.errors import AccessControl
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.resourcemanager import ResourceManager
+from howdah.storage import layout
+from howdah.storage.hdfs import Hdfs
 from tests.cli.howdah import Run, start
 from tests.hadoop.cluster import Cluster
 from tests.yarn.runner import SMALL, until
@@ -58,6 +63,25 @@ class User:
 
     def status(self, job: str) -> dict[str, Any]:
         return json.loads(self.howdah("status", job, "--json").text)
+
+    @contextlib.contextmanager
+    def portal(self, store: str) -> Iterator[Callable[[str], list[dict[str, Any]]]]:
+        """A portal for a team, run by this user: the jobs on the list of somebody."""
+        trusted = ("--trusted-proxy", "127.0.0.1", "--listen", "127.0.0.1:0")
+        run = start("portal", "--store", store, *trusted, "--json", env=self._env)
+        address = json.loads(run.until_line('"address"'))["address"]
+
+        def jobs(reader: str) -> list[dict[str, Any]]:
+            asked = urllib.request.Request(f"{address}api/v1/jobs")
+            asked.add_header("X-Forwarded-User", reader)
+            with urllib.request.urlopen(asked, timeout=30) as answer:
+                return json.load(answer)["jobs"]
+
+        try:
+            yield jobs
+        finally:
+            run.signal(signal.SIGINT)
+            assert run.end() == 130
 
     def files(self, path: str) -> list[dict[str, Any]]:
         """What WebHDFS tells this user of the folder."""
@@ -140,3 +164,22 @@ def test_a_job_is_its_submitters_and_nobody_elses(
         return [each for each in alice.files(place) if each["pathSuffix"] == "final.json"]
 
     assert until(end, "final.json is written", WAIT_S)[0]["owner"] == "alice"
+
+    # Nor is anything of her application shown through a directory of bob's that names it.
+    copy = next((superuser.folder / "home").rglob(f"{job_id}/{layout.META}"))
+    forged = "forged-20261121-143502-k3f9"
+    names_hers = json.loads(copy.read_bytes()) | {"job_id": forged, "user": "bob", "owner": None}
+    there = Hdfs(hadoop.default_fs, conf_dir=str(hadoop.conf_dir), user="bob")
+    for name, data in (
+        (layout.JOB, (copy.parent / layout.JOB).read_bytes()),
+        (layout.META, json.dumps(names_hers).encode()),
+    ):
+        there.write_new(f"/user/bob/.howdah/jobs/bob/{forged}/{name}", data)
+    with superuser.portal(f"{hadoop.default_fs}/user/bob/.howdah/jobs") as jobs:
+        (row,) = until(
+            lambda: [job for job in jobs("bob") if job["state"] != "waiting"],
+            "it is listed",
+            WAIT_S,
+        )
+        assert (row["job_id"], row["user"], row["state"]) == (forged, "bob", "lost")
+        assert jobs("alice") == []
