@@ -214,6 +214,9 @@ def test_of_two_stack_traces_the_line_that_says_it_is_told() -> None:
 def test_a_cancelled_job_is_known() -> None:
     assert was_cancelled(RuntimeError("Job 3 cancelled part of cancelled job group cell-7"))
     assert not was_cancelled(RuntimeError("Task failed 4 times"))
+    over = RuntimeError("An error occurred: Job 3 cancelled because SparkContext was shut down")
+    assert was_cancelled(over)
+    assert error_text(over) == "the Spark session was stopped"
 
 
 def test_waiting_is_told_in_words() -> None:

@@ -22,7 +22,13 @@ from howdah.backends.local.agents import last_line
 from howdah.backends.local.keeper import COORDINATOR_LOG
 from howdah.backends.local.supervision import Supervision, Verdict
 from howdah.backends.spark.coordinator_process import CoordinatorProcess
-from howdah.backends.spark.error_texts import NO_HOWDAH, error_text, pending_text, was_cancelled
+from howdah.backends.spark.error_texts import (
+    NO_HOWDAH,
+    SESSION_STOPPED,
+    error_text,
+    pending_text,
+    was_cancelled,
+)
 from howdah.backends.spark.launch_bundle import LaunchBundle
 from howdah.backends.spark.messages import (
     QuerySlots,
@@ -150,9 +156,7 @@ class Driver:
         """A job does not outlive its session, from which it gets its slots."""
         if not self._stopped and not self._session.alive():
             self._stopped = True
-            self._send(
-                SlotsCompleted(spark_job=0, cancelled=True, problem="the Spark session was stopped")
-            )
+            self._send(SlotsCompleted(spark_job=0, cancelled=True, problem=SESSION_STOPPED))
 
     def _handle(self, message: Any) -> None:
         match message:
@@ -223,7 +227,8 @@ class Driver:
                 return SlotsCompleted(spark_job=spark_job)
             text = error_text(error)
             if was_cancelled(error):
-                text = f"its Spark job was cancelled: {text}"
+                if text != SESSION_STOPPED:
+                    text = f"its Spark job was cancelled: {text}"
                 return SlotsCompleted(spark_job=spark_job, problem=text, cancelled=True)
             return SlotsCompleted(spark_job=spark_job, problem=text)
         problems = sorted(set(answers) - {""})

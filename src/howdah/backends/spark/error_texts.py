@@ -6,13 +6,14 @@ import re
 
 LONGEST = 600
 
+_STOPPED = ("SparkContext was shut down", "SparkContext has been shutdown")
 _CANCELLED = (
     "cancelled",
-    "SparkContext was shut down",
-    "SparkContext has been shutdown",
+    *_STOPPED,
     "OPERATION_CANCELED",
     "OPERATION_CANCELLED",
 )
+SESSION_STOPPED = "the Spark session was stopped"
 NO_HOWDAH = (
     "Howdah and what it needs must be installed for that Python, or travel with the application: "
     "--py-files, --archives, or a Python named by spark.pyspark.python"
@@ -30,6 +31,8 @@ def was_cancelled(error: BaseException) -> bool:
 def error_text(error: BaseException) -> str:
     """Of a text with two stack traces the line that says what is wrong."""
     text = str(error)
+    if any(part in text for part in _STOPPED):
+        return SESSION_STOPPED
     if missing := _MISSING.search(text):
         return (
             f"the executors' Python has no module {missing.group(1)!r}: it must be installed for "
