@@ -38,6 +38,7 @@ def test_trials_are_compared_and_one_that_fails_keeps_none_from_running(tmp_path
     assert all("exited with code 1" in line for line in run.out[5:])
     tag = run.err[0].split()[-1]
     assert howdah("list", "--tag", tag, "--tag", "mine").text.count("test-") == 6
+    assert howdah("list", "--tag", tag, "--tag", "rate=0.5").text.count("test-") == 2
 
 
 def test_nothing_is_started_where_one_trial_cannot_be_run_and_by_a_dry_run(tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
         ),
         Unsupported(
             "acl",
-            "only its owner sees a job of this machine, and whom it lets in a team's `howdah portal`",
+            "a job of this machine is for its owner alone, except in a team's `howdah portal`, which "
+            "heeds it",
             refused=False,
         ),
         Unsupported(

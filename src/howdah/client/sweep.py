@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import random
+import re
 import secrets
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,9 @@ from howdah.wire.status import JobView
 
 MANY = 1000
 """Trials of one sweep. More are a slip of the hand: a grid grows by each parameter."""
+TAGGED = 4
+"""Parameters that a trial's tags say."""
+_WORD = re.compile(r"[!-+\--~]{1,100}")
 _KEYS = {field.encode_name for field in msgspec.structs.fields(Job)}
 _OPENING, _CLOSING = "[{(", "]})"
 
@@ -243,7 +247,7 @@ class Sweep:
             Trial(number=number, parameters=each) for number, each in enumerate(parameters, 1)
         ]
         self._jobs = [
-            _tagged(load([f"{key}={value}" for key, value in each.items()]), self.tag)
+            _tagged(load([f"{key}={value}" for key, value in each.items()]), self.tag, each)
             for each in parameters
         ]
         self._backend = backend
@@ -352,9 +356,15 @@ def _text(key: str, value: Any) -> str:
     return json.dumps(value)
 
 
-def _tagged(loaded: LoadedJob, tag: str) -> LoadedJob:
-    job = msgspec.structs.replace(loaded.job, tags=(*loaded.job.tags, tag))
-    return msgspec.structs.replace(loaded, job=job)
+def _tagged(loaded: LoadedJob, tag: str, parameters: Mapping[str, str]) -> LoadedJob:
+    """The job with the sweep's tag and its parameters', so that lists tell the trials apart."""
+    said = [f"{key.removeprefix('env.')}={value}" for key, value in parameters.items()]
+    # A tag is one word, and clusters take few and short ones.
+    words = [each for each in said if _WORD.fullmatch(each)][:TAGGED]
+    tags = dict.fromkeys((*loaded.job.tags, tag, *words))
+    return msgspec.structs.replace(
+        loaded, job=msgspec.structs.replace(loaded.job, tags=tuple(tags))
+    )
 
 
 def _place_of(task: str) -> tuple[str, int]:
