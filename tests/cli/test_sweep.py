@@ -6,18 +6,21 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 import howdah as howdah_api
 from howdah.client.finding import find
-from tests.cli.howdah import howdah, job_file, start
+from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
+from tests.cli.howdah import howdah, job_file, start, until
 
 PROGRAM = """
 import os
 from howdah import task
 
 rate, size = float(os.environ["rate"]), int(os.environ.get("size", "1"))
+task.report(step=1, loss=rate * size if rate < 1 else 0.0)
 if rate > 1:
     raise SystemExit("it diverged")
-task.report(step=1, loss=rate * size)
 """
 ONCE = {"roles": {"worker": {"attempts": 1}}}
 
@@ -36,7 +39,7 @@ def test_trials_are_compared_and_one_that_fails_keeps_none_from_running(tmp_path
     ]
     assert [row[3] for row in rows[5:]] == ["failed", "failed"]
     assert all("exited with code 1" in line for line in run.out[5:])
-    tag = run.err[0].split()[-1]
+    tag = next(line for line in run.err if "trials, tag" in line).split()[-1]
     assert howdah("list", "--tag", tag, "--tag", "mine").text.count("test-") == 6
     assert howdah("list", "--tag", tag, "--tag", "rate=0.5").text.count("test-") == 2
 
@@ -50,14 +53,44 @@ def test_nothing_is_started_where_one_trial_cannot_be_run_and_by_a_dry_run(tmp_p
     assert "There are no jobs" in howdah("list").text
 
 
-def test_ctrl_c_stops_the_trials_that_run_and_begins_no_more(tmp_path: Path) -> None:
-    file = str(job_file(tmp_path, "import time; time.sleep(600)", **ONCE))
+def has_reported(job: JobDirectory) -> bool:
+    return "reported" in howdah("logs", job.job_id).text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_the_trials_that_run_and_begins_no_more(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    program = """
+import os, time
+from howdah import task
+task.report(loss=float(os.environ["rate"]))
+print("reported", flush=True)
+time.sleep(600)
+"""
+    file = str(job_file(tmp_path, program, **ONCE))
     run = start("sweep", file, "--set", "rate=1,2,3", "--at-once", "2")
     run.until_line("trial 1 of 3 (rate=1) has begun")
     run.until_line("trial 2 of 3 (rate=2) has begun")
-    run.signal(signal.SIGINT)
+    until(lambda: all(map(has_reported, list_jobs(base_folder()))), "both have reported")
+    run.signal(number)
     assert run.end() == 130
-    assert [line.split()[2] for line in run.out[1:]] == ["stopped", "stopped", "waiting"]
+    rows = [line.split() for line in run.out[1:]]
+    assert [row[1:4] for row in rows] == [
+        ["1", "stopped", "1"],
+        ["2", "stopped", "2"],
+        ["3", "not", "begun"],
+    ]
+
+
+def test_slips_of_the_keyboard_are_told(tmp_path: Path) -> None:
+    file = str(job_file(tmp_path, PROGRAM, env={"rate": "0.5"}, **ONCE))
+    told = howdah("sweep", file, "--set", "rte=0.5,0.25", "--by", "accuracy").told
+    assert (
+        "rte is a new variable: the job's [env] has none of that name; did you mean rate?" in told
+    )
+    assert "no trial reported 'accuracy'; reported were loss" in told
+    assert "new variable" not in howdah("sweep", file, "--set", "rate=1,2", "--dry-run").told
 
 
 def test_a_sweep_from_python(tmp_path: Path) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from howdah.cli.jobs import JobCommand, dry_run_option, job_source, json_option, load_job
+from howdah.cli.jobs import JobCommand, job_source, json_option, load_job
 from howdah.cli.terminal import echo, echo_json
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ MOST_VALUES = 4
 @click.option(
     "--random", "draws", type=click.IntRange(1), metavar="N", help="Draw N trials by chance."
 )
-@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of that choice.")
+@click.option("--seed", type=int, metavar="N", help="Of that choice; 0 when left out.")
 @click.option(
     "--zip",
     "side_by_side",
@@ -47,7 +49,7 @@ MOST_VALUES = 4
     metavar="VALUE",
     help="Put the trials with the lowest reported VALUE first; with -VALUE, those with the highest.",
 )
-@dry_run_option
+@click.option("--dry-run", is_flag=True, help="Show the trials; start nothing.")
 @json_option
 @click.pass_context
 def command(
@@ -56,7 +58,7 @@ def command(
     backend: str,
     at_once: int,
     draws: int | None,
-    seed: int,
+    seed: int | None,
     side_by_side: bool,
     by: str | None,
     dry_run: bool,
@@ -66,7 +68,7 @@ def command(
 ) -> int:
     """Run a job once for each of many settings, and compare what came out.
 
-    JOB and COMMAND are as for 'howdah run'. Each --set with several values, with commas between them,
+    JOB and COMMAND are as for 'howdah run', but JOB is a file. Each --set with several values, with commas between them,
     is a parameter; all combinations are tried. A single word that is no key of a job file is a
     variable of the programs' environment:
 
@@ -75,7 +77,7 @@ def command(
         howdah sweep job.toml --set lr=log:1e-5..1e-1 --random 20 --by=-accuracy
 
     Shown at the end, on standard output: the trials, their parameters, and the last values that their
-    programs reported (howdah.task.report). Each trial is a job, with the sweep's tag: 'howdah list
+    programs reported (from howdah import task; task.report(loss=0.3)). Each trial is a job, with the sweep's tag: 'howdah list
     --tag' lists them, and 'howdah ui' compares them. One that fails keeps none of the others from
     running; the command exits with 1 then. Ctrl-C stops those that run and begins no more.
 
@@ -88,7 +90,11 @@ def command(
         raise click.UsageError(
             "a sweep reads its job file more than once: give a file, not standard input", ctx
         )
-    common, parameters = settings(overrides, draws=draws, seed=seed, side_by_side=side_by_side)
+    if seed is not None and draws is None:
+        raise click.UsageError("--seed is for a choice by --random N", ctx)
+    if by is not None and not by.removeprefix("-").strip():
+        raise click.UsageError("--by needs the name of a value that programs report", ctx)
+    common, parameters = settings(overrides, draws=draws, seed=seed or 0, side_by_side=side_by_side)
 
     def load(chosen: Sequence[str]) -> LoadedJob:
         return load_job(ctx, job, overrides=(*common, *chosen), **source)
@@ -102,6 +108,8 @@ def command(
     def note(text: str) -> None:
         echo(f"note: {text}", err=True)
 
+    for text in _unknown(load, parameters[0]):
+        note(text)
     sweep = Sweep(parameters, load, backend=backend, at_once=at_once, on_trial=tell, note=note)
     if dry_run:
         if as_json:
@@ -113,26 +121,63 @@ def command(
     return _run(sweep, by, as_json=as_json)
 
 
+def _unknown(load: Callable[[Sequence[str]], LoadedJob], parameters: Iterable[str]) -> list[str]:
+    """Variables that the job does not have by itself: a slip of the keyboard makes them too."""
+    from howdah.client.sweep import KEYS, shown
+    from howdah.spec.problems import JobFileError, closest
+
+    variables = [shown(key) for key in parameters if key.startswith("env.")]
+    try:
+        has = load(()).job.env if variables else {}
+    except JobFileError:
+        return []  # it is one with its parameters only
+    notes: list[str] = []
+    for name in variables:
+        if name not in has:
+            near = closest(name, [*KEYS, *has])
+            meant = f"; did you mean {near}?" if near else ""
+            notes.append(f"{name} is a new variable: the job's [env] has none of that name{meant}")
+    return notes
+
+
 def _run(sweep: Any, by: str | None, *, as_json: bool) -> int:
-    from howdah.cli.run import all_or_nothing
     from howdah.client.exits import ExitCode
 
     if not as_json:
         echo(f"{len(sweep.trials)} trials, tag {sweep.tag}", err=True)
-    stopped = False
-    try:
-        with all_or_nothing():
-            asyncio.run(sweep.run())
-    except KeyboardInterrupt:
-        stopped = True
+    stopped = asyncio.run(_until_the_end_or_a_signal(sweep.run()))
     if not as_json:
         echo("\n".join(_table(sweep.trials, by)))
+        names = dict.fromkeys(name for trial in sweep.trials for name in trial.values)
+        if by is not None and by.removeprefix("-") not in names:
+            told = f"; reported were {', '.join(names)}" if names else ""
+            echo(f"note: no trial reported {by.removeprefix('-')!r}{told}", err=True)
     if stopped:
         return ExitCode.STOPPED
-    good = all(
-        trial.view is not None and trial.view.outcome == "succeeded" for trial in sweep.trials
-    )
-    return ExitCode.SUCCEEDED if good else ExitCode.FAILED
+    return ExitCode.SUCCEEDED if all(map(_succeeded, sweep.trials)) else ExitCode.FAILED
+
+
+async def _until_the_end_or_a_signal(work: Coroutine[Any, Any, object]) -> bool:
+    """Whether a signal has ended it; then it has been cancelled, and has come to its end all the same."""
+    running = asyncio.ensure_future(work)
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        stopped = True
+        running.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            continue  # nohup
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    return stopped
+
+
+def _succeeded(trial: Trial) -> bool:
+    return trial.view is not None and trial.view.outcome == "succeeded"
 
 
 def _say_json(trial: Trial) -> None:
@@ -146,7 +191,7 @@ def _state(trial: Trial) -> str:
         return trial.view.outcome
     if trial.problem:
         return "failed" if trial.job_id is None else "lost"
-    return "waiting" if trial.job_id is None else "running"
+    return "not begun" if trial.job_id is None else "running"
 
 
 def _why(trial: Trial) -> str:
@@ -157,7 +202,9 @@ def _why(trial: Trial) -> str:
 
 def _line(trial: Trial, of: int) -> str:
     """What has just become of a trial."""
-    chosen = " ".join(f"{_short(key)}={value}" for key, value in trial.parameters.items())
+    from howdah.client.sweep import shown
+
+    chosen = " ".join(f"{shown(key)}={value}" for key, value in trial.parameters.items())
     state = {"running": "has begun"}.get(_state(trial), _state(trial))
     parts = [f"trial {trial.number} of {of} ({chosen}) {state}"]
     parts += [trial.job_id or "", _why(trial)]
@@ -165,13 +212,10 @@ def _line(trial: Trial, of: int) -> str:
     return ": ".join(part for part in parts if part)
 
 
-def _short(key: str) -> str:
-    return key.removeprefix("env.")
-
-
 def _table(trials: Sequence[Trial], by: str | None) -> list[str]:
     from howdah.cli import formatting as human
     from howdah.cli.formatting import Column, Paint, render, wants_colour, window_width
+    from howdah.client.sweep import shown
 
     value = (by or "").removeprefix("-")
     names = list(dict.fromkeys(name for trial in trials for name in trial.values))
@@ -182,7 +226,7 @@ def _table(trials: Sequence[Trial], by: str | None) -> list[str]:
     keys = list(trials[0].parameters)
     columns = (
         Column("TRIAL", right=True),
-        *(Column(_short(key).upper(), right=True) for key in keys),
+        *(Column(shown(key).upper(), right=True) for key in keys),
         Column("STATE"),
         *(Column(name.upper(), right=True) for name in names),
         Column("TOOK", right=True),
@@ -212,7 +256,7 @@ def _table(trials: Sequence[Trial], by: str | None) -> list[str]:
 
 
 def _ordered(trials: Sequence[Trial], value: str, *, descending: bool) -> list[Trial]:
-    """Those that have the value, the best first; then the others."""
-    having = [trial for trial in trials if value in trial.values]
-    having.sort(key=lambda trial: trial.values[value], reverse=descending)
-    return [*having, *(trial for trial in trials if value not in trial.values)]
+    """Those that succeeded and have the value, the best first; then the others."""
+    good = [trial for trial in trials if _succeeded(trial) and value in trial.values]
+    good.sort(key=lambda trial: trial.values[value], reverse=descending)
+    return [*good, *(trial for trial in trials if trial not in good)]

@@ -36,7 +36,8 @@ MANY = 1000
 TAGGED = 4
 """Parameters that a trial's tags say."""
 _WORD = re.compile(r"[!-+\--~]{1,100}")
-_KEYS = {field.encode_name for field in msgspec.structs.fields(Job)}
+KEYS = {field.encode_name for field in msgspec.structs.fields(Job)}
+_RANGE = re.compile(r"(?P<kind>[A-Za-z]+):(?P<low>[^\s,]*)\.\.(?P<high>[^\s,]*)")
 _OPENING, _CLOSING = "[{(", "]})"
 
 
@@ -83,30 +84,36 @@ def settings(
     common: list[str] = []
     values: dict[str, list[str]] = {}
     ranges: dict[str, Callable[[random.Random], str]] = {}
+    seen: set[str] = set()
     for each in given:
         key, equals, text = each.partition("=")
         path = parse_key(key)
         if not equals or path is None:
-            common.append(each)  # the job file's own reader says what is wrong with it
-            continue
+            raise BadInput(f"{each!r} is no setting: write key=values, such as env.LR=0.1,0.01")
         key = key.strip()
-        if len(path) == 1 and path[0] not in _KEYS:
+        if len(path) == 1 and path[0] not in KEYS:
             key = f"env.{key}"
+        if key in seen:
+            raise BadInput(f"{shown(key)} is given twice: write all its values into one --set")
+        seen.add(key)
         draw = _range(key, text)
-        found = _split(text)
+        found = _split(key, text)
         if draw is not None:
             ranges[key] = draw
         elif len(found) > 1:
             values[key] = found
         else:
             common.append(f"{key}={text}")
-    for key in values:
-        if (more := len(values[key]) - len(set(values[key]))) > 0:
-            raise BadInput(f"{key} has {more} of its values twice: each makes a trial of its own")
+    for key, found in values.items():
+        for value in found:
+            if found.count(value) > 1:
+                raise BadInput(
+                    f"{shown(key)} has the value {value!r} twice: each value makes a trial of its own"
+                )
     if ranges and draws is None:
         key = next(iter(ranges))
         raise BadInput(
-            f"{key} is a range: say how many trials are drawn from it, such as --random 20, or list "
+            f"{shown(key)} is a range: say how many trials are drawn from it, such as --random 20, or list "
             "its values"
         )
     if not values and not ranges:
@@ -129,8 +136,17 @@ def settings(
     return common, trials
 
 
-def _split(text: str) -> list[str]:
-    """The values between top-level commas."""
+def shown(key: str) -> str:
+    """A parameter's key as it is written: ``lr`` for ``env.lr``."""
+    return key.removeprefix("env.")
+
+
+def _split(key: str, text: str) -> list[str]:
+    """The values between top-level commas.
+
+    Raises:
+        BadInput: one is empty, or a quote or bracket is not closed.
+    """
     parts = [""]
     depth, quote = 0, ""
     for char in text:
@@ -144,25 +160,38 @@ def _split(text: str) -> list[str]:
             parts.append("")
             continue
         parts[-1] += char
-    if depth or quote or len(parts) == 1:
-        return [text]  # one value, whatever is wrong with it
+    if len(parts) == 1 and not quote and not depth:
+        return [text]
+    if quote or depth:
+        raise BadInput(
+            f"{shown(key)}={text}: a quote or bracket is not closed, so it cannot be told where a value "
+            "ends"
+        )
+    if not all(part.strip() for part in parts):
+        raise BadInput(f'{shown(key)}={text}: a value is empty; write "" if an empty text is meant')
     return [part.strip() for part in parts]
 
 
 def _range(key: str, text: str) -> Callable[[random.Random], str] | None:
-    kind, colon, bounds = text.strip().partition(":")
-    if not colon or kind not in ("uniform", "log"):
+    found = _RANGE.fullmatch(text.strip())
+    if found is None:
         return None
-    low_text, _, high_text = bounds.partition("..")
+    kind = found["kind"]
     try:
-        low, high = float(low_text), float(high_text)
+        low, high = float(found["low"]), float(found["high"])
     except ValueError:
         low = high = math.nan
+    if kind not in ("uniform", "log"):
+        if math.isnan(low):
+            return None  # a text such as file:../data
+        raise BadInput(
+            f"{shown(key)}: {kind!r} is no kind of range: write uniform:0.1..0.9, or log:1e-5..1e-1"
+        )
     if not low < high < math.inf or low == -math.inf or (kind == "log" and low <= 0):
         positive = " above zero" if kind == "log" else ""
         raise BadInput(
-            f"{key}: {text.strip()!r} is no range: write two numbers{positive}, the lower one first, "
-            f"such as {kind}:0.001..0.1"
+            f"{shown(key)}: {text.strip()!r} is no range: write two numbers{positive}, the lower one "
+            f"first, such as {kind}:0.001..0.1"
         )
     if kind == "uniform":
         return lambda chance: f"{chance.uniform(low, high):.6g}"
@@ -178,8 +207,8 @@ def _side_by_side(values: dict[str, list[str]], draws: int | None) -> list[dict[
         raise BadInput("--zip takes the values as they are listed: it does not go with --random")
     lengths = {key: len(found) for key, found in values.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{key} has {length}" for key, length in lengths.items())
-        raise BadInput(f"--zip needs as many values of each key: {told}")
+        told = ", ".join(f"{shown(key)} has {length}" for key, length in lengths.items())
+        raise BadInput(f"--zip needs the same number of values for each key: {told}")
     return [_together(values, each) for each in zip(*values.values(), strict=True)]
 
 
@@ -286,18 +315,22 @@ class Sweep:
             raise
         self._change(index, job_id=handle.job_id)
         try:
-            view = await handle.wait()
-            try:
-                values = _values(await handle.metrics())
-            except BackendError as error:
-                self._change(index, view=view, problem=f"what it reported is not known: {error}")
-            else:
-                self._change(index, view=view, values=values)
+            await self._end(index, handle)
         except (HowdahError, BackendError) as error:
             self._change(index, problem=str(error))
         except asyncio.CancelledError:
             await self._stop(index, handle)
             raise
+
+    async def _end(self, index: int, handle: AsyncJobHandle) -> None:
+        """Wait for its end."""
+        view = await handle.wait()
+        try:
+            values = _values(await handle.metrics())
+        except BackendError as error:
+            self._change(index, view=view, problem=f"what it reported is not known: {error}")
+        else:
+            self._change(index, view=view, values=values)
 
     def _submit(self, index: int) -> Any:
         return submit(self._jobs[index], backend=self._backend, note=self._note_once)
@@ -309,10 +342,11 @@ class Sweep:
 
     async def _stop(self, index: int, handle: AsyncJobHandle) -> None:
         try:
+            self._change(index, job_id=handle.job_id)
             await handle.stop("its sweep was stopped")
-            self._change(index, job_id=handle.job_id, view=await handle.wait())
+            await self._end(index, handle)
         except (HowdahError, BackendError) as error:
-            self._change(index, job_id=handle.job_id, problem=str(error))
+            self._change(index, problem=str(error))
 
     def _change(self, index: int, **fields: Any) -> None:
         self.trials[index] = msgspec.structs.replace(self.trials[index], **fields)
@@ -358,7 +392,7 @@ def _text(key: str, value: Any) -> str:
 
 def _tagged(loaded: LoadedJob, tag: str, parameters: Mapping[str, str]) -> LoadedJob:
     """The job with the sweep's tag and its parameters', so that lists tell the trials apart."""
-    said = [f"{key.removeprefix('env.')}={value}" for key, value in parameters.items()]
+    said = [f"{shown(key)}={value}" for key, value in parameters.items()]
     # A tag is one word, and clusters take few and short ones.
     words = [each for each in said if _WORD.fullmatch(each)][:TAGGED]
     tags = dict.fromkeys((*loaded.job.tags, tag, *words))

@@ -295,7 +295,7 @@ class JobPages:
 
     async def _stop(self, directory: JobDirectory, reader: Reader | None) -> Response:
         """Have the job stopped, then go back to the list."""
-        by = BY if reader is None else f"stopped by {reader.name} in the portal"
+        by = BY if reader is None else f"for {reader.name} in the portal"
         await _stopped(directory, by, firm=False)
         return RedirectResponse("../../", 303)
 
@@ -309,7 +309,7 @@ class JobPages:
         if row.ended or row.state == "lost":
             raise Refusal(409, f"the job is over already: {row.state}")
         reason = f": {wanted.reason[:500]}" if wanted.reason else ""
-        by = f"stopped by {reader.name} in the portal{reason}"
+        by = f"for {reader.name} in the portal{reason}"
         await _stopped(directory, by, firm=wanted.firm)
         answer = StopAnswer(stopping=True, firm=wanted.firm)
         return Response(msgspec.json.encode(answer), 202, media_type="application/json")

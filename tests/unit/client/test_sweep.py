@@ -11,6 +11,7 @@ from howdah.client.sweep import settings, written
 def test_all_combinations_are_tried_the_last_key_changing_fastest() -> None:
     common, trials = settings(["lr=0.1, 0.01", "queue=gpu", "roles.worker.instances=1,2"])
     assert common == ["queue=gpu"]
+    assert settings(["env.DATA=file:../data", "lr=1,2"])[0] == ["env.DATA=file:../data"]
     assert trials == [
         {"env.lr": "0.1", "roles.worker.instances": "1"},
         {"env.lr": "0.1", "roles.worker.instances": "2"},
@@ -26,7 +27,7 @@ def test_all_combinations_are_tried_the_last_key_changing_fastest() -> None:
         ("env.SIZES=[1,2],[3,4]", ["[1,2]", "[3,4]"]),
         ("env.A='x,y',z", ["'x,y'", "z"]),
         ("name=a,b", ["a", "b"]),
-        ("env.EMPTY=,x", ["", "x"]),
+        ('env.EMPTY="",x', ['""', "x"]),
     ],
 )
 def test_commas_within_quotes_and_brackets_belong_to_a_value(text: str, values: list[str]) -> None:
@@ -62,12 +63,17 @@ def test_values_are_drawn_from_ranges() -> None:
     ("given", "options", "problem"),
     [
         (["lr=0.1"], {}, "nothing varies"),
-        (["lr=1,2,1"], {}, "env.lr has 1 of its values twice"),
-        (["lr=log:1..2"], {}, "env.lr is a range: say how many"),
+        (["lr"], {}, "'lr' is no setting"),
+        (["lr=1,2,1"], {}, "lr has the value '1' twice"),
+        (["lr=1,2", "env.lr=3,4"], {}, "lr is given twice"),
+        (["lr=0.1,,0.2"], {}, "a value is empty"),
+        (['lr="a,b'], {}, "is not closed"),
+        (["lr=log:1..2"], {}, "lr is a range: say how many"),
+        (["lr=unifrom:0..1"], {"draws": 2}, "'unifrom' is no kind of range"),
         (["lr=log:0..2"], {"draws": 2}, "two numbers above zero"),
         (["lr=uniform:3..1"], {"draws": 2}, "is no range"),
         (["lr=uniform:1..inf"], {"draws": 2}, "is no range"),
-        (["lr=1,2", "batch=1,2,3"], {"side_by_side": True}, "env.lr has 2, env.batch has 3"),
+        (["lr=1,2", "batch=1,2,3"], {"side_by_side": True}, "lr has 2, batch has 3"),
         (["lr=1,2"], {"side_by_side": True, "draws": 2}, "does not go with --random"),
         ([f"{key}={','.join(map(str, range(40)))}" for key in "ab"], {}, "1,600 combinations"),
     ],
