@@ -9,7 +9,7 @@ from unittest import mock
 
 from howdah.spark.feed import books, conversations, intake, plan, state
 from howdah.spark.feed.epochs import EpochBook, RunBook
-from howdah.spark.feed.messages import HowFar, Kept, Refused
+from howdah.spark.feed.messages import HowFar, Kept
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 
@@ -42,17 +42,6 @@ def _takes_though_done(run: books.RunBook, rank: int, number: int) -> bool:
 
 async def _nowhere(master: Any, run: Any, again: Any) -> int:
     return 0
-
-
-_begin = intake.begin
-
-
-def _begins_late(feed: state.FeedState, taking: Any) -> Refused | None:
-    begin = taking.begin
-    if not intake.fence(feed, intake.key_of(begin), begin.attempt):
-        return Refused(reason="A later attempt of the same task feeds this partition")
-    with mock.patch.object(intake, "fence", lambda *args: True):
-        return _begin(feed, taking)
 
 
 def _how_far(feed: state.FeedState, message: HowFar) -> Kept:
@@ -94,7 +83,6 @@ def _nothing(*args: Any) -> None:
 
 MUTANTS: dict[str, Mutant] = {
     "earlier attempts are let in": _put(intake, "fence", lambda *args: True),
-    "an attempt that waits is not looked at again": _put(intake, "begin", _begins_late),
     "a retried task begins anew": _put(conversations.Conversations, "_how_far", _nowhere),
     "the buffer is looked at and not reserved": _put(intake, "room", _room),
     "ranks that have returned are waited for": _put(books.RunBook, "takes", _takes_though_returned),
