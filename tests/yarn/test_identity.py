@@ -169,12 +169,14 @@ def test_a_job_is_its_submitters_and_nobody_elses(
     copy = next((superuser.folder / "home").rglob(f"{job_id}/{layout.META}"))
     forged = "forged-20261121-143502-k3f9"
     names_hers = json.loads(copy.read_bytes()) | {"job_id": forged, "user": "bob", "owner": None}
-    there = Hdfs(hadoop.default_fs, conf_dir=str(hadoop.conf_dir), user="bob")
-    for name, data in (
-        (layout.JOB, (copy.parent / layout.JOB).read_bytes()),
-        (layout.META, json.dumps(names_hers).encode()),
-    ):
-        there.write_new(f"/user/bob/.howdah/jobs/bob/{forged}/{name}", data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("HADOOP_USER_NAME", raising=False)  # other tests were somebody else here
+        there = Hdfs(hadoop.default_fs, conf_dir=str(hadoop.conf_dir), user="bob")
+        for name, data in (
+            (layout.JOB, (copy.parent / layout.JOB).read_bytes()),
+            (layout.META, json.dumps(names_hers).encode()),
+        ):
+            there.write_new(f"/user/bob/.howdah/jobs/bob/{forged}/{name}", data)
     with superuser.portal(f"{hadoop.default_fs}/user/bob/.howdah/jobs") as jobs:
         (row,) = until(
             lambda: [job for job in jobs("bob") if job["state"] != "waiting"],

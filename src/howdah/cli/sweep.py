@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from howdah.cli.jobs import JobCommand, job_source, json_option, load_job
+from howdah.cli.jobs import MOST, JobCommand, job_source, json_option, load_job
 from howdah.cli.terminal import echo, echo_json
 
 if TYPE_CHECKING:
@@ -27,16 +27,18 @@ MOST_VALUES = 4
 @job_source
 @click.option(
     "--at-once",
-    type=click.IntRange(1),
+    type=click.IntRange(1, MOST),
     default=1,
     show_default=True,
     metavar="N",
     help="Trials that run at the same time.",
 )
 @click.option(
-    "--random", "draws", type=click.IntRange(1), metavar="N", help="Draw N trials by chance."
+    "--random", "draws", type=click.IntRange(1, MOST), metavar="N", help="Draw N trials by chance."
 )
-@click.option("--seed", type=int, metavar="N", help="Of that choice; 0 when left out.")
+@click.option(
+    "--seed", type=click.IntRange(0, MOST), metavar="N", help="Of that choice; 0 when left out."
+)
 @click.option(
     "--zip",
     "side_by_side",
