@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from howdah.backends.athand import SiteAtHand
 from howdah.backends.base import BackendError, Lost, Running
@@ -81,6 +81,6 @@ class CopiedSite(SiteAtHand):
             f"{self._directory.job_id} can only be ended by its coordinator, which does not answer"
         )
 
-    def _bring(self, below: str = "", **options: object) -> None:
+    def _bring(self, below: str = "", accept: Callable[[str], bool] = lambda name: True) -> None:
         with contextlib.suppress(FileNotFoundError):
-            local_copy.bring(self._directory.path, below, **options)  # type: ignore[arg-type]
+            local_copy.bring(self._directory.path, below, accept)

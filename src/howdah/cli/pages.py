@@ -27,9 +27,13 @@ from howdah.cli.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
+    from socket import socket
 
     from howdah.client.handle import AsyncJobHandle
+    from howdah.coordinator.web.server import Server
     from howdah.core.messages import Task
+    from howdah.portal.app import PortalApp
 
 
 @click.command("ui")
@@ -64,14 +68,39 @@ def interrupted() -> asyncio.Event:
     return over
 
 
+async def show(
+    app: PortalApp,
+    sock: socket,
+    address: Callable[[Server], str],
+    *,
+    folder: str,
+    told: str,
+    as_json: bool,
+) -> None:
+    """Serve a portal until Ctrl-C: where, on standard output, and ``told`` on standard error."""
+    from howdah.coordinator.web import server as web
+
+    server = await web.serve(app, sock)
+    over = interrupted()
+    try:
+        if as_json:
+            echo_json(json.dumps({"address": address(server), "folder": folder}))
+        else:
+            echo(address(server))
+        echo(f"{told}; Ctrl-C ends it", err=True)
+        await over.wait()
+    finally:
+        await server.close()
+        app.jobs.index.close()
+
+
 async def serve(base: Path, port: int, *, job_id: str = "", as_json: bool) -> None:
     """Serve the jobs below ``base`` until Ctrl-C; the address that is printed leads to that job."""
     from howdah.client.links import local_base
     from howdah.client.tunnel import LOCAL
-    from howdah.coordinator.web import server as web
     from howdah.portal.app import NAME, create_portal
-    from howdah.portal.jobs import Jobs
-    from howdah.storage.jobdir import base_folder, check_folder_of_jobs
+    from howdah.portal.jobs import Jobs, list_folder
+    from howdah.storage.jobdir import check_folder_of_jobs
     from howdah.wire.addresses import listening
     from howdah.wire.tickets import login_link
 
@@ -85,21 +114,15 @@ async def serve(base: Path, port: int, *, job_id: str = "", as_json: bool) -> No
             f"port {port} of this machine can't be used ({error.strerror or error}); give another one, "
             "or leave --port out"
         ) from None
-    jobs = Jobs(base, base_folder().parent.parent / "portal")
-    server = await web.serve(create_portal(jobs, token), sock)
-    over = interrupted()
-    try:
-        to = f"jobs/{job_id}/" if job_id else ""
-        address = login_link(local_base(NAME, server.port), token, time.time(), to)
-        if as_json:
-            echo_json(json.dumps({"address": address, "folder": os.fspath(base)}))
-        else:
-            echo(address)
-        echo(f"shows {job_id or 'the jobs'} in {base}; Ctrl-C ends it", err=True)
-        await over.wait()
-    finally:
-        await server.close()
-        jobs.index.close()
+    to = f"jobs/{job_id}/" if job_id else ""
+    await show(
+        create_portal(Jobs(base, list_folder()), token),
+        sock,
+        lambda server: login_link(local_base(NAME, server.port), token, time.time(), to),
+        folder=os.fspath(base),
+        told=f"shows {job_id or 'the jobs'} in {base}",
+        as_json=as_json,
+    )
 
 
 @click.command("page")

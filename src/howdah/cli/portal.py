@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import re
 import secrets
 from pathlib import Path
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from howdah.cli.jobs import json_option
-from howdah.cli.pages import interrupted
-from howdah.cli.terminal import echo, echo_json
+from howdah.cli.pages import show
 
 if TYPE_CHECKING:
+    from howdah.coordinator.web.server import Server
     from howdah.portal.copies import Store
     from howdah.portal.readers import Team
 
@@ -159,15 +158,13 @@ def _team(
 async def _serve(
     store: Store, address: tuple[str, int], prefix: str, team: Team, *, as_json: bool
 ) -> None:
-    from howdah.coordinator.web import server as web
     from howdah.portal.app import create_portal
     from howdah.portal.copies import Copies, InUse
-    from howdah.portal.jobs import Jobs
-    from howdah.storage.jobdir import base_folder
+    from howdah.portal.jobs import Jobs, list_folder
     from howdah.wire.addresses import listening
 
     host, port = address
-    folder = base_folder().parent.parent / "portal"
+    folder = list_folder()
     try:
         copies = Copies(store, folder)
     except InUse as error:
@@ -179,26 +176,21 @@ async def _serve(
         raise click.UsageError(
             f"--listen {host}:{port} can't be used ({error.strerror or error}); give another one"
         ) from None
-    jobs = Jobs(copies.base, folder, copies)
-    app = create_portal(jobs, secrets.token_urlsafe(32), team=team, prefix=prefix)
-    server = await web.serve(app, sock)
-    over = interrupted()
-    try:
+    app = create_portal(
+        Jobs(copies.base, folder, copies), secrets.token_urlsafe(32), team=team, prefix=prefix
+    )
+
+    def url(server: Server) -> str:
         shown = f"[{server.host}]" if ":" in server.host else server.host
-        where = f"http://{shown}:{server.port}{prefix}/"
-        if as_json:
-            echo_json(json.dumps({"address": where, "folder": store.place}))
-        else:
-            echo(where)
-        if any(network.is_loopback for network in team.proxies):
-            echo(
-                "note: a proxy on this machine is trusted, so every program of this machine can say "
-                "who reads; let nobody else sign in here",
-                err=True,
-            )
-        echo(f"shows the jobs in {store.place} to whom the proxy names; Ctrl-C ends it", err=True)
-        await over.wait()
+        return f"http://{shown}:{server.port}{prefix}/"
+
+    told = f"shows the jobs in {store.place} to whom the proxy names"
+    if any(network.is_loopback for network in team.proxies):
+        told = (
+            "note: a proxy on this machine is trusted, so every program of this machine can say who "
+            f"reads; let nobody else sign in here\n{told}"
+        )
+    try:
+        await show(app, sock, url, folder=store.place, told=told, as_json=as_json)
     finally:
-        await server.close()
-        jobs.index.close()
         copies.close()

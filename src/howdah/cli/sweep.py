@@ -70,18 +70,19 @@ def command(
 ) -> int:
     """Run a job once for each of many settings, and compare what came out.
 
-    JOB and COMMAND are as for 'howdah run', but JOB is a file. Each --set with several values, with commas between them,
-    is a parameter; all combinations are tried. A single word that is no key of a job file is a
-    variable of the programs' environment:
+    JOB and COMMAND are as for 'howdah run', but JOB is a file. Each --set with several values, with
+    commas between them, is a parameter; all combinations are tried. A single word that is no key of a
+    job file is a variable of the programs' environment:
 
     \b
         howdah sweep job.toml --set lr=0.1,0.01 --set batch=32,64 --at-once 2
         howdah sweep job.toml --set lr=log:1e-5..1e-1 --random 20 --by=-accuracy
 
     Shown at the end, on standard output: the trials, their parameters, and the last values that their
-    programs reported (from howdah import task; task.report(loss=0.3)). Each trial is a job, with the sweep's tag: 'howdah list
-    --tag' lists them, and 'howdah ui' compares them. One that fails keeps none of the others from
-    running; the command exits with 1 then. Ctrl-C stops those that run and begins no more.
+    programs reported (from howdah import task; task.report(loss=0.3)). Each trial is a job, with the
+    sweep's tag: 'howdah list --tag' lists them, and 'howdah ui' compares them. One that fails keeps
+    none of the others from running; the command exits with 1 then. Ctrl-C stops those that run and
+    begins no more.
 
     With --json: a trial's document a line when it has been submitted and when it has ended; with
     --dry-run one for each.
@@ -150,7 +151,7 @@ def _run(sweep: Any, by: str | None, *, as_json: bool) -> int:
     stopped = asyncio.run(_until_the_end_or_a_signal(sweep.run()))
     if not as_json:
         echo("\n".join(_table(sweep.trials, by)))
-        names = dict.fromkeys(name for trial in sweep.trials for name in trial.values)
+        names = _reported(sweep.trials)
         if by is not None and by.removeprefix("-") not in names:
             told = f"; reported were {', '.join(names)}" if names else ""
             echo(f"note: no trial reported {by.removeprefix('-')!r}{told}", err=True)
@@ -180,6 +181,11 @@ async def _until_the_end_or_a_signal(work: Coroutine[Any, Any, object]) -> bool:
 
 def _succeeded(trial: Trial) -> bool:
     return trial.view is not None and trial.view.outcome == "succeeded"
+
+
+def _reported(trials: Iterable[Trial]) -> list[str]:
+    """Names of the values that programs reported."""
+    return list(dict.fromkeys(name for trial in trials for name in trial.values))
 
 
 def _say_json(trial: Trial) -> None:
@@ -220,7 +226,7 @@ def _table(trials: Sequence[Trial], by: str | None) -> list[str]:
     from howdah.client.sweep import shown
 
     value = (by or "").removeprefix("-")
-    names = list(dict.fromkeys(name for trial in trials for name in trial.values))
+    names = _reported(trials)
     if by is not None:
         trials = _ordered(trials, value, descending=by.startswith("-"))
         names = [value, *(name for name in names if name != value)]

@@ -113,8 +113,8 @@ def settings(
     if ranges and draws is None:
         key = next(iter(ranges))
         raise BadInput(
-            f"{shown(key)} is a range: say how many trials are drawn from it, such as --random 20, or list "
-            "its values"
+            f"{shown(key)} is a range: say how many trials are drawn from it, such as --random 20, or "
+            "list its values"
         )
     if not values and not ranges:
         raise BadInput(

@@ -185,11 +185,13 @@ class Copies:
             mask = mask_of_directory(directory)
         except StorageError:
             return row, Access(owner=owner)
+
+        def hide(text: str) -> str:
+            return mask(text.encode("utf-8", "replace")).decode("utf-8", "replace")
+
         hidden = {
-            name: mask(getattr(row, name).encode("utf-8", "replace")).decode("utf-8", "replace")
+            name: hide(getattr(row, name))
             for name in ("name", "reason", "queue", "cause", "framework")
         }
-        tags = tuple(
-            mask(tag.encode("utf-8", "replace")).decode("utf-8", "replace") for tag in row.tags
-        )
+        tags = tuple(map(hide, row.tags))
         return msgspec.structs.replace(row, tags=tags, **hidden), Access(owner=owner, acl=job.acl)

@@ -12,7 +12,7 @@ from howdah.portal.copies import Copies
 from howdah.portal.index import Index, Row, row, row_of, unreadable
 from howdah.portal.readers import Reader
 from howdah.storage import layout
-from howdah.storage.jobdir import JobDirectory
+from howdah.storage.jobdir import JobDirectory, base_folder
 
 FRESH_S = 1.0
 """A list that is no older is shown as it is."""
@@ -22,6 +22,11 @@ SELDOM_S = 30.0
 """Jobs that nobody runs any more, and unreadable ones, are looked at this often."""
 AT_ONCE = 16
 """Coordinators asked at the same time."""
+
+
+def list_folder() -> Path:
+    """The folder of what portals keep of jobs: it can be made again."""
+    return base_folder().parent.parent / "portal"
 
 
 class Jobs:
