@@ -322,6 +322,8 @@ def test_the_portal_has_its_page_while_it_runs_and_afterwards_from_hdfs(
 def test_a_portal_for_a_team_shows_an_ended_job_from_hdfs_with_its_log(
     shown: Shown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    shown.job.handle.stop("seen enough")  # unless the test before has run here, too
+    assert shown.job.wait().outcome == "stopped"
     directory = JobDirectory(shown.job.handle.directory)
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path))
     root = f"/jobs/{directory.job_id}"
