@@ -10,6 +10,8 @@ SHELL := /bin/bash
 RUN := .venv/bin/python
 # Environments are built with uv: the one that tools/setup has brought serves too.
 export PATH := $(PATH):$(CURDIR)/.venv-tools/bin:$(CURDIR)/.venv-tools/lib/bin
+# Thousands of processes would compile all that they import, each anew.
+unexport PYTHONDONTWRITEBYTECODE
 TESTS ?= tests
 ARGS ?=
 # Most tests wait for processes they started: three at a time keep two cores busy.

@@ -12,10 +12,12 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -88,6 +90,27 @@ def router() -> list[Path]:
     parts = ("hadoop-hdfs-rbf", "hadoop-federation-balance", "hadoop-distcp")
     found = fetch("hadoop-router", [f"org.apache.hadoop:{part}:3.4.1" for part in parts])
     return [jar for jar in found if jar.name.startswith(parts)]
+
+
+def native() -> Path | None:
+    """The folder of Hadoop's native library, which Maven Central has only inside Trino's jar.
+
+    None where it has none for this machine's processor.
+    """
+    arch = {"x86_64": "Linux-amd64", "aarch64": "Linux-aarch64"}.get(platform.machine())
+    if arch is None:
+        return None
+    jar = next(
+        jar
+        for jar in fetch("hadoop-trino", ["io.trino.hadoop:hadoop-apache:3.3.5-3"])
+        if jar.name.startswith("hadoop-apache")
+    )
+
+    def unpack(place: Path) -> None:
+        with zipfile.ZipFile(jar) as packed:
+            (place / "libhadoop.so").write_bytes(packed.read(f"nativelib/{arch}/libhadoop.so"))
+
+    return once("hadoop-native", unpack)
 
 
 def fetch(folder: str, coordinates: Sequence[str]) -> list[Path]:

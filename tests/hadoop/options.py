@@ -82,5 +82,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """A realm of its own (`tests.hadoop.kdc`); all daemons demand Kerberos or tokens."""
     kms: bool = False
     """A Key Management Server for encryption zones; only with ``kerberos``."""
+    native: bool = True
+    """NodeManagers have Hadoop's native library, as on a real site; not with ``kerberos``.
+
+    Without it they start a ``chmod`` for each file that they unpack.
+    """
     properties: dict[str, str] = {}
     """More properties, over the cluster's own. Their names decide the file they go to."""
