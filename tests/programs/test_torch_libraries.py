@@ -119,6 +119,8 @@ import deepspeed
 import torch
 from digits import accuracy, train_set
 
+# Sums through shared memory would be compiled now, for minutes; gloo is enough.
+deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 deepspeed.init_distributed(dist_backend="gloo")
 torch.manual_seed(1)
 model = torch.nn.Linear(64, 10)
@@ -177,8 +179,6 @@ PROGRAMS: dict[str, tuple[str, str]] = {
 @pytest.mark.program(
     "DeepSpeed", "deepspeed", "`python train.py`", "the same accuracy on both ranks, above 0.85"
 )
-# DeepSpeed compiles an operation of its own at its first start: 100 s of both cores, and far more beside others.
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_digits_are_learned_by_two_tasks(tmp_path: Path, name: str) -> None:
     program, command = PROGRAMS[name]
@@ -189,7 +189,6 @@ def test_digits_are_learned_by_two_tasks(tmp_path: Path, name: str) -> None:
         command=command,
         roles={"worker": {"instances": 2}},
         env={"DS_ACCELERATOR": "cpu"} if name == "deepspeed" else {},
-        within_s=570,
     )
     found = dict(re.findall(r"(rank \d of 2): ([\d.]+)", run.text))
     assert set(found) == {"rank 0 of 2", "rank 1 of 2"}, run.text
