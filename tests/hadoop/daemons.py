@@ -316,7 +316,7 @@ def _flags(site: Site, daemon: Daemon) -> list[str]:
         flags.append(f"-Dlog4j.configuration=file:{place}/log4j.properties")
     if site.options.kerberos:
         flags.append(f"-Djava.security.krb5.conf={Kdc(site.realm_dir).configuration}")
-    if daemon.kind is Kind.NODE_MANAGER and site.options.native and not site.options.kerberos:
+    if daemon.kind is Kind.NODE_MANAGER and site.options.native:
         flags.append(f"-Djava.library.path={artifacts.native() or ''}")
     archive = _archive(site, daemon)
     if archive.exists():

@@ -83,7 +83,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     kms: bool = False
     """A Key Management Server for encryption zones; only with ``kerberos``."""
     native: bool = True
-    """NodeManagers have Hadoop's native library, as on a real site; not with ``kerberos``.
+    """NodeManagers have Hadoop's native library, as on a real site.
 
     Without it they start a ``chmod`` for each file that they unpack.
     """

@@ -17,7 +17,7 @@ from tests.kerberos import toy
 from tests.kerberos.person import Person
 from tests.yarn.runner import until
 
-RENEWED_S, ENDS_S = 20, 120
+RENEWED_S, ENDS_S = 30, 120
 _LIFETIMES = {
     f"{service}.delegation.token.{name}": str(seconds * 1000)
     for service in ("dfs.namenode", "yarn.resourcemanager")
@@ -60,7 +60,7 @@ print("token files:", len(versions), "tokens of the KMS:", len(passwords), flush
 
 @pytest.fixture(scope="module")
 def short_lived(hadoop_module_cluster: MakeCluster) -> Iterator[Cluster]:
-    """A cluster whose tokens are renewed every 20 s and end after two minutes. Of its two
+    """A cluster whose tokens are renewed every 30 s and end after two minutes. Of its two
     ResourceManagers, each with a principal of its own, ZooKeeper chooses which serves."""
     yield hadoop_module_cluster(
         kerberos=True,
@@ -107,7 +107,7 @@ def saves_on(person: Person) -> None:
         return json.loads(told.stdout)["checkpoint"] if told.returncode == 0 else None
 
     before = newest()
-    until(lambda: newest() not in (None, before), "a new checkpoint is saved", 60.0)
+    until(lambda: newest() not in (None, before), "a new checkpoint is saved", 150.0)
 
 
 @pytest.mark.timeout(420)
