@@ -1,5 +1,5 @@
 # make demo   a real distributed training job on this machine
-# make test   all tests            make check  ruff, pyright, import contracts
+# make test   all tests            make check  ruff, pyright, import contracts, typed names
 # make docs   the documentation    make bench  the benchmarks
 # make audit  what is known against the pinned dependencies
 #
@@ -38,6 +38,7 @@ check:
 	$(RUN) -m ruff format --check .
 	.venv/bin/lint-imports --no-logo
 	$(RUN) -m pyright
+	$(RUN) tools/typed_api.py
 
 format:
 	@tools/setup dev

@@ -52,7 +52,7 @@ from howdah.wire.messages import (
 )
 
 TOKEN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 ORDERLY, REFUSED, ORPHANED = 0, 1, 3
 """Exit codes: told to go; the coordinator does not want us; no coordinator for the lease."""

@@ -34,6 +34,7 @@ from howdah.core.messages import (
     Held,
     HeldPhase,
     StacksTaken,
+    Task,
     TaskExited,
     TaskJoined,
     TaskPrepared,
@@ -43,7 +44,7 @@ from howdah.core.messages import (
 from howdah.storage.errors import is_transient
 from howdah.wire.messages import Heartbeat, Prepare, Start
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 _STACKS_TEXT = 1024 * 1024
 """Characters of stacks sent; the file has all."""
@@ -76,8 +77,8 @@ class Attempt:
         self._prepare = prepare
         self._over = over
         self._loop = asyncio.get_running_loop()
-        self.task = prepare.task
-        self.attempt = prepare.attempt
+        self.task: Task = prepare.task
+        self.attempt: int = prepare.attempt
         self.phase: HeldPhase | None = None
         """None while it is prepared."""
         self.exit: Exit | None = None

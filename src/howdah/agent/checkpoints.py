@@ -23,7 +23,7 @@ from howdah.core.messages import CheckpointSaved
 from howdah.storage.folders import Tree, scan
 from howdah.wire.messages import Prepare, Start
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 UNSAVED = "checkpoints"
 """Where a job without a `[checkpoint]` table has its folder: below the container's own."""
@@ -85,7 +85,7 @@ class Checkpoints:
         self._ending = asyncio.Event()
         self._first = False
         """Whether this task's folder is saved whatever others write."""
-        self.trouble = ""
+        self.trouble: str = ""
         """Why the store has not taken the newest state; empty where nothing kept it from that."""
         self._lost = ""
         """Why no more is tried."""

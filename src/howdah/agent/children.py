@@ -32,7 +32,7 @@ class Child:
     def __init__(self, process: subprocess.Popen[bytes], ended: asyncio.Future[int]) -> None:
         self._process = process
         self._ended = ended
-        self.pid = process.pid
+        self.pid: int = process.pid
 
     @property
     def status(self) -> int | None:
@@ -64,7 +64,7 @@ class Children:
         self._known: dict[int, Child] = {}
         self._watched: dict[int, Callable[[int], None]] = {}
         self._listeners: list[Callable[[], None]] = []
-        self.subreaper = become_subreaper()
+        self.subreaper: bool = become_subreaper()
         """Whether orphaned descendants come to us."""
         loop.add_signal_handler(signal.SIGCHLD, self.reap)
 

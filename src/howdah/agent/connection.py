@@ -27,6 +27,7 @@ import random
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -41,7 +42,7 @@ from howdah.wire.messages import PROTOCOL, AgentHello, Moved, Refuse, ToAgent, W
 from howdah.wire.sockets import Listener
 from howdah.wire.tls import PeerRole, client_context_from, server_context_from
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 2.0
@@ -75,7 +76,7 @@ class End(enum.Enum):
 class Connection(msgspec.Struct, frozen=True):
     """One that has been welcomed."""
 
-    channel: Channel
+    channel: Channel[Any]
     welcome: Welcome
     near: bool
     """Both ends are on this host: nothing lies between them that could be cut."""
@@ -101,19 +102,19 @@ class Connector:
         self._addressed = addressed
         self._moved_to: tuple[str, int] | None = None
         """Where a coordinator said it is."""
-        self.incarnation = 0
+        self.incarnation: int = 0
         """Of the newest coordinator heard of."""
         self._context: ssl.SSLContext = client_context_from(
             launch.ca, launch.certificate, launch.key
         )
         self._loop = asyncio.get_running_loop()
         self._chance = random.Random()
-        self.lease_s = launch.lease_s
-        self.heard_at = self._loop.time()
+        self.lease_s: float = launch.lease_s
+        self.heard_at: float = self._loop.time()
         """All that was said before this moment was heard by a coordinator."""
-        self.host = ""
+        self.host: str = ""
         """The address peers are told; chosen once, at the first connection."""
-        self.problem = ""
+        self.problem: str = ""
         """Why there is no connection, or was none the last time."""
 
     def moved(self, news: Moved, *, connected: bool) -> bool:

@@ -40,17 +40,17 @@ class Container:
         self.say = say
         """Tells the coordinator, if there is one."""
         self._host = host
-        self.marker = marker(launch.job_id, launch.container_id)
-        self.followers = LogFollowers()
-        self.helpers = Helpers(children, self.marker)
-        self.work = Path(launch.work_dir)
-        self.logs = Path(launch.log_dir)
-        self.source = Path(launch.source) if launch.source else None
-        self.task = self.source if launch.in_place and self.source else self.work / TASK
+        self.marker: str = marker(launch.job_id, launch.container_id)
+        self.followers: LogFollowers = LogFollowers()
+        self.helpers: Helpers = Helpers(children, self.marker)
+        self.work: Path = Path(launch.work_dir)
+        self.logs: Path = Path(launch.log_dir)
+        self.source: Path | None = Path(launch.source) if launch.source else None
+        self.task: Path = self.source if launch.in_place and self.source else self.work / TASK
         """The programs' working folder."""
         self.given: dict[str, Signature] = {}
         """The files there that are not the programs' own, as they were put there."""
-        self.checkpoint_request = self.work / "checkpoint-request"
+        self.checkpoint_request: Path = self.work / "checkpoint-request"
 
     @property
     def host(self) -> str:

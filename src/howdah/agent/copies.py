@@ -18,7 +18,7 @@ from howdah.core.messages import Made, Task
 from howdah.storage import layout
 from howdah.wire.messages import Mirror, Prepare, Start
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 UNSAVED = "outputs"
 """Where a job without an `[outputs]` table has its folder: below the container's own."""
@@ -70,9 +70,9 @@ class Outputs:
         self._copied_news = 0
         self._lost: tuple[str, ...] | None = None
         """What could not be copied, once the helper is done."""
-        self.copied = 0
+        self.copied: int = 0
         """Files that were copied."""
-        self.trouble = ""
+        self.trouble: str = ""
         """Why the store has not taken them; empty where nothing kept it from that."""
 
     @property

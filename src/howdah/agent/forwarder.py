@@ -23,6 +23,7 @@ import termios
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from howdah.core.messages import Task
 from howdah.storage import logs
@@ -62,10 +63,10 @@ class Stream:
     __slots__ = ("fd", "label", "pending", "tail")
 
     def __init__(self, fd: int, label: bytes) -> None:
-        self.fd = fd
-        self.label = label
-        self.tail = Tail()
-        self.pending = b""
+        self.fd: int = fd
+        self.label: bytes = label
+        self.tail: Tail = Tail()
+        self.pending: bytes = b""
         """The beginning of a line."""
 
     @property
@@ -80,7 +81,7 @@ class Source:
         self._forwarder = forwarder
         self.output = output
         self.error = error
-        self.last_read = 0.0
+        self.last_read: float = 0.0
         self.paused: asyncio.TimerHandle | None = None
 
     @property
@@ -362,7 +363,7 @@ class LogFollower:
 
     def __init__(
         self,
-        channel: Channel,
+        channel: Channel[Any],
         task: Task,
         attempt: int,
         path: Path,
@@ -438,7 +439,7 @@ class LogFollowers:
 
     def follow(
         self,
-        channel: Channel,
+        channel: Channel[Any],
         task: Task,
         attempt: int,
         path: Path,

@@ -27,7 +27,7 @@ BAD_LAUNCH = 2
 
 _read_launch = msgspec.json.Decoder(AgentLaunch).decode
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 def main(launch_file: str) -> int:

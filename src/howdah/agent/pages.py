@@ -56,7 +56,7 @@ class Pages:
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._published: dict[str, WebAddress] = {}
         self._token = secrets.token_urlsafe(32)
-        self.token_file = ""
+        self.token_file: str = ""
         """Where programs find the token; empty if it could not be written."""
         with contextlib.suppress(OSError):
             self.token_file = container.write_private(PAGE_TOKEN, self._token.encode())

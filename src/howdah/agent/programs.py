@@ -80,7 +80,7 @@ class Programs:
         self._folder = folder
         self._programs: list[Program] = []
         self._ended: list[Program] = []
-        self.changed = asyncio.Event()
+        self.changed: asyncio.Event = asyncio.Event()
         """Set when a program has ended; to be cleared by what waits for it."""
 
     @property

@@ -33,7 +33,7 @@ from howdah.core.plan import Join
 from howdah.storage.logs import LogWriter, lines
 from howdah.wire.messages import Heartbeat, ProcessSpec, Sample, Start
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 _SIBLING_GRACE_S = 0.5
 """For a task's other programs when one has failed: there is nothing left to save."""
@@ -96,10 +96,10 @@ class Run:
         """Other users who were seen listening on ports of ours, in words."""
         self._told = False
         """The coordinator wanted its end, before we had a reason of our own."""
-        self.ended_at = 0.0
+        self.ended_at: float = 0.0
         """When the last process had ended, by the loop's clock."""
-        self.joined = False
-        self.pages = Pages(container, start, self._tree.look, self._watch)
+        self.joined: bool = False
+        self.pages: Pages = Pages(container, start, self._tree.look, self._watch)
 
     @property
     def pids(self) -> tuple[int, ...]:

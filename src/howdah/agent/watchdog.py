@@ -60,7 +60,7 @@ class Watchdog:
         self._keep = keep
         self._told: set[tuple[str, str]] = set()
         self._pipe = -1
-        self.pid = 0
+        self.pid: int = 0
         self.begin()
 
     def begin(self) -> None:

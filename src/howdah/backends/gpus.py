@@ -34,7 +34,7 @@ CHOOSING_S = 0.5
 DRIVER = Path("/proc/driver/nvidia/version")
 _EVERYTHING = "all.lock"
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class GpuError(Exception):

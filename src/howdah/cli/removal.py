@@ -212,7 +212,7 @@ class Removing:
         self._removed: list[dict[str, object]] = []
         self._failed: list[dict[str, object]] = []
         self._freed = 0
-        self.exit_code = 0
+        self.exit_code: int = 0
 
     def remove(self, job_id: str, find: Callable[[], JobDirectory]) -> None:
         """Remove the job that ``find`` finds, and print it."""

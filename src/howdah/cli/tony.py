@@ -25,7 +25,7 @@ class TonyCommand(JobCommand):
         return ["[java -cp PATH] [SUBMITTER]", "[TONY'S OPTIONS]", "[OPTIONS]"]
 
 
-command = TonyCommand(
+command: TonyCommand = TonyCommand(
     "tony",
     params=run.run_command.params,
     callback=run.run_command.callback,

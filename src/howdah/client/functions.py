@@ -74,7 +74,7 @@ class FunctionJob:
             BadInput: the function or its arguments cannot be pickled.
         """
         self._call = _pickled(function, tuple(args), dict(kwargs or {}))
-        self.job = Job(
+        self.job: Job = Job(
             name=fields.pop("name", None) or job_name(function),
             # The shell's $HOWDAH_PYTHON is the interpreter of the job's environment.
             command=f'"$HOWDAH_PYTHON" "{INSIDE}/{SCRIPT}"',

@@ -32,7 +32,7 @@ class Position:
     """How far a follower has come: the newest record, and the next byte of every log."""
 
     def __init__(self, after_seq: int = 0) -> None:
-        self.seq = after_seq
+        self.seq: int = after_seq
         self.offsets: dict[Stream, int] = {}
 
     def is_new_record(self, seq: int) -> bool:

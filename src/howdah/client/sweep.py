@@ -271,8 +271,8 @@ class Sweep:
         """
         if at_once < 1:
             raise BadInput(f"{at_once} trials at once: at least one has to run")
-        self.tag = f"sweep-{secrets.token_hex(3)}"
-        self.trials = [
+        self.tag: str = f"sweep-{secrets.token_hex(3)}"
+        self.trials: list[Trial] = [
             Trial(number=number, parameters=each) for number, each in enumerate(parameters, 1)
         ]
         self._jobs = [

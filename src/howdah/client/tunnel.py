@@ -23,7 +23,7 @@ from howdah.wire.carrying import carry
 from howdah.wire.channel import Channel
 from howdah.wire.messages import Answer, OpenTunnel
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 LOCAL = "127.0.0.1"
 ANSWER_S = 15.0

@@ -23,7 +23,7 @@ from howdah.wire.channel import ChannelClosed, connect
 from howdah.wire.messages import Moved
 from howdah.wire.tls import PeerRole
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 AT_ONCE = 32
 """Agents dialled side by side: each costs two handshakes, and registers in the next second."""

@@ -50,7 +50,7 @@ from howdah.wire.messages import (
 )
 from howdah.wire.strangers import Seldom
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 STACKS_S = 30.0
 """For an agent to answer with stacks."""
@@ -63,19 +63,21 @@ class Session:
 
     __slots__ = ("channel", "container_id", "host", "name", "over", "silent", "task")
 
-    def __init__(self, container_id: str, channel: Channel, host: str, task: Task | None) -> None:
-        self.container_id = container_id
-        self.channel = channel
-        self.host = host
-        self.silent = False
+    def __init__(
+        self, container_id: str, channel: Channel[Any], host: str, task: Task | None
+    ) -> None:
+        self.container_id: str = container_id
+        self.channel: Channel[Any] = channel
+        self.host: str = host
+        self.silent: bool = False
         self.over: asyncio.Event | None = None
         """Made when its end is waited for."""
         self.serve(task)
 
     def serve(self, task: Task | None) -> None:
         """The task its container serves; what it says of any other is ignored."""
-        self.task = task
-        self.name = str(task)
+        self.task: Task | None = task
+        self.name: str = str(task)
 
     def end(self) -> None:
         """Wake what waits for its end."""
@@ -200,7 +202,7 @@ class AgentConversations:
             AgentNote: self._agent_note,
         }
 
-    def refusal(self, channel: Channel, hello: AgentHello) -> str:
+    def refusal(self, channel: Channel[Any], hello: AgentHello) -> str:
         """Why this connection is not taken; empty if it is."""
         job_id = self._directory.job_id
         if hello.job_id != job_id or not channel.peer.is_of(job_id):
@@ -219,7 +221,7 @@ class AgentConversations:
             return "the job has no such task as the agent holds; end what runs in its container"
         return ""
 
-    async def serve(self, channel: Channel, hello: AgentHello) -> None:
+    async def serve(self, channel: Channel[Any], hello: AgentHello) -> None:
         """Speak with one agent until its connection ends."""
         if reason := self.refusal(channel, hello):
             if self._refusals.now():
@@ -290,7 +292,7 @@ class AgentConversations:
 
         await session.channel.dispatch(take)
 
-    def _has_said_too_much(self, container_id: str, channel: Channel) -> None:
+    def _has_said_too_much(self, container_id: str, channel: Channel[Any]) -> None:
         channel.abort("The agent says more than its share")
         if self._floods.now():
             log.warning(

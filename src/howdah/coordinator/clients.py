@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from typing import Any
 
 from howdah.coordinator import task_pages
 from howdah.coordinator.driver import JobOver
@@ -28,7 +29,7 @@ from howdah.wire.messages import (
     Welcome,
 )
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 RECORDS = 200
 """Records sent before the connection is waited for."""
@@ -48,7 +49,7 @@ class Clients:
     def __len__(self) -> int:
         return len(self._open)
 
-    async def serve(self, channel: Channel, hello: ClientHello) -> None:
+    async def serve(self, channel: Channel[Any], hello: ClientHello) -> None:
         """Speak with one client until it goes."""
         if reason := self._refusal(channel, hello):
             channel.send(Refuse(reason=reason))
@@ -77,7 +78,7 @@ class Clients:
         for channel in list(self._open):
             channel.close()
 
-    def _refusal(self, channel: Channel, hello: ClientHello) -> str:
+    def _refusal(self, channel: Channel[Any], hello: ClientHello) -> str:
         job_id = self._job.job_id
         if hello.job_id != job_id or not channel.peer.is_of(job_id):
             return f"this is the coordinator of {job_id}, not of {hello.job_id}"
@@ -96,7 +97,7 @@ class Clients:
             return "" if self._job.view().outcome is not None else str(error)
         return ""
 
-    async def _answer(self, channel: Channel, hello: ClientHello, message: object) -> None:
+    async def _answer(self, channel: Channel[Any], hello: ClientHello, message: object) -> None:
         try:
             await self._answers(channel, hello, message)
         except ConnectionError:
@@ -106,7 +107,7 @@ class Clients:
             channel.send(Refuse(reason=f"the coordinator failed: {type(error).__name__}: {error}"))
             channel.close()
 
-    async def _answers(self, channel: Channel, hello: ClientHello, message: object) -> None:
+    async def _answers(self, channel: Channel[Any], hello: ClientHello, message: object) -> None:
         job = self._job
         match message:
             case Watch():
@@ -136,7 +137,7 @@ class Watcher:
     its connection to take it: a slow client holds nothing in memory and delays no other.
     """
 
-    def __init__(self, channel: Channel, watch: Watch, job: LiveJob) -> None:
+    def __init__(self, channel: Channel[Any], watch: Watch, job: LiveJob) -> None:
         self._channel = channel
         self._watch = watch
         self._job = job
@@ -231,7 +232,7 @@ class Watcher:
         )
 
 
-async def tunnel(channel: Channel, wanted: OpenTunnel, job: LiveJob) -> None:
+async def tunnel(channel: Channel[Any], wanted: OpenTunnel, job: LiveJob) -> None:
     """Carry a client's connection to a page of the job, until both sides have ended.
 
     For people who reach the coordinator and nothing else of the cluster, and for pages that have no
@@ -253,6 +254,6 @@ async def tunnel(channel: Channel, wanted: OpenTunnel, job: LiveJob) -> None:
     await carry(channel, reader, writer)
 
 
-async def _refuse_tunnel(channel: Channel, problem: str) -> None:
+async def _refuse_tunnel(channel: Channel[Any], problem: str) -> None:
     channel.send(Answer(problem=problem))
     await channel.drain()

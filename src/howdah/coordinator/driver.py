@@ -86,7 +86,7 @@ class Driver:
         """Those of the present round."""
         self._wake = asyncio.Event()
         self._stopped = False
-        self.advanced = Signal()
+        self.advanced: Signal = Signal()
         """Sent after each round, when what happened is durable."""
 
     def emit(self, event: Event) -> None:

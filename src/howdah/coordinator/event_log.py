@@ -58,7 +58,7 @@ class EventLog:
 
     def __init__(self) -> None:
         self._updates: list[RecordUpdate] = []
-        self.grown = Signal()
+        self.grown: Signal = Signal()
 
     @property
     def last_seq(self) -> int:

@@ -41,7 +41,7 @@ from howdah.core.messages import (
 )
 from howdah.wire.messages import Shutdown
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 SLICE_S = 0.02

@@ -22,7 +22,7 @@ from howdah.storage import metrics as stored_metrics
 from howdah.storage.metrics import TaskSample
 from howdah.wire.messages import Heartbeat, Sample
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 BEAT_S = 1.0
 """Between two heartbeats of an agent."""

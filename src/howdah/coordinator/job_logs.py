@@ -26,7 +26,7 @@ from howdah.storage.jobdir import JobDirectory
 from howdah.storage.logs import LogPart, LogTimes, Written
 from howdah.wire.messages import FollowLog, LogChunk, LogUpdate
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 READ = 64 * 1024
 """Bytes read and sent at a time."""
@@ -58,9 +58,9 @@ class LogWindow:
     def __init__(self, task: Task, attempt: int, end: int) -> None:
         self.task = task
         self.attempt = attempt
-        self.end = end
+        self.end: int = end
         """The offset of the next byte that is new."""
-        self.start = end
+        self.start: int = end
         self.live = True
         """More may come."""
         self._chunks: deque[tuple[int, bytes]] = deque()
@@ -116,11 +116,11 @@ class _Cursor:
     __slots__ = ("follower", "position", "queued", "times", "window")
 
     def __init__(self, window: LogWindow, follower: LogFollower, position: int) -> None:
-        self.window = window
+        self.window: LogWindow = window
         self.times: tuple[Path, LogTimes] | None = None
         self.follower = follower
-        self.position = position
-        self.queued = False
+        self.position: int = position
+        self.queued: bool = False
 
     def wake(self) -> None:
         if not self.queued:

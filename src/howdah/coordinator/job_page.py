@@ -14,7 +14,7 @@ from howdah.coordinator.live_job import LiveJob
 from howdah.core.state import JobPhase, JobState, TaskState
 from howdah.wire.addresses import listening
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 PATIENCE_S = 1.0
 """The app is started after this at the latest, if the gang takes its time to come together."""

@@ -61,7 +61,7 @@ class LiveJob:
         self.status = status
         self.events = events
         self.logs = logs
-        self.finished = asyncio.Event()
+        self.finished: asyncio.Event = asyncio.Event()
         """Set when final.json is written: watchers send what is left and end."""
         self.page: str | None = None
         """URL of the job page, once it is served."""

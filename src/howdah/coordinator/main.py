@@ -37,7 +37,7 @@ from howdah.storage.layout import JobMeta
 from howdah.wire import descriptors
 from howdah.wire.status import EXIT_CODES, JobView
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 LOG_FILE = "coordinator.log"
 RESTART_ME = 1

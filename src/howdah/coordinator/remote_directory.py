@@ -20,7 +20,7 @@ from howdah.storage import layout, logs
 from howdah.storage.files import PRIVATE_FILE, PRIVATE_FOLDER
 from howdah.storage.logs import LogPart, Written
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 UPLOAD_S = (2.0, 5.0, 10.0, 20.0)
 """Pauses between uploads, the last again and again. Measurements, stacks and the coordinator's log
@@ -61,7 +61,7 @@ class RemoteLogs:
     def __init__(self, url: str, local: Path) -> None:
         self._url = url
         self._local = local
-        self.pushed = SpillFiles(local / layout.CONTAINERS / "spill")
+        self.pushed: SpillFiles = SpillFiles(local / layout.CONTAINERS / "spill")
         self._bringing: dict[tuple[Task, int], asyncio.Task[bool]] = {}
         self._absent: dict[tuple[Task, int], float] = {}
 

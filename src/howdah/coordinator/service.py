@@ -30,10 +30,12 @@ from howdah.coordinator.remote_directory import RemoteLogs
 from howdah.coordinator.status import LiveState, PendingReasons, Status, document
 from howdah.core.machine import Machine
 from howdah.core.messages import AnyEvent, CoordinatorStarted, JobSubmitted, Record
+from howdah.core.plan import Plan
 from howdah.core.state import JobState, Outcome
 from howdah.frameworks import planning
+from howdah.spec.model import Job
 from howdah.storage import coordinator_ends, journal, outputs
-from howdah.storage.jobdir import JobDirectory
+from howdah.storage.jobdir import JobDirectory, JobMeta
 from howdah.wire import tls
 from howdah.wire.addresses import listening
 from howdah.wire.channel import Channel, serve
@@ -51,7 +53,7 @@ from howdah.wire.messages import (
 from howdah.wire.sockets import Listener
 from howdah.wire.status import JobIdentity, JobView
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 REFRESH_S = 1.0
 FINAL_S = 120.0
@@ -87,15 +89,17 @@ class Coordinator:
         """
         self.directory = directory
         self.backend = backend
-        self.clock = clock or Clock()
-        self.meta = directory.meta()
-        self.job = planning.expand(directory.job())
-        self.journal = journal.Journal.open(directory.path, replica=_replica(self.meta.url))
-        self.machine = Machine()
+        self.clock: Clock = clock or Clock()
+        self.meta: JobMeta = directory.meta()
+        self.job: Job = planning.expand(directory.job())
+        self.journal: journal.Journal = journal.Journal.open(
+            directory.path, replica=_replica(self.meta.url)
+        )
+        self.machine: Machine = Machine()
         self._past = replay(self.machine, journal.read(directory.path))
         self.clock.not_before(self._past.last_time)
-        self.incarnation = self._past.incarnations + 1
-        self.plan = self.machine.state.plan or planning.plan(
+        self.incarnation: int = self._past.incarnations + 1
+        self.plan: Plan = self.machine.state.plan or planning.plan(
             self.job, directory.job_id, lease_s=backend.lease_s
         )
         self._identity = JobIdentity(
@@ -116,12 +120,12 @@ class Coordinator:
         self._page: list[asyncio.Task[None]] = []
 
         # Each part is given what it needs; those made first are given a call that is made later.
-        self.live = LiveState()
+        self.live: LiveState = LiveState()
         self.live.remember(update.record for update in self._past.records)
-        self.events = EventLog()
+        self.events: EventLog = EventLog()
         self.events.record(self._past.records)
-        self.status = Status(self._document)
-        self.driver = Driver(
+        self.status: Status = Status(self._document)
+        self.driver: Driver = Driver(
             self.machine,
             self.journal,
             self.clock,
@@ -129,10 +133,10 @@ class Coordinator:
             lambda commands: self.executor.carry_out(commands),
         )
         self.driver.advanced.add(self._advanced)
-        self.agents = Agents()
-        self.stacks = StackRequests(self._state, self.agents.send)
-        self.metrics = Metrics(sum(role.maximum for role in self.plan.roles))
-        self.heartbeats = HeartbeatMonitor(
+        self.agents: Agents = Agents()
+        self.stacks: StackRequests = StackRequests(self._state, self.agents.send)
+        self.metrics: Metrics = Metrics(sum(role.maximum for role in self.plan.roles))
+        self.heartbeats: HeartbeatMonitor = HeartbeatMonitor(
             self.plan,
             self._state,
             self.driver.emit,
@@ -141,17 +145,17 @@ class Coordinator:
             self.clock,
             silent=self.agents.silent,
         )
-        self.logs = JobLogs(
+        self.logs: JobLogs = JobLogs(
             directory,
             self._state,
             self.live,
             self.agents.send,
             None if self.meta.url is None else RemoteLogs(self.meta.url, directory.path),
         )
-        self.specs = LaunchSpecs(
+        self.specs: LaunchSpecs = LaunchSpecs(
             self.job, self.plan, directory, backend.lease_s, backend.places(self.job, directory)
         )
-        self.executor = Executor(
+        self.executor: Executor = Executor(
             backend,
             self.agents,
             self.specs,
@@ -160,8 +164,10 @@ class Coordinator:
             finish=self.driver.stop,
             failed=self._fail,
         )
-        self.pending = PendingReasons(self.executor.pending_reason, self._state, self.status.touch)
-        self.live_job = LiveJob(
+        self.pending: PendingReasons = PendingReasons(
+            self.executor.pending_reason, self._state, self.status.touch
+        )
+        self.live_job: LiveJob = LiveJob(
             job_id=directory.job_id,
             token=directory.token(),
             job=self.job,
@@ -176,7 +182,7 @@ class Coordinator:
             stacks=self.stacks,
         )
         welcome = Welcome(incarnation=self.incarnation, beat_s=BEAT_S, lease_s=backend.lease_s)
-        self.conversations = AgentConversations(
+        self.conversations: AgentConversations = AgentConversations(
             self.agents,
             directory,
             self._state,
@@ -188,8 +194,8 @@ class Coordinator:
             live=self.live,
             stacks=self.stacks,
         )
-        self.clients = Clients(self.live_job, welcome)
-        self.announcer = AddressAnnouncer(directory, backend, self._fail)
+        self.clients: Clients = Clients(self.live_job, welcome)
+        self.announcer: AddressAnnouncer = AddressAnnouncer(directory, backend, self._fail)
 
     # -- life -----------------------------------------------------------------------------------
 

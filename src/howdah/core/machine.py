@@ -69,7 +69,7 @@ class Machine:
     """One job. Not thread-safe; equal events at equal times give equal states and commands."""
 
     def __init__(self, state: JobState | None = None) -> None:
-        self.state = state or JobState()
+        self.state: JobState = state or JobState()
         self._index = Index(self.state)
         self._now = float("-inf")
 

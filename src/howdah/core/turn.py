@@ -131,7 +131,7 @@ class Turn:
         self.now = now
         self.cause = cause
         self.commands: list[AnyCommand] = []
-        self.changes = 0
+        self.changes: int = 0
         """Grows with everything that is done: `reconcile` goes on until it stands still."""
         self.touched: dict[str, TaskData] = {}
         """Tasks outside the gang's rules to be looked at: whose state, unit or time has changed."""

@@ -64,7 +64,7 @@ class Connection:
         limits: Limits,
     ) -> None:
         self.address = address
-        self.received_at = time.monotonic()
+        self.received_at: float = time.monotonic()
         self._reader = reader
         self._writer = writer
         self._client_id = client_id

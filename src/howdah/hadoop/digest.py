@@ -259,7 +259,7 @@ class DigestLayer:
             self._encrypt = Rc4(_sealing_key(secret, ours))
             self._decrypt = Rc4(_sealing_key(secret, theirs))
         self._sent = self._received = 0
-        self.max_plain_bytes = max_bytes - _OVERHEAD
+        self.max_plain_bytes: int = max_bytes - _OVERHEAD
 
     def wrap(self, data: bytes) -> bytes:
         """A piece to send, protected."""

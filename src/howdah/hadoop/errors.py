@@ -61,7 +61,7 @@ class RemoteError(HadoopError):
     def __init__(self, class_name: str, details: str = "") -> None:
         self.class_name = class_name
         self.details = details
-        self.message = first_part(class_name, details)
+        self.message: str = first_part(class_name, details)
         simple = class_name.rsplit(".", 1)[-1].rsplit("$", 1)[-1]
         super().__init__(f"{simple}: {self.message}" if self.message else simple)
 

@@ -48,8 +48,8 @@ class GssError(Exception):
 
     def __init__(self, text: str, major: int = 0, minor: int = 0) -> None:
         super().__init__(text)
-        self.major = major & _ERROR_BITS
-        self.code = minor - (1 << 32) if minor & 0x80000000 else minor
+        self.major: int = major & _ERROR_BITS
+        self.code: int = minor - (1 << 32) if minor & 0x80000000 else minor
 
 
 class Holder(NamedTuple):
@@ -92,7 +92,7 @@ class Credential:
             GssError: there is none, or it has expired, or the KDC does not give it.
         """
         self._library = _library()
-        self.handle = c_void_p()
+        self.handle: c_void_p = c_void_p()
         minor = c_uint32()
         name = _import(principal, _NT_PRINCIPAL) if principal else c_void_p()
         pairs = [_Pair(key.encode(), value.encode()) for key, value in (store or {}).items()]
@@ -152,7 +152,7 @@ class Context:
             if realm
             else _import(f"{service}@{host}", _NT_HOSTBASED_SERVICE)
         )
-        self.complete = False
+        self.complete: bool = False
 
     def step(self, token: bytes) -> bytes:
         """The next token for the server; the first comes after an empty one.

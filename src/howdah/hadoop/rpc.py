@@ -58,12 +58,12 @@ class RpcClient:
         """``protocol`` is the Java name of the protocol's interface, ``user`` a name or more."""
         if not addresses:
             raise ValueError("an RpcClient needs at least one address")
-        self.addresses = tuple(addresses)
+        self.addresses: tuple[Address, ...] = tuple(addresses)
         self.protocol = protocol
-        self.identity = user if isinstance(user, Identity) else Identity(user)
+        self.identity: Identity = user if isinstance(user, Identity) else Identity(user)
         if token is not None:
             self.use_token(token)
-        self.retry = retry or RetryPolicy()
+        self.retry: RetryPolicy = retry or RetryPolicy()
         self._limits = limits or Limits()
         self._client_id = uuid.uuid4().bytes
         self._last_call_id = -1

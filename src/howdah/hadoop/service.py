@@ -40,7 +40,9 @@ class Service:
         retry: RetryPolicy | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self.rpc = RpcClient(addresses, self.PROTOCOL, identity, retry=retry, limits=limits)
+        self.rpc: RpcClient = RpcClient(
+            addresses, self.PROTOCOL, identity, retry=retry, limits=limits
+        )
 
     async def __aenter__(self) -> Self:
         return self

@@ -81,11 +81,11 @@ class HowdahOperator(BaseOperator):
     ) -> None:
         super().__init__(**kwargs)
         self.job = job
-        self.settings = dict(settings or {})
+        self.settings: dict[str, Any] = dict(settings or {})
         self.backend = backend
-        self.arguments = list(arguments)
-        self.howdah = list(howdah)
-        self.env = dict(env or {})
+        self.arguments: list[str] = list(arguments)
+        self.howdah: list[str] = list(howdah)
+        self.env: dict[str, str] = dict(env or {})
         self.cwd = cwd
         self._process: subprocess.Popen[str] | None = None
         self._job_id: str | None = None

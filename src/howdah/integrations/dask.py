@@ -27,7 +27,7 @@ from howdah import aio
 from howdah.frameworks.dask import worker_command
 from howdah.spec.model import Job, Mode, Restart, Role
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class HowdahWorker(ProcessInterface):

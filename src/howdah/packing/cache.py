@@ -53,7 +53,7 @@ class Cache:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.archives = folder / "archives"
+        self.archives: Path = folder / "archives"
         self._folders = folder / "folders"
         self._index = folder / "index"
         self._locks = folder / "locks"

@@ -48,7 +48,7 @@ class Store:
     ) -> None:
         """``whole`` gives the URL on HDFS of what a job file names by another one."""
         self._whole = whole
-        self.folder = f"{base_url.rstrip('/')}/{FOLDER}"
+        self.folder: str = f"{base_url.rstrip('/')}/{FOLDER}"
         self.hdfs = hdfs
         self._seen: dict[str, Stat] | None = None
 

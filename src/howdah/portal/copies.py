@@ -25,7 +25,7 @@ from howdah.storage import local_copy
 from howdah.storage.files import make_private_folder
 from howdah.storage.jobdir import JobDirectory, StorageError, own
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 _JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
@@ -59,11 +59,11 @@ class Store(Protocol):
 class FolderStore:
     """A folder of this machine, or one that it sees."""
 
-    pause_s = 0.0
+    pause_s: float = 0.0
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.place = os.fspath(folder)
+        self.place: str = os.fspath(folder)
         self._listed: dict[str, tuple[int, frozenset[str]]] = {}
         """Of each user's folder: when it was changed last, and what is in it."""
 
@@ -103,9 +103,9 @@ class Copies:
 
     def __init__(self, store: Store, folder: Path) -> None:
         self._store = store
-        self.place = store.place
+        self.place: str = store.place
         name = hashlib.sha256(os.fsencode(store.place)).hexdigest()[:16]
-        self.base = folder / f"team-{name}"
+        self.base: Path = folder / f"team-{name}"
         make_private_folder(self.base)
         self._lock = os.open(folder / f"team-{name}.lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:

@@ -188,7 +188,7 @@ class Index:
         self._passed_over: set[str] = set()
         self._changed_ns: int | None = None
         self._choices: dict[Reader | None, Choices] = {}
-        self.left_out = 0
+        self.left_out: int = 0
         """Directories that are not the user's own."""
         self.to_come: int | None = None
         """Jobs that were found and are still to be read; None before the folder was looked through."""

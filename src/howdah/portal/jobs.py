@@ -41,9 +41,9 @@ class Jobs:
     def __init__(self, base: Path, folder: Path, copies: Copies | None = None) -> None:
         self.base = base
         self.copies = copies
-        self.place = str(base) if copies is None else copies.place
+        self.place: str = str(base) if copies is None else copies.place
         """Where they are, for people."""
-        self.index = Index(base, folder, None if copies is None else copies.share)
+        self.index: Index = Index(base, folder, None if copies is None else copies.share)
         self._refreshed = -1e9
         self._refreshing: asyncio.Task[None] | None = None
         self._looked: dict[str, float] = {}

@@ -29,7 +29,7 @@ from howdah.storage.logs import LogPart
 from howdah.wire.messages import LogUpdate, RecordUpdate, Sample, WebAddress
 from howdah.wire.status import JobView
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 CHUNK = 256 * 1024
 SAMPLES = 100_000
@@ -66,7 +66,7 @@ class PastJob:
         self._view = msgspec.structs.replace(view or past.view(directory), links=(), page=None)
         self._job = directory.job()
         try:
-            self.token = directory.token()
+            self.token: str = directory.token()
         except StorageError:
             self.token = ""
         self._records: list[RecordUpdate] = []

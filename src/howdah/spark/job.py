@@ -80,7 +80,7 @@ class ClusterJob:
         self.job: Job = msgspec.structs.replace(call.job, command=command)
         self._call = call
         self._before = _earlier(resume, self.job) if resume else None
-        self.fed_roles = frozenset(
+        self.fed_roles: frozenset[str] = frozenset(
             name for name, role in self.job.roles.items() if name not in _IDLE and not role.command
         )
         """Roles whose ranks are fed: what computes, and does not serve or judge."""

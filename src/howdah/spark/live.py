@@ -57,7 +57,7 @@ class Live:
         self.access = access
         self.view: JobView | None = None
         """The newest status document that was seen."""
-        self.moved = time.monotonic()
+        self.moved: float = time.monotonic()
         """When the job last went on, whatever its feeds did."""
         self._submission = submission
         self._restarts = restarts
@@ -70,7 +70,7 @@ class Live:
         self._closed = False
         self._stopping = False
         self._lock = threading.Lock()
-        self.handle = JobHandle(directory, Callbacks(on_state=self._see, on_log=on_log))
+        self.handle: JobHandle = JobHandle(directory, Callbacks(on_state=self._see, on_log=on_log))
         master.trouble = self.trouble
 
     # -- looking -----------------------------------------------------------------------------------

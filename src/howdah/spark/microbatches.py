@@ -79,9 +79,9 @@ class Stream:
         """Spark's StreamingQuery."""
         self.error: BaseException | None = None
         """What has ended it, if it was an error; see `wait`."""
-        self.report = StreamReport()
+        self.report: StreamReport = StreamReport()
         """Grows with every micro-batch."""
-        self.stopped = False
+        self.stopped: bool = False
         """The programs have said that they want no more rows (``feed.stop()``)."""
 
     @property

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from howdah.backends.spark import sessions
 from howdah.backends.spark.error_texts import error_text, was_cancelled
 from howdah.backends.spark.sessions import is_connect, session_of
 from howdah.spark.feed.plan import MOST_ROWS
@@ -28,7 +29,7 @@ class Query:
         self, session: Session, action: Callable[[], Any], ended: Callable[[], None]
     ) -> None:
         self.error: BaseException | None = None
-        self.over = False
+        self.over: bool = False
         self._session = session
         self._tag = f"howdah-{uuid.uuid4().hex[:12]}"
         self._action = action
@@ -79,8 +80,8 @@ class Session:
 
             spark = SparkSession(spark)
         self.spark = spark
-        self.inner = session_of(spark)
-        self.connect = self.inner.connect
+        self.inner: sessions.Session = session_of(spark)
+        self.connect: bool = self.inner.connect
 
     def default_fs(self) -> str:
         """See `default_fs`."""

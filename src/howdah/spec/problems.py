@@ -49,7 +49,7 @@ class JobFileError(ValueError):
     """A job that cannot be run as written: at least one problem; ``str()`` is the full text."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems = tuple(problems)
+        self.problems: tuple[Problem, ...] = tuple(problems)
         super().__init__(self.problems)
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ class Problems:
     """Collects problems and the places they were found at."""
 
     def __init__(self, origins: Origins | None = None) -> None:
-        self.origins = origins or Origins()
+        self.origins: Origins = origins or Origins()
         self.table: object = None
         """The document the problems are of, once there is one: a problem shows its value."""
         self._found: list[Problem] = []

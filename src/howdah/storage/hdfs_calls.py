@@ -107,7 +107,7 @@ class Appender:
 
     def __init__(self, client: Any, fs: str, path: str, writer: Any, size: int) -> None:
         self.path = path
-        self.size = size
+        self.size: int = size
         """Bytes of the file with all that was written."""
         self._client = client
         self._fs = fs

@@ -48,7 +48,7 @@ class Session:
         Raises:
             ValueError: no URL of HDFS, or the process is somebody else on HDFS already.
         """
-        self.fs = split(url_or_fs)[0] if url_or_fs else ""
+        self.fs: str = split(url_or_fs)[0] if url_or_fs else ""
         self.patience_s = patience_s
         self._conf_dir = conf_dir
         self._made: list[Any] = []

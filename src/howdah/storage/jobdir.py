@@ -100,7 +100,7 @@ class JobDirectory:
     """One job's directory. Nothing is read or written before it is asked for."""
 
     def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
 
     def __repr__(self) -> str:
         return f"JobDirectory({str(self.path)!r})"

@@ -27,7 +27,7 @@ from howdah.storage.beneath import parts
 from howdah.storage.files import PRIVATE_FILE, make_private_folder, write_atomically
 from howdah.storage.jobdir import JobDirectory, StorageError
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 SCHEME = "file://"
 """In a copy's meta data ``url`` begins so."""

@@ -87,9 +87,9 @@ class LogWriter:
         self._index = _append_to(index_path(self._path))
         self._index_lines = os.fstat(self._index).st_size // 25
         self._index_due = 0.0
-        self.lost = 0
+        self.lost: int = 0
         """Bytes that could not be written (disk full); `problem` says why."""
-        self.problem = ""
+        self.problem: str = ""
 
     @property
     def offset(self) -> int:

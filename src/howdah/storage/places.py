@@ -129,8 +129,8 @@ class HdfsPlace:
     def __init__(self, url: str, *, patience_s: float = 30.0, attempt: int = 0) -> None:
         from howdah.storage.hdfs import Hdfs
 
-        self.hdfs = Hdfs(url, patience_s=patience_s)
-        self.root = self.hdfs.path(url)
+        self.hdfs: Hdfs = Hdfs(url, patience_s=patience_s)
+        self.root: str = self.hdfs.path(url)
         self._own = ""
         if attempt:
             self._own = f"{self.root}/{_mark(attempt)}"

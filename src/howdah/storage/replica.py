@@ -39,7 +39,7 @@ from howdah.storage.hdfs_errors import (
 )
 from howdah.storage.journal import SEGMENT_BYTES, Fenced, JournalError
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 START_WAIT_S = 300.0
 """A new master waits so long for HDFS before it leaves the job to another."""
@@ -78,7 +78,7 @@ class HdfsJournal:
         self._reopen_s = REOPEN_S[0]
         self._give_up_at: float | None = None
         self._hurried = threading.Event()
-        self.trouble = ""
+        self.trouble: str = ""
         """Why it waits, in words; empty while all is well."""
 
     def take_over(self, folder: Path) -> None:

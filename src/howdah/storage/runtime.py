@@ -19,7 +19,7 @@ VARIABLE = "HOWDAH_RUNTIME_DIR"
 """Environment variable: folder for sockets instead of ``/tmp``."""
 SHARED = Path("/tmp")  # noqa: S108 - what is used in it is private
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 def base(environ: Mapping[str, str] = os.environ) -> Path:

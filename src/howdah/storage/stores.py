@@ -213,8 +213,8 @@ class HdfsStore:
     def __init__(self, url: str, patience_s: float = HDFS_PATIENCE_S) -> None:
         from howdah.storage.hdfs import Hdfs
 
-        self.hdfs = Hdfs(url, patience_s=patience_s)
-        self.root = self.hdfs.path(url)
+        self.hdfs: Hdfs = Hdfs(url, patience_s=patience_s)
+        self.root: str = self.hdfs.path(url)
 
     def versions(self) -> list[str]:
         return self._names()

@@ -25,7 +25,7 @@ class FramedConnection(Generic[T]):
         """``receives`` is the message type, or union of types, that may come."""
         sock.setblocking(False)
         self.socket = sock
-        self.pending_bytes = 0
+        self.pending_bytes: int = 0
         """Handed to `send` and not sent yet."""
         self._decoder: FrameDecoder[T] = FrameDecoder(receives)
         self._out: deque[bytes] = deque()

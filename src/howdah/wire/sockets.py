@@ -133,7 +133,7 @@ class Listener:
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
         self._seldom = Seldom()
         self._closed = False
-        self.sockets = tuple(sockets)
+        self.sockets: tuple[socket.socket, ...] = tuple(sockets)
         for sock in self.sockets:
             sock.listen(LISTEN_BACKLOG)
             sock.setblocking(False)

@@ -38,9 +38,9 @@ class Stranger:
     __slots__ = ("_crowd", "is_proven", "sock")
 
     def __init__(self, sock: socket.socket, crowd: Strangers) -> None:
-        self.sock = sock
+        self.sock: socket.socket = sock
         self._crowd = crowd
-        self.is_proven = False
+        self.is_proven: bool = False
 
     def proven(self) -> None:
         """Its peer is known now: it keeps its connection. Harmless twice."""

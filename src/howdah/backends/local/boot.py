@@ -19,8 +19,8 @@ def _detach() -> None:
 
 if __name__ == "__main__":
     _detach()
-    here = os.path.abspath(__file__)  # noqa: PTH100 - pathlib is not imported yet
-    root = here.split(os.sep + os.path.join("howdah", "backends"))[0]
+    here: str = os.path.abspath(__file__)  # noqa: PTH100 - pathlib is not imported yet
+    root: str = here.split(os.sep + os.path.join("howdah", "backends"))[0]
     if root not in sys.path:
         sys.path.insert(0, root)
     from howdah.backends.local.node import main

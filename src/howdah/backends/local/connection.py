@@ -19,7 +19,7 @@ from howdah.backends.local.submit import NodeOptions
 from howdah.backends.local.unix_connection import UnixConnection
 from howdah.wire.frames import FrameError
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 FIRST_DELAY_S = 0.1
 """Before a second attempt to start a daemon; doubled each time up to `MAX_DELAY_S`."""

@@ -54,7 +54,7 @@ class Container:
         """Its agent was killed, so a program may be between fork and exec, not to be seen yet."""
         self.sweep_pause_s = SWEEP_S
         self.clean_looks = 0
-        self.sweep_until = 0.0
+        self.sweep_until: float = 0.0
         self.kind = ContainerEndKind.EXITED
         self.detail = ""
         self.end: Ended | None = None

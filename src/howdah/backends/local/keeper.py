@@ -42,7 +42,7 @@ class Keeper:
         self._done = False
         self.pid: int | None = None
         """The living one."""
-        self.adopted = False
+        self.adopted: bool = False
         """It was another daemon's child: nobody will see its exit code."""
         self.finished = False
         """It has said that the job is over."""

@@ -24,7 +24,7 @@ class Timer:
     __slots__ = ("call", "due")
 
     def __init__(self, due: float, call: Callable[[], None]) -> None:
-        self.due = due
+        self.due: float = due
         self.call: Callable[[], None] | None = call
 
     def cancel(self) -> None:

@@ -80,7 +80,7 @@ class Early:
 
     def __init__(self, coordinator: str) -> None:
         read, self._write = os.pipe()
-        self.pid = fork(partial(_wait_and_coordinate, coordinator), [read])
+        self.pid: int = fork(partial(_wait_and_coordinate, coordinator), [read])
         os.close(read)
 
     def go(self, job_dir: Path) -> None:

@@ -15,10 +15,11 @@ class Spawned:
     """A daemon that waits on a socket for the word to go, or for its end."""
 
     def __init__(self, arguments: Sequence[str] = ()) -> None:
+        self.socket: socket.socket
         self.socket, theirs = socket.socketpair()
         with theirs:
             # Isolated: neither PYTHONPATH nor the current folder of the submitter reaches it.
-            self.process = subprocess.Popen(
+            self.process: subprocess.Popen[bytes] = subprocess.Popen(
                 [sys.executable, "-I", _BOOT, *arguments],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,

@@ -38,7 +38,7 @@ class ArtifactUploader:
         """By path: the file's inode and the bytes sent of it."""
         self._largest = largest
         self._left = largest
-        self.truncated = False
+        self.truncated: bool = False
         """Something was not sent: there was too much."""
 
     def restart(self) -> None:

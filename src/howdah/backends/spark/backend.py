@@ -54,7 +54,7 @@ from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.status import JobView
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 RELEASE_GRACE_S = 2.0
 """For an agent to end by itself. Its task was given its own grace before."""
@@ -74,7 +74,7 @@ class SparkBackend:
     name = "spark"
     lease_s = AGENT_LEASE_S
     lists_all = True
-    page_readers = PageReaders()
+    page_readers: PageReaders = PageReaders()
 
     def __init__(self, directory: JobDirectory, *, env: Mapping[str, str] = os.environ) -> None:
         """
@@ -83,9 +83,9 @@ class SparkBackend:
         """
         self._directory = directory
         self._settings: SparkSettings = read_settings(directory.path)
-        self.host = self._settings.host
-        self.bind = self._settings.bind
-        self.ports = port_range(directory.job().network.ports)
+        self.host: str = self._settings.host
+        self.bind: str = self._settings.bind
+        self.ports: tuple[int, int] = port_range(directory.job().network.ports)
         self._env = env
         self._emit: Callable[[Event], None] | None = None
         self._unsent: list[Event] = []

@@ -30,7 +30,7 @@ from howdah.backends.spark.settings import SparkSettings
 from howdah.wire.framed import FramedConnection
 from howdah.wire.frames import FrameError
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 DRIVER = "HOWDAH_SPARK_DRIVER"
 """Environment variable: descriptor of the connection to the driver."""
@@ -64,7 +64,7 @@ class CoordinatorProcess:
                 "PYTHONPATH": python_path(),
             }
             # In a session of its own: Ctrl-C in a notebook is not meant for it.
-            self.process = subprocess.Popen(
+            self.process: subprocess.Popen[bytes] = subprocess.Popen(
                 [sys.executable, "-P", "-m", _MODULE],
                 stdin=subprocess.PIPE,
                 stdout=self._output,

@@ -42,7 +42,7 @@ from howdah.spec.model import Slots
 from howdah.storage import layout
 from howdah.wire.frames import FrameError
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 ALIVE_S = 1.0

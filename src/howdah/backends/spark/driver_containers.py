@@ -17,7 +17,7 @@ from howdah.backends.spark.settings import SparkSettings
 from howdah.spec.model import Slots
 from howdah.storage.jobdir import JobDirectory
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 class DriverContainers:

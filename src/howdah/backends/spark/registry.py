@@ -34,7 +34,7 @@ from howdah.wire import tls
 from howdah.wire.channel import Channel, serve
 from howdah.wire.sockets import Listener
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 FILE = "spark-containers.json"
 SPARE_S = 90.0
@@ -78,7 +78,7 @@ class RegistryState:
         self._job_dir = job_dir
         saved = read_state(job_dir)
         self.containers: dict[str, LaunchedContainer] = dict(saved.containers)
-        self.spark_jobs = saved.spark_jobs
+        self.spark_jobs: int = saved.spark_jobs
         self._due: asyncio.Event | None = None
         """Set when what has changed is written."""
 

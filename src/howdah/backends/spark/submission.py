@@ -79,10 +79,10 @@ class SparkSubmission:
             BackendError: this machine has no address of that name, or no process can be started.
         """
         self.spark = spark
-        self.on_driver = on_driver | {TENSORBOARD}
-        self.closed = threading.Event()
+        self.on_driver: frozenset[str] = on_driver | {TENSORBOARD}
+        self.closed: threading.Event = threading.Event()
         """Set when the job's coordinator has ended for good, or none was ever started."""
-        self.notice = ""
+        self.notice: str = ""
         """After `check`: what the user should know of the job's slots."""
         self._feeds = feeds
         self._slots = Slots.HELD

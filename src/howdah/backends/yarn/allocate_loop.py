@@ -43,7 +43,7 @@ from howdah.hadoop.ids import ContainerId
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.scheduler import AnswerLost, Scheduler
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 BUSY_S = 0.1
 """Between calls while containers are on their way: YARN's nodes send heartbeats once a second or more often."""

@@ -67,7 +67,7 @@ from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.addresses import AddressError, address_of
 from howdah.wire.status import JobView
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 LEASE_MARGIN_S = 90.0
 """Over the time after which YARN gives a silent master up: for the next one to be started."""
@@ -105,7 +105,7 @@ class YarnBackend:
         try:
             self._configuration = Configuration.load(env=env)
             self._credentials = Credentials.from_environment(env)
-            self.local_resources = msgspec.json.decode(
+            self.local_resources: LocalResources = msgspec.json.decode(
                 (directory.path / FILE).read_bytes(), type=LocalResources
             )
         except (HadoopError, OSError, msgspec.DecodeError) as error:
@@ -119,17 +119,17 @@ class YarnBackend:
         job = directory.job()
         self._acl, self._hadoop = job.acl, job.hadoop
         expiry_s = self._configuration.duration_s(_EXPIRY, 600.0)
-        self.lease_s = expiry_s + LEASE_MARGIN_S
-        self.host = env.get("NM_HOST") or "127.0.0.1"
-        self.bind = "0.0.0.0"  # noqa: S104 - agents are on other machines; mTLS
+        self.lease_s: float = expiry_s + LEASE_MARGIN_S
+        self.host: str = env.get("NM_HOST") or "127.0.0.1"
+        self.bind: str = "0.0.0.0"  # noqa: S104 - agents are on other machines; mTLS
         self._no_address = ""
         if (interface := job.network.interface) is not None:
             try:
                 self.host = self.bind = address_of(interface)
             except AddressError as error:
                 self._no_address = str(error)
-        self.ports = port_range(job.network.ports)
-        self.page_readers = PageReaders()
+        self.ports: tuple[int, int] = port_range(job.network.ports)
+        self.page_readers: PageReaders = PageReaders()
         self._with_port = self._configuration.boolean(_WITH_PORT)
         self._login = Login(self.local_resources.user, credentials=self._credentials)
         self._scheduler = Scheduler(self._configuration, self.local_resources.user, tokens[0])

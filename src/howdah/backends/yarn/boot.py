@@ -21,7 +21,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from howdah.agent.launch import AgentLaunch
@@ -52,7 +52,7 @@ def main(here: Path, env: Mapping[str, str]) -> int:
     return entry(str(file))
 
 
-def prepare(here: Path, env: Mapping[str, str]):
+def prepare(here: Path, env: Mapping[str, str]) -> Any:
     """Everything before the agent begins: its function, its launch file, changes of environment.
 
     Raises:
@@ -172,7 +172,7 @@ def write_private(path: Path, data: bytes) -> None:
         file.write(data)
 
 
-def entry(name: str):
+def entry(name: str) -> Any:
     """The function ``module:function``."""
     import importlib
 
@@ -182,7 +182,7 @@ def entry(name: str):
 
 if __name__ == "__main__":
     os.umask(0o077)
-    root = os.path.abspath(__file__).split(os.sep + os.path.join("howdah", "backends"))[0]  # noqa: PTH100
+    root: str = os.path.abspath(__file__).split(os.sep + os.path.join("howdah", "backends"))[0]  # noqa: PTH100
     if root not in sys.path:
         sys.path.insert(0, root)
     sys.exit(main(Path.cwd(), os.environ))

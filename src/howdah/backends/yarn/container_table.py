@@ -25,7 +25,7 @@ from howdah.core.messages import (
 from howdah.hadoop.ids import ContainerId, NodeId, Resource
 from howdah.hadoop.protos import yarn
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 STOPPING_S = 10.0
 """For a node to end a container, then the ResourceManager is given it."""

@@ -17,7 +17,7 @@ from howdah.hadoop.nodemanager import NodeManager
 from howdah.hadoop.protos import yarn
 from howdah.hadoop.retry import RetryPolicy
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 START_S = 30.0
 """For a node to take a container; a restarted NodeManager is waited for so long."""

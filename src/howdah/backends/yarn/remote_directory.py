@@ -14,7 +14,7 @@ from howdah.storage.hdfs import Hdfs
 from howdah.storage.hdfs_errors import NotFound
 from howdah.storage.layout import CoordinatorAddress
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 PATIENCE_S = 300.0
 """For a NameNode that restarts: at the job's end, nothing is lost meanwhile."""

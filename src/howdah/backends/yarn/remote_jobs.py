@@ -182,12 +182,12 @@ class Store:
         BackendError: it is none on HDFS, or there is no cluster's configuration here.
     """
 
-    pause_s = 5.0
+    pause_s: float = 5.0
     """It is not listed oftener than this."""
 
     def __init__(self, url: str, env: Mapping[str, str] = os.environ) -> None:
         self._access = shared(None, env)
-        self.place = staging.base_url(url, self._access.configuration, "").rstrip("/")
+        self.place: str = staging.base_url(url, self._access.configuration, "").rstrip("/")
         self._hdfs = self._access.hdfs(self.place)
 
     def users(self) -> list[str]:

@@ -27,7 +27,7 @@ from howdah.hadoop.namenode import NameNode
 from howdah.hadoop.providers import TokenRequest
 from howdah.hadoop.resourcemanager import ResourceManager
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 RETRY_S = 60.0
 SHARE = 0.75

@@ -17,7 +17,7 @@ from howdah.hadoop.namenode import UserMappings
 from howdah.hadoop.retry import RetryPolicy
 from howdah.spec.model import Acl
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 GROUPS_S = 300.0
 """How long a user's groups are taken to be the same, as by Hadoop (``hadoop.security.groups.cache.secs``)."""

@@ -16,7 +16,7 @@ from howdah.spark.session import Session
 from howdah.spec.model import TensorBoard
 from howdah.wire.status import JobView
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 POLL_S = 0.2
 TENSORBOARD_S = 60.0

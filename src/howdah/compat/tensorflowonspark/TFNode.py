@@ -12,7 +12,7 @@ from typing import Any
 from howdah.compat.tensorflowonspark import marker, paths
 from howdah.compat.tensorflowonspark.queues import FeedQueue
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _USE_DATA_FEED = "DEPRECATED: Use TFNode.DataFeed class instead"
 
@@ -92,14 +92,14 @@ class DataFeed:
         self.train_mode = train_mode
         self.qname_in = qname_in
         self.qname_out = qname_out
-        self.done_feeding = False
-        self.input_tensors = (
+        self.done_feeding: bool = False
+        self.input_tensors: list[str] | None = (
             [tensor for _, tensor in sorted(input_mapping.items())]
             if input_mapping is not None
             else None
         )
-        self.queue_in = self._queue(qname_in)
-        self.queue_out = self._queue(qname_out)
+        self.queue_in: Any = self._queue(qname_in)
+        self.queue_out: Any = self._queue(qname_out)
 
     def next_batch(self, batch_size: int) -> Any:
         """The next ``batch_size`` rows: a list, or with a mapping a dictionary of lists.

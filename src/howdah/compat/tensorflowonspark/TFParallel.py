@@ -22,7 +22,7 @@ from howdah.compat.tensorflowonspark import (
 )
 from howdah.spark.session import Session
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Any
 
 from howdah.compat.tensorflowonspark import TFNode, gpu_info, util
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 _COUNTED = ("master", "chief", "worker")
 """Roles that `TFNodeContext.num_workers` counts."""
@@ -44,8 +44,10 @@ class TFNodeContext:
         self.executor_id = executor_id
         self.job_name = job_name
         self.task_index = task_index
-        self.cluster_spec = {name: list(nodes) for name, nodes in (cluster_spec or {}).items()}
-        self.num_workers = sum(len(self.cluster_spec.get(name, ())) for name in _COUNTED)
+        self.cluster_spec: dict[str, list[str]] = {
+            name: list(nodes) for name, nodes in (cluster_spec or {}).items()
+        }
+        self.num_workers: int = sum(len(self.cluster_spec.get(name, ())) for name in _COUNTED)
         self.defaultFS = defaultFS
         self.working_dir = working_dir
         self.mgr = mgr

@@ -27,7 +27,7 @@ class TFTypeConverters:
 
 
 class HasBatchSize(Params):
-    batch_size = param("batch_size", "Rows per batch", TypeConverters.toInt)
+    batch_size: Any = param("batch_size", "Rows per batch", TypeConverters.toInt)
 
     def setBatchSize(self: Stage, value: int) -> Stage:
         return self._set(batch_size=value)
@@ -37,7 +37,7 @@ class HasBatchSize(Params):
 
 
 class HasClusterSize(Params):
-    cluster_size = param("cluster_size", "Nodes of the cluster", TypeConverters.toInt)
+    cluster_size: Any = param("cluster_size", "Nodes of the cluster", TypeConverters.toInt)
 
     def setClusterSize(self: Stage, value: int) -> Stage:
         return self._set(cluster_size=value)
@@ -47,7 +47,7 @@ class HasClusterSize(Params):
 
 
 class HasEpochs(Params):
-    epochs = param("epochs", "How often the rows are fed", TypeConverters.toInt)
+    epochs: Any = param("epochs", "How often the rows are fed", TypeConverters.toInt)
 
     def setEpochs(self: Stage, value: int) -> Stage:
         return self._set(epochs=value)
@@ -57,7 +57,7 @@ class HasEpochs(Params):
 
 
 class HasGraceSecs(Params):
-    grace_secs = param(
+    grace_secs: Any = param(
         "grace_secs",
         "Kept for programs that set it: functions are waited for",
         TypeConverters.toInt,
@@ -71,7 +71,7 @@ class HasGraceSecs(Params):
 
 
 class HasInputMapping(Params):
-    input_mapping = param("input_mapping", "Column to tensor", TFTypeConverters.toDict)
+    input_mapping: Any = param("input_mapping", "Column to tensor", TFTypeConverters.toDict)
 
     def setInputMapping(self: Stage, value: dict[str, str]) -> Stage:
         return self._set(input_mapping=value)
@@ -81,7 +81,7 @@ class HasInputMapping(Params):
 
 
 class HasInputMode(Params):
-    input_mode = param(
+    input_mode: Any = param(
         "input_mode", "0: through TFRecord files (TENSORFLOW), 1: fed (SPARK)", TypeConverters.toInt
     )
 
@@ -93,7 +93,7 @@ class HasInputMode(Params):
 
 
 class HasMasterNode(Params):
-    master_node = param(
+    master_node: Any = param(
         "master_node", "Name of the chief: chief or master", TypeConverters.toString
     )
 
@@ -105,7 +105,7 @@ class HasMasterNode(Params):
 
 
 class HasModelDir(Params):
-    model_dir = param("model_dir", "Folder of checkpoints", TypeConverters.toString)
+    model_dir: Any = param("model_dir", "Folder of checkpoints", TypeConverters.toString)
 
     def setModelDir(self: Stage, value: str) -> Stage:
         return self._set(model_dir=value)
@@ -115,8 +115,8 @@ class HasModelDir(Params):
 
 
 class HasNumPS(Params):
-    num_ps = param("num_ps", "Parameter servers among the nodes", TypeConverters.toInt)
-    driver_ps_nodes = param(
+    num_ps: Any = param("num_ps", "Parameter servers among the nodes", TypeConverters.toInt)
+    driver_ps_nodes: Any = param(
         "driver_ps_nodes", "Parameter servers on the driver's machine", TypeConverters.toBoolean
     )
 
@@ -134,7 +134,7 @@ class HasNumPS(Params):
 
 
 class HasOutputMapping(Params):
-    output_mapping = param("output_mapping", "Tensor to new column", TFTypeConverters.toDict)
+    output_mapping: Any = param("output_mapping", "Tensor to new column", TFTypeConverters.toDict)
 
     def setOutputMapping(self: Stage, value: dict[str, str]) -> Stage:
         return self._set(output_mapping=value)
@@ -144,7 +144,7 @@ class HasOutputMapping(Params):
 
 
 class HasProtocol(Params):
-    protocol = param("protocol", "For the program: grpc", TypeConverters.toString)
+    protocol: Any = param("protocol", "For the program: grpc", TypeConverters.toString)
 
     def setProtocol(self: Stage, value: str) -> Stage:
         return self._set(protocol=value)
@@ -154,7 +154,7 @@ class HasProtocol(Params):
 
 
 class HasReaders(Params):
-    readers = param("readers", "For the program: reading threads", TypeConverters.toInt)
+    readers: Any = param("readers", "For the program: reading threads", TypeConverters.toInt)
 
     def setReaders(self: Stage, value: int) -> Stage:
         return self._set(readers=value)
@@ -164,7 +164,7 @@ class HasReaders(Params):
 
 
 class HasSteps(Params):
-    steps = param("steps", "For the program: most steps to train", TypeConverters.toInt)
+    steps: Any = param("steps", "For the program: most steps to train", TypeConverters.toInt)
 
     def setSteps(self: Stage, value: int) -> Stage:
         return self._set(steps=value)
@@ -174,7 +174,7 @@ class HasSteps(Params):
 
 
 class HasTensorboard(Params):
-    tensorboard = param("tensorboard", "Run TensorBoard too", TypeConverters.toBoolean)
+    tensorboard: Any = param("tensorboard", "Run TensorBoard too", TypeConverters.toBoolean)
 
     def setTensorboard(self: Stage, value: bool) -> Stage:
         return self._set(tensorboard=value)
@@ -184,7 +184,7 @@ class HasTensorboard(Params):
 
 
 class HasTFRecordDir(Params):
-    tfrecord_dir = param(
+    tfrecord_dir: Any = param(
         "tfrecord_dir", "Where rows are written for InputMode.TENSORFLOW", TypeConverters.toString
     )
 
@@ -196,7 +196,7 @@ class HasTFRecordDir(Params):
 
 
 class HasExportDir(Params):
-    export_dir = param("export_dir", "Folder of the SavedModel", TypeConverters.toString)
+    export_dir: Any = param("export_dir", "Folder of the SavedModel", TypeConverters.toString)
 
     def setExportDir(self: Stage, value: str) -> Stage:
         return self._set(export_dir=value)
@@ -206,7 +206,7 @@ class HasExportDir(Params):
 
 
 class HasSignatureDefKey(Params):
-    signature_def_key = param(
+    signature_def_key: Any = param(
         "signature_def_key", "Signature of the SavedModel", TypeConverters.toString
     )
 
@@ -218,7 +218,7 @@ class HasSignatureDefKey(Params):
 
 
 class HasTagSet(Params):
-    tag_set = param("tag_set", "Tags of the SavedModel, by commas", TypeConverters.toString)
+    tag_set: Any = param("tag_set", "Tags of the SavedModel, by commas", TypeConverters.toString)
 
     def setTagSet(self: Stage, value: str) -> Stage:
         return self._set(tag_set=value)
@@ -231,7 +231,7 @@ class HasTagSet(Params):
 
 
 class HasFeedTimeout(Params):
-    feed_timeout = param(
+    feed_timeout: Any = param(
         "feed_timeout", "Seconds without progress until feeding fails", TypeConverters.toInt
     )
 
@@ -243,7 +243,7 @@ class HasFeedTimeout(Params):
 
 
 class HasReservationTimeout(Params):
-    reservation_timeout = param(
+    reservation_timeout: Any = param(
         "reservation_timeout", "Seconds until all nodes have to be there", TypeConverters.toInt
     )
 
@@ -255,7 +255,7 @@ class HasReservationTimeout(Params):
 
 
 class HasLogDir(Params):
-    log_dir = param("log_dir", "Where TensorBoard reads summaries", TypeConverters.toString)
+    log_dir: Any = param("log_dir", "Where TensorBoard reads summaries", TypeConverters.toString)
 
     def setLogDir(self: Stage, value: str) -> Stage:
         return self._set(log_dir=value)
@@ -265,7 +265,7 @@ class HasLogDir(Params):
 
 
 class HasEvalNode(Params):
-    eval_node = param("eval_node", "One node is the evaluator", TypeConverters.toBoolean)
+    eval_node: Any = param("eval_node", "One node is the evaluator", TypeConverters.toBoolean)
 
     def setEvalNode(self: Stage, value: bool) -> Stage:
         return self._set(eval_node=value)
@@ -275,7 +275,7 @@ class HasEvalNode(Params):
 
 
 class HasReleasePort(Params):
-    release_port = param(
+    release_port: Any = param(
         "release_port", "False: the program calls ctx.release_port()", TypeConverters.toBoolean
     )
 
@@ -287,7 +287,7 @@ class HasReleasePort(Params):
 
 
 class HasKeepColumns(Params):
-    keep_columns = param(
+    keep_columns: Any = param(
         "keep_columns", "transform keeps the columns it is given", TypeConverters.toBoolean
     )
 

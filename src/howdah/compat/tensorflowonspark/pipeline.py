@@ -48,7 +48,7 @@ from howdah.spark.pipeline.persistence import metadata_session
 from howdah.spark.scoring.frames import score
 from howdah.spark.scoring.predictors import Predictor, predictor
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 
 class TFParams(Params):

@@ -28,7 +28,7 @@ import msgspec
 
 from howdah.compat.tensorflowonspark import util
 
-logger = logging.getLogger(__name__)
+logger: logging.Logger = logging.getLogger(__name__)
 
 TFOS_SERVER_PORT = "TFOS_SERVER_PORT"
 TFOS_SERVER_HOST = "TFOS_SERVER_HOST"
@@ -63,7 +63,7 @@ class Reservations:
     def __init__(self, required: int) -> None:
         """``required``: how many nodes there will be."""
         self.required = required
-        self.lock = threading.RLock()
+        self.lock: Any = threading.RLock()
         self.reservations: list[Any] = []
         self._changed = threading.Condition(self.lock)
 
@@ -167,9 +167,9 @@ class Server(MessageSocket):
     def __init__(self, count: int) -> None:
         """``count``: nodes that will register."""
         assert count > 0, "Expected number of reservations should be greater than zero"
-        self.reservations = Reservations(count)
-        self.done = False
-        self.key = secrets.token_bytes(32)
+        self.reservations: Reservations = Reservations(count)
+        self.done: bool = False
+        self.key: bytes = secrets.token_bytes(32)
         self._threads: list[threading.Thread] = []
 
     def await_reservations(
@@ -318,7 +318,7 @@ class Client(MessageSocket):
                 f"{TFOS_SERVER_KEY} to server.key.hex()"
             )
         self.server_addr = server_addr
-        self.sock = _Proven(
+        self.sock: _Proven = _Proven(
             socket.create_connection((server_addr[0], server_addr[1])), key, server=False
         )
 

@@ -270,7 +270,7 @@ class StaticFiles:
         digest = hashlib.sha256()
         for name, content in sorted(self._files.items()):
             digest.update(name.encode() + b"\0" + content)
-        self.version = digest.hexdigest()[:12]
+        self.version: str = digest.hexdigest()[:12]
         """Part of the files' addresses: a browser may keep them for ever."""
 
     def answer(self, version: str, name: str) -> Response:

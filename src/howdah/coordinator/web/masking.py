@@ -57,7 +57,7 @@ class Mask:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         forms = {form for secret in secrets for form in _forms(secret)}
-        self.longest = max(map(len, forms), default=0)
+        self.longest: int = max(map(len, forms), default=0)
         self._beginnings = {form[:end] for form in forms for end in range(4, len(form))}
         pattern = b"|".join(map(re.escape, sorted(forms, key=len, reverse=True)))
         self._pattern = re.compile(pattern) if forms else None

@@ -28,7 +28,7 @@ from howdah.coordinator.web.masking import mask_of, masked
 from howdah.wire import tickets
 from howdah.wire.tickets import TicketStore
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 
 RawHeaders = Iterable[tuple[bytes, bytes]]
@@ -305,9 +305,11 @@ class Gate:
         self.source = source
         self.clock = clock
         self.readers = readers
-        self.job_id = view.job_id
-        self.hosts = frozenset(name.lower().rstrip(".") for name in hosts)
-        self.tickets = TicketStore(source.token, opened=clock() if view.incarnation > 1 else 0.0)
+        self.job_id: str = view.job_id
+        self.hosts: frozenset[str] = frozenset(name.lower().rstrip(".") for name in hosts)
+        self.tickets: TicketStore = TicketStore(
+            source.token, opened=clock() if view.incarnation > 1 else 0.0
+        )
 
     async def admit(
         self, headers: Mapping[str, str], method: str, *, stream: bool, client: str = ""

@@ -239,7 +239,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
-        self.urgent = True
+        self.urgent: bool = True
         """A record came, so states have changed and not just measurements."""
 
     def wake(self, *, urgent: bool = False) -> None:
@@ -262,7 +262,7 @@ class Watchers:
         self._source = source
         self._watches: set[Watch] = set()
         self._listening: asyncio.Task[None] | None = None
-        self.closing = False
+        self.closing: bool = False
         """The server ends; streams say so and end too."""
 
     def __len__(self) -> int:

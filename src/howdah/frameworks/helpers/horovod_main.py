@@ -18,6 +18,7 @@ import socketserver
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 LONGEST_VALUE = 16 * 1024 * 1024
 """Bytes; addresses are a few hundred for each process."""
@@ -28,21 +29,21 @@ QUIET_S = 10
 class Store:
     """Values by scope and key, and who has finished with a scope."""
 
-    def __init__(self, sizes):
+    def __init__(self, sizes: dict) -> None:
         self._sizes = sizes
         self._values = {}
         self._finished = {}
         self._lock = threading.Lock()
 
-    def get(self, scope, key):
+    def get(self, scope: str, key: str) -> Any:
         with self._lock:
             return self._values.get(scope, {}).get(key)
 
-    def put(self, scope, key, value):
+    def put(self, scope: str, key: str, value: bytes) -> None:
         with self._lock:
             self._values.setdefault(scope, {})[key] = value
 
-    def finish(self, scope, key):
+    def finish(self, scope: str, key: str) -> None:
         with self._lock:
             if scope not in self._sizes:
                 values = self._values.get(scope, {})
@@ -62,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
     store: Store
     """Set on a subclass of each server's own."""
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         place = self.place()
         if place is None:
             return
@@ -72,7 +73,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self.answer(200, value)
 
-    def do_PUT(self):
+    def do_PUT(self) -> None:
         place = self.place()
         if place is None:
             return
@@ -89,13 +90,13 @@ class Handler(BaseHTTPRequestHandler):
             self.store.put(place[0], place[1], value)
             self.answer(200)
 
-    def do_DELETE(self):
+    def do_DELETE(self) -> None:
         place = self.place()
         if place is not None:
             self.store.finish(*place)
             self.answer(200)
 
-    def place(self):
+    def place(self) -> Any:
         """Scope and key of the request; answers 400 and is None if there are none."""
         parts = self.path.split("/")
         if len(parts) == 3 and parts[0] == "" and parts[1] and parts[2]:
@@ -103,13 +104,13 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(400)
         return None
 
-    def answer(self, status, body=b""):
+    def answer(self, status: int, body: bytes = b"") -> None:
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format, *args):
+    def log_message(self, format: str, *args: object) -> None:
         """Thousands of requests ask for what is not there yet: none is worth a line."""
 
 
@@ -117,17 +118,17 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 1024
 
-    def __init__(self, address, sizes):
+    def __init__(self, address: tuple, sizes: dict) -> None:
         self.address_family = socket.getaddrinfo(address[0], None)[0][0]
         super().__init__(address, type("Handler", (Handler,), {"store": Store(sizes)}))
 
-    def server_bind(self):
+    def server_bind(self) -> None:
         # HTTPServer's own would ask the name service who we are, which can take seconds.
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
 
-def main():
+def main() -> None:
     host, port = os.environ["HOWDAH_HOST"], int(os.environ["HOWDAH_PORT"])
     with Server((host, port), json.loads(os.environ["HOROVOD_SCOPES"])) as server:
         count = os.environ["HOWDAH_WORLD_SIZE"]

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import mpi_remote  # pyright: ignore[reportMissingImports] - beside this file where it is started
 
@@ -28,7 +29,7 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - for a folder 0700
 HYDRA = ("HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "I_MPI_HYDRA_BOOTSTRAP")
 
 
-def main():
+def main() -> int:
     argv = sys.argv[1:]
     if "HOWDAH_MPI_NODES" not in os.environ:
         return alone(argv)
@@ -50,7 +51,7 @@ def main():
     return end(code)
 
 
-def start(argv, env=None):
+def start(argv: list, env: Any = None) -> subprocess.Popen:
     """Start the user's command. Told to end, this process waits for its end: it is told as well."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: None)
@@ -61,7 +62,7 @@ def start(argv, env=None):
         sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def end(code):
+def end(code: Any) -> int:
     """What to exit with after a child; one that a signal has ended ends this process by the same."""
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)
@@ -95,7 +96,7 @@ def shared_memory():
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def chiefs_environment():
+def chiefs_environment() -> dict:
     """What tells Open MPI 4 and 5, and Hydra (MPICH, Intel MPI), of the nodes and the way to them."""
     folder = Path(os.environ["HOWDAH_CHECKPOINT_REQUEST"]).parent / "mpi"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -135,7 +136,7 @@ def chiefs_environment():
     return env
 
 
-def program(path, helper, *arguments):
+def program(path: Path, helper: str, *arguments: str) -> str:
     """A program of that path that runs a helper with this interpreter."""
     words = (sys.executable, Path(__file__).with_name(helper), *arguments)
     quoted = " ".join("'" + str(word).replace("'", "'\\''") + "'" for word in words)
@@ -147,7 +148,7 @@ def program(path, helper, *arguments):
 # -- no mpirun -------------------------------------------------------------------------------------
 
 
-def alone(argv):
+def alone(argv: list) -> int:
     """Run the program; see that it does not take part in MPI by itself."""
     child = start(argv)
     world = int(os.environ.get("HOWDAH_WORLD_SIZE", "1"))
@@ -171,7 +172,7 @@ def alone(argv):
     return end(child.wait())
 
 
-def loaded(pid):
+def loaded(pid: int) -> str:
     """The MPI library of a process, or of one that it started, where no mpirun started that; or ""."""
     try:
         found = LIBRARY.search(Path(f"/proc/{pid}/maps").read_text(errors="replace"))

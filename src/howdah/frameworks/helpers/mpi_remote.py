@@ -29,7 +29,7 @@ LONGEST = 1 << 20
 """Bytes of a request. A daemon's command has some thousand."""
 
 
-def nodes():
+def nodes() -> dict:
     """Addresses by node, in order: ``{"worker-0": ("10.0.0.1", 20000)}``."""
     found = {}
     for entry in filter(None, os.environ.get("HOWDAH_MPI_NODES", "").split(",")):
@@ -39,13 +39,13 @@ def nodes():
     return found
 
 
-def slots():
+def slots() -> dict:
     """Slots by node, in order."""
     entries = filter(None, os.environ.get("HOWDAH_MPI_HOSTS", "").split(","))
     return {name: int(number) for name, _, number in (e.rpartition(":") for e in entries)}
 
 
-def certificate_name():
+def certificate_name() -> str:
     """The name in the certificate that the job's agents share."""
     digest = hashlib.sha256(os.environ["HOWDAH_JOB_ID"].encode()).hexdigest()[:32]
     return f"agent.{digest}.howdah"
@@ -172,7 +172,7 @@ def run(command, line):
     return code if code >= 0 else 128 - code
 
 
-def main():
+def main() -> int:
     words = sys.argv[1:]
     while words and words[0].startswith("-"):  # Hydra asks ssh for no X11
         words.pop(0)

@@ -13,7 +13,7 @@ HERE = "/proc/self/cwd"
 WORKING_FOLDER = {"--wdir", "-wdir", "--wd", "-wd", "--set-cwd-to-session-dir"}
 
 
-def main():
+def main() -> int:
     name, arguments = sys.argv[1], sys.argv[2:]
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     own = Path(os.environ["HOWDAH_MPI_HOSTFILE"]).parent
@@ -32,7 +32,7 @@ def main():
     return os.execv(found, [found, *arguments])
 
 
-def with_folder(arguments):
+def with_folder(arguments: list) -> list:
     """The arguments with the folder for each of the programs, which a colon separates."""
     if not arguments or arguments[0] in ("--version", "-V", "--help", "-h"):
         return arguments

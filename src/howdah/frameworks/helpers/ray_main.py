@@ -18,6 +18,7 @@ import tempfile
 import threading
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from howdah import task
 
@@ -39,7 +40,7 @@ LAST_S = 3
 """Seconds a node has to end its processes itself."""
 
 
-def main():
+def main() -> int:
     head = os.environ["HOWDAH_ROLE"] == "head"
     ports = os.environ["HOWDAH_PORTS"].split(",")
     argv = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block"]
@@ -68,7 +69,7 @@ def main():
         shutil.rmtree(str(sessions), ignore_errors=True)
 
 
-def make_folder():
+def make_folder() -> Path:
     """A folder for sessions, this user's alone; those of processes that are no more are removed.
 
     Ray lets everybody into the folder it is given, hence one around it.
@@ -88,7 +89,7 @@ def make_folder():
     return folder
 
 
-def alive(pid):
+def alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -98,7 +99,7 @@ def alive(pid):
     return True
 
 
-def run(argv, agent_port, dashboard=None):
+def run(argv: list, agent_port: str, dashboard: Any = None) -> int:
     """Run Ray's node to its end; asked to end, end it within seconds. Returns what to exit with.
 
     Ray gets a session of its own: told to end, all its processes at once would wait for each other.
@@ -126,7 +127,7 @@ def run(argv, agent_port, dashboard=None):
     return code if code >= 0 else 128 - code
 
 
-def answers(port):
+def answers(port: int) -> bool:
     """Whether something listens on a port of this task."""
     with contextlib.suppress(OSError):
         socket.create_connection((os.environ["HOWDAH_HOST"], port), timeout=1).close()
@@ -134,7 +135,7 @@ def answers(port):
     return False
 
 
-def tell_port(parent, port):
+def tell_port(parent: int, port: str) -> bool:
     """Tell Ray's node daemon, the raylet, on which port its agent will listen; whether it was told.
 
     Ray's own ``ray start`` hands it every port but this. It would wait for the agent to write it
@@ -157,7 +158,7 @@ def tell_port(parent, port):
     return False
 
 
-def write_once(path, text):
+def write_once(path: Path, text: str) -> None:
     """Write a file that is there completely or not at all; one that is there stays."""
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     temporary.write_text(text)

@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 
 
-def token():
+def token() -> str:
     """The cluster's."""
     key = Path(os.environ["HOWDAH_CERTIFICATES"].split(os.pathsep)[2]).read_bytes()
     cluster = f"ray {os.environ['HOWDAH_JOB_ID']} {os.environ['HOWDAH_GENERATION']}"
     return hmac.new(key, cluster.encode(), "sha256").hexdigest()
 
 
-def write(path, text):
+def write(path: Path, text: str) -> None:
     """A file that its owner alone can read, there completely or not at all."""
     temporary = f"{path}.{os.getpid()}"
     with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -25,7 +25,7 @@ def write(path, text):
     Path(temporary).replace(path)
 
 
-def main():
+def main() -> int:
     path = Path(os.environ["HOWDAH_PAGE_TOKEN_FILE"]).with_name("ray-token")
     write(path, token())
     os.environ["RAY_AUTH_TOKEN_PATH"] = str(path)

@@ -15,6 +15,7 @@ import os
 import sys
 import types
 from http.cookies import CookieError, SimpleCookie
+from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 COOKIE = "tensorboard-session"
@@ -23,13 +24,13 @@ COOKIE = "tensorboard-session"
 class Locked:
     """A WSGI application that answers nobody without the token."""
 
-    def __init__(self, application, token):
+    def __init__(self, application: Any, token: str) -> None:
         self._application = application
         self._token = token.encode()
         # Cookies are sent to every port of a host name: this one must not be the token itself.
         self._session = hmac.new(self._token, b"session", hashlib.sha256).hexdigest()
 
-    def __call__(self, environ, start_response):
+    def __call__(self, environ: dict, start_response: Any) -> Any:
         scheme, _, given = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
         if scheme.lower() == "bearer" and self._is_token(given.strip()):
             return self._application(environ, start_response)
@@ -59,7 +60,7 @@ class Locked:
         return [b""]
 
 
-def cookie_of(environ):
+def cookie_of(environ: dict) -> str:
     """The session's cookie, or an empty text."""
     try:
         found = SimpleCookie(environ.get("HTTP_COOKIE", "")).get(COOKIE)
@@ -68,7 +69,7 @@ def cookie_of(environ):
     return found.value if found is not None else ""
 
 
-def main():
+def main() -> Any:
     try:
         import tensorboard.compat
     except ImportError:

@@ -95,7 +95,7 @@ class Data:
         self._packed = b""
         self._buffer = b""
         self._used = 0
-        self.position = 0
+        self.position: int = 0
         """How much of the content lies behind."""
 
     def at_end(self) -> bool:

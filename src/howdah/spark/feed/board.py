@@ -25,9 +25,9 @@ class Board:
         self.greet: Callable[[], None] = lambda: None
         """Says `Hello` again."""
         self.rank = rank
-        self.space = SpillSpace(folder)
+        self.space: SpillSpace = SpillSpace(folder)
         """For rows that do not fit into memory."""
-        self.changed = threading.Condition(threading.RLock())
+        self.changed: threading.Condition = threading.Condition(threading.RLock())
         self.waits_since: float | None = None
         """`time.monotonic` of when the program began to wait for a batch, of any feed."""
         self.gone: Refused | None = None

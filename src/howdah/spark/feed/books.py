@@ -31,7 +31,7 @@ class EpochBook:
         self.number = number
         self.held: dict[int, Held] = {}
         self.handed: dict[int, HandedOut] = {}
-        self.allowed = Allowance()
+        self.allowed: Allowance = Allowance()
         self.fed = False
         self.enough: set[int] = set()
         """Ranks that take no more of it, as feeders have heard from them."""
@@ -88,17 +88,17 @@ class RunBook:
         self.number = number
         self.purpose = purpose
         self.options = options
-        self.generation = 0
+        self.generation: int = 0
         """In which it went on last."""
         self.ordered = True
         """Whether Spark gives a partition's rows in the same order when it computes them again."""
-        self.query = 0
+        self.query: int = 0
         """Number of Spark's query that feeds it now."""
-        self.first_epoch = 0
-        self.restarts = 0
-        self.repeated = 0
+        self.first_epoch: int = 0
+        self.restarts: int = 0
+        self.repeated: int = 0
         """Rows that programs were handed before a restart and were given again."""
-        self.forgotten = 0
+        self.forgotten: int = 0
         """Rows that they were handed before a restart, after what they went on from, and not again."""
         self._skipped = 0
         self._forgotten: dict[tuple[int, int], int] = {}

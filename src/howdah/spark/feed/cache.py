@@ -39,10 +39,10 @@ class Entry:
         partition: int,
         offsets: Intervals,
     ) -> None:
-        self.load = load
-        self.rows = rows
-        self.partition = partition
-        self.offsets = offsets
+        self.load: Callable[[], pa.RecordBatch] = load
+        self.rows: int = rows
+        self.partition: int = partition
+        self.offsets: Intervals = offsets
 
 
 class SpillSpace:
@@ -51,7 +51,7 @@ class SpillSpace:
     def __init__(self, folder: Path | None) -> None:
         """``folder``: where the files lie; None: the temporary one."""
         self.folder = folder
-        self.used = 0
+        self.used: int = 0
         """Bytes of all files."""
         self._spare: int | None = None
         """Bytes of the disk that stay free where nobody has set a limit."""
@@ -167,7 +167,7 @@ class Shelf:
         self._memory = memory
         self._spool = spool
         self.entries: list[Entry] = []
-        self.in_memory = 0
+        self.in_memory: int = 0
         """Bytes."""
 
     def keep(

@@ -47,7 +47,7 @@ class Converter:
         self._feed = feed
         self._names = None if names is None else list(names)
         self._shapes = dict(shapes or {})
-        self.ragged = {name for name, shape in self._shapes.items() if shape is None}
+        self.ragged: set[str] = {name for name, shape in self._shapes.items() if shape is None}
 
     def convert(self, batch: pa.RecordBatch) -> dict[str, Any]:
         """Arrays by column.

@@ -31,7 +31,7 @@ class Connection:
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
         self._lock = threading.Lock()
-        self.closed = False
+        self.closed: bool = False
         sock.setblocking(True)
         with contextlib.suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BYTES)

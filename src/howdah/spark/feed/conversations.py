@@ -102,8 +102,8 @@ class Conversations:
 
     def __init__(self, trainers: int, takers: frozenset[str] = TAKERS) -> None:
         self.expected = trainers
-        self.changed = threading.Condition(threading.RLock())
-        self.generation = 0
+        self.changed: threading.Condition = threading.Condition(threading.RLock())
+        self.generation: int = 0
         """The newest that a trainer has named."""
         self.trainers: dict[int, Trainer] = {}
         """Of that generation, by rank."""
@@ -111,7 +111,7 @@ class Conversations:
         self.runs: dict[int, RunBook] = {}
         self.ended: set[str] = set()
         """Feeds that have been ended; "" for all."""
-        self.moved = time.monotonic()
+        self.moved: float = time.monotonic()
         """When anything last went on: what time-outs count from."""
         self.trouble: Callable[[], str | None] = str
         """Why nothing can be scored any more; empty while it can, None while that can't be told.

@@ -33,15 +33,15 @@ class Chunk:
         order: Any = None,
         repeated: bool = False,
     ) -> None:
-        self.load = load
-        self.rows = rows
-        self.partition = partition
-        self.offsets = offsets
-        self.counted = counted
+        self.load: Callable[[], pa.RecordBatch] = load
+        self.rows: int = rows
+        self.partition: int = partition
+        self.offsets: Intervals = offsets
+        self.counted: int = counted
         """Bytes of `Options.buffer` it takes while it waits."""
-        self.order = order
+        self.order: Any = order
         """A permutation of its rows; None: as they came."""
-        self.repeated = repeated
+        self.repeated: bool = repeated
         """Handed out before in this epoch (`Align.PAD`)."""
 
     def handed(self, rows: int) -> Intervals:
@@ -92,9 +92,9 @@ class Source:
     __slots__ = ("answered", "at", "batch", "chunk", "views")
 
     def __init__(self, chunk: Chunk) -> None:
-        self.chunk = chunk
+        self.chunk: Chunk = chunk
         self.batch: pa.RecordBatch | None = None
-        self.at = 0
+        self.at: int = 0
         """Rows handed out."""
         self.views: dict[Any, Any] = {}
         """What `howdah.spark.feed.feed` has made of it."""
@@ -110,7 +110,7 @@ class Line:
 
     def __init__(self) -> None:
         self.waiting: deque[Chunk] = deque()
-        self.waiting_rows = 0
+        self.waiting_rows: int = 0
         self.source: Source | None = None
 
     @property
@@ -152,21 +152,21 @@ class EpochBook(Line):
         super().__init__()
         self.run = run
         self.number = number
-        self.align = Align.NONE if scoring else options.align
+        self.align: Align = Align.NONE if scoring else options.align
         self.scoring = scoring
-        self.received = 0
+        self.received: int = 0
         self.fed = False
         """All its rows are at the trainers."""
         self.last = False
         """The run ends with it."""
         self.limit: float = math.inf if self.align is Align.NONE else 0
         """Batches that may be handed out."""
-        self.final = self.align is Align.NONE
+        self.final: bool = self.align is Align.NONE
         """The limit will not grow."""
         self.batches = 0
-        self.handed_before = 0
+        self.handed_before: int = 0
         """Rows of chunks handed out whole."""
-        self.own_before = 0
+        self.own_before: int = 0
         """The same without repeated ones."""
         self.books: dict[int, Intervals] = {}
         """Offsets of chunks handed out whole, by partition."""
@@ -176,7 +176,7 @@ class EpochBook(Line):
         self.shelf: Shelf | None = None
         """Keeps its rows, for repeating them."""
         self.done = False
-        self.dropped = 0
+        self.dropped: int = 0
         self.told: tuple[int, int, bool] = (-1, -1, False)
         """What `Held` said last."""
         self.reported: tuple[int, int, bool, int] = (0, 0, False, 0)
@@ -289,11 +289,11 @@ class RunBook:
     """One call of `Cluster.train`, or one inference."""
 
     def __init__(self, opening: Open) -> None:
-        self.number = opening.run
-        self.purpose = opening.purpose
-        self.options = opening.options
-        self.first_epoch = opening.first_epoch
-        self.current = opening.first_epoch
+        self.number: int = opening.run
+        self.purpose: Purpose = opening.purpose
+        self.options: Options = opening.options
+        self.first_epoch: int = opening.first_epoch
+        self.current: int = opening.first_epoch
         """The epoch being handed out."""
         cached = opening.first_epoch if opening.cached_epoch is None else opening.cached_epoch
         self.cached_epoch: int | None = cached if opening.options.cache else None

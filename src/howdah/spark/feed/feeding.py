@@ -52,7 +52,7 @@ class Connecting:
     def __init__(self, task: Task, me: Me) -> None:
         self.task = task
         self.me = me
-        self.master = Master.of(task.access)
+        self.master: Master = Master.of(task.access)
         self.enough: set[int] = set()
         """Ranks that take no more rows of the epoch."""
 

@@ -81,11 +81,11 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 class Trainer:
     """A connection to a trainer. Usable as a file that pyarrow writes to."""
 
-    closed = False
+    closed: bool = False
 
     def __init__(self, place: Place, access: Access, host: str) -> None:
         """Connect; raises OSError if it cannot be reached."""
-        self.rank = place.rank
+        self.rank: int = place.rank
         self.answers: deque[bytes] = deque()
         """Encapsulated Arrow streams, one for each `Scored`."""
         self.taken: int | None = None

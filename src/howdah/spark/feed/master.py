@@ -129,7 +129,7 @@ class Master(Conversations):
         with self.changed:
             run = RunBook(max(self.runs, default=0) + 1, purpose, options)
             self.runs[run.number] = run
-            self.moved = time.monotonic()
+            self.moved: float = time.monotonic()
             return run
 
     def announce(self, run: RunBook, readers: Iterable[int] | None = None) -> None:

@@ -56,8 +56,8 @@ class Server:
         self._closed = False
         self._lock = threading.Lock()
         self._connections: set[Connection] = set()
-        self.path = _socket_path(folder, name)
-        self.port = 0
+        self.path: Path = _socket_path(folder, name)
+        self.port: int = 0
         listeners = [self._listen_here()]
         if context is not None:
             listeners.append(self._listen_far(host, ports))

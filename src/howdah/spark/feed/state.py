@@ -6,6 +6,7 @@ All feeds of a trainer share the lock, for what one program waits for decides wh
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from typing import Any
 
@@ -46,7 +47,7 @@ class FeedState:
     def __init__(self, name: str, board: Board) -> None:
         self.name = name
         self.board = board
-        self.changed = board.changed
+        self.changed: threading.Condition = board.changed
         self.runs: dict[int, RunBook] = {}
         """That go on."""
         self.over: set[int] = set()
@@ -57,7 +58,7 @@ class FeedState:
         self.attempts: dict[Key, dict[Part, int]] = {}
         """The latest that came for a partition of these."""
         self.schema: pa.Schema | None = None
-        self.buffered = 0
+        self.buffered: int = 0
         """Bytes received and not handed out."""
         self.size = 0
         """Rows a batch, as the program asked last; 0 before."""
@@ -65,14 +66,14 @@ class FeedState:
         self.asks = False
         self.readers: list[int] = []
         """The only ranks that read it, if the program has said so."""
-        self.newest = -1
+        self.newest: int = -1
         """Number of the last run there was."""
-        self.waits = False
+        self.waits: bool = False
         """The program waits, and no run goes on."""
-        self.ended = False
-        self.stopped = False
+        self.ended: bool = False
+        self.stopped: bool = False
         """By the program."""
-        self.urgent = False
+        self.urgent: bool = False
         """Something has ended: look again before the next batch."""
         self.failure: str | None = None
         self.restored: Position | None = None
@@ -80,7 +81,7 @@ class FeedState:
         """Run and epoch a batch to train with was last given of."""
         self.batches: deque[Handed] = deque(maxlen=IN_FLIGHT)
         """To train with, handed out last."""
-        self.rows = 0
+        self.rows: int = 0
         """Handed out, of epochs that are over."""
         self._ends: deque[HandedOut | Counted] = deque(maxlen=REMEMBERED)
 

@@ -22,16 +22,16 @@ class Taking(Line):
         super().__init__()
         self.begin = begin
         self.connection = connection
-        self.offsets = Offsets(begin.start, begin.skip)
+        self.offsets: Offsets = Offsets(begin.start, begin.skip)
         self.rows = 0
         """That have been taken, or were here before."""
         self.reserved = 0
         """Bytes of the feed's buffer for the record batch that is being received."""
         self.ended = False
         """Its last row is here."""
-        self.discard = False
+        self.discard: bool = False
         """No more rows are wanted: what comes is thrown away."""
-        self.came = 0.0
+        self.came: float = 0.0
         """`time.monotonic` of the last rows."""
         self._words: queue.SimpleQueue[tuple[msgspec.Struct, bytes] | None] = queue.SimpleQueue()
         self._sender: threading.Thread | None = None

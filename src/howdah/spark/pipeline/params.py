@@ -96,25 +96,29 @@ def survives_json(value: Any) -> bool:
 class ScoringParams(Params):
     """How a model scores rows: of estimators too, which hand them to the models they make."""
 
-    input_mapping = param(
+    input_mapping: Any = param(
         "input_mapping",
         "Columns that the model takes: column to tensor. Several columns of one tensor are put side "
         "by side. Empty: columns are called as the tensors are",
         as_dict,
     )
-    output_mapping = param(
+    output_mapping: Any = param(
         "output_mapping",
         "What the model answers: tensor to new column. Empty: all, by the model's own names",
         as_dict,
     )
-    output_schema = param(
+    output_schema: Any = param(
         "output_schema",
         "Types of the new columns, such as 'prediction float'. Empty: as the model answers one row",
         TypeConverters.toString,
     )
-    shapes = param("shapes", "Tensor to the shape of one row, such as {'x': [28, 28]}", as_dict)
-    predict_batch_size = param("predict_batch_size", "Rows scored at once", TypeConverters.toInt)
-    keep_columns = param(
+    shapes: Any = param(
+        "shapes", "Tensor to the shape of one row, such as {'x': [28, 28]}", as_dict
+    )
+    predict_batch_size: Any = param(
+        "predict_batch_size", "Rows scored at once", TypeConverters.toInt
+    )
+    keep_columns: Any = param(
         "keep_columns", "The columns of the rows stay beside the new ones", TypeConverters.toBoolean
     )
 
@@ -132,82 +136,86 @@ class ScoringParams(Params):
 class TrainingParams(ScoringParams):
     """How a cluster is started and fed."""
 
-    args = param("args", "What the training function is given as args", as_arguments)
-    workers = param("workers", "Workers of the cluster", TypeConverters.toInt)
-    ps = param("ps", "Parameter servers", TypeConverters.toInt)
-    chief = param("chief", "1: the first worker has the role chief", TypeConverters.toInt)
-    evaluator = param(
+    args: Any = param("args", "What the training function is given as args", as_arguments)
+    workers: Any = param("workers", "Workers of the cluster", TypeConverters.toInt)
+    ps: Any = param("ps", "Parameter servers", TypeConverters.toInt)
+    chief: Any = param("chief", "1: the first worker has the role chief", TypeConverters.toInt)
+    evaluator: Any = param(
         "evaluator", "One more process has the role evaluator", TypeConverters.toBoolean
     )
-    driver_ps = param(
+    driver_ps: Any = param(
         "driver_ps", "Parameter servers run on the driver's machine", TypeConverters.toBoolean
     )
-    slots = param(
+    slots: Any = param(
         "slots",
         "held: the workers keep Spark's slots; shared: they outlive the tasks that start them. Empty: "
         "held where one slot is left to feed them",
         TypeConverters.toString,
     )
-    gpus = param("gpus", "GPUs of each worker", TypeConverters.toInt)
-    framework = param(
+    gpus: Any = param("gpus", "GPUs of each worker", TypeConverters.toInt)
+    framework: Any = param(
         "framework",
         "As in a job file: tensorflow, pytorch, … Empty: the one that the function uses",
         TypeConverters.toString,
     )
-    label_mapping = param(
+    label_mapping: Any = param(
         "label_mapping",
         "Columns that are fed beside those of input_mapping, to train only: column to tensor",
         as_dict,
     )
-    weight_col = param(
+    weight_col: Any = param(
         "weight_col", "Weights of the rows; fed as sample_weight", TypeConverters.toString
     )
-    validation_col = param(
+    validation_col: Any = param(
         "validation_col",
         "A boolean column: rows with true are not trained on; they go to the feed 'validation'",
         TypeConverters.toString,
     )
-    batch_size = param(
+    batch_size: Any = param(
         "batch_size", "For the training function: args.batch_size", TypeConverters.toInt
     )
-    epochs = param("epochs", "How often the rows are fed", TypeConverters.toInt)
-    align = param("align", "Uneven ends of an epoch: drop, pad or none", TypeConverters.toString)
-    cache = param("cache", "Keep the rows at the workers between epochs", TypeConverters.toBoolean)
-    shuffle = param(
+    epochs: Any = param("epochs", "How often the rows are fed", TypeConverters.toInt)
+    align: Any = param(
+        "align", "Uneven ends of an epoch: drop, pad or none", TypeConverters.toString
+    )
+    cache: Any = param(
+        "cache", "Keep the rows at the workers between epochs", TypeConverters.toBoolean
+    )
+    shuffle: Any = param(
         "shuffle",
         "Seed for another order in each cached epoch; -1: as they come",
         TypeConverters.toInt,
     )
-    export_dir = param(
+    export_dir: Any = param(
         "export_dir",
         "Where the training function saves the model (args.export_dir): a path that driver and "
         "executors see, or a URL",
         TypeConverters.toString,
     )
-    model_dir = param(
+    model_dir: Any = param(
         "model_dir", "For the training function: args.model_dir", TypeConverters.toString
     )
-    checkpoint = param(
+    checkpoint: Any = param(
         "checkpoint",
         "True, or the job's checkpoint table ({'store': …}): what the function writes into "
         "ctx.checkpoint_dir comes back after a failure",
     )
-    resume = param(
+    resume: Any = param(
         "resume",
         "Id of an earlier fit's job (summary.job_id), whose last checkpoint this one begins with",
         TypeConverters.toString,
     )
-    tensorboard = param(
+    tensorboard: Any = param(
         "tensorboard", "Run TensorBoard beside the cluster", TypeConverters.toBoolean
     )
-    restarts = param("restarts", "Failures that the cluster survives", TypeConverters.toInt)
-    start_timeout_s = param(
+    restarts: Any = param("restarts", "Failures that the cluster survives", TypeConverters.toInt)
+    start_timeout_s: Any = param(
         "start_timeout_s", "Longest wait for the cluster's slots", TypeConverters.toFloat
     )
-    feed_timeout_s = param(
+    feed_timeout_s: Any = param(
         "feed_timeout_s", "Longest time without progress", TypeConverters.toFloat
     )
-    env = param("env", "Environment variables of all processes", as_dict)
+    env: Any = param("env", "Environment variables of all processes", as_dict)
 
     def _set_training_defaults(self) -> None:
         self._set_scoring_defaults()

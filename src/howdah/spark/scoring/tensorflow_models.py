@@ -31,9 +31,11 @@ class LoadedSavedModel:
         self._call = self._model.signatures[signature]
         self._constant = tf.constant
         taken = self._call.structured_input_signature[1]
-        self.inputs = tuple(_tensor(name, spec) for name, spec in taken.items())
+        self.inputs: tuple[Tensor, ...] = tuple(_tensor(name, spec) for name, spec in taken.items())
         given = self._call.structured_outputs
-        self.outputs = tuple(_tensor(name, spec) for name, spec in given.items())
+        self.outputs: tuple[Tensor, ...] = tuple(
+            _tensor(name, spec) for name, spec in given.items()
+        )
 
     def __call__(self, batch: Batch, /) -> Any:
         return self._call(**{name: self._constant(value) for name, value in batch.items()})
@@ -53,7 +55,7 @@ class LoadedKeras:
 
             options = {"safe_mode": safe}
         self._model: Any = keras.models.load_model(path, compile=False, **options)
-        self.inputs = tuple(
+        self.inputs: tuple[Tensor, ...] = tuple(
             Tensor(_short(tensor.name), _name(tensor.dtype), tuple(tensor.shape[1:]))
             for tensor in self._model.inputs or ()
         )
@@ -61,7 +63,7 @@ class LoadedKeras:
         names: list[str] = getattr(self._model, "output_names", None) or [
             self._model.layers[-1].name
         ]
-        self.outputs = tuple(
+        self.outputs: tuple[Tensor, ...] = tuple(
             Tensor(name, _name(tensor.dtype), tuple(tensor.shape[1:]))
             for name, tensor in zip(names, self._model.outputs or ())
         )

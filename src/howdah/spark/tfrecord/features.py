@@ -71,7 +71,7 @@ class Lists:
         else:
             packed = 1 + varint_size(self._inside) + self._inside
             self._list = np.where(self._inside > 0, packed, 0)
-        self.sizes = 1 + varint_size(self._list) + self._list
+        self.sizes: Any = 1 + varint_size(self._list) + self._list
         """Bytes of each."""
 
     def put(self, sink: Sink, at: Any) -> None:

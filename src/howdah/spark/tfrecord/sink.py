@@ -72,7 +72,7 @@ class Sink:
 
     def __init__(self, size: int) -> None:
         self.careful = False
-        self.octets = np.empty(size + 16, dtype=np.uint8)
+        self.octets: np.ndarray[Any, Any] = np.empty(size + 16, dtype=np.uint8)
         self._words = np.ndarray((size + 9,), "<u8", buffer=self.octets.data, strides=(1,))
         self._halves = np.ndarray((size + 13,), "<u4", buffer=self.octets.data, strides=(1,))
 

@@ -23,8 +23,10 @@ class Buffer:
 
     def __init__(self, data: bytes) -> None:
         self.data = data
-        self.octets = np.frombuffer(data, dtype=np.uint8)
-        self.words = np.ndarray((len(data) - 7,), "<u8", buffer=data, strides=(1,))
+        self.octets: np.ndarray[Any, Any] = np.frombuffer(data, dtype=np.uint8)
+        self.words: np.ndarray[Any, Any] = np.ndarray(
+            (len(data) - 7,), "<u8", buffer=data, strides=(1,)
+        )
 
 
 def lengths_at(buffer: Buffer, at: Any) -> tuple[Any, Any, Any]:
