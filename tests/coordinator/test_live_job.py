@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from howdah.coordinator.live_job import NoLog, StatusChanged
 from howdah.coordinator.status import UnknownTask
-from howdah.core.messages import Exit, Task
+from howdah.core.messages import ContainerRequest, Exit, Task
 from howdah.spec.model import Job, Role
 from howdah.wire.messages import RecordUpdate, WebAddress
-from tests.coordinator.fakes import until
+from tests.coordinator.fakes import FakeBackend, until
 from tests.coordinator.world import in_loop, world
 
 PYTORCH = Job(name="fake", framework="pytorch", command="true", roles={"worker": Role(instances=2)})
@@ -127,3 +128,24 @@ async def test_the_page_is_served_once_the_programs_run(tmp_path: Path) -> None:
         zero.exit(0)
         one.exit(0)
         await job.finished()
+
+
+class _Full(FakeBackend):
+    why = "the queue is full"
+
+    async def request(
+        self, requests: Sequence[ContainerRequest], avoid_nodes: Sequence[str]
+    ) -> None:
+        self.requested.update(request.request_id for request in requests)
+
+
+@in_loop
+async def test_the_status_has_why_containers_do_not_come(tmp_path: Path) -> None:
+    async with world(tmp_path, PYTORCH) as job:
+        job.backend = _Full()
+        source = job.start().live_job
+        await until(lambda: job.backend.requested)
+        await until(lambda: source.view().pending_reason)
+        view = source.view()
+        assert view.pending_reason == "the queue is full"
+        assert view.reason == "waiting for containers: worker:0, worker:1 (the queue is full)"

@@ -16,6 +16,7 @@ from howdah.backends import gpus
 from howdah.backends.base import BackendError, RoleResources
 from howdah.backends.gpus import Device, DeviceLocks, GpuError, allowed, nvml_devices
 from howdah.backends.local.backend import LocalBackend
+from howdah.backends.local.granting import gpus_short
 from howdah.backends.local.machine import check
 from howdah.core.messages import ContainerGranted, RequestRefused
 from howdah.frameworks import planning
@@ -132,10 +133,14 @@ def test_two_jobs_that_want_all_devices_take_turns_and_never_hold_half_each(
             winner, loser = (one, other) if one.all(ContainerGranted) else (other, one)
             assert len(winner.all(ContainerGranted)) == 4
             assert loser.all(ContainerGranted) == []
+            assert await loser.backend.waiting() == (
+                "GPUs asked for: 4, free: 0 of 4; other jobs on this machine hold the others"
+            )
             for event in winner.all(ContainerGranted):
                 await winner.backend.release(event.container_id)
             for number in (1, 2, 3, 4):
                 await loser.granted(number)
+            assert await loser.backend.waiting() == ""
 
     run(test)
 
@@ -235,6 +240,27 @@ def test_an_elastic_job_starts_with_what_there_is(tmp_path: Path) -> None:
             await coordinator.granted(5)
 
     run(test)
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        (
+            (2, 1, 0, 4),
+            "GPUs asked for: 2, free: 1 of 4; other jobs on this machine hold the others",
+        ),
+        ((2, 0, 4, 4), "GPUs asked for: 2, free: 0 of 4; this job holds 4"),
+        (
+            (2, 1, 1, 4),
+            "GPUs asked for: 2, free: 1 of 4; this job holds 1, other jobs on this machine hold 2",
+        ),
+        ((2, 2, 0, 4), ""),
+    ],
+)
+def test_a_job_that_waits_for_devices_says_who_has_them(
+    figures: tuple[int, int, int, int], words: str
+) -> None:
+    assert gpus_short(*figures) == words
 
 
 def test_locks_that_cannot_be_had_refuse_the_request_in_words(tmp_path: Path) -> None:

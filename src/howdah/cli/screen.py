@@ -58,7 +58,7 @@ class Screen(Protocol):
         ...
 
     def waiting(self, why: str) -> None:
-        """The job waits for its coordinator to be started, for that reason."""
+        """The job waits for its coordinator to be started, for that reason; `status` has why it waits later."""
         ...
 
     def page(self, name: str, address: str) -> None:
@@ -191,6 +191,8 @@ class HumanScreen:
 
     def status(self, view: JobView) -> None:
         self._tell_held()
+        if view.pending_reason and not self._live:
+            self._say_waiting(view.pending_reason)
         if self._live:
             line = shortened(status_line(view, time.time()), window_width() - 1)
             self._writer.status(self._err(line, reverse=True).encode())
@@ -207,7 +209,11 @@ class HumanScreen:
         if self._live:
             line = shortened(f" waiting · {why} ", window_width() - 1) if why else None
             self._writer.status(self._err(line, reverse=True).encode() if line else None)
-        elif why and time.monotonic() - self._waiting_said > SAY_WAITING_S:
+        elif why:
+            self._say_waiting(why)
+
+    def _say_waiting(self, why: str) -> None:
+        if time.monotonic() - self._waiting_said > SAY_WAITING_S:
             self._waiting_said = time.monotonic()
             self.note(f"waiting: {why}")
 
@@ -230,6 +236,7 @@ class JsonScreen:
         self._writer = writer
         self._lines = TimedLines()
         self._shape: object = None
+        self._pending_reason = ""
 
     def log(self, update: LogUpdate) -> None:
         stream = Stream(update.task, update.attempt)
@@ -243,6 +250,9 @@ class JsonScreen:
         if shape != self._shape:  # measurements alone are no news
             self._shape = shape
             self._put(Status(status=view))
+        if view.pending_reason != self._pending_reason:
+            self._pending_reason = view.pending_reason
+            self.waiting(view.pending_reason)
 
     def page(self, name: str, address: str) -> None:
         self._put(Page(name=name, address=address))

@@ -85,7 +85,7 @@ class Summary(_Item, frozen=True, kw_only=True, tag="summary"):
 
 
 class Waiting(_Item, frozen=True, kw_only=True, tag="waiting"):
-    """The job waits for the cluster to start its coordinator; again whenever ``why`` changes."""
+    """The job waits for its coordinator to be started, or for containers; again whenever ``why`` changes."""
 
     why: str
     """``the queue is full: …``; empty when it is not known, or does not wait any more."""

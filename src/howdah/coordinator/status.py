@@ -16,7 +16,7 @@ from howdah.core.state import LIVE, JobPhase, JobState, TaskState
 from howdah.wire.messages import MAX_FRAME, Heartbeat, Sample, WebAddress, WebWithdrawn
 from howdah.wire.status import JobIdentity, JobView, TaskView, WebLink, view
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 SHORTEST_S = 0.2
 """Between two documents to the same watcher."""
@@ -59,9 +59,9 @@ class Status:
         self._json: bytes | None = None
         self._made = 0.0
         self._cost_s = 0.0
-        self.version = 0
+        self.version: int = 0
         """Grows with every change; a watcher compares it with the one it has sent."""
-        self.changed = Signal()
+        self.changed: Signal = Signal()
 
     def touch(self) -> None:
         """Something in the document is different now."""
@@ -121,7 +121,9 @@ def document(
     """The document; ``pending_reason`` is why containers do not come. Pure."""
     plain = view(state, identity)
     if pending_reason and plain.outcome is None and plain.reason:
-        plain = msgspec.structs.replace(plain, reason=f"{plain.reason} ({pending_reason})")
+        plain = msgspec.structs.replace(
+            plain, reason=f"{plain.reason} ({pending_reason})", pending_reason=pending_reason
+        )
     tasks = tuple(_measured(task, state, live, now) for task in plain.tasks)
     links = tuple(
         WebLink(name=address.name, href=f"proxy/{task}/")
@@ -190,7 +192,7 @@ class TaskLive:
     )
 
     def __init__(self, attempt: int) -> None:
-        self.attempt = attempt
+        self.attempt: int = attempt
         self.sample: Sample | None = None
         self.step: float | None = None
         self.total: float | None = None
@@ -198,11 +200,11 @@ class TaskLive:
         """The first step of the attempt that was heard of, and when, on the job's clock."""
         self.progress: float | None = None
         """When it last showed progress, on the job's clock."""
-        self.log_size = 0
+        self.log_size: int = 0
         self.last_line: str | None = None
-        self.last_line_size = 0
+        self.last_line_size: int = 0
         """Size of the log when `last_line` was read."""
-        self.sends_lines = False
+        self.sends_lines: bool = False
         """Its agent sends the last line: the log need not be read, and most likely can't be."""
 
     def left_s(self, now: float) -> float | None:
@@ -340,7 +342,7 @@ class PendingReasons:
         state: Callable[[], JobState],
         touch: Callable[[], object],
     ) -> None:
-        self.why = ""
+        self.why: str = ""
         """As it is now; empty while no container is awaited."""
         self._ask = ask
         self._state = state

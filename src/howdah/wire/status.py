@@ -101,6 +101,8 @@ class JobView(_View, frozen=True, kw_only=True):
     """What ``howdah run`` exits with."""
     reason: str = ""
     """Why, in one line: of the outcome, or of the waiting."""
+    pending_reason: str = ""
+    """Why containers that are awaited do not come, as far as the backend knows; `reason` has it too."""
     advice: str = ""
     generation: int = 0
     incarnation: int = 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any, cast
 
 import msgspec
+import pytest
 
 from howdah.cli.formatting import Paint
 from howdah.cli.screen import HumanScreen, JsonScreen, Prefixes
@@ -254,4 +256,31 @@ def test_what_ended_the_job_is_told_once_and_what_ended_a_generation_too() -> No
         "it exited [user-code]",
         "the gang starts anew",
         "the job has failed: it exited again",
+    ]
+
+
+def test_why_containers_do_not_come_is_said_without_a_terminal_but_not_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    told = Told()
+    screen = human(told)
+    for pause, why in ((0, "free: 1 of 4"), (5, "free: 2 of 4"), (40, "free: 0 of 4"), (1, "")):
+        now += pause
+        screen.status(msgspec.structs.replace(RUNNING, pending_reason=why))
+    assert told.said == [
+        "howdah    | waiting: free: 1 of 4",
+        "howdah    | waiting: free: 0 of 4",
+    ]
+
+
+def test_json_tells_why_containers_do_not_come_whenever_that_changes() -> None:
+    told = Told()
+    screen = JsonScreen(cast(Writer, told))
+    for why in ("free: 1 of 4", "free: 1 of 4", ""):
+        screen.status(msgspec.structs.replace(RUNNING, pending_reason=why))
+    assert [json.loads(line) for line in told.printed[1:]] == [
+        {"type": "waiting", "why": "free: 1 of 4"},
+        {"type": "waiting", "why": ""},
     ]

@@ -24,7 +24,7 @@ from howdah.backends.base import PageReaders, Places, RoleResources
 from howdah.backends.gpus import Device, DeviceLocks, GpuError, Lister, nvml_devices
 from howdah.backends.local import inside
 from howdah.backends.local.connection import Connection
-from howdah.backends.local.granting import choose, minimums
+from howdah.backends.local.granting import choose, gpus_short, minimums
 from howdah.backends.local.machine import look, refuse_impossible
 from howdah.backends.local.messages import (
     FIRST_LOCK,
@@ -53,7 +53,7 @@ from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.status import JobView
 
-log = logging.getLogger(__name__)
+log: logging.Logger = logging.getLogger(__name__)
 
 LEASE_S = 20.0
 """Longer than a new coordinator takes on a busy machine."""
@@ -69,7 +69,7 @@ class Container:
     def __init__(self, container_id: str, role: str, devices: Sequence[Device]) -> None:
         self.container_id = container_id
         self.role = role
-        self.devices = tuple(devices)
+        self.devices: tuple[Device, ...] = tuple(devices)
         self.locks: list[int] = []
         """Descriptors of the devices' locks, until the agent has its own."""
         self.launch: AgentLaunch | None = None
@@ -87,7 +87,7 @@ class LocalBackend:
     lists_all = True
     host = bind = "127.0.0.1"
     ports: tuple[int, int] | None = None
-    page_readers = PageReaders()
+    page_readers: PageReaders = PageReaders()
 
     def __init__(
         self,
@@ -115,6 +115,8 @@ class LocalBackend:
         self._known: set[int] = set()
         """Requests that were granted or refused."""
         self._containers: dict[str, Container] = {}
+        self._free: int | None = None
+        """Devices nobody held at the last look."""
         self._found: tuple[str, ...] = ()
         """Containers of an earlier coordinator, also those whose end it did not hear of."""
         self._retry: asyncio.TimerHandle | None = None
@@ -181,8 +183,15 @@ class LocalBackend:
         self._grant()
 
     async def waiting(self) -> str:
-        """See `howdah.backends.base.Backend.waiting`: there is no queue here to tell of."""
-        return ""
+        """See `howdah.backends.base.Backend.waiting`: here only GPUs are waited for."""
+        if self._free is None:
+            return ""
+        return gpus_short(
+            sum(self._roles[request.role].gpus for request in self._pending.values()),
+            self._free,
+            sum(len(container.devices) for container in self._containers.values()),
+            len(self._devices),
+        )
 
     async def cancel(self, request_ids: Sequence[int]) -> None:
         """See `howdah.backends.base.Backend.cancel`."""
@@ -249,6 +258,7 @@ class LocalBackend:
         chosen: list[ContainerRequest] = []
 
         def decide(free: int) -> int:
+            self._free = free
             held = Counter(c.role for c in self._containers.values())
             chosen[:] = choose(pending, gpus, held, self._minimum, free)
             return sum(gpus[request.role] for request in chosen)

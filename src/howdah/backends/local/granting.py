@@ -67,6 +67,25 @@ def choose(
     return [request for request in pending if request.request_id in granted]
 
 
+def gpus_short(asked: int, free: int, own: int, machine: int) -> str:
+    """Why containers with GPUs do not come, in words; empty where there are as many as are asked for.
+
+    Args:
+        asked: devices that the awaited containers need.
+        free: devices nobody holds.
+        own: devices that this job's containers hold.
+        machine: devices this job may use at all.
+    """
+    if asked <= free:
+        return ""
+    others = machine - free - own
+    holders = [f"this job holds {own}"] if own else []
+    if others > 0:
+        held = f"{others}" if own else "the others"
+        holders.append(f"other jobs on this machine hold {held}")
+    return f"GPUs asked for: {asked}, free: {free} of {machine}; {', '.join(holders)}"
+
+
 def impossible(
     roles: Mapping[str, RoleResources], plan: Plan | None, machine: Machine
 ) -> list[str]:
