@@ -9,23 +9,13 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.acceptance.checks import TRAININGS
 from tests.acceptance.jobs import Example, Job, identity
 from tests.cli.howdah import howdah, job_file, node_pid, start, until
 from tests.processes import runs
 
-SLOW = "--epochs 12 --sleep 1"
-"""So slow that a worker can be killed on a busy machine before the last epoch is over."""
 LONG = "--epochs 40 --sleep 0.4"
 """Longer than a take-over and all that is looked at meanwhile."""
-CLEAN: dict[str, float] = {}
-"""Accuracy of an undisturbed run of the same length, by example."""
-
-
-def clean_accuracy(name: str, folder: Path) -> float:
-    if name not in CLEAN:
-        job = Example(name, folder / "clean").run(options="--epochs 12").end()
-        CLEAN[name] = job.numbers(r"final accuracy (\d\.\d+)")[0]
-    return CLEAN[name]
 
 
 def steps(text: str) -> list[int]:
@@ -37,16 +27,39 @@ def steps(text: str) -> list[int]:
     ("name", "first", "victim"),
     [("tensorflow", "chief:0", "worker:0"), ("pytorch", "worker:0", "worker:1")],
 )
-def test_a_killed_worker_costs_no_more_than_the_steps_since_the_last_checkpoint(
+def test_training_outlives_its_coordinator_and_a_killed_worker(
     name: str, first: str, victim: str, tmp_path: Path
 ) -> None:
-    job = Example(name, tmp_path).run(options=SLOW)
-    job.until_printed(r"step 4 ")
+    """The first it never notices; the second costs no more than the steps since the last checkpoint."""
+    job = Example(name, tmp_path).run(options=LONG)
+    job.until_printed(r"step 2 ")
+    before = {task: identity(job.programs(task)) for task in (first, victim)}
+    node, coordinator = job.node(), job.coordinator()
+    node.suspend()  # so that no new coordinator comes before we have looked
+    coordinator.send_signal(signal.SIGKILL)
+    reached = steps(job.log(first, 1))[-1]
+    until(
+        lambda: steps(job.log(first, 1))[-1] >= reached + 2,
+        "two steps without any coordinator",
+    )
+    node.resume()
+    until(
+        lambda: (address := job.directory.coordinator()) and address.incarnation == 2,
+        "the second coordinator",
+    )
+    until(lambda: any("took over" in line for line in job.story()), "the take-over")
+    after = {task: identity(job.programs(task)) for task in (first, victim)}
+    assert after == before, "the same processes"
+    until(
+        lambda: howdah("status", job.directory.job_id).text.count(" running") >= 2,
+        "both tasks known to run",
+    )
+
     job.kill(victim)
     job.end()
     view = job.directory.final()
     assert view is not None
-    assert view.generation == 2
+    assert (view.generation, view.incarnation) == (2, 2)
     (failure,) = view.failures
     assert failure.what == f"{victim}'s user process was killed (SIGKILL)"
     assert (failure.cause, failure.signal) == ("signal", "SIGKILL")
@@ -56,48 +69,7 @@ def test_a_killed_worker_costs_no_more_than_the_steps_since_the_last_checkpoint(
     assert int(resumed[1]) >= 1
     assert steps(again)[0] == int(resumed[1]) + 1, "it goes on right behind the checkpoint"
     assert any("restored checkpoint" in line for line in job.story())
-    accuracy = job.numbers(r"final accuracy (\d\.\d+)")[-1]
-    assert abs(accuracy - clean_accuracy(name, tmp_path)) <= 0.01
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    ("name", "tasks"),
-    [("tensorflow", ["chief:0", "worker:0"]), ("pytorch", ["worker:0", "worker:1"])],
-)
-def test_training_never_notices_the_death_of_its_coordinator(
-    name: str, tasks: list[str], tmp_path: Path
-) -> None:
-    job = Example(name, tmp_path).run(options=LONG)
-    job.until_printed(r"step 2 ")
-    before = {task: identity(job.programs(task)) for task in tasks}
-    node, coordinator = job.node(), job.coordinator()
-    node.suspend()  # so that no new coordinator comes before we have looked
-    coordinator.send_signal(signal.SIGKILL)
-    reached = steps(job.log(tasks[0], 1))[-1]
-    until(
-        lambda: steps(job.log(tasks[0], 1))[-1] >= reached + 2,
-        "two steps without any coordinator",
-    )
-    node.resume()
-    until(
-        lambda: (address := job.directory.coordinator()) and address.incarnation == 2,
-        "the second coordinator",
-    )
-    until(lambda: any("took over" in line for line in job.story()), "the take-over")
-    after = {task: identity(job.programs(task)) for task in tasks}
-    assert after == before, "the same processes"
-    until(
-        lambda: howdah("status", job.directory.job_id).text.count(" running") >= 2,
-        "both tasks known to run",
-    )
-    job.kill(tasks[1])
-    job.end()
-    view = job.directory.final()
-    assert view is not None
-    assert (view.generation, view.incarnation) == (2, 2)
-    (failure,) = view.failures
-    assert failure.what == f"{tasks[1]}'s user process was killed (SIGKILL)"
+    assert job.numbers(r"final accuracy (\d\.\d+)")[-1] >= TRAININGS[name].accuracy
 
 
 CHILDREN = """

@@ -11,6 +11,8 @@ import json
 import signal
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -30,9 +32,20 @@ from tests.yarn.runner import Yarn, YarnJob, until
 pytestmark = [pytest.mark.timeout(420), pytest.mark.xdist_group("hadoop-web-proxy")]
 
 PROGRAM = """
-import os, pathlib, time
+import http.server, os, pathlib, threading, time
 from tensorboardX import SummaryWriter
 from howdah import task
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"a page of my own at " + self.path.encode())
+    def log_message(self, *words):
+        pass
+port = int(os.environ["HOWDAH_PORT"])
+server = http.server.HTTPServer(("", port), Page)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+task.announce_web("Mine", port)
 writer = SummaryWriter(os.environ["HOWDAH_TENSORBOARD_DIR"])
 for step in range(1, 9):
     writer.add_scalar("loss", 1 / step, step)
@@ -63,6 +76,7 @@ view = ["ann"]
 
 [roles.worker]
 memory = "1g"
+ports = 1
 
 [outputs]
 folders = ["kept"]
@@ -173,6 +187,28 @@ def test_nobody_can_act_through_the_proxy(shown: Shown, through: Page) -> None:
     assert all("40" in each for each in troubles(through)), "the refusals"
     assert shown.job.view().phase == "running"
     through.goto("about:blank")
+
+
+def test_it_shows_a_page_of_a_programs_own_and_to_programs_here_nothing(shown: Shown) -> None:
+    status, text = fetched(shown.tracking)
+    assert status == 200
+    assert 'href="/' not in text
+    assert 'src="/' not in text
+    status, text = fetched(f"{shown.tracking}api/v1/job")
+    assert (status, json.loads(text)["job_id"]) == (200, shown.job.job_id)
+    of_task = f"{shown.tracking}proxy/worker:0/some/where"
+    until(lambda: fetched(of_task)[0] == 200, "its agent has seen that the task serves the page")
+    assert fetched(of_task) == (200, "a page of my own at /some/where")
+    assert fetched(f"{shown.own}api/v1/job")[0] == 401, "programs on this host are no proxy"
+
+
+def fetched(url: str) -> tuple[int, str]:
+    """Status and text, as a program without a cookie gets them."""
+    try:
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
 
 
 def test_tensorboard_loads_behind_it(shown: Shown, through: Page, context: BrowserContext) -> None:
