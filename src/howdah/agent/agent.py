@@ -40,6 +40,8 @@ from howdah.wire.frames import FrameError
 from howdah.wire.messages import (
     AgentHello,
     AgentNote,
+    DialExec,
+    ExecHello,
     FollowLog,
     Heartbeat,
     LeaseRenewed,
@@ -49,6 +51,7 @@ from howdah.wire.messages import (
     Refuse,
     Shutdown,
     Start,
+    ToExec,
 )
 
 TOKEN_FILE = "HADOOP_TOKEN_FILE_LOCATION"
@@ -126,6 +129,7 @@ class Agent:
             NotifyCheckpoint: self._request_checkpoint,
             FollowLog: self._follow,
             NewCredentials: self._replace_credentials,
+            DialExec: self._exec,
             LeaseRenewed: self._heard,
             Shutdown: lambda told: self._end(_Ending(ORDERLY, told.grace_s, told.grace_s)),
         }
@@ -340,6 +344,31 @@ class Agent:
             log.exception("stacks could not be taken")
             problem = f"{type(error).__name__}: {error}"
             self.say(StacksTaken(task=attempt.task, attempt=attempt.attempt, problem=problem))
+
+    def _exec(self, dial: DialExec) -> None:
+        serving = self._loop.create_task(self._serve_exec(dial))
+        self._tasks.add(serving)
+        serving.add_done_callback(self._tasks.discard)
+
+    async def _serve_exec(self, dial: DialExec) -> None:
+        def environment() -> dict[str, str] | str:
+            attempt = self._find(dial)
+            return attempt.environment() if attempt else f"{dial.task} has no program running now"
+
+        try:
+            channel = await self._connector.another(ToExec)
+        except OSError as error:
+            log.warning("no connection for a command beside %s: %s", dial.task, error)
+            return
+        try:
+            channel.send(ExecHello(job_id=self._launch.job_id, exec_id=dial.exec_id))
+            await self._container.execs.serve(channel, environment, dial.exec_id)
+        except (OSError, TimeoutError) as error:
+            log.warning("a command beside %s: %s", dial.task, error)
+        except Exception:
+            log.exception("a command beside %s failed in the agent", dial.task)
+        finally:
+            channel.close()
 
     def _request_checkpoint(self, notice: NotifyCheckpoint) -> None:
         attempt = self._find(notice)

@@ -135,6 +135,12 @@ class Attempt:
         if self._run is not None and name in signal.Signals.__members__:
             self._run.notify(signal.Signals[name])
 
+    def environment(self) -> dict[str, str] | str:
+        """Its program's environment, for a command beside it; or why there can be none."""
+        if self._run is None or self.phase is not HeldPhase.RUNNING:
+            return f"{self.task} has no program running now"
+        return self._run.environment()
+
     async def take_stacks(self) -> StacksTaken:
         """Where its processes stand."""
         names = {"task": self.task, "attempt": self.attempt}

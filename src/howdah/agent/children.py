@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -81,10 +83,12 @@ class Children:
         stdin: int | None = subprocess.DEVNULL,
         stdout: int | None = subprocess.DEVNULL,
         stderr: int | None = subprocess.DEVNULL,
+        terminal: bool = False,
     ) -> Child:
         """Start a program as the leader of a session and process group of its own.
 
-        Only the three standard descriptors are passed on.
+        Only the three standard descriptors are passed on. ``terminal``: the first is one, and is to be
+        the session's.
 
         Raises:
             OSError, ValueError: it could not be started.
@@ -98,6 +102,7 @@ class Children:
                 stdout=stdout,
                 stderr=stderr,
                 start_new_session=True,
+                preexec_fn=_take_terminal if terminal else None,
             )
         child = Child(process, self._loop.create_future())
         self._known[child.pid] = child
@@ -151,6 +156,11 @@ class Children:
         if (watcher := self._watched.pop(pid, None)) is not None:
             watcher(status)
         return True
+
+
+def _take_terminal() -> None:
+    """In the new process: job control and Ctrl-C are the controlling terminal's."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 # -- helpers -------------------------------------------------------------------------------------

@@ -116,6 +116,8 @@ class Connector:
         """The address peers are told; chosen once, at the first connection."""
         self.problem: str = ""
         """Why there is no connection, or was none the last time."""
+        self._reached: tuple[str, int] | None = None
+        """Where the last welcome came from."""
 
     def moved(self, news: Moved, *, connected: bool) -> bool:
         """A coordinator says where it is; whether to redial now."""
@@ -168,6 +170,24 @@ class Connector:
             await asyncio.sleep(max(min(wait, self.lease_left), 0.0))
             pause = min(pause * 2, _LONGEST_PAUSE_S)
 
+    async def another(self, receives: Any) -> Channel:
+        """One more connection to the same coordinator, whose messages are such.
+
+        Raises:
+            OSError: it can't be made.
+        """
+        if self._reached is None:
+            raise ChannelClosed("no coordinator was reached yet")
+        host, port = self._reached
+        return await connect(
+            host,
+            port,
+            self._context,
+            job_id=self._launch.job_id,
+            receives=receives,
+            timeout_s=_ANSWER_S[0],
+        )
+
     async def _try(self, host: str, port: int, patience_s: float) -> Connection | None:
         """One attempt; None if the coordinator does not want us."""
         if not self.host:
@@ -199,6 +219,7 @@ class Connector:
                 self.incarnation = answer.incarnation
                 self.lease_s = answer.lease_s
                 self.heard_at = said_at
+                self._reached = host, port
                 connection = Connection(channel, answer, channel.near)
                 channel = None
                 return connection

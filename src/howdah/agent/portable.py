@@ -151,7 +151,7 @@ def name_process(name: str) -> None:
     """Not available on this system."""
 
 
-def prefer_as_oom_victim(pid: int) -> None:
+def prefer_as_oom_victim(pid: int, *, first: bool = False) -> None:
     """Not available on this system."""
 
 

@@ -313,10 +313,10 @@ def _prctl(option: int, value: int | bytes) -> bool:
         return False
 
 
-def prefer_as_oom_victim(pid: int) -> None:
-    """When memory runs out, the kernel shall end the program before its agent."""
+def prefer_as_oom_victim(pid: int, *, first: bool = False) -> None:
+    """When memory runs out, the kernel shall end the program before its agent; ``first``: before all."""
     with contextlib.suppress(OSError, ValueError):
         with open("/proc/self/oom_score_adj", "rb", buffering=0) as file:
             own = int(file.read(16))
         with open(f"/proc/{pid}/oom_score_adj", "wb", buffering=0) as file:
-            file.write(b"%d" % min(own + 300, 1000))
+            file.write(b"%d" % (1000 if first else min(own + 300, 1000)))

@@ -83,8 +83,11 @@ class Run:
         self._newest_line = newest_line
         self._forwarder = LogForwarder(self._log, self._log_has_grown, newest_line)
         self._programs = Programs(container.children, self._forwarder, container.task)
-        self._tree = ProcessTree(container.children, container.marker, container.own_pids)
-        self._ending = Ending(self._tree, container.children, self._programs.still_running)
+        children, marker, own = container.children, container.marker, container.own_pids
+        self._tree = ProcessTree(children, marker, lambda: {*own(), *container.execs.pids})
+        # Commands beside the programs end with them.
+        everything = ProcessTree(children, marker, own)
+        self._ending = Ending(everything, children, self._programs.still_running)
         self._progress = Progress(self._loop.time, ready.checkpoint_dir)
         self._reported = Reported()
         self._sampler = Sampler(self._tree.look)
@@ -119,6 +122,15 @@ class Run:
         """All living processes by program."""
         return group(self._tree.look(), self.pids)
 
+    def environment(self) -> dict[str, str] | str:
+        """The first program's environment, for a command beside it; or why there can be none."""
+        task = self._start.task
+        if not self.pids:
+            return f"the program of {task} has not started yet; try again"
+        if self._ending.begun:
+            return f"the program of {task} ends: no command can be started beside it any more"
+        return self._environment(self._start.processes[0])
+
     def heartbeat(self) -> Heartbeat:
         """How it is doing."""
         sample = self._sampler.read(self._gpu, self._reported.take)
@@ -148,6 +160,7 @@ class Run:
     def _end(self, grace_s: float) -> None:
         self._container.children.reap()
         self._programs.asked_to_end()
+        self._container.execs.kill(f"{self._start.task} has ended, and the command with it")
         self._ending.begin(grace_s)
         self._programs.changed.set()
 
@@ -406,6 +419,12 @@ class Run:
             if self._over_memory:
                 self._end(0.0)
                 return
+            if beside := self._container.execs.processes():
+                used += usage(beside.values()).rss_bytes
+                if over := over_limit(used, limit_mb, found | beside):
+                    self._container.execs.kill(
+                        f"ended for its memory: with it {self._start.task} {over}"
+                    )
             await asyncio.sleep(_MEMORY_LOOK_S[used > limit_mb * 1024 * 1024 / 2])
 
     async def _limit_time(self, run_s: float) -> None:

@@ -41,6 +41,11 @@ class JobCommand(click.Command):
         return [*filter(None, super().collect_usage_pieces(ctx)), "[-- COMMAND...]"]
 
 
+def command_of(ctx: click.Context) -> tuple[str, ...]:
+    """What stood behind ``--`` of a `JobCommand`."""
+    return ctx.meta.get(_COMMAND, ())
+
+
 def _backend(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str:
     from howdah.client.early import default_backend
 
@@ -285,6 +290,7 @@ job_id_argument = click.argument("job_id", metavar="ID", shell_complete=_jobs)
 job_ids_argument = click.argument(
     "job_ids", metavar="ID...", nargs=-1, required=True, shell_complete=_jobs
 )
+task_argument = click.argument("task", metavar="TASK", shell_complete=_tasks)
 optional_job_id = click.argument("job_id", metavar="[ID]", required=False, shell_complete=_jobs)
 
 

@@ -34,6 +34,7 @@ COMMANDS = {
     "rm": "Remove jobs that have ended, with all that is in their directories.",
     "prune": "Remove jobs that ended long ago; without --yes, list them.",
     "stack": "Show where running tasks' Python threads are (by py-spy).",
+    "exec": "Run a command beside a task's program, or a shell.",
     "score": "Score files with a saved model, on Spark.",
     "notebook": "Run JupyterLab in a container until Ctrl-C.",
     "tunnel": "Open a port of this machine that leads to a page of a job, until Ctrl-C.",

@@ -30,6 +30,7 @@ from howdah.storage.jobdir import JobDirectory, user_name
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.channel import Channel, ChannelClosed, connect
 from howdah.wire.messages import (
+    PROTOCOL,
     ClientHello,
     LogUpdate,
     Message,
@@ -89,6 +90,8 @@ class Remote:
 
     def __init__(self, directory: JobDirectory) -> None:
         self.directory = directory
+        self.protocol = PROTOCOL
+        """What the coordinator that was greeted last speaks."""
         self._context: ssl.SSLContext | None = None
         self._seen: CoordinatorAddress | None = None
 
@@ -159,11 +162,11 @@ class Remote:
             if channel is None:
                 break
             try:
-                incarnation = await self._greet(channel)
+                welcome = await self._greet(channel)
                 met = True
                 if away:
                     away = False
-                    yield Link(incarnation)
+                    yield Link(welcome.incarnation)
                 channel.send(_watch(position, logs, wanted))
                 async for update in _updates(channel, position):
                     if isinstance(update, JobView):
@@ -304,15 +307,16 @@ class Remote:
             timeout_s=CONNECT_S,
         )
 
-    async def _greet(self, channel: Channel[ToClient]) -> int:
-        """Introduce ourselves; the coordinator's incarnation."""
+    async def _greet(self, channel: Channel[ToClient]) -> Welcome:
+        """Introduce ourselves; the coordinator's answer."""
         channel.send(ClientHello(job_id=self.directory.job_id, user=user_name()))
         answer = await channel.receive(CONNECT_S)
         if isinstance(answer, Refuse):
             raise Refused(f"the coordinator of {self.directory.job_id} says: {answer.reason}")
         if not isinstance(answer, Welcome):
             raise ChannelClosed(channel.problem or "the coordinator did not greet")
-        return answer.incarnation
+        self.protocol = answer.protocol
+        return answer
 
 
 def _watch(position: Position, logs: bool, tasks: tuple[Task, ...]) -> Watch:

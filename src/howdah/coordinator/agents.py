@@ -36,6 +36,10 @@ from howdah.wire.messages import (
     PROTOCOL,
     AgentHello,
     AgentNote,
+    ExecData,
+    ExecEnded,
+    ExecHello,
+    ExecTaken,
     FromAgent,
     Heartbeat,
     LeaseRenewed,
@@ -55,20 +59,20 @@ log: logging.Logger = logging.getLogger(__name__)
 STACKS_S = 30.0
 """For an agent to answer with stacks."""
 _RENEWED = LeaseRenewed()
+_EXEC = (ExecHello, ExecData, ExecTaken, ExecEnded)
 _LEVELS = {level.value: level for level in Level}
 
 
 class Session:
     """One agent's present connection."""
 
-    __slots__ = ("channel", "container_id", "host", "name", "over", "silent", "task")
+    __slots__ = ("channel", "container_id", "host", "name", "over", "protocol", "silent", "task")
 
-    def __init__(
-        self, container_id: str, channel: Channel[Any], host: str, task: Task | None
-    ) -> None:
-        self.container_id: str = container_id
+    def __init__(self, channel: Channel[Any], hello: AgentHello, task: Task | None) -> None:
+        self.container_id: str = hello.container_id
         self.channel: Channel[Any] = channel
-        self.host: str = host
+        self.host: str = hello.host
+        self.protocol: tuple[int, int] = hello.protocol
         self.silent: bool = False
         self.over: asyncio.Event | None = None
         """Made when its end is waited for."""
@@ -117,6 +121,11 @@ class Agents:
     def connected(self, container_id: str) -> bool:
         """Whether that container's agent has a connection."""
         return container_id in self._sessions
+
+    def protocol(self, container_id: str) -> tuple[int, int] | None:
+        """What that container's agent speaks; None while it is not connected."""
+        session = self._sessions.get(container_id)
+        return None if session is None or session.channel.closed else session.protocol
 
     def send(self, container_id: str, message: ToAgent) -> bool:
         """Send if connected. A message that is lost with its connection is the machine's to repeat
@@ -235,7 +244,7 @@ class AgentConversations:
         task = self._state().containers[container_id].task
         if task is None and hello.held is not None:
             task = hello.held.task
-        session = Session(container_id, channel, hello.host, task)
+        session = Session(channel, hello, task)
         self._agents.add(session)
         channel.send(self._welcome)
         self._agents.brief(session)
@@ -268,6 +277,9 @@ class AgentConversations:
                 return  # given up: its lease is running out
             if type(message) is Heartbeat and message.renew:
                 session.channel.send(_RENEWED)
+            if isinstance(message, _EXEC):
+                session.channel.abort("A command's messages have a connection of their own")
+                return
             if session.task is None:
                 return
             about: Any = message  # all but heartbeats name a task

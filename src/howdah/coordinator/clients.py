@@ -1,4 +1,4 @@
-"""The clients: people's programs that watch the job, ask, stop it, and tunnel to its pages."""
+"""The clients: people's programs that watch the job, ask, stop it, tunnel to its pages, run commands."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from howdah.coordinator import task_pages
 from howdah.coordinator.driver import JobOver
+from howdah.coordinator.execs import Execs
 from howdah.coordinator.job_logs import LogFollower
 from howdah.coordinator.live_job import LiveJob
 from howdah.core.messages import Task
@@ -21,6 +22,7 @@ from howdah.wire.messages import (
     AskStatus,
     AskStop,
     ClientHello,
+    OpenExec,
     OpenTunnel,
     Refuse,
     StacksReply,
@@ -40,8 +42,9 @@ LOGS = 16
 class Clients:
     """All connected clients of one job."""
 
-    def __init__(self, job: LiveJob, welcome: Welcome) -> None:
+    def __init__(self, job: LiveJob, execs: Execs, welcome: Welcome) -> None:
         self._job = job
+        self._execs = execs
         self._welcome = welcome
         self._watching: set[asyncio.Task[None]] = set()
         self._open: set[Channel] = set()
@@ -61,6 +64,9 @@ class Clients:
             while (message := await channel.receive()) is not None:
                 if isinstance(message, OpenTunnel):
                     await tunnel(channel, message, self._job)
+                    return
+                if isinstance(message, OpenExec):
+                    await self._execs.serve(channel, hello, message)
                     return
                 task = asyncio.create_task(self._answer(channel, hello, message))
                 for group in (asking, self._watching) if isinstance(message, Watch) else (asking,):

@@ -102,8 +102,8 @@ class Driver:
         self._inbox.extendleft(_Item(each) for each in reversed(what))
         self._wake.set()
 
-    async def durably(self, event: AnyEvent) -> None:
-        """Hand in an event and return once it is in the journal.
+    async def durably(self, event: AnyEvent | Record) -> None:
+        """Hand in an event, or a record that no event caused, and return once it is in the journal.
 
         Raises:
             JobOver: it will never be.

@@ -20,6 +20,7 @@ from howdah.coordinator.background import persist, trim_memory
 from howdah.coordinator.clients import Clients
 from howdah.coordinator.driver import Clock, Driver, replay
 from howdah.coordinator.event_log import EventLog
+from howdah.coordinator.execs import Execs
 from howdah.coordinator.executor import Executor
 from howdah.coordinator.heartbeats import BEAT_S, REMEMBERED_S, STORE_S, HeartbeatMonitor, Metrics
 from howdah.coordinator.job_logs import JobLogs
@@ -42,6 +43,7 @@ from howdah.wire.channel import Channel, serve
 from howdah.wire.messages import (
     AgentHello,
     ClientHello,
+    ExecHello,
     FromAgent,
     FromClient,
     Moved,
@@ -194,7 +196,15 @@ class Coordinator:
             live=self.live,
             stacks=self.stacks,
         )
-        self.clients: Clients = Clients(self.live_job, welcome)
+        self.execs: Execs = Execs(
+            directory.job_id,
+            self._state,
+            self.agents,
+            self.driver.durably,
+            self.driver.note,
+            allowed=self.job.limits.exec,
+        )
+        self.clients: Clients = Clients(self.live_job, self.execs, welcome)
         self.announcer: AddressAnnouncer = AddressAnnouncer(directory, backend, self._fail)
 
     # -- life -----------------------------------------------------------------------------------
@@ -423,6 +433,8 @@ class Coordinator:
             match hello:
                 case AgentHello():
                     await self.conversations.serve(channel, hello)
+                case ExecHello():
+                    await self.execs.agent(channel, hello)
                 case ClientHello():
                     await self.clients.serve(channel, hello)
                 case None:

@@ -27,8 +27,12 @@ from howdah.core.messages import (
     TaskStarted,
 )
 
-PROTOCOL = (1, 0)
+PROTOCOL = (1, 1)
 """Major, minor. The major number changes when old peers could misunderstand."""
+
+EXEC_PROTOCOL = (1, 1)
+"""The first that runs commands beside programs. Older peers would take `OpenExec` and `DialExec` for
+no message at all, so they are not sent to them."""
 
 MAX_FRAME = 4 * 1024 * 1024
 """Bytes of one frame's body; a peer that announces more is cut off before any is read."""
@@ -137,6 +141,23 @@ class AgentNote(Message, frozen=True, kw_only=True):
     level: str = "warning"
 
 
+class ExecHello(Message, frozen=True, kw_only=True):
+    """First frame of a connection that `DialExec` asked for. It carries one command and nothing else."""
+
+    job_id: str
+    exec_id: str
+
+
+class ExecEnded(Message, frozen=True, kw_only=True):
+    """The command has ended, after all of its output; the last message about it."""
+
+    code: int | None
+    """As a shell has it: 128 and the signal's number, 126 and 127 where it could not be started. None
+    where nobody knows, or nothing was started."""
+    problem: str = ""
+    """Why it did not end by itself, or could not be started; empty where it did."""
+
+
 # -- coordinator to agent ------------------------------------------------------------------------
 
 
@@ -230,6 +251,16 @@ class NewCredentials(Message, frozen=True, kw_only=True):
     file: bytes
 
 
+class DialExec(Message, frozen=True, kw_only=True):
+    """Connect once more, with `ExecHello`, for a command beside that attempt's programs."""
+
+    task: Task
+    attempt: int
+    exec_id: str
+    """A secret: agents of a job, and programs that took their certificates, could answer for each
+    other."""
+
+
 class Shutdown(Message, frozen=True, kw_only=True):
     """End the task if any, then the agent."""
 
@@ -297,6 +328,54 @@ class TunnelData(Message, frozen=True, kw_only=True):
     data: bytes
 
 
+class OpenExec(Message, frozen=True, kw_only=True):
+    """Run a command beside the task's programs. The coordinator answers by `Answer` and sends this on to
+    the task's agent; from then on this connection is the command's, until `ExecEnded`."""
+
+    task: Task
+    command: tuple[str, ...] = ()
+    """A shell where it is empty."""
+    terminal: bool = False
+    """Give it a terminal of its own, so big and of that type, in place of three pipes."""
+    rows: int = 24
+    columns: int = 80
+    term: str = ""
+
+
+class ExecData(Message, frozen=True, kw_only=True):
+    """Bytes of a command's standard streams; none of its input means that there is no more.
+
+    The receiver answers each by `ExecTaken` when it has written it. At most `EXEC_WINDOW` of a direction
+    are under way, of at most `EXEC_CHUNK` bytes: a receiver that is late holds up the command, and fills
+    neither memory nor the sockets on the way, where connections whose peers do not read are cut off."""
+
+    stream: int = 0
+    """Its file descriptor there."""
+    data: bytes
+
+
+class ExecTaken(Message, frozen=True, kw_only=True):
+    """One `ExecData` has been written."""
+
+
+class ExecSignal(Message, frozen=True, kw_only=True):
+    """Send that signal to the command's process group."""
+
+    number: int
+
+
+class ExecResize(Message, frozen=True, kw_only=True):
+    """The client's terminal has another size."""
+
+    rows: int
+    columns: int
+
+
+EXEC_WINDOW = 4
+EXEC_CHUNK = 16 * 1024
+"""Together what the system's own buffers take of a peer that does not read at all (64 KiB)."""
+
+
 class RecordUpdate(Message, frozen=True, kw_only=True):
     """One line of the story; ``seq`` is its place in the journal."""
 
@@ -349,6 +428,10 @@ FromAgent = Union[  # noqa: UP007
     WebAddress,
     WebWithdrawn,
     AgentNote,
+    ExecHello,
+    ExecData,
+    ExecTaken,
+    ExecEnded,
 ]
 ToAgent = Union[  # noqa: UP007
     Welcome,
@@ -361,11 +444,35 @@ ToAgent = Union[  # noqa: UP007
     NotifyCheckpoint,
     FollowLog,
     NewCredentials,
+    DialExec,
     Shutdown,
 ]
+ToExec = Union[Refuse, OpenExec, ExecData, ExecTaken, ExecSignal, ExecResize]  # noqa: UP007
+"""To an agent, over a command's own connection."""
 FromClient = Union[  # noqa: UP007
-    ClientHello, Watch, AskStatus, AskStop, AskStacks, OpenTunnel, TunnelData
+    ClientHello,
+    Watch,
+    AskStatus,
+    AskStop,
+    AskStacks,
+    OpenTunnel,
+    TunnelData,
+    OpenExec,
+    ExecData,
+    ExecTaken,
+    ExecSignal,
+    ExecResize,
 ]
 ToClient = Union[  # noqa: UP007
-    Welcome, Refuse, RecordUpdate, StatusUpdate, LogUpdate, StacksReply, Answer, TunnelData
+    Welcome,
+    Refuse,
+    RecordUpdate,
+    StatusUpdate,
+    LogUpdate,
+    StacksReply,
+    Answer,
+    TunnelData,
+    ExecData,
+    ExecTaken,
+    ExecEnded,
 ]
