@@ -40,6 +40,7 @@ from howdah.storage.logs import LogWriter
 from howdah.wire import authority, tls
 from howdah.wire.channel import Channel, connect
 from howdah.wire.messages import (
+    PROTOCOL,
     AgentHello,
     ClientHello,
     FollowLog,
@@ -138,6 +139,7 @@ class FakeAgent:
                 host="127.0.0.1",
                 pid=1,
                 held=self.held,
+                protocol=PROTOCOL,
             )
         )
         while (message := await channel.receive()) is not None:

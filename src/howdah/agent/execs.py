@@ -121,9 +121,10 @@ class Execs:
             command = _Command(self._children, channel, wanted, argv, env, folder)
         except (OSError, ValueError) as problem:
             missing = isinstance(problem, FileNotFoundError)
-            return ExecEnded(
-                code=127 if missing else 126, problem=not_started(argv, folder, problem)
-            )
+            text = not_started(argv, folder, problem)
+            if missing and os.sep not in argv[0]:
+                text = f"there is no program {argv[0]!r} on the PATH of {wanted.task}'s program"
+            return ExecEnded(code=127 if missing else 126, problem=text)
         self._running.add(command)
         self._watchdog.add("session", command.pid)
         try:

@@ -100,8 +100,7 @@ async def _run(handle: AsyncJobHandle, wanted: OpenExec) -> int:
     channel = await open_exec(handle.job_directory, wanted)
     session = _Session(channel, wanted.terminal)
     try:
-        with _raw() if wanted.terminal else contextlib.nullcontext():
-            ended = await session.run()
+        ended = await session.run()
     finally:
         channel.abort()
     if isinstance(ended, int):
@@ -121,7 +120,7 @@ def _raw() -> Iterator[None]:
 
     before = termios.tcgetattr(0)
     try:
-        tty.setraw(0)
+        tty.setraw(0, termios.TCSADRAIN)  # what was typed ahead is kept
         yield
     finally:
         termios.tcsetattr(0, termios.TCSANOW, before)
@@ -185,12 +184,13 @@ class _Session:
         )
         for number, handle in signals.items():
             self._loop.add_signal_handler(number, handle, number)
-        for work in (self._read, self._write):
-            threading.Thread(target=work, daemon=True).start()
         receiving = self._loop.create_task(self._receive())
         sending = self._loop.create_task(self._send())
         try:
-            await asyncio.wait({receiving, self._left}, return_when=asyncio.FIRST_COMPLETED)
+            with _raw() if self._terminal else contextlib.nullcontext():
+                for work in (self._read, self._write):
+                    threading.Thread(target=work, daemon=True).start()
+                await asyncio.wait({receiving, self._left}, return_when=asyncio.FIRST_COMPLETED)
             return self._left.result() if self._left.done() else receiving.result()
         finally:
             for number in signals:

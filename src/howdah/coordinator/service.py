@@ -202,7 +202,7 @@ class Coordinator:
             self.agents,
             self.driver.durably,
             self.driver.note,
-            allowed=self.job.limits.exec,
+            allowed=self.job.limits.exec is not False,
         )
         self.clients: Clients = Clients(self.live_job, self.execs, welcome)
         self.announcer: AddressAnnouncer = AddressAnnouncer(directory, backend, self._fail)

@@ -453,8 +453,8 @@ class Limits(_Table, frozen=True, kw_only=True):
     """GPUs of all containers together."""
     max_resources: dict[str, NotNegative] = {}
     """Any other resource, all containers together."""
-    exec: bool = True
-    """Whether a job's owner may run commands beside its programs (`howdah exec`)."""
+    exec: bool | None = None
+    """Whether a job's owner may run commands beside its programs (`howdah exec`); by default yes."""
 
 
 class Job(_Table, frozen=True, kw_only=True):

@@ -68,7 +68,10 @@ def test_each_command_is_the_one_its_table_promises() -> None:
 
 def test_every_command_that_prints_data_has_json() -> None:
     context = click.Context(cli)
-    for name in COMMANDS.keys() - {"completion", "exec"}:  # a script for a shell; another program's output
+    for name in COMMANDS.keys() - {
+        "completion",
+        "exec",
+    }:  # a script for a shell; another program's output
         found = cli.get_command(context, name)
         assert found is not None
         assert any("--json" in parameter.opts for parameter in found.params), name
