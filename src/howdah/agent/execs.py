@@ -180,7 +180,7 @@ class _Command:
         finally:
             for descriptor in set(theirs):
                 os.close(descriptor)
-        self.pid = self._child.pid
+        self.pid: int = self._child.pid
         prefer_as_oom_victim(self.pid, first=True)
         self._stdin = ours[0]
         self._outputs = dict(enumerate(ours[1:], start=1))

@@ -90,7 +90,7 @@ class Remote:
 
     def __init__(self, directory: JobDirectory) -> None:
         self.directory = directory
-        self.protocol = PROTOCOL
+        self.protocol: tuple[int, int] = PROTOCOL
         """What the coordinator that was greeted last speaks."""
         self._context: ssl.SSLContext | None = None
         self._seen: CoordinatorAddress | None = None
