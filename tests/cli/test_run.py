@@ -18,7 +18,9 @@ HELLO = """
 import os, sys
 print("hello from rank", os.environ["HOWDAH_RANK"])
 print("careful", file=sys.stderr)
+print("WARNING: All log messages before absl::InitializeLog() is called are written to STDERR")
 """
+"""The last line is one of TensorFlow's start."""
 
 FAILS = """
 import os, sys, time
@@ -41,6 +43,9 @@ def test_a_job_runs_to_its_end(tmp_path: Path) -> None:
     assert re.search(r"worker:1 +succeeded +1 +1 +0", run.text)
     assert f"howdah   | {directory.job_id} submitted" in run.err
     assert not any("howdah   |" in line for line in run.out)
+    assert not any("absl" in line for line in run.out)
+    assert sum("TensorFlow's remarks on its start are left out" in line for line in run.err) == 1
+    assert "absl" in howdah("logs", directory.job_id).text
     gone(directory)
 
 

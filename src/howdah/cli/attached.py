@@ -191,6 +191,7 @@ class _Session:
             all_records=self._view.all_records,
             live=sys.stderr.isatty() and os.environ.get("TERM") != "dumb",
             width=window_width() if sys.stdout.isatty() else None,
+            without_gpus={name for name, role in roles.items() if not role.gpus},
         )
 
     def _say_submitted(self, writer: Writer, directory: JobDirectory) -> None:

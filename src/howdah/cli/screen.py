@@ -8,13 +8,14 @@ alone. The summary, the command's result, is on standard output again.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import msgspec
 
 from howdah.cli import formatting as human
 from howdah.cli.formatting import TASK_COLOURS, Paint, shortened, window_width
+from howdah.cli.startup_lines import StartupLines
 from howdah.cli.summary import summary
 from howdah.cli.terminal import tame_json, tame_line
 from howdah.cli.writer import Writer
@@ -30,6 +31,8 @@ from howdah.wire.status import JobView, TaskView
 JOB_PAGE = "job"
 OWN = "howdah"
 """Prefix of what is not a task's output."""
+
+FOLDED = "TensorFlow's remarks on its start are left out: -v shows them, and so does howdah logs"
 
 SAY_WAITING_S = 30.0
 """Why a job waits is said this often at most where it cannot be shown in place."""
@@ -116,6 +119,7 @@ class HumanScreen:
         all_records: bool = False,
         live: bool = False,
         width: int | None = None,
+        without_gpus: Collection[str] = (),
     ) -> None:
         """Show through ``writer``.
 
@@ -127,6 +131,7 @@ class HumanScreen:
             all_records: also those of `QUIET_KINDS`.
             live: standard error is a terminal that can have a status line.
             width: the window's, for the summary, or None.
+            without_gpus: roles that have no GPUs: what TensorFlow says of a start without is left out.
         """
         self._writer = writer
         self._out = out
@@ -135,6 +140,10 @@ class HumanScreen:
         self._live = live
         self._width = width
         self._lines = Lines()
+        self._without_gpus = without_gpus
+        self._startup = StartupLines()
+        self._folded = False
+        """It has been said that lines are left out."""
         self._told: dict[str, str] = {}
         """What was told last of each task, by its name."""
         self._waiting_said = -SAY_WAITING_S
@@ -226,6 +235,11 @@ class HumanScreen:
         self._writer.out("".join(f"{line}\n" for line in lines).encode())
 
     def _print(self, stream: Stream, lines: list[bytes]) -> None:
+        if stream.task.role in self._without_gpus and not self._all_records:
+            count, lines = len(lines), self._startup.others(stream, lines)
+            if len(lines) < count and not self._folded:
+                self._folded = True
+                self.note(FOLDED)
         self._writer.out(self._prefixes.before(stream, lines))
 
 

@@ -284,3 +284,41 @@ def test_json_tells_why_containers_do_not_come_whenever_that_changes() -> None:
         {"type": "waiting", "why": "free: 1 of 4"},
         {"type": "waiting", "why": ""},
     ]
+
+
+STARTUP = b"""\
+2026-11-21 14:20:45.123456: I tensorflow/core/util/port.cc:153] oneDNN custom operations are on. You may see
+2026-11-21 14:20:45.2: I external/local_xla/xla/tsl/cuda/cudart_stub.cc:32] Could not find cuda drivers on your machine
+2026-11-21 14:20:46.1: W tensorflow/compiler/tf2tensorrt/utils/py_utils.cc:38] TF-TRT Warning: Could not find TensorRT
+WARNING: All log messages before absl::InitializeLog() is called are written to STDERR
+E0000 00:00:1795688419.529491   20733 computation_placer.cc:177] computation placer already registered. Please check
+I0000 00:00:1795688420.204998   20733 cpu_feature_guard.cc:227] This TensorFlow binary is optimized to use available
+To enable the following instructions: AVX2 FMA, in other operations, rebuild TensorFlow with the appropriate compiler flags.
+E0000 00:00:1795688584.571866   20733 cuda_platform.cc:52] failed call to cuInit: INTERNAL: CUDA error
+"""
+
+
+def test_what_tensorflow_says_of_its_start_is_left_out_where_there_are_no_gpus() -> None:
+    own = b"epoch 1\nW0000 00:00:1795688584.571866   20733 loader.cc:9] the data are old\n"
+    told = Told()
+    screen = human(told, without_gpus={"worker"})
+    screen.log(written(FIRST, 0, STARTUP + own))
+    screen.log(written(TENTH, 0, STARTUP))
+    assert told.printed == [f"worker:0  | {line}" for line in own.decode().splitlines()]
+    assert told.said == [
+        "howdah    | TensorFlow's remarks on its start are left out: -v shows them, and so does "
+        "howdah logs"
+    ]
+    for options in ({"without_gpus": {"ps"}}, {"without_gpus": {"worker"}, "all_records": True}):
+        told = Told()
+        human(told, **options).log(written(FIRST, 0, STARTUP))
+        assert len(told.printed) == STARTUP.count(b"\n") and told.said == []
+
+
+def test_such_a_line_long_after_the_start_is_shown() -> None:
+    told = Told()
+    screen = human(told, without_gpus={"worker"})
+    begin = b"x\n" * 300
+    screen.log(written(FIRST, 0, begin))
+    screen.log(written(FIRST, len(begin), STARTUP))
+    assert len(told.printed) == 300 + STARTUP.count(b"\n")
