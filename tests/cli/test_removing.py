@@ -81,12 +81,21 @@ def test_old_jobs_are_listed_first_and_removed_when_that_is_asked_for(tmp_path: 
     assert would_go("--keep", "1") == [second, first]
     assert would_go("--older-than", "0s", "--state", "failed") == [second]
     assert would_go("--older-than", "0s", "--name", "b") == [third]
+    # Files with two names are freed with the second, which may be another job's.
+    base = newest().path.parent
+    (base / first / "one").write_bytes(bytes(300_000))
+    os.link(base / first / "one", base / first / "two")
+    (base / second / "one").write_bytes(bytes(500_000))
+    os.link(base / second / "one", base / first / "three")
+    would = json.loads(howdah("prune", "--keep", "1", "--json").text)["would_remove"]
+    assert [each["bytes"] > 250_000 for each in would] == [False, True]
     told = howdah("prune", "--keep", "2")
+    size = told.out[-1].removeprefix("1 job would be removed, ").partition(" freed")[0]
     assert first in told.text and "1 job would be removed" in told.out[-1]
     assert listed() == [fourth, third, second, first]
     done = howdah("prune", "--keep", "2", "--yes")
     assert done.out[0].startswith(f"{first} removed, ")
-    assert done.out[-1].startswith("1 job removed, ")
+    assert done.out[-1] == f"1 job removed, {size} freed"
     assert listed() == [fourth, third, second]
     assert "'long' is not a time" in howdah("prune", "--older-than", "long", code=2).told
 

@@ -22,6 +22,7 @@ def test_nothing_is_shown_without_proof_and_nothing_runs_but_our_own_scripts(
 ) -> None:
     for path in ("/", "/api/v1/jobs", "/jobs/x/"):
         assert portal.get(path, headers={}).status == 401
+    assert "`howdah ui` prints" in portal.get("/api/v1/jobs", headers={}).error
     assert portal.get("/", headers={"Host": "evil.example"}).status == 421
     cookie = portal.log_in()
     answer = portal.get("/", headers=cookie)

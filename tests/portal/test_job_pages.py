@@ -97,7 +97,7 @@ def test_a_running_job_is_stopped_from_the_list(
     running.get_by_role("button", name="Stop holds").click()
     expect(running.locator(".state")).to_have_text("stopped")
     assert holding.run.end() == 130
-    assert "stopped in the list of jobs" in holding.directory.final().reason
+    assert holding.directory.final().reason.endswith(": in the list of jobs")
     path = f"/jobs/{holding.directory.job_id}/stop"
     # Nobody else's page may do it.
     cookie = portal.log_in()

@@ -283,7 +283,7 @@ def test_a_running_job_is_shown_to_who_may_look_and_stopped_by_who_may_stop(
     assert (answer.status, answer.json()) == (202, {"stopping": True, "firm": False})
     assert run.end() == 130
     final = gone(directory)
-    assert final.reason.endswith("for mo in the portal: in the way")
+    assert final.reason == "stopped by mo in the portal: in the way"
     until(
         lambda: team.ask("vera", f"{root}/api/v1/job").json()["outcome"] == "stopped",
         "its end is shown",

@@ -72,6 +72,9 @@ class Sampler:
             # Time of processes that ended unseen by their parent is lost: never count backwards.
             cpu = max(used.cpu_s - self._before[1], 0.0) / (now - self._before[0])
         self._before = (now, used.cpu_s)
+        if not found:  # all have ended: nothing is measured of none
+            values = take_values()
+            return Sample(time=time.time(), values=values) if values else None
         return Sample(
             time=time.time(),
             cpu=round(cpu, 3) if cpu is not None else None,

@@ -180,7 +180,7 @@ def _example_tasks(job: Job, plan: Plan) -> list[TaskData]:
             ports = tuple(range(port, port + role.ports))
             port += role.ports
             task = Task(role.name, index)
-            container = f"c{len(tasks) + 1:05d}"
+            container = f"c{len(tasks) + 1:04d}"
             tasks.append(
                 TaskData(task=task, attempt=1, host=host, ports=ports, container_id=container)
             )

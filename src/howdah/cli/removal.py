@@ -168,14 +168,15 @@ def _list(gone: list[JobView], base: Path, as_json: bool) -> int:
         wants_colour,
         window_width,
     )
-    from howdah.client.removal import size
+    from howdah.client.removal import Names, size
     from howdah.packing.archives import quantity
     from howdah.storage.jobdir import JobDirectory, StorageError
 
     sizes: dict[str, int] = {}
+    names: Names = {}
     for view in gone:
         try:
-            sizes[view.job_id] = size(JobDirectory(base / view.job_id))
+            sizes[view.job_id] = size(JobDirectory(base / view.job_id), names)
         except (BackendError, StorageError) as error:
             echo(f"howdah: the size of {view.job_id} is not known: {error}", err=True)
             sizes[view.job_id] = 0

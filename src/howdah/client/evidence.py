@@ -137,7 +137,10 @@ class _Story:
         self._rates: dict[Task, float] = {}
         self._phases: dict[str, float] = {}
         """When each phase of the start was over."""
-        self._running = False
+        self._begun = False
+        """The job ran, or failed before it did: what comes is no part of its first start."""
+        self._failed: float | None = None
+        """When it was first started again."""
 
     def take(self, entry: journal.EventEntry | journal.RecordEntry) -> None:
         if isinstance(entry, journal.RecordEntry):
@@ -152,6 +155,8 @@ class _Story:
     def start(self, reported: float | None) -> tuple[Phase, ...]:
         """The phases of the start; ``reported``: when a program first reported something."""
         ends = dict(self._phases)
+        if self._failed is not None and reported is not None and reported > self._failed:
+            reported = None  # by an attempt after that start
         if PROGRAMS in ends and reported is not None:
             ends[PROGRAMS] = max(ends[PROGRAMS], reported)
         phases: list[Phase] = []
@@ -166,14 +171,14 @@ class _Story:
         match event:
             case m.CoordinatorStarted(incarnation=1):
                 self._phases[COORDINATOR] = now
-            case m.ContainerGranted() if not self._running:
+            case m.ContainerGranted() if not self._begun:
                 self._phases[CONTAINERS] = now
-            case m.AgentRegistered() if not self._running:
+            case m.AgentRegistered() if not self._begun:
                 self._phases[AGENTS] = now
             case m.TaskPrepared(task=task, restored=restored):
                 if restored:
                     self._restored.add(task)
-                if not self._running:
+                if not self._begun:
                     self._phases[PREPARING] = now
             case m.TaskStarted(task=task):
                 self._started[task] = self._saved = now
@@ -192,11 +197,13 @@ class _Story:
 
     def _record(self, record: m.Record, now: float) -> None:
         if record.kind == "running":
-            self._running = True
-            self._phases.setdefault(PROGRAMS, now)
+            if not self._begun:
+                self._phases[PROGRAMS] = now
+            self._begun = True
         elif record.kind == "generation-ended":
             self._ended = record
         elif record.kind == "restarting" and self._ended is not None:
+            self._start_is_over(now)
             data = self._ended.data
             self.restarts.append(
                 Failure(
@@ -208,6 +215,7 @@ class _Story:
             )
             self._ended = None
         elif record.kind == "task-restarting":
+            self._start_is_over(now)
             self.restarts.append(
                 Failure(
                     cause=str(record.data.get("cause", "")),
@@ -216,3 +224,9 @@ class _Story:
                     lost_s=0.0,  # the others went on
                 )
             )
+
+    def _start_is_over(self, now: float) -> None:
+        """What an attempt that was lost took is a failure's cost, whether or not the job ran before."""
+        self._begun = True
+        if self._failed is None:
+            self._failed = now

@@ -360,10 +360,11 @@ class AsyncJobHandle:
 
     # -- acting ----------------------------------------------------------------------------------
 
-    async def stop(self, reason: str = "", *, firm: bool = False) -> None:
+    async def stop(self, reason: str = "", *, firm: bool = False, by: str = "") -> None:
         """Have the job stopped; returns once that is certain to happen.
 
         Tasks get SIGTERM and their grace, with ``firm`` none. A job that has ended stays as it is.
+        ``by``: who wants it, where that is not the user of this process.
         On a cluster a job whose coordinator has not begun is ended by the cluster, and with ``firm``
         also one whose coordinator does not answer.
 
@@ -373,17 +374,18 @@ class AsyncJobHandle:
             BackendError: the cluster does not end it.
         """
         site = self._remote.site
+        why = f"stopped by {by}" + (f": {reason}" if reason else "") if by else reason
         if not site.at_hand and await self._remote.running() is Running.NOT_YET:
             # No coordinator can be asked yet, and the job may wait in its queue for days.
             if await self._remote.final() is None:
-                await asyncio.to_thread(site.end, reason)
+                await asyncio.to_thread(site.end, why)
             return
         try:
-            answer = await self._remote.ask(AskStop(firm=firm, reason=reason), Answer)
+            answer = await self._remote.ask(AskStop(firm=firm, reason=reason, by=by), Answer)
         except Unreachable:
             if site.at_hand or not firm:
                 raise
-            await asyncio.to_thread(site.end, reason)
+            await asyncio.to_thread(site.end, why)
             return
         if answer is not None and answer.problem:
             raise Refused(f"{self.job_id} was not stopped: {answer.problem}")

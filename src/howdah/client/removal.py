@@ -76,14 +76,19 @@ def expired(views: list[JobView], retention: Retention, now: float) -> list[JobV
     return found
 
 
-def size(directory: JobDirectory) -> int:
-    """Bytes that removing the job would free.
+Names = dict[tuple[int, int], int]
+"""How many names of a file, by device and number, have been counted."""
+
+
+def size(directory: JobDirectory, names: Names | None = None) -> int:
+    """Bytes that removing the job would free. ``names``: those of the jobs that are removed before it.
 
     Raises:
         BackendError: the cluster does not tell.
         StorageError: the directory cannot be read.
     """
-    return _size(directory.path) + site_of(directory).size_elsewhere()
+    names = {} if names is None else names
+    return _size(directory.path, names) + site_of(directory).size_elsewhere()
 
 
 def remove(directory: JobDirectory) -> Removed:
@@ -154,9 +159,9 @@ def _begun_from(path: Path) -> str | None:
     return JobDirectory(path).meta().rerun_of
 
 
-def _size(path: Path) -> int:
+def _size(path: Path, names: Names) -> int:
     return sum(
-        _freed_by(entry.stat(follow_symlinks=False))
+        _would_free(entry.stat(follow_symlinks=False), names)
         for folder in _folders(path)
         for entry in folder
         if not entry.is_dir(follow_symlinks=False)
@@ -173,6 +178,13 @@ def _folders(path: Path) -> Iterator[list[os.DirEntry[str]]]:
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
             yield from _folders(Path(entry.path))
+
+
+def _would_free(found: os.stat_result, names: Names) -> int:
+    """As `_freed_by`, of a file all of whose names but this one may be gone by then."""
+    key = (found.st_dev, found.st_ino)
+    names[key] = names.get(key, 0) + 1
+    return found.st_blocks * 512 if names[key] == found.st_nlink else 0
 
 
 def _freed_by(found: os.stat_result) -> int:
@@ -210,7 +222,8 @@ def _remove(path: Path) -> int:
             attempt(partial(_remove_folder, name, fd))
     if not problems:
         for name in _LAST:
-            attempt((path / name).unlink)
+            with contextlib.suppress(FileNotFoundError):
+                attempt((path / name).unlink, _freed_by((path / name).lstat()))
         attempt(path.rmdir)
     if problems:
         first = problems[0]

@@ -127,16 +127,17 @@ class JobHandle:
         """
         return self._handle.page(to)
 
-    def stop(self, reason: str = "", *, firm: bool = False) -> None:
+    def stop(self, reason: str = "", *, firm: bool = False, by: str = "") -> None:
         """Have the job stopped; returns once that is certain to happen.
 
         Tasks get SIGTERM and their grace, with ``firm`` none. A job that has ended stays as it is.
+        ``by``: who wants it, where that is not the user of this process.
 
         Raises:
             Refused: the coordinator will not.
             Unreachable: it does not answer.
         """
-        Background.call(self._handle.stop(reason, firm=firm))
+        Background.call(self._handle.stop(reason, firm=firm, by=by))
 
     def stacks(self, task: str) -> str:
         """Stacks of the Python threads of a running task.

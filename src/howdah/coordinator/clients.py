@@ -98,7 +98,9 @@ class Clients:
     async def _stop(self, hello: ClientHello, message: AskStop) -> str:
         """Why the job will not be stopped; one that has ended stays as it is, which is no problem."""
         try:
-            await self._job.stop(hello.user or "a client", message.reason, message.firm)
+            await self._job.stop(
+                message.by or hello.user or "a client", message.reason, message.firm
+            )
         except JobOver as error:
             return "" if self._job.view().outcome is not None else str(error)
         return ""

@@ -45,6 +45,7 @@ NAME = "ui"
 ONWARD = re.compile(r"jobs/[a-z0-9][a-z0-9-]*/")
 """What a one-time link may go on to besides the list: a job."""
 RENEW = "Start “howdah ui” again"
+PROOFS = "open the link that `howdah ui` prints when it starts"
 
 
 class Identity:
@@ -121,7 +122,10 @@ def create_portal(
         prefix: what all paths begin with, where a proxy leaves it there: ``/howdah``.
     """
     identity: Any = Identity(token)
-    gate = Gate(identity, hosts, clock) if team is None else TeamGate(identity, clock, team)
+    if team is None:
+        gate = Gate(identity, hosts, clock, proofs=PROOFS)
+    else:
+        gate = TeamGate(identity, clock, team)
     static = StaticFiles("howdah.portal")
     pages = JobPages(jobs, gate, static.version, team)
 

@@ -63,7 +63,7 @@ STOP = "/api/v1/stop"
 ADVICE_S = 10.0
 """All that was measured is read for it: of a running job no oftener than this."""
 ENDED_S = 600.0
-BY = "stopped in the list of jobs"
+HERE = "in the list of jobs"
 
 
 _JOB = re.compile(r"/jobs/[^/]+")
@@ -295,8 +295,10 @@ class JobPages:
 
     async def _stop(self, directory: JobDirectory, reader: Reader | None) -> Response:
         """Have the job stopped, then go back to the list."""
-        by = BY if reader is None else f"for {reader.name} in the portal"
-        await _stopped(directory, by, firm=False)
+        if reader is None:
+            await _stopped(directory, HERE, firm=False)
+        else:
+            await _stopped(directory, "", firm=False, by=_by(reader))
         return RedirectResponse("../../", 303)
 
     async def _asked_to_stop(
@@ -308,9 +310,7 @@ class JobPages:
             row = await self._jobs.look(directory)
         if row.ended or row.state == "lost":
             raise Refusal(409, f"the job is over already: {row.state}")
-        reason = f": {wanted.reason[:500]}" if wanted.reason else ""
-        by = f"for {reader.name} in the portal{reason}"
-        await _stopped(directory, by, firm=wanted.firm)
+        await _stopped(directory, wanted.reason[:500], firm=wanted.firm, by=_by(reader))
         answer = StopAnswer(stopping=True, firm=wanted.firm)
         return Response(msgspec.json.encode(answer), 202, media_type="application/json")
 
@@ -364,14 +364,18 @@ class JobPages:
                 await asyncio.to_thread(source.bring_logs, task)
 
 
-async def _stopped(directory: JobDirectory, by: str, *, firm: bool) -> None:
+def _by(reader: Reader) -> str:
+    return f"{reader.name} in the portal"
+
+
+async def _stopped(directory: JobDirectory, reason: str, *, firm: bool, by: str = "") -> None:
     """Have the job stopped.
 
     Raises:
         Refusal: it is not.
     """
     try:
-        await AsyncJobHandle(directory).stop(by, firm=firm)
+        await AsyncJobHandle(directory).stop(reason, firm=firm, by=by)
     except (HowdahError, BackendError) as problem:
         raise Refusal(409, f"{directory.job_id} was not stopped: {problem}") from problem
 

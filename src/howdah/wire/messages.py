@@ -307,6 +307,8 @@ class AskStatus(Message, frozen=True, kw_only=True):
 class AskStop(Message, frozen=True, kw_only=True):
     firm: bool = False
     reason: str = ""
+    by: str = ""
+    """Who wants it, where that is not the client's user."""
 
 
 class AskStacks(Message, frozen=True, kw_only=True):

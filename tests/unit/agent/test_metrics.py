@@ -49,10 +49,29 @@ def test_a_process_that_ended_unseen_does_not_count_backwards() -> None:
     sampler = Sampler(lambda: found, lambda: clock.now, lambda: clock.cpu)
     sampler.read(None, dict)
     clock.now += 1
-    found.clear()
+    found[7] = process(8.0, 10)
     sample = sampler.read(None, dict)
     assert sample is not None
     assert sample.cpu == 0.0
+
+
+def test_nothing_is_measured_when_all_processes_have_ended_and_reports_are_kept() -> None:
+    clock = Clock()
+    found = {7: process(10.0, 10)}
+    sampler = Sampler(lambda: found, lambda: clock.now, lambda: clock.cpu)
+    sampler.read(None, dict)
+    clock.now += 1
+    found.clear()
+    assert sampler.read(None, dict) is None
+    clock.now += 1
+    last = sampler.read(None, lambda: {"loss": 0.1})
+    assert last is not None
+    assert (last.values, last.cpu, last.rss_mb, last.io_read_mb) == (
+        {"loss": 0.1},
+        None,
+        None,
+        None,
+    )
 
 
 def test_where_looking_is_dear_it_is_done_less_often_and_reports_are_kept() -> None:
@@ -60,7 +79,7 @@ def test_where_looking_is_dear_it_is_done_less_often_and_reports_are_kept() -> N
 
     def dear() -> dict[int, Stat]:
         clock.cpu += 0.002
-        return {}
+        return {7: process(clock.cpu, 10)}
 
     taken: list[int] = []
 

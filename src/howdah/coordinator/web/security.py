@@ -169,6 +169,12 @@ def is_same_origin(headers: Mapping[str, str], *, strict: bool) -> bool:
     return site is not None or not strict
 
 
+PROOFS = (
+    "open the link that `howdah status` prints, or send `Authorization: Bearer` with the content of "
+    "secrets/token"
+)
+
+
 def admit(
     headers: Mapping[str, str],
     method: str,
@@ -180,6 +186,7 @@ def admit(
     now: float,
     client: str = "",
     readers: PageReaders = PageReaders(),  # noqa: B008 - frozen
+    proofs: str = PROOFS,
 ) -> Proof:
     """Let a request in.
 
@@ -193,6 +200,7 @@ def admit(
         now: seconds since the epoch.
         client: the address the connection comes from.
         readers: who may read without the token.
+        proofs: what would let the request in, for the answer that it has not.
 
     Raises:
         Refusal: it is not let in.
@@ -202,11 +210,7 @@ def admit(
     if proof is None and client in readers.addresses:
         return _admit_reader(headers, method, readers)
     if proof is None:
-        raise Refusal(
-            401,
-            "this request does not prove the job's token; open the link that `howdah status` "
-            "prints, or send `Authorization: Bearer` with the content of secrets/token",
-        )
+        raise Refusal(401, f"this request does not prove that it comes from the owner; {proofs}")
     changes = method not in SAFE_METHODS
     if proof is Proof.COOKIE and (changes or stream):
         if not is_same_origin(headers, strict=changes):
@@ -292,6 +296,7 @@ class Gate:
         hosts: names the page may be called by, besides localhost and addresses.
         clock: seconds since the epoch.
         readers: who may read without the token.
+        proofs: see `admit`.
     """
 
     def __init__(
@@ -300,7 +305,9 @@ class Gate:
         hosts: Collection[str],
         clock: Callable[[], float],
         readers: PageReaders = PageReaders(),  # noqa: B008 - frozen
+        proofs: str = PROOFS,
     ) -> None:
+        self._proofs = proofs
         view = source.view()
         self.source = source
         self.clock = clock
@@ -332,6 +339,7 @@ class Gate:
             now=self.clock(),
             client=client,
             readers=readers,
+            proofs=self._proofs,
         )
 
 
