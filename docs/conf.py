@@ -15,6 +15,7 @@ html_theme = "furo"
 html_title = "Howdah"
 html_static_path = ["_static"]
 html_css_files = ["howdah.css"]
+html_js_files = [("copy.js", {"defer": "defer"})]
 html_extra_path = ["reference/job-file.schema.json"]
 html_copy_source = False
 html_show_sourcelink = False
