@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -160,6 +161,8 @@ def test_a_command_over_the_memory_limit_is_ended_and_the_task_goes_on(job: JobD
     ran = beside(sys.executable, "-c", code)
     assert ran.returncode == 137
     assert re.search(r"ended for its memory: with it worker:0 used \d+ MB of 200 MB", ran.stderr)
+    left = shell(f"(setsid {sys.executable} -c {shlex.quote(code)} &); sleep 1000")
+    assert left.returncode == 137 and "ended for its memory" in left.stderr
     assert shell("true").returncode == 0
     assert {task["attempt"] for task in howdah("status", "--json").documents()[0]["tasks"]} == {1}
 

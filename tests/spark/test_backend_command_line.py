@@ -83,6 +83,10 @@ def test_a_submitted_job_outlives_its_command_and_is_looked_at_and_stopped_as_us
     status = howdah("status", job_id, cwd=tmp_path)
     assert "running" in status.stdout, status.stdout
     assert "begun" in howdah("logs", job_id, cwd=tmp_path).stdout
+    beside = howdah(
+        "exec", job_id, "worker:0", "--", "sh", "-c", "echo $HOWDAH_JOB_ID; exit 9", cwd=tmp_path
+    )
+    assert (beside.returncode, beside.stdout) == (9, f"{job_id}\n"), beside.stderr
     assert howdah("stop", job_id, cwd=tmp_path).returncode == 0
     eventually(lambda: not programs(), "the application has ended")
     assert marked(job_id) == [] and not container_folders()

@@ -265,6 +265,9 @@ def test_a_job_is_found_from_another_machine_by_any_of_its_names(
     assert "worker:0" in howdah("status", job.job_id).text
     assert howdah("events", job.job_id[:-2]).text
     assert job.job_id in howdah("list", "--backend", "yarn").text
+    where = ("exec", job.application_id, "worker:0", "--")
+    beside = howdah(*where, "sh", "-c", "echo $HOWDAH_ROLE in $CONTAINER_ID; exit 9", code=9)
+    assert re.fullmatch(r"worker in container_\w+", beside.text)
     follow = start("attach", job.application_id)
     try:
         follow.until_line("worker:0 | begun")

@@ -74,15 +74,23 @@ class Execs:
         self._running: set[_Command] = set()
 
     @property
+    def any(self) -> bool:
+        """Whether something of a command may be left."""
+        return bool(self._running)
+
+    @property
     def pids(self) -> Collection[int]:
         """The first process of each: all below them is no part of the attempt."""
         return {command.pid for command in self._running if command.runs}
 
-    def processes(self) -> dict[int, Stat]:
-        """All processes of all of them."""
+    def processes(self, *, thorough: bool = False) -> dict[int, Stat]:
+        """All processes of all of them; ``thorough`` finds those that left their parents too, and looks at
+        every process of the host."""
         found: dict[int, Stat] = {}
         for command in self._running:
             found |= command.processes()
+            if thorough:
+                found |= marked(EXEC, command.name)
         return found
 
     def kill(self, why: str) -> None:
@@ -153,7 +161,7 @@ class _Command:
         """
         self._channel = channel
         self._loop = asyncio.get_running_loop()
-        self._name = env[EXEC]
+        self.name: str = env[EXEC]
         self._killed = ""
         """Why it was ended, if it was."""
         self._input: deque[bytes] = deque()
@@ -224,7 +232,7 @@ class _Command:
         return {self.pid: first, **descendants(self.pid)}
 
     def kill(self, why: str) -> None:
-        """End it at once, because of that."""
+        """End it at once, because of that; what has left its parents ends a moment later."""
         self._killed = self._killed or why
         self._send(signal.SIGKILL)
 
@@ -236,7 +244,7 @@ class _Command:
     async def _kill_rest(self) -> None:
         """Also what has left its session, or was taken over by the agent when its parent ended."""
         deadline = self._loop.time() + _GRACE_S
-        while (left := marked(EXEC, self._name)) and self._loop.time() < deadline:
+        while (left := marked(EXEC, self.name)) and self._loop.time() < deadline:
             for process in left.values():
                 send_signal(process, signal.SIGKILL)
             await asyncio.sleep(_AGAIN_S)
@@ -258,7 +266,8 @@ class _Command:
                 self._send(signal.SIGHUP)
                 await asyncio.wait({ended}, timeout=_GRACE_S)
                 return None
-            await self._outputs_end(hearing, reading)
+            if not self._killed:
+                await self._outputs_end(hearing, reading)
             await self._kill_rest()
             # Nothing holds its streams any more, but its client may be late to read.
             while not await self._outputs_end(hearing, reading):

@@ -410,21 +410,23 @@ class Run:
         return found
 
     async def _limit_memory(self, limit_mb: int) -> None:
+        execs = self._container.execs
         while True:
-            found = self._tree.look()
+            found, beside = self._tree.look(), execs.processes()
             if self._container.launch.counts_itself:
                 found |= self._container.own_processes()
-            used = usage(found.values()).rss_bytes
-            self._over_memory = over_limit(used, limit_mb, found)
-            if self._over_memory:
-                self._end(0.0)
-                return
-            if beside := self._container.execs.processes():
-                used += usage(beside.values()).rss_bytes
-                if over := over_limit(used, limit_mb, found | beside):
-                    self._container.execs.kill(
-                        f"ended for its memory: with it {self._start.task} {over}"
-                    )
+            used = usage((found | beside).values()).rss_bytes
+            if over := over_limit(used, limit_mb, found | beside):
+                if execs.any:
+                    # The program answers for itself alone.
+                    beside = execs.processes(thorough=True)
+                    found = {pid: found[pid] for pid in found.keys() - beside.keys()}
+                    used = usage(found.values()).rss_bytes
+                self._over_memory = over_limit(used, limit_mb, found)
+                if self._over_memory:
+                    self._end(0.0)
+                    return
+                execs.kill(f"ended for its memory: with it {self._start.task} {over}")
             await asyncio.sleep(_MEMORY_LOOK_S[used > limit_mb * 1024 * 1024 / 2])
 
     async def _limit_time(self, run_s: float) -> None:
