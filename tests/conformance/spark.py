@@ -68,9 +68,11 @@ class Driver:
                     if isinstance(message, RequestSlots):
                         for _ in range(0 if self.full else message.count):
                             self._start_container(message.spark_job)
-                        self._own.sendall(
-                            encode(SlotsCompleted(spark_job=message.spark_job, full=self.full))
-                        )
+                        self.say(SlotsCompleted(spark_job=message.spark_job, full=self.full))
+
+    def say(self, message: SlotsCompleted) -> None:
+        """To the coordinator."""
+        self._own.sendall(encode(message))
 
     def _start_container(self, spark_job: int) -> None:
         config = ContainerConfig(

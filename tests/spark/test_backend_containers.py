@@ -13,10 +13,18 @@ import pytest
 
 from howdah.backends.spark import backend as spark_backend
 from howdah.backends.spark import container_folder, registry
-from howdah.backends.spark.messages import Exited, Register, Registered, StopProcess, ToContainer
+from howdah.backends.spark.messages import (
+    Exited,
+    Register,
+    Registered,
+    SlotsCompleted,
+    StopProcess,
+    ToContainer,
+)
 from howdah.backends.spark.registry import LaunchedContainer, RegistryState
-from howdah.backends.spark.settings import read_settings
+from howdah.backends.spark.settings import read_settings, write_settings
 from howdah.core.messages import ContainerEnded, ContainerEndKind
+from howdah.spec.model import Slots
 from howdah.storage import layout
 from howdah.storage.files import write_atomically
 from howdah.wire import tls
@@ -170,6 +178,45 @@ def test_a_process_that_missed_an_acknowledgement_gets_it_before_its_next_launch
         assert (await coordinator.ended(second)).kind is ContainerEndKind.EXITED
         assert len(coordinator.all(ContainerEnded)) == 2
         channel.abort()
+
+    run(tmp_path, test)
+
+
+def test_processes_of_a_spark_job_that_failed_end_their_containers_at_once_and_get_no_other(
+    tmp_path: Path,
+) -> None:
+    """With spark.task.maxFailures = 1 one lost executor ends the tasks that hold the other slots."""
+
+    async def test(harness: SparkHarness) -> None:
+        path = harness.directory.path
+        write_settings(path, msgspec.structs.replace(read_settings(path), slots=Slots.HELD))
+        coordinator = await harness.coordinator()
+        driver = harness.drivers[0]
+        driver.full = True
+        channels: list[Channel[ToContainer]] = []
+        containers: list[str] = []
+        for number, name in enumerate(("launched", "granted", "spare"), 1):
+            here = Register(name=name, spark_job=7, host="here", base="/tmp/x", sees_job_dir=True)
+            channels.append(await dial(harness, here))
+            if name != "spare":
+                containers += await coordinator.grant(number)
+        launched, granted, spare = channels
+        await harness.launch(coordinator, containers[0], "wait")
+        assert await orders(launched, 1) == [("Launch", containers[0])]
+        driver.say(SlotsCompleted(spark_job=7, problem="Job aborted due to stage failure"))
+        assert await orders(launched, 1) == [("Release", containers[0])]
+        assert (await coordinator.ended(containers[1])).kind is ContainerEndKind.PREEMPTED
+        launched.send(Exited(container_id=containers[0], kind=ContainerEndKind.EXITED))
+        assert (await coordinator.ended(containers[0])).kind is ContainerEndKind.PREEMPTED
+        for channel in (launched, granted, spare):
+            while not isinstance(await channel.receive(), StopProcess):
+                pass
+        driver.full = False
+        [again] = await coordinator.grant(3)
+        await harness.launch(coordinator, again, "wait")
+        assert await harness.pids(again)
+        for channel in channels:
+            channel.abort()
 
     run(tmp_path, test)
 

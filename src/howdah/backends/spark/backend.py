@@ -398,6 +398,8 @@ class SparkBackend:
             # All its processes had registered: each reports its own end. With
             # spark.task.maxFailures = 1 one lost executor ends the tasks on all others, too.
             log.warning("Spark has ended the tasks of the containers: %s", message.problem)
+            if self._settings.slots is Slots.HELD:
+                self._slots_ended(message.spark_job)
             self._assign_soon(0.2)
         elif message.problem:
             log.error("no slots: %s", message.problem)
@@ -406,6 +408,21 @@ class SparkBackend:
             self._assign_soon(RETRY_S)
         else:
             self._assign_soon(0.2)  # registrations may be on their way
+
+    def _slots_ended(self, spark_job: int) -> None:
+        """End the containers of a Spark job that failed: Spark takes seconds to end its tasks, and what
+        formed anew in them would be lost once more."""
+        assert self._registry is not None
+        reason = "Spark has ended all tasks that held slots beside it"
+        for container in self._registry.end_slots(spark_job, reason):
+            container_id = container.container_id
+            if container_id in self._state.containers:
+                self._releasing.add(container_id)
+                container.send(Release(container_id=container_id, grace_s=RELEASE_GRACE_S))
+            elif self._granted.pop(container_id, None) is not None:
+                self._registry.stop(container)
+                kind = ContainerEndKind.PREEMPTED
+                self._emit_soon(ContainerEnded(container_id=container_id, kind=kind, detail=reason))
 
     def _driver_lost(self) -> None:
         if not self._closed:

@@ -221,6 +221,25 @@ class ContainerRegistry:
         ]
         return min(found, key=lambda each: each.registration.host in self.avoid, default=None)
 
+    def end_slots(self, spark_job: int, reason: str) -> list[RegisteredContainer]:
+        """Spark has ended that Spark job, or is about to, and with it all its tasks: its processes get no
+        container any more, and those that have none are stopped. Returns the others."""
+        busy: list[RegisteredContainer] = []
+        for container in self._containers.values():
+            if container.registration.spark_job != spark_job:
+                continue
+            container.preempted = container.preempted or reason
+            if container.container_id:
+                busy.append(container)
+            else:
+                self._stop(container)
+        return busy
+
+    def stop(self, container: RegisteredContainer) -> None:
+        """Stop a process that has no container."""
+        container.container_id = ""
+        self._stop(container)
+
     async def shut_down(self, within_s: float) -> None:
         """Stop all processes, and wait until they have ended."""
         self._shutting_down = True
@@ -310,7 +329,10 @@ class ContainerRegistry:
         container.registration = msgspec.structs.replace(
             container.registration, container_id="", exited=None
         )
-        container.start_timer(SPARE_S, self._unused)
+        if container.preempted:
+            self._stop(container)
+        else:
+            container.start_timer(SPARE_S, self._unused)
 
     def _disconnected(self, container: RegisteredContainer) -> None:
         if container.stopping:
