@@ -53,6 +53,21 @@ def test_every_row_keeps_its_columns_and_its_place(numbers: Any) -> None:
     assert all(row.double == row.id and row.size == 7 for row in rows)
 
 
+@pytest.mark.both_sparks
+def test_columns_may_have_any_names(spark: Any) -> None:
+    rows = spark.range(0, 3, 1, 1).selectExpr("id as `a.b`", "-id as `c``d`", "struct(id as b) a")
+    scored = score(rows, lambda batch: {"p.q": batch["a.b"] * 2}, inputs={"a.b": "a.b"})
+    assert scored.columns == ["a.b", "c`d", "a", "p.q"]
+    assert [tuple(row) for row in scored.collect()] == [(i, -i, (i,), 2 * i) for i in range(3)]
+    answers = score(rows, lambda batch: {"p.q": batch["c`d"]}, schema="`p.q` long", keep=["a.b"])
+    assert [tuple(row) for row in answers.collect()] == [(i, -i) for i in range(3)]
+    twice = predict_udf(
+        spark, lambda batch: {"p.q": batch["a.b"] * 2}, "`p.q` long", inputs=["a.b"]
+    )
+    of_columns = rows.select(twice("`a.b`"), twice(rows["`a.b`"]), twice("a.b"))
+    assert [tuple(row) for row in of_columns.collect()] == [(2 * i,) * 3 for i in range(3)]
+
+
 def test_a_function_gets_batches_of_the_size_asked_for(numbers: Any) -> None:
     def sizes(batch: dict[str, Any]) -> Any:
         return np.full(len(batch["x"]), len(batch["x"]))

@@ -23,6 +23,9 @@ def test_rows_are_scored_by_functions_and_by_models_sent_to_the_server(
     frame = score(rows, lambda batch: {"z": batch["id"] * 0.5}, batch_size=2)
     assert frame.columns == ["id", "z"]
     assert [tuple(row) for row in frame.collect()] == [(i, i * 0.5) for i in range(6)]
+    dotted = rows.selectExpr("id as `s.x`", "struct(id as x) s")
+    half = score(dotted, lambda batch: {"z.z": batch["s.x"] * 0.5}, inputs={"s.x": "s.x"})
+    assert [tuple(row) for row in half.collect()] == [(i, (i,), i * 0.5) for i in range(6)]
     model = Make(saved(tmp_path / "model", 7), make=make)
     assert [row.y for row in score(rows, model).collect()] == list(range(7, 13))
     of_columns = predict_udf(connect_spark, model, "y long, place string", inputs=["id"])

@@ -12,6 +12,7 @@ from howdah.client.errors import BadInput
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.feeding import Task
 from howdah.spark.feed.messages import Align, Options, Purpose
+from howdah.spark.frames import map_in_arrow
 from howdah.spark.rows import partition_feeder
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def answered(
     promised = to_arrow_schema(answer).serialize().to_pybytes()
     sent = msgspec.msgpack.encode(msgspec.structs.replace(task, keep=keep, answer=promised))
     fields = [*(frame.schema.fields if keep else []), *answer.fields]
-    return frame.mapInArrow(partition_feeder(sent), type(answer)(fields))
+    return map_in_arrow(frame, partition_feeder(sent), type(answer)(fields))
 
 
 def scorer(live: Live, feed: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
@@ -102,7 +103,7 @@ def _probed(frame: Any, task: Task) -> Any:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     sent = msgspec.msgpack.encode(task)
-    found = frame.limit(PROBE_ROWS).mapInArrow(_prober(sent), "schema binary").collect()
+    found = map_in_arrow(frame.limit(PROBE_ROWS), _prober(sent), "schema binary").collect()
     if not found:
         raise FeedError(
             "there are no rows to see what the answers look like: say it with schema=, such as "

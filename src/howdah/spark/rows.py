@@ -11,6 +11,7 @@ from howdah.backends.spark.error_texts import error_text
 from howdah.client.errors import BadInput
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.plan import BATCH_BYTES, batch_rows
+from howdah.spark.frames import map_in_arrow, select
 from howdah.spark.session import Session, determinate
 from howdah.spec.problems import closest, listed
 
@@ -61,7 +62,7 @@ def source_of(session: Session, data: Any, columns: Sequence[str] | None = None)
             raise BadInput(
                 "This DataFrame is a stream: feed it with cluster.train_stream(frame, …)"
             )
-        return FrameSource(session, data if columns is None else data.select(*columns))
+        return FrameSource(session, data if columns is None else select(data, columns))
     if hasattr(data, "mapPartitions"):
         return RddSource(data, columns)
     raise BadInput(
@@ -87,7 +88,7 @@ class FrameSource:
         frame = self._session.in_batches(
             self._frame, batch_rows(self._row_bytes), BATCH_BYTES, exact=self._exact
         )
-        rows = frame.mapInArrow(partition_feeder(sent), RESULT).collect()
+        rows = map_in_arrow(frame, partition_feeder(sent), RESULT).collect()
         found = [(row["partition"], row["rows"], row["bytes"]) for row in rows]
         if total := sum(each[1] for each in found):
             # The next epoch knows better than the schema.

@@ -66,6 +66,19 @@ def test_all_types_come_back_with_their_schema_and_without(
 
 
 @pytest.mark.both_sparks
+def test_columns_may_have_any_names(spark: Any, tmp_path: Path) -> None:
+    path = str(tmp_path / "out")
+    frame = spark.range(0, 2, 1, 1).selectExpr(
+        "id as `image.size`", "-id as `t``k`", "id % 2 as `a.k`"
+    )
+    assert write_tfrecords(frame, path, partition_by=["a.k"]) == 2
+    assert (tmp_path / "out" / "a.k=1").is_dir()
+    for schema in (None, frame.schema):
+        found = read_tfrecords(spark, path, schema).select("`image.size`", "`t``k`", "`a.k`")
+        assert sorted(tuple(map(int, row)) for row in found.collect()) == [(0, 0, 0), (1, -1, 1)]
+
+
+@pytest.mark.both_sparks
 def test_folders_are_written_and_read_as_columns(spark: Any, rows: Any, tmp_path: Path) -> None:
     path, wanted = str(tmp_path / "out"), rows.select("id", "s", "k", "b")
     write_tfrecords(wanted, path, partition_by=["k", "b"])

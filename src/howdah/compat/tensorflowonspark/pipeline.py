@@ -44,6 +44,7 @@ from howdah.compat.tensorflowonspark.params import HasTagSet as HasTagSet
 from howdah.compat.tensorflowonspark.params import HasTensorboard as HasTensorboard
 from howdah.compat.tensorflowonspark.params import HasTFRecordDir as HasTFRecordDir
 from howdah.compat.tensorflowonspark.params import TFTypeConverters as TFTypeConverters
+from howdah.spark.frames import select
 from howdah.spark.pipeline.persistence import metadata_session
 from howdah.spark.scoring.frames import score
 from howdah.spark.scoring.predictors import Predictor, predictor
@@ -152,7 +153,7 @@ class TFEstimator(
         try:
             if not files:
                 columns = sorted(self.getInputMapping())
-                rows = dataset.select(*columns) if columns else dataset
+                rows = select(dataset, columns) if columns else dataset
                 cluster.train(rows, merged.epochs, feed_timeout=merged.feed_timeout)
         except BaseException:
             cluster.howdah.stop("feeding failed")

@@ -10,6 +10,7 @@ from pyspark.ml import Estimator as MLEstimator
 from pyspark.ml.util import MLReadable, MLWritable
 
 from howdah.client.errors import BadInput
+from howdah.spark.frames import quoted
 from howdah.spark.pipeline.beside import Beside
 from howdah.spark.pipeline.model import Model, Summary
 from howdah.spark.pipeline.params import TrainingParams, accessors, set_all
@@ -169,8 +170,7 @@ def fed_columns(mapping: Mapping[str, str]) -> list[Any]:
 def _column(name: str) -> Any:
     from pyspark.sql import functions as F
 
-    quoted = name.replace("`", "``")
-    return F.col(f"`{quoted}`")
+    return F.col(quoted(name))
 
 
 def _demand(there: list[str], wanted: Sequence[str]) -> None:

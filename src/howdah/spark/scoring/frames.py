@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from howdah.client.errors import BadInput
+from howdah.spark.frames import map_in_arrow, quoted
 from howdah.spark.scoring.errors import ScoringError
 from howdah.spark.scoring.files import prepare
 from howdah.spark.scoring.predictors import Predictor, predictor
@@ -75,11 +76,11 @@ def score(
     )
     needed = list(dict.fromkeys([*kept, *taken]))
     if set(needed) != set(names):
-        data = data.select(*(_quoted(name) for name in needed))
+        data = data.select(*(quoted(name) for name in needed))
     spark_schema, plan = _with_schema(data, plan, schema)
     _no_twins(kept, spark_schema.names)
     final = type(source)([*(source[name] for name in kept), *spark_schema.fields])
-    return data.mapInArrow(functools.partial(score_batches, plan), final)
+    return map_in_arrow(data, functools.partial(score_batches, plan), final)
 
 
 def plan_of(
@@ -143,11 +144,8 @@ def _asked(data: DataFrame, plan: Plan) -> pa.Schema:
 
     if data.isStreaming:
         raise BadInput('rows of a stream come later: give schema="…", such as "prediction float"')
-    rows = (
-        data.limit(1)
-        .mapInArrow(functools.partial(describe_batches, plan), "schema binary")
-        .collect()
-    )
+    describe = functools.partial(describe_batches, plan)
+    rows = map_in_arrow(data.limit(1), describe, "schema binary").collect()
     if not rows:
         one = data.sparkSession.range(0, 1, 1, 1)
         rows = one.mapInArrow(functools.partial(declare_batches, plan), "schema binary").collect()
@@ -217,7 +215,3 @@ def _no_twins(kept: list[str], new: list[str]) -> None:
             f"the rows already have a column {', '.join(map(repr, twins))}; name the model's "
             "answers by outputs={tensor: column}, or keep fewer columns"
         )
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from howdah.spark.frames import map_in_arrow
 from howdah.spark.session import default_fs
 from howdah.spark.tfrecord import compression as packing
 from howdah.spark.tfrecord import filesystems, reading, writing
@@ -129,7 +130,7 @@ def write_tfrecords(
                 f"{plan.folder} is not empty: choose mode append, overwrite or ignore"
             )
     try:
-        told = df.mapInArrow(_writing(plan), "name string, rows bigint").collect()
+        told = map_in_arrow(df, _writing(plan), "name string, rows bigint").collect()
         written = [writing.Written(row["name"], row["rows"]) for row in told]
         writing.commit(plan, written, overwrite=mode.lower() == "overwrite")
     except BaseException:
