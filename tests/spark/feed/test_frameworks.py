@@ -65,6 +65,56 @@ def test_a_torch_loader_may_give_dicts_of_all_epochs(fed: Rig) -> None:
     assert both[0]["name"].tolist() == ["n0", "n1", "n2", "n3", "n4"]
 
 
+def test_a_torch_loader_shuffles_collates_and_draws_ahead(fed: Rig) -> None:
+    feed = fed.trainers[0].feed("train")
+    loader = feed.torch_loader(
+        2, "label", shuffle_buffer=3, seed=2, prefetch=1, device="cpu", collate=lambda x: {"y": [x]}
+    )
+    first = iter(loader)
+    batches = [next(first)["y"][0]]
+    # Four rows are mixed, and the second batch of them is made.
+    assert feed.position(batches=3).rows == {}
+    assert feed.position().rows == {0: [(0, 4)]}
+    batches += [batch["y"][0] for batch in first]
+    assert [len(batch) for batch in batches] == [2, 2, 1]
+    rows = [batch.tolist() for batch in batches]
+    assert sorted(rows[0] + rows[1]) == [0, 1, 2, 3] and rows[0] + rows[1] != [0, 1, 2, 3]
+    assert rows[2] == [4]
+    for wrong in ({"shuffle_buffer": -1}, {"prefetch": -1}, {"pin": True, "device": "cpu"}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            feed.torch_loader(2, **wrong)
+
+
+def test_batches_are_jax_arrays_laid_out_as_asked(fed: Rig) -> None:
+    import jax
+
+    feed = fed.trainers[0].feed("train")
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("rows",))
+    by_row = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("rows"))
+    batches = feed.jax_batches(
+        4, ["image", "name"], "label", {"image": (2, 2)}, sharding=by_row, prefetch=2
+    )
+    first = list(batches)
+    assert [label.tolist() for _, label in first] == [[0, 1, 2, 3], [4]]
+    features, label = first[0]
+    assert isinstance(label, jax.Array) and label.sharding == by_row
+    assert features["image"].shape == (4, 2, 2) and features["image"].dtype == np.float32
+    assert features["name"].tolist() == ["n0", "n1", "n2", "n3"]
+    mixed = list(feed.jax_batches(3, "label", shuffle_buffer=5))
+    assert [len(batch) for batch in mixed] == [3, 2]
+    assert sorted(np.concatenate(mixed).tolist()) == [100, 101, 102, 103, 104]
+
+
+def test_integers_that_jax_would_cut_off_are_refused() -> None:
+    from howdah.spark.feed.jax_feeds import JaxBatches
+
+    rest = {"sharding": None, "shuffle_buffer": 0, "seed": 0, "prefetch": 0}
+    passes = iter([{"id": np.array([2**31])}])
+    batches = JaxBatches(lambda *given: passes, 1, None, None, None, False, True, **rest)
+    with pytest.raises(FeedError, match="column 'id' has numbers beyond 32 bits"):
+        list(batches)
+
+
 def test_nulls_no_tensor_holds_are_named() -> None:
     from howdah.spark.feed.torch_feeds import tensor
 

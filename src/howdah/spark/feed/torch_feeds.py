@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
+from howdah.spark.feed.batching import ahead, check, shuffled
 from howdah.spark.feed.columns import Shapes, tensors
 from howdah.spark.feed.selection import chosen, given
 
@@ -25,22 +26,66 @@ class FeedDataset(IterableDataset[Any]):
         shapes: Shapes | None,
         drop_last: bool,
         per_epoch: bool,
+        *,
+        shuffle_buffer: int = 0,
+        seed: int = 0,
+        collate: Callable[[Any], Any] | None = None,
+        pin: bool = False,
+        prefetch: int = 0,
+        device: Any = None,
     ) -> None:
+        check(shuffle_buffer, prefetch)
+        self._shuffle = shuffle_buffer, seed
+        self._collate = collate
+        self._pin = pin
+        self._prefetch = prefetch
+        self._device = None if device is None else torch.device(device)
+        if pin and self._device is not None and self._device.type != "cuda":
+            raise ValueError(f"pin=True is for batches on their way to a GPU, not to {device!r}")
+        self._begun = 0
         self._passes = passes
         self._arguments = (size, chosen(columns, label), shapes, drop_last, per_epoch)
         self._columns = columns
         self._label = label
 
     def __iter__(self) -> Iterator[Any]:
-        for batch in self._passes(*self._arguments):
-            tensors = {name: tensor(values, name) for name, values in batch.items()}
-            yield given(tensors, self._columns, self._label)
+        batches = self._passes(*self._arguments)
+        buffer, seed = self._shuffle
+        random = np.random.default_rng((seed, self._begun))
+        self._begun += 1
+        if buffer:
+            batches = shuffled(batches, self._arguments[0], buffer, random)
+        return ahead(map(self._ready, batches), self._prefetch)
+
+    def _ready(self, batch: dict[str, Any]) -> Any:
+        tensors = {name: tensor(values, name) for name, values in batch.items()}
+        found = given(tensors, self._columns, self._label)
+        if self._collate is not None:
+            found = self._collate(found)
+        return found if self._device is None else _moved(found, self._device, self._pin)
 
 
-def loader(passes: Callable[..., Iterator[Any]], *arguments: Any) -> DataLoader[Any]:
+def loader(
+    passes: Callable[..., Iterator[Any]], *arguments: Any, pin: bool, device: Any, **more: Any
+) -> DataLoader[Any]:
     """See `howdah.spark.feed.loaders.Loaders.torch_loader`."""
+    dataset = FeedDataset(passes, *arguments, pin=pin, device=device, **more)
     # Rows come over a connection of this process: workers would share it.
-    return DataLoader(FeedDataset(passes, *arguments), batch_size=None, num_workers=0)
+    return DataLoader(dataset, batch_size=None, num_workers=0, pin_memory=pin and device is None)
+
+
+def _moved(value: Any, device: torch.device, pin: bool) -> Any:
+    """All tensors of it on that device; with ``pin`` the copy goes on while the program does."""
+    if isinstance(value, torch.Tensor):
+        return (value.pin_memory() if pin else value).to(device, non_blocking=pin)
+    if isinstance(value, dict):
+        return {key: _moved(each, device, pin) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        moved = [_moved(each, device, pin) for each in value]
+        if hasattr(value, "_fields"):
+            return type(value)(*moved)
+        return type(value)(moved)
+    return value.to(device) if callable(getattr(value, "to", None)) else value
 
 
 def tensor(values: Any, name: str) -> Any:
