@@ -17,6 +17,8 @@ import pytest
 from howdah.backends.base import BackendError
 from howdah.client.errors import BadInput, JobFailed
 from howdah.spark import Cluster, FeedError, parallel, run
+from howdah.spark.rows import FrameSource
+from howdah.spark.session import Session
 from howdah.spec.model import Network, Role
 from howdah.wire.addresses import NoInterface, address_of
 
@@ -71,6 +73,58 @@ def test_every_row_is_handed_out_once_an_epoch_and_ranks_return_values(spark: An
     assert report.rows == 4100 == sum(each.rows for each in report.ranks)
     assert (report.dropped, report.epochs, report.stopped) == (0, 2, False)
     assert report.batches == sum(len(value["sizes"]) for value in values.values())
+
+
+def test_columns_are_fed_and_answered_whatever_their_names_are(spark: Any) -> None:
+    def train(args: Any, ctx: Any) -> list[Any]:
+        found = [
+            {name: values.tolist() for name, values in next(ctx.feed(each).batches(10)).items()}
+            for each in ("train", "field")
+        ]
+        feed = ctx.feed("inference")
+        for batch in feed.batches(10):
+            feed.results({"p.q": batch["s.x"] + 1})
+        return found
+
+    struct = "named_struct('x', 7, 'y', 8) as s"
+    frame = spark.range(0, 2, 1, 1).selectExpr("id as `s.x`", "-id as `t``k`", struct)
+    with start(spark, train, workers=1) as cluster:
+        cluster.train(frame, columns=["s.x", "t`k"])
+        cluster.train(spark.range(0, 2, 1, 1).selectExpr(struct), feed="field", columns=["s.x"])
+        answered = cluster.inference(frame, columns=["s.x"])
+        assert answered.columns == ["s.x", "t`k", "s", "p.q"]
+        assert [tuple(row) for row in answered.collect()] == [(0, 0, (7, 8), 1), (1, -1, (7, 8), 2)]
+        values = cluster.results()
+    assert values == {0: [{"s.x": [0, 1], "t`k": [0, -1]}, {"x": [7, 7]}]}
+
+
+def test_partitions_are_the_same_in_all_queries_of_a_run(spark: Any) -> None:
+    """Spark makes as many as it has cores at the time; rows are left out by their places in them."""
+    name, parts = "spark.sql.leafNodeDefaultParallelism", []
+
+    class Growing(FrameSource):
+        def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
+            found = super().feed(task)
+            parts.append(len(found))
+            spark.conf.set(name, "3")
+            return found
+
+    table = spark.sql(
+        "select bigint(id) as id from values (0), (1), (2), (3), (4), (5), (6), (7), (8) as t(id)"
+    )
+    frames = [spark.range(9), table, spark.range(9).join(table.hint("broadcast"), "id")]
+    try:
+        with start(spark, collect, workers=1) as cluster:
+            for frame in frames:
+                spark.conf.set(name, "2")
+                source = Growing(Session(spark), frame)
+                report = cluster.train(source, epochs=2, align="none")
+                assert (report.rows, report.ordered) == (18, True)
+            values = cluster.results()
+    finally:
+        spark.conf.unset(name)
+    assert parts == [2, 2] * 3
+    assert [all_ids(values, epoch) for epoch in range(6)] == [list(range(9))] * 6
 
 
 def test_uneven_ranks_end_together_with_exact_counts(spark: Any) -> None:

@@ -79,16 +79,25 @@ class FrameSource:
         self._frame = frame
         self._row_bytes = float(row_bytes(frame.schema))
         self._exact = fixed(frame.schema)
+        self._ordered: bool | None = None
+        self._kept = False
+        """Its partitions are the same in every query."""
 
     def feed(self, task: Callable[[], bytes]) -> list[tuple[int, int, int]]:
         """See `Source`."""
         from howdah.spark.feed.feeder import RESULT
 
         sent = task()
+        ordered = self.ordered()
+        if ordered and not self._kept:
+            kept = self._session.as_rdd(self._frame)
+            if kept is not None:
+                self._frame, self._kept = kept, True
+        work = partition_feeder(sent, checked=ordered and not self._kept)
         frame = self._session.in_batches(
             self._frame, batch_rows(self._row_bytes), BATCH_BYTES, exact=self._exact
         )
-        rows = map_in_arrow(frame, partition_feeder(sent), RESULT).collect()
+        rows = map_in_arrow(frame, work, RESULT).collect()
         found = [(row["partition"], row["rows"], row["bytes"]) for row in rows]
         if total := sum(each[1] for each in found):
             # The next epoch knows better than the schema.
@@ -97,7 +106,9 @@ class FrameSource:
 
     def ordered(self) -> bool:
         """See `Source`."""
-        return self._session.ordered(self._frame)
+        if self._ordered is None:
+            self._ordered = self._session.ordered(self._frame)
+        return self._ordered
 
 
 class RddSource:
@@ -137,13 +148,15 @@ def rdd_ordered(rdd: Any) -> bool:
         return False
 
 
-def partition_feeder(sent: bytes) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """What a Spark task does with its record batches; ``sent`` is an encoded `feeding.Task`."""
+def partition_feeder(
+    sent: bytes, *, checked: bool = False
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """What a Spark task does with its record batches; see `howdah.spark.feed.feeder.feed_partition`."""
 
     def task(batches: Iterator[Any]) -> Iterator[Any]:
         from howdah.spark.feed.feeder import feed_partition
 
-        yield from feed_partition(sent, cut(batches))
+        yield from feed_partition(sent, cut(batches), checked=checked)
 
     return task
 

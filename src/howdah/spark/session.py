@@ -133,6 +133,25 @@ class Session:
             return frame
         return _in_own_session(frame, self._batch_settings(rows, size, exact=exact)) or frame
 
+    def as_rdd(self, frame: Any) -> Any | None:
+        """The same rows, in the same partitions in every query from now on: those of an RDD are made
+        once. Spark divides local tables and small files by the cores that it has just then, and decides
+        anew which side of a join it broadcasts.
+
+        Runs what it takes to plan that: broadcasts. None on Connect, and where this Spark does not let
+        us.
+        """
+        if self.connect:
+            return None
+        jvm_frame = frame._jdf
+        rdd = jvm_frame.queryExecution().toRdd()
+        rdd.getNumPartitions()
+        try:
+            made = jvm_frame.sparkSession().internalCreateDataFrame(rdd, jvm_frame.schema(), False)
+        except Exception:  # py4j's: no such method in this Spark
+            return None
+        return type(frame)(made, frame.sparkSession)
+
     def ordered(self, frame: Any) -> bool:
         """Whether Spark gives the rows of each partition in the same order again.
 

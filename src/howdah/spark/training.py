@@ -18,8 +18,9 @@ import msgspec
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.books import RunBook
 from howdah.spark.feed.feeding import Task
+from howdah.spark.feed.intervals import count
 from howdah.spark.feed.messages import Options, Purpose
-from howdah.spark.feed.plan import Resumption, enough, resumption
+from howdah.spark.feed.plan import Resumption, enough, moved, resumption
 from howdah.spark.reports import RankReport, TrainReport
 from howdah.spark.rows import Source
 from howdah.spark.session import Query
@@ -203,6 +204,10 @@ class Training:
             turn = self._after_failure(generation, query)
             if turn is not None:
                 return turn
+        with self._master.watching():
+            gone = self._run.vanished(epoch, skip.skip)
+        if gone is not None:
+            raise FeedError(moved(self._options.feed, gone))
         self._master.fed(self._run, epoch)
         self._queries.remove(query)
         return _Turn.DONE
@@ -358,8 +363,8 @@ class Training:
                 total[2] += handed.dropped
             # What was not kept of the cached epoch is missing in each that comes from the cache.
             times = self._options.epochs - book.number if book.number == cached else 1
-            for rank, dropped in book.dropped.items():
-                counts.setdefault(rank, [0, 0, 0])[2] += dropped * times
+            for (rank, _), dropped in book.dropped.items():
+                counts.setdefault(rank, [0, 0, 0])[2] += count(dropped) * times
         ranks = tuple(
             RankReport(rank=rank, rows=rows, batches=batches, dropped=dropped)
             for rank, (rows, batches, dropped) in sorted(counts.items())

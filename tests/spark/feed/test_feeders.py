@@ -216,6 +216,42 @@ def test_an_attempt_that_asks_twice_goes_on_where_the_earlier_one_was(gang: Gang
     assert later.ask().start == 4  # as where the first answer is lost with its connection
 
 
+def test_rows_are_left_out_of_the_partitions_alone_that_they_were_in(gang: Gang) -> None:
+    """Spark may divide the rows otherwise in a later query."""
+    trainer = gang.trainer()
+    task = gang.open(Purpose.TRAIN, align=Align.NONE)
+    run = gang.master.runs[task.run]
+
+    def feed(part: int, attempt: int, *ranges: tuple[int, int], skip: Any = None) -> list[int]:
+        now = msgspec.structs.replace(task, query=run.query, skip=skip or {})
+        feeding = _Feeding(now, me(part, attempt), checked=True)
+        return feeding.run(iter(numbers(*ranges)))["rows"].to_pylist()
+
+    assert feed(0, 1, (0, 4), (4, 8)) == [8]
+    assert feed(1, 2, (8, 12)) == [4]
+    gang.wait(lambda: len(run.epoch(0).finished) == 2)
+    run.query += 1
+    for part, attempt, rows in ((1, 3, (4, 8)), (0, 4, (0, 4)), (0, 5, (0, 12))):
+        with pytest.raises(FeedError, match=r"another one than .*leafNodeDefaultParallelism"):
+            feed(part, attempt, rows)
+    run.query += 1
+    assert feed(0, 6, (0, 2), (2, 8)) == [0]
+    assert run.vanished(0, []) == 1
+    assert feed(1, 7, (8, 10), (10, 12)) == [0]
+    assert run.vanished(0, []) is None
+    # Of an epoch of which nothing is left out it does not matter.
+    again = gang.trainer(generation=2)
+    run.begin_again(2, Resumption(), {})
+    gang.master.announce(run)
+    assert feed(0, 8, (0, 3)) == [3]
+    assert run.vanished(0, []) is None
+    assert run.vanished(0, [5]) == 5
+    # What a position says of a partition that is shorter is wrong, too.
+    with pytest.raises(FeedError, match="partition 1 .*another one than"):
+        feed(1, 9, (8, 10), skip={1: [(0, 4)]})
+    assert trainer is not again
+
+
 def test_a_process_that_comes_again_hears_nothing_of_a_run_fed_to_the_gang_before(
     gang: Gang,
 ) -> None:

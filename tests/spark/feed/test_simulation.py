@@ -7,6 +7,7 @@ import pytest
 
 from tests.spark.feed.simulation.hunt import hunt
 from tests.spark.feed.simulation.mutants import MUTANTS
+from tests.spark.feed.simulation.schedule import left_early
 
 SCHEDULES = 5_000
 FIRST_SEEDS = {"an epoch without rows is over before it begins": 18_000}
@@ -21,6 +22,13 @@ def test_every_row_is_given_once_an_epoch_or_reported_whatever_goes_wrong(seed: 
         f"{report.defect}: python -m tests.spark.feed.simulation {report.seed} 1 shows it again"
     )
     assert {"whole", "early", "stopped"} <= set(report.outcomes)
+
+
+@pytest.mark.timeout(300)
+def test_dropped_rows_are_counted_exactly_where_tasks_send_them_again() -> None:
+    report = hunt(1400, 400, left_early)
+    assert not report.defect, f"{report.defect}: seed {report.seed}"
+    assert report.schedules > 30
 
 
 @pytest.mark.timeout(300)

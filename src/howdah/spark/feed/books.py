@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from howdah.spark.feed.intervals import count
+from howdah.spark.feed.intervals import before, count, merged
 from howdah.spark.feed.messages import (
     Again,
     Align,
     Fed,
     HandedOut,
     Held,
+    Intervals,
     Options,
     Part,
     Permit,
@@ -37,8 +38,8 @@ class EpochBook:
         """Ranks that take no more of it, as feeders have heard from them."""
         self.rows: dict[int, int] = {}
         """Sent, by rank, as feeders say."""
-        self.dropped: dict[int, int] = {}
-        """Sent and thrown away, by rank, as feeders say."""
+        self.dropped: dict[tuple[int, Part], Intervals] = {}
+        """Sent and thrown away, by rank and partition, as feeders say."""
         self.begun: dict[Part, _Stretch] = {}
         """Who has a partition, and what of it."""
         self.active: dict[Part, _Stretch] = {}
@@ -64,6 +65,12 @@ class EpochBook:
         self.finished[part] = rows
         self.active.pop(part, None)
 
+    def send_again(self, part: Part, start: int) -> None:
+        """A task sends the partition from that offset on: what was thrown away of it is not lost."""
+        for (rank, known), ranges in self.dropped.items():
+            if known == part:
+                self.dropped[rank, known] = before(ranges, start)
+
     def stretch(self) -> float:
         """Rows a partition has, as far as can be told."""
         if self.finished:
@@ -79,6 +86,19 @@ class _Stretch:
         """Another attempt had the partition before: trainers may have rows that nobody told of."""
         self.rank = -1
         self.rows = rows
+
+
+class Layout:
+    """A partition, as the last query had it."""
+
+    def __init__(self, first: int, query: int, leaves_out: int) -> None:
+        self.first = first
+        """A hash of its first row."""
+        self.query = query
+        self.leaves_out = leaves_out
+        """Offset after the last row that was left out of it."""
+        self.length = -1
+        """Its rows; -1 until that is told."""
 
 
 class RunBook:
@@ -114,6 +134,8 @@ class RunBook:
         self.counted: set[int] = set()
         """Ranks that have told all of their rows."""
         self.closed = False
+        self.layout: dict[tuple[int, Part], Layout] = {}
+        """What is known of each epoch's partitions, where that may change from query to query."""
         self.attempts: dict[tuple[int, Part], int] = {}
         """The latest of each epoch and partition, in whichever generation: tasks that fed the gang
         before may still be at work."""
@@ -259,6 +281,33 @@ class RunBook:
         begun.again = former is not None
         return begun.again
 
+    def moved(self, again: Again, leaves_out: int) -> bool:
+        """A task begins with a partition: whether it is another one than that of which rows are to be
+        left out, up to that offset."""
+        if again.first is None:
+            return False
+        key = again.epoch, again.part
+        known = self.layout.get(key)
+        if leaves_out and known is not None and known.first != again.first:
+            return True
+        now = Layout(again.first, again.query, leaves_out)
+        if known is not None and known.first == again.first:
+            now.length = known.length
+        self.layout[key] = now
+        return False
+
+    def vanished(self, number: int, skip: Iterable[int]) -> int | None:
+        """A partition of that epoch of which an earlier query brought rows, or of which rows are left
+        out (``skip``), and which the last query had not. None if there is no such, or nothing was left
+        out."""
+        for partition in skip:
+            if (0, partition) not in self.epoch(number).begun:
+                return partition
+        parts = {part: each for (epoch, part), each in self.layout.items() if epoch == number}
+        if any(each.leaves_out for each in parts.values() if each.query == self.query):
+            return next((p for (_, p), each in parts.items() if each.query != self.query), None)
+        return None
+
     def note_sent(self, word: Again | Fed) -> None:
         """Rows have gone to a trainer."""
         book = self.epoch(word.epoch)
@@ -269,8 +318,12 @@ class RunBook:
         stretch.rank = word.rank
         if isinstance(word, Fed):
             book.finish(word.part)
+            if word.length >= 0 and (known := self.layout.get((word.epoch, word.part))):
+                known.length = word.length
         elif word.dropped:
-            book.dropped[word.rank] = book.dropped.get(word.rank, 0) + word.dropped
+            # As a set: a question whose answer was lost is asked twice.
+            known = book.dropped.get((word.rank, word.part), [])
+            book.dropped[word.rank, word.part] = merged([*known, *word.dropped])
 
     def choose(self, again: Again, places: Mapping[int, Place]) -> list[Place]:
         """Trainers in the order the feeder should try them, and its partition is booked to the

@@ -40,6 +40,7 @@ from howdah.spark.feed.messages import (
     Returned,
     Waits,
 )
+from howdah.spark.feed.plan import moved
 from howdah.wire.channel import Channel
 from howdah.wire.sockets import Listener
 from howdah.wire.tls import PeerRole
@@ -57,6 +58,7 @@ UNORDERED = (
     "this plan in the same order again: to go on would lose some and repeat others. Materialise the "
     "rows first, df.write.parquet(path) and spark.read.parquet(path), or df.checkpoint()"
 )
+
 
 _Partition = tuple[int, int, int]
 """Run, epoch and partition."""
@@ -337,6 +339,10 @@ class Conversations:
         with self.changed:
             if run.superseded(again) or not self._feeds(run):
                 return GoOn(start=0, wait_s=AGAIN_S)  # meanwhile
+            if again.rank < 0 and run.moved(again, max(start, again.leaves_out)):
+                return GoOn(start=0, problem=moved(again.feed, again.partition))
+            if asked:
+                run.epoch(again.epoch).send_again(again.part, max(start, again.offset))
             places = {
                 rank: each.place
                 for rank, each in self.trainers.items()
@@ -349,7 +355,9 @@ class Conversations:
             chosen = run.choose(again, places)
             if not chosen:
                 return GoOn(start=0, wait_s=AGAIN_S)
-            return GoOn(start=start, places=chosen, trainers=len(places))
+            known = run.layout.get((again.epoch, again.part))
+            length = known.length if known is not None and known.leaves_out else -1
+            return GoOn(start=start, places=chosen, trainers=len(places), length=length)
 
     def _feeds(self, run: RunBook) -> bool:
         """Whether its rows go to the present gang: one that has formed anew begins with it when

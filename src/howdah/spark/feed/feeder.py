@@ -8,6 +8,8 @@ taken" says everything about a partition when Spark runs its task again.
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +19,10 @@ import pyarrow as pa
 
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.feeding import Connecting, Me, NobodyLeft, Task
-from howdah.spark.feed.intervals import merged, without
+from howdah.spark.feed.intervals import count, first, merged, without
 from howdah.spark.feed.lines import Enough, NotTaken, Trainer
 from howdah.spark.feed.messages import Fed, GoOn, Purpose
+from howdah.spark.feed.plan import moved
 
 FIRST_STRETCH_BYTES = 4 << 10
 LONGEST_STRETCH_BYTES = 128 << 20
@@ -28,8 +31,14 @@ RESULT = "partition int, rows long, bytes long"
 """Schema of a feeding task's one row: Spark's partition, rows and bytes sent by this attempt."""
 
 
-def feed_partition(sent: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `DataFrame.mapInArrow`; ``sent`` is an encoded `Task`."""
+def feed_partition(
+    sent: bytes, batches: Iterator[pa.RecordBatch], *, checked: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """For `DataFrame.mapInArrow`; ``sent`` is an encoded `Task`.
+
+    Args:
+        checked: the partitions of each query may be others: the master is told what tells them apart.
+    """
     from pyspark import TaskContext
 
     task = msgspec.msgpack.decode(sent, type=Task)
@@ -47,14 +56,25 @@ def feed_partition(sent: bytes, batches: Iterator[pa.RecordBatch]) -> Iterator[p
 
         yield from Scoring(task, me).run(batches)
     else:
-        yield _Feeding(task, me).run(batches)
+        yield _Feeding(task, me, checked=checked).run(batches)
+
+
+def first_row(batch: pa.RecordBatch | None) -> int:
+    """A hash of a partition's first row; 0 if it has none."""
+    if batch is None or not batch.num_rows:
+        return 0
+    # Not of the buffers: what lies around a row in them is no part of it.
+    text = repr([column[0].as_py() for column in batch.columns])
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=7)
+    return int.from_bytes(digest.digest()) or 1
 
 
 class _Feeding(Connecting):
     """One partition on its way to train with."""
 
-    def __init__(self, task: Task, me: Me) -> None:
+    def __init__(self, task: Task, me: Me, *, checked: bool = False) -> None:
         super().__init__(task, me)
+        self._checked = checked
         self._skip = task.skip.get(me.partition, [])
         self._trainer: Trainer | None = None
         self._writer: pa.RecordBatchStreamWriter | None = None
@@ -66,6 +86,7 @@ class _Feeding(Connecting):
         self._rows = 0
         self._bytes = 0
         self._in_stretch = 0  # rows
+        self._began = 0  # offset of its first row
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
         """Feed it; what has been done."""
@@ -87,25 +108,32 @@ class _Feeding(Connecting):
         )
 
     def _feed(self, batches: Iterator[pa.RecordBatch]) -> None:
-        self._go = self.ask()
+        leaves_out = self._skip[-1][1] if self._skip else 0
+        row: int | None = None
+        if self._checked:
+            head = next(batches, None)
+            row = first_row(head)
+            batches = iter(()) if head is None else itertools.chain([head], batches)
+        self._go = self.ask(first=row, leaves_out=leaves_out)
         if self._go.whole:
             return
+        length = self._go.length
         if self._go.start:
             self._skip = merged([(0, self._go.start), *self._skip])
-        first = True
+        early = self._go.trainers > 1
         for batch in batches:
             if self.task.columns is not None:
                 batch = batch.select(self.task.columns)
             base = self._offset
             for start, stop in without([(base, base + batch.num_rows)], self._skip):
                 piece = batch.slice(start - base, stop - start)
-                if first and piece.num_rows > 1 and self._go.trainers > 1:
+                if early and piece.num_rows > 1:
                     # There may be no other partition: the master hears of this one early.
                     half = -(-piece.num_rows // self._go.trainers)
                     self._send(piece.slice(0, half), start)
                     self._check()
                     start, piece = start + half, piece.slice(half)
-                first = False
+                early = False
                 self._send(piece, start)
             self._offset = base + batch.num_rows
             if self._stretch >= self._limit:
@@ -113,7 +141,17 @@ class _Feeding(Connecting):
                 self._check()
         rank = self._trainer.rank if self._trainer is not None else -1
         self._finish()
-        self.master.tell(Fed(**self.named(), query=self.task.query, rank=rank, rows=self._unsaid))
+        if self._offset < leaves_out or length not in (-1, self._offset):
+            raise FeedError(moved(self.task.feed, self.me.partition))
+        self.master.tell(
+            Fed(
+                **self.named(),
+                query=self.task.query,
+                rank=rank,
+                rows=self._unsaid,
+                length=self._offset if self._checked else -1,
+            )
+        )
 
     def _send(self, batch: pa.RecordBatch, start: int) -> None:
         if not batch.num_rows:
@@ -137,7 +175,7 @@ class _Feeding(Connecting):
         if self._trainer is None:
             ahead = [(max(a, start), b) for a, b in self._skip if b > start]
             self._trainer = self.open(self._go, start, ahead)
-            self._in_stretch = 0
+            self._in_stretch, self._began = 0, start
             self._writer = self._trainer.stream(batch.schema)
         assert self._writer is not None
         self._trainer.look()
@@ -154,8 +192,10 @@ class _Feeding(Connecting):
         assert trainer is not None
         trainer.close()
         self.enough.add(trainer.rank)
-        dropped = self._in_stretch - rows
-        self._go = self.ask(rank=trainer.rank, rows=self._unsaid - dropped, dropped=dropped)
+        sent = without([(self._began, self._offset)], self._skip)
+        dropped = without(sent, first(sent, rows))
+        taken = self._unsaid - count(dropped)
+        self._go = self.ask(rank=trainer.rank, rows=taken, dropped=dropped, offset=self._offset)
         self._unsaid = self._stretch = 0
         if self._go.whole:
             raise NobodyLeft

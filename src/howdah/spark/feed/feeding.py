@@ -62,7 +62,10 @@ class Connecting:
         unreachable: list[int] | None = None,
         rank: int = -1,
         rows: int = 0,
-        dropped: int = 0,
+        dropped: Intervals | None = None,
+        offset: int = 0,
+        first: int | None = None,
+        leaves_out: int = 0,
     ) -> GoOn:
         """Where and with whom to go on. Waits while nobody can take rows.
 
@@ -81,7 +84,10 @@ class Connecting:
                         enough=sorted(self.enough),
                         rank=rank,
                         rows=rows,
-                        dropped=dropped,
+                        dropped=dropped or [],
+                        offset=offset,
+                        first=first,
+                        leaves_out=leaves_out,
                     )
                 )
             except OSError as error:
@@ -95,7 +101,7 @@ class Connecting:
                 raise FeedError(answer.problem)
             if not answer.wait_s:
                 return answer
-            rows = dropped = 0
+            rows = 0
             time.sleep(answer.wait_s)
 
     def named(self) -> dict[str, Any]:
@@ -138,7 +144,7 @@ class Connecting:
                         trainer.close()
                     tried.append(rank)
                     problems.append(f"rank {rank}: {error}")
-            answer = self.ask(unreachable=tried)
+            answer = self.ask(unreachable=tried, offset=begin)
             if answer.whole:
                 raise NobodyLeft
             if all(place.rank in tried for place in answer.places):

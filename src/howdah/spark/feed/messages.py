@@ -343,8 +343,15 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, tag="again"):
     """Who took the stretch that was just sent; -1 at a task's beginning."""
     rows: int = 0
     """Of that stretch. Less than none if some that were counted before turn out not to be taken."""
-    dropped: int = 0
-    """Rows that ``rank`` was sent and has thrown away."""
+    dropped: Intervals = []
+    """Rows that ``rank`` was sent and has thrown away. A later attempt may send them again."""
+    offset: int = 0
+    """Of the row that the task sends next; at its beginning ``start`` of the answer counts."""
+    first: int | None = None
+    """At its beginning: a hash of the partition's first row, 0 if it has none. None: the partitions are
+    known to be those of the queries before."""
+    leaves_out: int = 0
+    """Offset after the last row that programs have had and the task leaves out."""
 
     @property
     def part(self) -> Part:
@@ -362,6 +369,8 @@ class GoOn(msgspec.Struct, frozen=True, kw_only=True, tag="go-on"):
     """The partition has been taken, or no more is wanted: end normally."""
     wait_s: float = 0.0
     """Nobody can take it now: ask again after that long."""
+    length: int = -1
+    """Rows of the partition, from which some are left out; -1 if no query has told it."""
     problem: str = ""
     """It will never be taken; the task fails with this."""
 
@@ -379,6 +388,8 @@ class Fed(msgspec.Struct, frozen=True, kw_only=True, tag="fed"):
     rank: int = -1
     rows: int = 0
     """Of the last stretch, which ``rank`` took."""
+    length: int = -1
+    """Rows of the whole partition; -1: see `Again.first`."""
 
     @property
     def part(self) -> Part:

@@ -89,6 +89,18 @@ def resumption(run: int, align: Align, positions: Iterable[Position]) -> Resumpt
     return Resumption(epoch=epoch, skip={p: merged(ranges) for p, ranges in sorted(parts.items())})
 
 
+def moved(feed: str, partition: int) -> str:
+    """The error text where partitions are others than before."""
+    return (
+        f"partition {partition} of the rows of {feed!r} is another one than in an earlier query of this "
+        "run, so the rows that programs have had cannot be left out: they are known by their places in "
+        "partitions. Spark divides local tables, spark.range and small files by "
+        "spark.sql.leafNodeDefaultParallelism, by default the number of cores that it has just then: set "
+        "it for the session. Or some values are new in every query (random, time): write the rows first, "
+        "df.write.parquet(path) and spark.read.parquet(path)"
+    )
+
+
 # -- who takes what --------------------------------------------------------------------------------
 
 

@@ -128,6 +128,23 @@ def schedule(seed: int) -> Schedule:
     )
 
 
+def left_early(seed: int) -> Schedule | None:
+    """The one of that seed, if programs of it leave early: others go on, and tasks are sent again and
+    again."""
+    found = schedule(seed)
+    early = any(program.ends is not Ends.WHOLE for program in found.programs)
+    if not early or found.ranks < 2:
+        return None
+    chance = random.Random(f"early {seed}")
+    kinds = ("task killed", "task killed", "task lost", "question cut", "task run twice")
+    return msgspec.structs.replace(
+        found,
+        runs=[msgspec.structs.replace(each, align=Align.NONE) for each in found.runs],
+        pipe=1 << 20,
+        faults=[Fault(chance.randint(0, 400), chance.choice(kinds)) for _ in range(6)],
+    )
+
+
 def _batches(chance: random.Random) -> list[tuple[int, int]]:
     sizes = [chance.randint(1, 4) for _ in range(chance.choice((0, 1, 2, 3, 4)))]
     return [(sum(sizes[:at]), size) for at, size in enumerate(sizes)]
