@@ -204,11 +204,9 @@ class Training:
             turn = self._after_failure(generation, query)
             if turn is not None:
                 return turn
-        with self._master.watching():
-            gone = self._run.vanished(epoch, skip.skip)
+        gone = self._master.fed(self._run, epoch, skip.skip)
         if gone is not None:
             raise FeedError(moved(self._options.feed, gone))
-        self._master.fed(self._run, epoch)
         self._queries.remove(query)
         return _Turn.DONE
 

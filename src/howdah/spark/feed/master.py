@@ -146,13 +146,17 @@ class Master(Conversations):
             run.returned |= {rank for rank, each in self.trainers.items() if each.returned}
             self._tell(dict.fromkeys(run.readers, self._opening(run)))
 
-    def fed(self, run: RunBook, epoch: int) -> None:
-        """All rows of the epoch have been brought to the trainers."""
+    def fed(self, run: RunBook, epoch: int, skip: Iterable[int] = ()) -> int | None:
+        """All rows of the epoch have been brought to the trainers, which hear it; unless a partition of
+        which rows were left out (``skip``, or an earlier query) has vanished: that one is returned."""
         with self.changed:
+            if (gone := run.vanished(epoch, skip)) is not None:
+                return gone
             run.epoch(epoch).fed = True
             self.moved = time.monotonic()
             word = EpochFed(feed=run.feed, run=run.number, epoch=epoch)
             self._tell(dict.fromkeys(run.readers or (), word))
+        return None
 
     def close_run(self, run: RunBook) -> None:
         """The run is over, however it went."""
