@@ -1,6 +1,7 @@
 # make demo   a real distributed training job on this machine
 # make test   all tests            make check  ruff, pyright, import contracts, typed names
 # make docs   the documentation    make bench  the benchmarks
+# make docs-pictures   its pictures, from real jobs
 # make audit  what is known against the pinned dependencies
 #
 # Each target brings .venv up to date first, through uv (fetched into .venv-tools if there is none).
@@ -17,7 +18,7 @@ ARGS ?=
 # Most tests wait for processes they started: three at a time keep two cores busy.
 JOBS ?= 3
 
-.PHONY: demo test check format docs bench audit constraints clean
+.PHONY: demo test check format docs docs-pictures bench audit constraints clean
 
 demo:
 	@tools/setup tensorflow
@@ -49,6 +50,10 @@ docs:
 	@tools/setup docs
 	$(RUN) -m sphinx -W --keep-going -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+docs-pictures:
+	@tools/setup dev
+	@chromium=$$(tests/tools/ensure_chromium) && HOWDAH_CHROMIUM="$$chromium" $(RUN) tools/pictures $(ARGS)
 
 bench:
 	@tools/setup dev pytorch

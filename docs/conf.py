@@ -13,9 +13,10 @@ myst_heading_anchors = 3
 
 html_theme = "furo"
 html_title = "Howdah"
-html_static_path = ["_static"]
+# Of pictures also the dark ones, which pages do not name: see howdah.js.
+html_static_path = ["_static", "images"]
 html_css_files = ["howdah.css"]
-html_js_files = [("copy.js", {"defer": "defer"})]
+html_js_files = [("howdah.js", {"defer": "defer"})]
 html_extra_path = ["reference/job-file.schema.json"]
 html_copy_source = False
 html_show_sourcelink = False

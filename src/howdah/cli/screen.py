@@ -146,6 +146,8 @@ class HumanScreen:
         """It has been said that lines are left out."""
         self._told: dict[str, str] = {}
         """What was told last of each task, by its name."""
+        self._failed: dict[str, str] = {}
+        """The same of its failures."""
         self._waiting_said = -SAY_WAITING_S
         self._held: RecordUpdate | None = None
         """The end of a generation: no news if it is the job's, which says the same and more."""
@@ -175,6 +177,8 @@ class HumanScreen:
         self._tell(record)
         if record.task is not None:
             self._told[str(record.task)] = record.text
+            if record.level is not Level.INFO:
+                self._failed[str(record.task)] = record.text
 
     def _tell_held(self) -> None:
         if self._held is not None:
@@ -189,7 +193,7 @@ class HumanScreen:
     def _news(self, record: Record) -> str:
         """The record's text without the failure it names, if that has just been told."""
         task = str(record.task or record.data.get("task", ""))
-        told = self._told.get(task)
+        told = self._failed.get(task)
         cause = record.data.get("cause")
         if told is None or cause is None or not record.text.startswith(f"{told} ["):
             return record.text

@@ -17,7 +17,7 @@ STAGES = {
     Stage.PREPARE: "Preparing",
     Stage.JOIN: "Finding peers",
     Stage.RUN: "Running",
-    Stage.RESTART: "Restarting",
+    Stage.RESTART: "After a failure",
     Stage.FINISH: "Finishing",
 }
 """In the words of the job page (static/summary.js)."""

@@ -132,6 +132,7 @@ def test_a_failure_is_told_once_and_then_what_it_costs() -> None:
     died = "worker:1's user process was killed (SIGKILL)"
     data = {"cause": "signal", "task": "worker:1", "counted": True, "secondary": 2}
     screen.record(record(died, "task-failed", Level.ERROR, worker))
+    screen.record(record("worker:1 is saving its checkpoint", "saving", task=worker))
     screen.record(
         record(f"{died} [signal]", "generation-ended", Level.ERROR, generation=3, data=data)
     )
@@ -141,6 +142,7 @@ def test_a_failure_is_told_once_and_then_what_it_costs() -> None:
     screen.record(record(again, "task-restarting", Level.WARNING, worker, data=lost))
     assert [line.partition("| ")[2] for line in told.said] == [
         "worker:1's user process was killed (SIGKILL)",
+        "worker:1 is saving its checkpoint",
         "generation 3 ended: signal, counts against the restart budget",
         "the gang restarts",
         "worker:1: node-lost, does not count against the restart budget; it is started again in 1.2s",

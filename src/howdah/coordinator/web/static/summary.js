@@ -10,7 +10,7 @@ const STAGES = {
   prepare: "Preparing",
   join: "Finding peers",
   run: "Running",
-  restart: "Restarting",
+  restart: "After a failure",
   finish: "Finishing",
 };
 

@@ -16,3 +16,12 @@ for (const block of navigator.clipboard ? document.querySelectorAll("article .hi
   });
   block.append(button);
 }
+
+// Beside each light picture its dark one; the theme shows the one that fits.
+for (const light of document.querySelectorAll('article img[src$="-light.webp"]')) {
+  const dark = light.cloneNode();
+  dark.src = light.src.replace(/_images\/(.*)-light/, "_static/$1-dark");
+  light.classList.add("only-light");
+  dark.classList.add("only-dark");
+  light.after(dark);
+}
