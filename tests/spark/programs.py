@@ -119,7 +119,7 @@ def start_program(
     """
     folder.mkdir(parents=True, exist_ok=True)
     master = spark.url if isinstance(spark, Standalone) else spark
-    chosen = {**settings(folder), "spark.master": master, **(conf or {})}
+    chosen = {**settings(folder, version), "spark.master": master, **(conf or {})}
     body = textwrap.dedent(text)
     if session:
         body = _BEGIN.format(settings=chosen) + body + _END

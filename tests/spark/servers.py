@@ -171,7 +171,7 @@ class Standalone:
     def settings(self) -> dict[str, str]:
         """Settings of a session on it."""
         cores = {"spark.cores.max": str(len(self.workers))}
-        return {**settings(self.folder), "spark.master": self.url, **cores}
+        return {**settings(self.folder, self.version), "spark.master": self.url, **cores}
 
     def end(self) -> None:
         """Stop them all."""

@@ -8,6 +8,8 @@ import sys
 from importlib import util
 from pathlib import Path
 
+from tests.spark import class_archive
+
 ROOT = Path(__file__).resolve().parents[2]
 _OLDER = ROOT / ".spark35"
 
@@ -54,7 +56,7 @@ def environment(version: Version | None = None) -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "160m",
-        "SPARK_DAEMON_JAVA_OPTS": _JAVA,
+        "SPARK_DAEMON_JAVA_OPTS": f"{_JAVA} {class_archive.flags(version.home)}",
         "PYTHONWARNINGS": "ignore",
     }
 
@@ -62,8 +64,9 @@ def environment(version: Version | None = None) -> dict[str, str]:
 _JAVA = "-XX:+UseSerialGC -XX:-UsePerfData -XX:TieredStopAtLevel=1 -Xss512k"
 
 
-def settings(folder: Path) -> dict[str, str]:
+def settings(folder: Path, version: Version | None = None) -> dict[str, str]:
     """Spark's settings for small and quiet sessions that write into that folder only."""
+    java = environment(version)["SPARK_DAEMON_JAVA_OPTS"]
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -71,9 +74,14 @@ def settings(folder: Path) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "512m",
         "spark.executor.memory": "512m",
-        "spark.driver.extraJavaOptions": _JAVA,
-        "spark.executor.extraJavaOptions": _JAVA,
+        "spark.driver.extraJavaOptions": java,
+        "spark.executor.extraJavaOptions": java,
         "spark.sql.shuffle.partitions": "2",
         "spark.local.dir": str(folder / "local"),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
     }
+
+
+if __name__ == "__main__":
+    for each in Version:
+        class_archive.make(each.home, _JAVA, environment(each))
