@@ -61,7 +61,7 @@ class LogWindow:
         self.end: int = end
         """The offset of the next byte that is new."""
         self.start: int = end
-        self.live = True
+        self.live: bool = True
         """More may come."""
         self._chunks: deque[tuple[int, bytes]] = deque()
         self._times: deque[Written] = deque()
@@ -118,7 +118,7 @@ class _Cursor:
     def __init__(self, window: LogWindow, follower: LogFollower, position: int) -> None:
         self.window: LogWindow = window
         self.times: tuple[Path, LogTimes] | None = None
-        self.follower = follower
+        self.follower: LogFollower = follower
         self.position: int = position
         self.queued: bool = False
 
@@ -135,7 +135,7 @@ class LogFollower:
         self._logs = job_logs
         self._wake = wake
         self._ready: deque[_Cursor] = deque()
-        self.wants = wants
+        self.wants: Wants = wants
         self.cursors: dict[Attempt, _Cursor] = {}
 
     def enqueue(self, cursor: _Cursor) -> None:

@@ -244,7 +244,7 @@ class EpochBook(Line):
         if source is None or source.left:
             return
         self._enter(source.chunk)
-        self.source = None
+        self.source: Source | None = None
 
     def _enter(self, chunk: Chunk) -> None:
         self.handed_before += chunk.rows

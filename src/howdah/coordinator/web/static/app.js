@@ -28,7 +28,9 @@ function show(state) {
   sign.lastElementChild.textContent = over ? "Ended" : WORDS[state];
   sign.title =
     state === "out"
-      ? "Run “howdah status” for a new link"
+      ? document.documentElement.hasAttribute("data-portal")
+        ? "Sign in again in the list of jobs"
+        : "Run “howdah status” for a new link"
       : state === "lost"
         ? "The coordinator does not answer; it is asked again"
         : state === "poll"
