@@ -51,13 +51,14 @@ def collect(args: Any, ctx: Any) -> dict[str, Any]:
     """All ids of each epoch, and how long the batches were."""
     epochs: list[list[int]] = []
     sizes: list[int] = []
+    steps = ctx.feed("train").steps(100)
     for epoch in ctx.feed("train").epochs():
         ids: list[int] = []
         for batch in epoch.batches(100):
             ids += batch["id"].tolist()
             sizes.append(len(batch["id"]))
         epochs.append(ids)
-    return {"epochs": epochs, "sizes": sizes, "rank": ctx.rank, "role": ctx.role}
+    return {"epochs": epochs, "sizes": sizes, "rank": ctx.rank, "role": ctx.role, "steps": steps}
 
 
 def all_ids(values: dict[int, Any], epoch: int) -> list[int]:
@@ -70,6 +71,7 @@ def test_every_row_is_handed_out_once_an_epoch_and_ranks_return_values(spark: An
         values = cluster.results()
     assert sorted(values) == [0, 1]
     assert [all_ids(values, epoch) for epoch in (0, 1)] == [list(range(2050))] * 2
+    assert [value["steps"] for value in values.values()] == [11, 11]
     assert report.rows == 4100 == sum(each.rows for each in report.ranks)
     assert (report.dropped, report.epochs, report.stopped) == (0, 2, False)
     assert report.batches == sum(len(value["sizes"]) for value in values.values())
@@ -125,6 +127,18 @@ def test_partitions_are_the_same_in_all_queries_of_a_run(spark: Any) -> None:
         spark.conf.unset(name)
     assert parts == [2, 2] * 3
     assert [all_ids(values, epoch) for epoch in range(6)] == [list(range(9))] * 6
+
+
+def test_rows_are_known_where_spark_need_not_count_them(spark: Any) -> None:
+    session, table = Session(spark), spark.sql("select * from values (1), (2), (3) as t(id)")
+    cached = spark.range(7).where("id > 1").cache()
+    assert session.known_rows(cached) is None
+    assert cached.count() == 5
+    frames = [table, spark.range(9).selectExpr("id + 1"), spark.range(9).limit(4), cached]
+    assert [session.known_rows(frame) for frame in frames] == [3, 9, 4, 5]
+    unknown = [cached.limit(9), spark.range(9).where("id > 1"), table.join(table, "id")]
+    assert [session.known_rows(frame) for frame in unknown] == [None] * 3
+    cached.unpersist()
 
 
 def test_uneven_ranks_end_together_with_exact_counts(spark: Any) -> None:

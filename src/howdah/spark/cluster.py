@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+import msgspec
+
 from howdah.backends.spark import SparkSubmission
 from howdah.client.errors import BadInput, JobFailed
 from howdah.client.items import LogLine
@@ -20,7 +22,7 @@ from howdah.spark.inference import answered, scorer
 from howdah.spark.job import ClusterJob, Wiring, secret
 from howdah.spark.live import Live
 from howdah.spark.reports import TrainReport
-from howdah.spark.rows import source_of
+from howdah.spark.rows import known_rows, source_of
 from howdah.spark.session import Session
 from howdah.spark.training import Beside, Training
 from howdah.spec.model import Checkpoint, Role, Slots, Spark, TensorBoard
@@ -181,6 +183,7 @@ class Cluster:
         cache: bool = False,
         shuffle: int | bool | None = None,
         columns: Sequence[str] | None = None,
+        steps: int | None = None,
         spill: int | str | None = None,
         timeout_s: float | None = 600.0,
     ) -> TrainReport:
@@ -197,6 +200,8 @@ class Cluster:
             cache: keep the rows at the trainers, so that Spark runs once for all epochs.
             shuffle: seed (or True) for another order in each cached epoch.
             columns: only these, of the validation rows too.
+            steps: batches of an epoch in each rank, where you know: programs have it by
+                `howdah.spark.feed.feed.Feed.steps`. Nothing is left out for it.
             spill: what the files of a rank may take on its disk, for rows that do not fit into
                 memory: bytes, or a string such as ``"20g"``. By default a tenth of what was free is
                 left free. It fails where that is not enough.
@@ -213,11 +218,15 @@ class Cluster:
         session = self._live.session
         beside = None if validation is None else source_of(session, validation, columns)
         source = source_of(session, data, columns)
+        if steps is not None and steps < 1:
+            raise BadInput(f"steps is {steps}; an epoch has at least one batch")
         options = _options(feed, epochs, align, cache, shuffle, spill)
+        options = msgspec.structs.replace(options, steps=steps, rows=known_rows(source))
         training = Training(self._live, source, options, timeout_s=timeout_s)
         if beside is None:
             return training.run()
         options = _options("validation", epochs, align, cache, None, spill)
+        options = msgspec.structs.replace(options, rows=known_rows(beside))
         with Beside(self._live, beside, options, main=training):
             return training.run()
 

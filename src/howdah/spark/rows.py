@@ -104,6 +104,10 @@ class FrameSource:
             self._row_bytes = sum(each[2] for each in found) / total
         return found
 
+    def known_rows(self) -> int | None:
+        """See `known_rows`."""
+        return self._session.known_rows(self._frame)
+
     def ordered(self) -> bool:
         """See `Source`."""
         if self._ordered is None:
@@ -138,6 +142,11 @@ class RddSource:
     def ordered(self) -> bool:
         """See `Source`."""
         return rdd_ordered(self._rdd)
+
+
+def known_rows(source: Source) -> int | None:
+    """How many rows it has; None where Spark would have to count them."""
+    return source.known_rows() if isinstance(source, FrameSource) else None
 
 
 def rdd_ordered(rdd: Any) -> bool:

@@ -152,6 +152,26 @@ class Session:
             return None
         return type(frame)(made, frame.sparkSession)
 
+    def known_rows(self, frame: Any) -> int | None:
+        """How many rows it has, where that can be told without a Spark job; else None."""
+        if self.connect:
+            return None
+        try:
+            plan = frame._jdf.queryExecution().optimizedPlan()
+            limited, leaf = False, plan
+            while (name := leaf.nodeName()) in _KEEPS_ROWS:
+                limited = limited or name != "Project"
+                leaf = leaf.children().head()
+            if name in _COUNTED:
+                found = plan.maxRows()  # of these it is not the most, but all
+            elif name == "InMemoryRelation" and not limited and _is_loaded(leaf):
+                found = leaf.stats().rowCount()
+            else:
+                return None
+            return int(str(found.get())) if found.isDefined() else None
+        except Exception:  # py4j's: another Spark has other plans
+            return None
+
     def ordered(self, frame: Any) -> bool:
         """Whether Spark gives the rows of each partition in the same order again.
 
@@ -205,6 +225,16 @@ class Session:
         except Exception:  # no number, or a server that does not answer
             return MOST_ROWS
         return own if own > 0 else MOST_ROWS
+
+
+_KEEPS_ROWS = frozenset({"Project", "GlobalLimit", "LocalLimit"})
+_COUNTED = frozenset({"LocalRelation", "Range"})
+"""Leaves of logical plans that have their rows, or how many."""
+
+
+def _is_loaded(relation: Any) -> bool:
+    """Whether all of a cached DataFrame has been computed."""
+    return bool(relation.cacheBuilder().isCachedColumnBuffersLoaded())
 
 
 def shuffles(plan: str) -> bool:

@@ -239,7 +239,9 @@ class Rig:
     def open(self, run: int = 1, purpose: Purpose = Purpose.TRAIN, **fields: Any) -> None:
         self._purposes[run] = purpose
         extra = {
-            name: fields.pop(name) for name in ("first_epoch", "cached_epoch") if name in fields
+            name: fields.pop(name)
+            for name in ("first_epoch", "cached_epoch", "readers")
+            if name in fields
         }
         options = Options(**{"feed": "train", **fields})
         self.master.say(Open(run=run, purpose=purpose, options=options, **extra))

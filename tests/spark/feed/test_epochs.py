@@ -71,6 +71,27 @@ def test_batches_never_cross_an_epochs_end_and_go_on_in_the_next_run(rig: Rig) -
     assert feed.rows == 12
 
 
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ({"align": "drop", "rows": 43}, (6, 5)),
+        ({"align": "pad", "rows": 41}, (6, 6)),
+        ({"align": "none", "rows": 40}, (5, 5)),
+        ({"rows": 40, "steps": 7}, (7, 7)),
+        ({}, (None, None)),
+    ],
+)
+def test_a_program_is_told_how_many_batches_an_epoch_has_where_that_is_known(
+    rig: Rig, options: dict[str, Any], steps: tuple[int | None, int | None]
+) -> None:
+    feed = rig.trainer().feed("train")
+    rig.open(readers=2, **options)
+    assert (feed.steps(4), feed.steps(4, drop_last=True)) == steps
+    rig.end()
+    with pytest.raises(ValueError, match="at least one row"):
+        feed.steps(0)
+
+
 def test_short_last_batches_are_dropped_when_asked(rig: Rig) -> None:
     feed = rig.trainer().feed("train")
     rig.open(align="none")

@@ -410,6 +410,7 @@ class Conversations:
             options=run.options,
             first_epoch=run.first_epoch,
             cached_epoch=run.cached_epoch,
+            readers=len(run.readers or ()),
         )
 
     def _tell_all(self, message: msgspec.Struct) -> None:

@@ -292,6 +292,7 @@ class RunBook:
         self.number: int = opening.run
         self.purpose: Purpose = opening.purpose
         self.options: Options = opening.options
+        self.readers: int = opening.readers
         self.first_epoch: int = opening.first_epoch
         self.current: int = opening.first_epoch
         """The epoch being handed out."""

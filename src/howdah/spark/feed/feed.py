@@ -17,6 +17,7 @@ from howdah.spark.feed.handing import Hand, Key, Pieces, Run
 from howdah.spark.feed.intervals import merged, without
 from howdah.spark.feed.loaders import Loaders
 from howdah.spark.feed.messages import Position
+from howdah.spark.feed.plan import steps
 from howdah.spark.feed.state import FeedState
 
 Batch = dict[str, Any]
@@ -268,6 +269,26 @@ class Feed(Loaders):
         with state.changed:
             books = [book for run in state.runs.values() for book in run.epochs.values()]
             return state.rows + sum(book.handed for book in books)
+
+    def steps(self, size: int, drop_last: bool = False) -> int | None:
+        """How many batches of that size this rank has of an epoch of the present run, for schedules and
+        progress bars; waits until the run begins. What ``steps`` of `Cluster.train` says; or else about
+        the equal share of the rows, where Spark knows their number without counting: local tables,
+        `spark.range`, a limit of these, and a DataFrame that is cached and computed. None otherwise,
+        and once the feed has ended. Restore a position before.
+
+        Raises:
+            FeedError: Spark's query failed, or the driver is gone.
+        """
+        if size < 1:
+            raise ValueError(f"A batch has at least one row, not {size}")
+        run = self._hand.wait_run()
+        if run is None:
+            return None
+        options = run.options
+        if options.steps is not None or options.rows is None or not run.readers:
+            return options.steps
+        return steps(options.align, options.rows, run.readers, size, drop_last=drop_last)
 
     def sample(self, columns: Sequence[str] | None = None, shapes: Shapes | None = None) -> Batch:
         """Some rows that will come, still to be handed out; waits. Empty if none will come."""

@@ -106,6 +106,21 @@ class Hand:
                         return (run.number, run.current)
                 state.wait(LOOK_S)
 
+    def wait_run(self) -> RunBook | None:
+        """The run of rows to train with that is handed out, once there is one. None: the feed has
+        ended."""
+        state = self.state
+        with state.changed:
+            self._ask()
+            while True:
+                self._raise()
+                if state.ended:
+                    return None
+                for run in state.runs.values():
+                    if not run.over and not run.scoring:
+                        return run
+                state.wait(LOOK_S)
+
     def peek(self) -> Source | None:
         """The first record batch that waits, left where it is; waits. None: none will come."""
         state = self.state

@@ -92,6 +92,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     spill: int | None = None
     """Bytes that a trainer's files may have, of all its feeds; None: a tenth of what was free on the
     disk is left free."""
+    rows: int | None = None
+    """Of an epoch, all ranks together; None where Spark would have to count them."""
+    steps: int | None = None
+    """Batches of an epoch in each rank, as the driver program says."""
 
 
 # -- data connection ------------------------------------------------------------------------------
@@ -261,6 +265,8 @@ class Open(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
     """With `Options.cache`: the last epoch Spark feeds. Trainers keep it whole and hand out later
     ones from there, telling `Held` (``final``) of each beforehand. None: ``first_epoch``, which is
     right unless that one goes on from a position in its middle."""
+    readers: int = 0
+    """Ranks that read it."""
 
 
 class EpochFed(msgspec.Struct, frozen=True, kw_only=True, tag="epoch-fed"):

@@ -157,6 +157,12 @@ def preference(
     return [each.place.rank for each in sorted(loads, key=key)]
 
 
+def steps(align: Align, rows: int, ranks: int, size: int, *, drop_last: bool) -> int:
+    """About how many batches each rank has of an epoch: the shares of ranks differ a little."""
+    share = -(-rows // ranks) if align is Align.PAD else rows // ranks
+    return share // size if drop_last and align is not Align.PAD else -(-share // size)
+
+
 # -- sizes ----------------------------------------------------------------------------------------
 
 BATCH_BYTES = 2 << 20
