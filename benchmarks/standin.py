@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from howdah.agent.launch import AgentLaunch
 from howdah.backends import registry
 from howdah.backends.base import Backend, PageReaders, Places, RoleResources
-from howdah.backends.local import inside
+from howdah.backends.local import container_paths
 from howdah.coordinator.main import main
 from howdah.core.messages import (
     ContainerEnded,
@@ -71,7 +71,7 @@ class StandIn:
         self._emit: Callable[[Event], None] = lambda event: None
 
     def places(self, job: Job, directory: JobDirectory) -> Places:
-        return inside.places(job, directory)
+        return container_paths.places(job, directory)
 
     async def announce(self, address: CoordinatorAddress) -> None:
         pass

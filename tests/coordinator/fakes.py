@@ -14,7 +14,7 @@ import msgspec
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import PageReaders, Places, RoleResources
-from howdah.backends.local import inside
+from howdah.backends.local import container_paths
 from howdah.core.messages import (
     ContainerEnded,
     ContainerEndKind,
@@ -314,7 +314,7 @@ class FakeBackend:
         self.refuse = ""
 
     def places(self, job: Job, directory: JobDirectory) -> Places:
-        return inside.places_with(job, directory, directory.meta().source)
+        return container_paths.places_with(job, directory, directory.meta().source)
 
     async def announce(self, address: CoordinatorAddress) -> None:
         self.announced.append(address)

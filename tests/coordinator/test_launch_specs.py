@@ -10,7 +10,7 @@ import msgspec
 
 from howdah.backends.base import Places
 from howdah.backends.interpreter import interpreter
-from howdah.backends.where import tensorboard_folder
+from howdah.backends.job_paths import tensorboard_folder
 from howdah.coordinator.launch_specs import LaunchSpecs
 from howdah.core.messages import LaunchAgent, Member, PrepareTask, StartTask, Task, Topology
 from howdah.frameworks import planning

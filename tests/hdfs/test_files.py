@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from howdah.storage import mirror
+from howdah.storage.destinations import HdfsDestination
 from howdah.storage.follow import Puller, Pusher
 from howdah.storage.hdfs import Hdfs, is_hdfs, split
 from howdah.storage.hdfs_errors import (
@@ -24,7 +25,6 @@ from howdah.storage.hdfs_errors import (
     NotEmpty,
     NotFound,
 )
-from howdah.storage.places import HdfsPlace
 from tests.hadoop.cluster import Cluster
 
 
@@ -289,16 +289,16 @@ def test_growing_files_are_appended_to_on_hdfs(url: str, hdfs: Hdfs, tmp_path: P
     here, back = tmp_path / "here", tmp_path / "back"
     here.mkdir()
     (here / "events").write_text("one")
-    Pusher(here, HdfsPlace(url)).push()
+    Pusher(here, HdfsDestination(url)).push()
     written = hdfs.stat(f"{url}/events")
-    pusher = Pusher(here, HdfsPlace(url))
+    pusher = Pusher(here, HdfsDestination(url))
     for more in (" two", " three"):
         with (here / "events").open("a") as file:
             file.write(more)
         pusher.push()
     assert hdfs.read(f"{url}/events") == b"one two three"
     assert hdfs.stat(f"{url}/events").mtime_ms >= written.mtime_ms
-    puller = Puller(HdfsPlace(url), back)
+    puller = Puller(HdfsDestination(url), back)
     puller.pull()
     assert (back / "events").read_text() == "one two three"
 
@@ -311,6 +311,6 @@ def test_a_file_left_open_by_a_dead_pusher_is_gone_on_with(
     here = tmp_path / "here"
     here.mkdir()
     (here / "events").write_text("one two")
-    place = HdfsPlace(url)
+    place = HdfsDestination(url)
     place.append(here / "events", "events", 3)
     assert hdfs.read(f"{url}/events") == b"one two"

@@ -15,10 +15,10 @@ from howdah.core.messages import Task
 from howdah.spark import ParquetFeed
 from howdah.storage import checkpoints, outputs
 from howdah.storage.checkpoints import CheckpointSpec
+from howdah.storage.destinations import open_destination
 from howdah.storage.errors import Outdated
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.outputs import Copied, OutputSpec, copy
-from howdah.storage.places import open_place
 from howdah.storage.stores import HdfsStore, open_store
 from howdah.storage.trial import try_to_write
 from tests.unit.storage import test_checkpoint_choice, test_checkpoints
@@ -115,7 +115,7 @@ def test_an_older_attempt_never_replaces_a_newer_one_s_outputs(url: str, tmp_pat
     old, new = tmp_path / "old", tmp_path / "new"
     for folder in (old, new):
         fill(folder, **{"results/a.csv": folder.name})
-    frozen = open_place(store, attempt=1)
+    frozen = open_destination(store, attempt=1)
     frozen.put(old / "results/a.csv", "results/a.csv")
     newer = OutputSpec(base=str(new), folders=("results",), store=store, attempt=2)
     assert copy(newer).files == 1
@@ -123,7 +123,7 @@ def test_an_older_attempt_never_replaces_a_newer_one_s_outputs(url: str, tmp_pat
         frozen.put(old / "results/a.csv", "results/a.csv")
     with pytest.raises(Outdated):
         copy(OutputSpec(base=str(old), folders=("results",), store=store, attempt=1))
-    assert open_place(store).read("results/a.csv", 0, 10) == b"new"
+    assert open_destination(store).read("results/a.csv", 0, 10) == b"new"
 
 
 def test_outputs_of_a_job_are_seen_all_at_once(url: str, hdfs: Hdfs, tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from howdah.agent.launch import AgentLaunch
 from howdah.backends import gpus
 from howdah.backends.base import BackendError, RoleResources
 from howdah.backends.gpus import Device, DeviceLocks, GpuError, allowed, nvml_devices
+from howdah.backends.local.allocation import gpus_short
 from howdah.backends.local.backend import LocalBackend
-from howdah.backends.local.granting import gpus_short
 from howdah.backends.local.machine import check
 from howdah.core.messages import ContainerGranted, RequestRefused
 from howdah.frameworks import planning

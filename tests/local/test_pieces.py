@@ -17,9 +17,9 @@ import pytest
 from howdah.agent.processes import Stat
 from howdah.backends import registry
 from howdah.backends.base import BackendError, RoleResources
-from howdah.backends.local import places, processes
+from howdah.backends.local import processes, runtime_paths
 from howdah.backends.local.backend import LocalBackend
-from howdah.backends.local.forks import fork
+from howdah.backends.local.forking import fork
 from howdah.backends.local.messages import Acknowledge, Launched, Release
 from howdah.backends.local.processes import Seen, belonging
 from howdah.backends.local.site import LocalSite
@@ -173,10 +173,10 @@ def test_the_loop_tells_of_children_timers_and_signals() -> None:
     """In a process of its own, since a loop takes the process's signals."""
     script = """
 import os, signal, sys
-from howdah.backends.local.forks import fork
-from howdah.backends.local.loop import Loop
+from howdah.backends.local.forking import fork
+from howdah.backends.local.event_loop import EventLoop
 
-loop = Loop()
+loop = EventLoop()
 told = []
 def tell(what):
     told.append(what)
@@ -198,10 +198,10 @@ print(sorted(told))
 def test_a_signal_for_a_new_child_is_never_taken_for_our_own() -> None:
     script = """
 import os, signal
-from howdah.backends.local.forks import fork
-from howdah.backends.local.loop import Loop
+from howdah.backends.local.forking import fork
+from howdah.backends.local.event_loop import EventLoop
 
-loop = Loop()
+loop = EventLoop()
 told, children = [], 200
 def ended(status):
     global children
@@ -248,11 +248,14 @@ def _quietly(run: Callable[[], int]) -> Callable[[], int]:
 def test_sockets_have_short_paths_that_differ_by_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(places.FOLDER_VARIABLE)
-    one, other = places.socket_path(tmp_path / ("a" * 100)), places.socket_path(tmp_path / "b")
+    monkeypatch.delenv(runtime_paths.FOLDER_VARIABLE)
+    one, other = (
+        runtime_paths.socket_path(tmp_path / ("a" * 100)),
+        runtime_paths.socket_path(tmp_path / "b"),
+    )
     assert one != other
     assert len(os.fsencode(one)) < 60
-    assert places.socket_path(tmp_path / "b") == other
+    assert runtime_paths.socket_path(tmp_path / "b") == other
 
 
 def test_a_folder_for_sockets_that_is_too_deep_is_refused_in_words(
@@ -260,17 +263,17 @@ def test_a_folder_for_sockets_that_is_too_deep_is_refused_in_words(
 ) -> None:
     deep = tmp_path / ("x" * 100)
     deep.mkdir()
-    monkeypatch.setenv(places.FOLDER_VARIABLE, str(deep))
+    monkeypatch.setenv(runtime_paths.FOLDER_VARIABLE, str(deep))
     with pytest.raises(BackendError, match="too long for a Unix socket"):
-        places.socket_path(tmp_path)
+        runtime_paths.socket_path(tmp_path)
 
 
 def test_a_missing_place_for_sockets_is_refused_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(places.FOLDER_VARIABLE, str(tmp_path / "nowhere"))
-    with pytest.raises(BackendError, match=places.FOLDER_VARIABLE):
-        places.runtime_folder()
+    monkeypatch.setenv(runtime_paths.FOLDER_VARIABLE, str(tmp_path / "nowhere"))
+    with pytest.raises(BackendError, match=runtime_paths.FOLDER_VARIABLE):
+        runtime_paths.runtime_folder()
 
 
 def test_sockets_of_the_dead_are_removed_and_those_of_the_living_are_not(tmp_path: Path) -> None:
@@ -284,11 +287,11 @@ def test_sockets_of_the_dead_are_removed_and_those_of_the_living_are_not(tmp_pat
             dead.bind(str(folder / "node-dead"))
         for name in ("living", "dead"):
             os.utime(folder / f"node-{name}", (0, 0))
-        places.tidy(folder)
+        runtime_paths.tidy(folder)
         assert sorted(p.name for p in folder.iterdir()) == ["node-living", "node-young"]
     for path in folder.iterdir():
         os.utime(path, (0, 0))
-    places.tidy(folder)
+    runtime_paths.tidy(folder)
     assert not folder.exists()
 
 

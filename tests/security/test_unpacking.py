@@ -20,8 +20,8 @@ from howdah.backends.spark.messages import FilePart
 from howdah.packing import ready
 from howdah.packing.archives import Archive, Kind, PackingError, quiet
 from howdah.storage.checkpoints import CheckpointSpec, restore
+from howdah.storage.destinations import open_destination
 from howdah.storage.follow import Puller
-from howdah.storage.places import open_place
 from howdah.storage.versions import Manifest, SavedFile, checksum
 
 TEXT = b"planted"
@@ -145,7 +145,7 @@ def test_event_files_are_not_pulled_through_links(tmp_path: Path) -> None:
     (there / "run" / "events").write_bytes(TEXT)
     (here / "run").symlink_to(elsewhere)
     with pytest.raises(OSError, match="leads out"):
-        Puller(open_place(str(there)), here).pull()
+        Puller(open_destination(str(there)), here).pull()
     assert everything(elsewhere) == set()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import psutil
 
-from howdah.backends.local import places
+from howdah.backends.local import runtime_paths
 from howdah.backends.spark import SparkSubmission
 from howdah.client.functions import FunctionJob, values
 from howdah.client.submit import submit
@@ -99,7 +99,9 @@ def marked(job_id: str) -> list[psutil.Process]:
 
 def container_folders() -> list[Path]:
     """Folders of container processes that live, or have left something."""
-    return sorted((Path(os.environ[places.FOLDER_VARIABLE]) / f"howdah-{os.getuid()}").glob("s-*"))
+    return sorted(
+        (Path(os.environ[runtime_paths.FOLDER_VARIABLE]) / f"howdah-{os.getuid()}").glob("s-*")
+    )
 
 
 def eventually(holds: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S) -> Any:

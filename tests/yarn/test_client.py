@@ -15,7 +15,7 @@ import pytest
 
 from howdah.backends.base import BackendError, Step, SubmissionCancelled
 from howdah.client.api import as_loaded, connect, jobs
-from howdah.client.early import begin
+from howdah.client.submission_start import begin
 from howdah.client.submit import submit
 from howdah.core.messages import Task
 from howdah.storage.hdfs import Hdfs

@@ -7,8 +7,8 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 
-from howdah.backends.athand import SiteAtHand
 from howdah.backends.base import BackendError, Lost, Running
+from howdah.backends.local_directory_site import LocalDirectorySite
 from howdah.core.messages import Task
 from howdah.storage import layout, local_copy
 from howdah.storage.layout import CoordinatorAddress
@@ -19,7 +19,7 @@ BETWEEN_TWO_S = 3.0
 """A coordinator that does not answer may have a successor within this."""
 
 
-class CopiedSite(SiteAtHand):
+class CopiedSite(LocalDirectorySite):
     """What is asked is copied first. Only its coordinator is spoken to; nothing of the job is run or ended
     otherwise, whatever its directory says."""
 

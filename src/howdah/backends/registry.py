@@ -52,13 +52,13 @@ class Parts(NamedTuple):
 BUILT_IN = {
     LOCAL: Parts(
         backend="howdah.backends.local.backend:LocalBackend",
-        submission="howdah.backends.local.early:begin",
+        submission="howdah.backends.local.submission_start:begin",
         site="howdah.backends.local.site:LocalSite",
         here=True,
     ),
     "yarn": Parts(
         backend="howdah.backends.yarn.backend:YarnBackend",
-        submission="howdah.backends.yarn.early:begin",
+        submission="howdah.backends.yarn.submission_start:begin",
         site="howdah.backends.yarn.site:YarnSite",
         elsewhere="howdah.backends.yarn.remote_jobs",
         doctor="howdah.backends.yarn.doctor:examine",
@@ -102,7 +102,11 @@ def submission(name: str) -> Submission:
 
     def make(factory: object) -> Submission:
         own = getattr(factory, "submission", None)
-        return _load("howdah.backends.local.early:begin_unchecked")() if own is None else own()
+        return (
+            _load("howdah.backends.local.submission_start:begin_unchecked")()
+            if own is None
+            else own()
+        )
 
     return _plug_in(name, make)
 

@@ -19,7 +19,7 @@ from howdah.agent.pages import PAGE_TOKEN
 from howdah.agent.processes import marker
 from howdah.agent.programs import Additions, complete_environment
 from howdah.agent.workfolder import TASK, place
-from howdah.backends.local import inside
+from howdah.backends.local import container_paths
 from howdah.cli.formatting import Paint, wants_colour
 from howdah.cli.terminal import echo, echo_json
 from howdah.client import checks
@@ -128,7 +128,7 @@ def dry_run(loaded: LoadedJob, backend: str) -> DryRun:
         source=str(loaded.source) if loaded.source else None,
         howdah=__version__,
     )
-    places = inside.places_with(job, directory, meta.source)
+    places = container_paths.places_with(job, directory, meta.source)
     specs = LaunchSpecs(job, plan, directory, 0.0, places)
     specs.master = ("127.0.0.1", EXAMPLE_PORT)
     members = _example_tasks(job, plan)

@@ -47,7 +47,7 @@ def command_of(ctx: click.Context) -> tuple[str, ...]:
 
 
 def _backend(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str:
-    from howdah.client.early import default_backend
+    from howdah.client.submission_start import default_backend
 
     return name or default_backend()
 

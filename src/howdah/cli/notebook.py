@@ -73,9 +73,9 @@ def command(
     from howdah.backends.support import honours
     from howdah.cli.attached import Tie, View, follow
     from howdah.client.background import Background
-    from howdah.client.early import begin
     from howdah.client.loading import load_object
     from howdah.client.notebook import notebook_job
+    from howdah.client.submission_start import begin
     from howdah.client.submit import submit
     from howdah.spec.model import Environment
 

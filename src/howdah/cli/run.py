@@ -69,7 +69,7 @@ def run_command(
 
     With --json: one JSON object a line, the last with type "summary"; with --dry-run one document.
     """
-    from howdah.client.early import begin
+    from howdah.client.submission_start import begin
 
     if dry_run:
         from howdah.cli.dryrun import show
@@ -134,7 +134,7 @@ def submit_command(
         from howdah.cli.dryrun import show
 
         return show(load_job(ctx, job, **source), backend, as_json=as_json)
-    from howdah.client.early import begin
+    from howdah.client.submission_start import begin
 
     submission = begin(backend)
     try:
@@ -229,7 +229,7 @@ def rerun_command(
     """
     from howdah.cli.progress import Progress
     from howdah.client.again import load, submit_again
-    from howdah.client.early import begin
+    from howdah.client.submission_start import begin
 
     before = find_job(job_id, store)
     submission = begin(before.meta().backend)

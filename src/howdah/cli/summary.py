@@ -10,7 +10,7 @@ import msgspec
 from howdah.cli import formatting as human
 from howdah.cli.formatting import Column, Paint, display_width, render
 from howdah.client.advice import Finding, Severity
-from howdah.storage.left_out import REMEDY
+from howdah.storage.unsaved_files import REMEDY
 from howdah.wire.status import FailureView, JobView, TaskView
 
 TAIL = 20

@@ -20,7 +20,7 @@ from howdah.backends import registry as backends
 from howdah.backends.base import BackendError
 from howdah.backends.findings import Finding, Health, fine, problem, warning
 from howdah.backends.gpus import GpuError, allowed, nvml_devices
-from howdah.backends.local import places, processes
+from howdah.backends.local import processes, runtime_paths
 from howdah.client.liveness import Running, running
 from howdah.frameworks import registry as frameworks
 from howdah.spec.model import Network
@@ -149,7 +149,7 @@ def _jobs_folder(store: str | None) -> Iterator[Finding]:
 
 def _sockets() -> Iterator[Finding]:
     try:
-        path = places.socket_path(Path("/job"))
+        path = runtime_paths.socket_path(Path("/job"))
     except BackendError as error:
         yield problem("sockets", str(error))
         return

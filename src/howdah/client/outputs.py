@@ -13,10 +13,10 @@ import msgspec
 from howdah.client.errors import BadInput, HowdahError
 from howdah.core.messages import Task
 from howdah.storage import layout
+from howdah.storage.destinations import is_hidden, open_destination
 from howdah.storage.errors import in_words
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.outputs import job_place, published
-from howdah.storage.places import is_hidden, open_place
 
 CHUNK = 8 * 1024 * 1024
 MOST = 8
@@ -51,7 +51,7 @@ def outputs(directory: JobDirectory, tasks: Iterable[Task] = ()) -> list[Output]
     found: list[Output] = []
     for place in _places(directory):
         try:
-            files = open_place(place).files()
+            files = open_destination(place).files()
         except FileNotFoundError:
             continue
         except Exception as error:  # fsspec's stores raise what they like
@@ -108,7 +108,7 @@ def fetch(output: Output, to: Path) -> Path:
         raise BadInput(f"{target} is there already; remove it, or give another path")
     if not target.parent.is_dir():
         raise BadInput(f"{target.parent} is no folder; make it first")
-    place = open_place(output.place)
+    place = open_destination(output.place)
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         with partial.open("xb") as file:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from howdah.backends import submitting
 from howdah.backends.base import BackendError, Step
 from howdah.client import checks, stores
-from howdah.client.early import begin, default_backend
 from howdah.client.errors import Refused
+from howdah.client.submission_start import begin, default_backend
 from howdah.core.state import JobPhase, Outcome
 from howdah.frameworks.planning import expand
 from howdah.spec.load import LoadedJob, substitute_job_id

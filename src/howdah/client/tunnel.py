@@ -19,9 +19,9 @@ from howdah.client.errors import HowdahError, Refused
 from howdah.client.remote import Remote
 from howdah.core.messages import Task
 from howdah.storage.jobdir import JobDirectory
-from howdah.wire.carrying import carry
 from howdah.wire.channel import Channel
 from howdah.wire.messages import Answer, OpenTunnel
+from howdah.wire.tcp_relay import relay
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ async def tunnel(directory: JobDirectory, task: Task | None, port: int = 0) -> A
         try:
             channel, _ = await _open(remote, task)
             try:
-                await carry(channel, reader, writer)
+                await relay(channel, reader, writer)
             finally:
                 channel.abort()
         except (HowdahError, OSError) as error:

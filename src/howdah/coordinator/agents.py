@@ -52,7 +52,7 @@ from howdah.wire.messages import (
     WebWithdrawn,
     Welcome,
 )
-from howdah.wire.strangers import Seldom
+from howdah.wire.unauthenticated_peers import Seldom
 
 log: logging.Logger = logging.getLogger(__name__)
 

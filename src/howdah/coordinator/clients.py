@@ -13,7 +13,6 @@ from howdah.coordinator.execs import Execs
 from howdah.coordinator.job_logs import LogFollower
 from howdah.coordinator.live_job import LiveJob
 from howdah.core.messages import Task
-from howdah.wire.carrying import carry
 from howdah.wire.channel import Channel
 from howdah.wire.messages import (
     PROTOCOL,
@@ -30,6 +29,7 @@ from howdah.wire.messages import (
     Watch,
     Welcome,
 )
+from howdah.wire.tcp_relay import relay
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -259,7 +259,7 @@ async def tunnel(channel: Channel[Any], wanted: OpenTunnel, job: LiveJob) -> Non
         await _refuse_tunnel(channel, str(error.args[0]))
         return
     channel.send(Answer(path=path))
-    await carry(channel, reader, writer)
+    await relay(channel, reader, writer)
 
 
 async def _refuse_tunnel(channel: Channel[Any], problem: str) -> None:

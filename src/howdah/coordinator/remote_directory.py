@@ -32,10 +32,10 @@ _LOOK_AGAIN_S = 2.0
 
 async def keep_uploaded(url: str, local: Path) -> None:
     """Upload what grows, until cancelled."""
+    from howdah.storage.destinations import open_destination
     from howdah.storage.follow import Pusher
-    from howdah.storage.places import open_place
 
-    pusher = Pusher(local, await asyncio.to_thread(open_place, url), patterns=_GROWING)
+    pusher = Pusher(local, await asyncio.to_thread(open_destination, url), patterns=_GROWING)
     for pause_s in itertools.chain(UPLOAD_S, itertools.repeat(UPLOAD_S[-1])):
         await asyncio.sleep(pause_s)
         try:

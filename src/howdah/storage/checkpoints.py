@@ -28,9 +28,9 @@ from collections.abc import Sequence
 import msgspec
 
 from howdah.storage.errors import Outdated, in_words, is_transient
+from howdah.storage.local_fallback import take_over
 from howdah.storage.publishing import Publisher, adopt, publish
 from howdah.storage.restoring import NoVersion, restore
-from howdah.storage.spare import take_over
 from howdah.storage.versions import (
     CheckpointSpec,
     Damaged,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from howdah.storage.beneath import escaping
+from howdah.storage.confined_paths import escaping
 
 Tree = Mapping[str, "Signature"]
 """Files by path relative to the folder, with ``/``."""

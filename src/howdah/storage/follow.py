@@ -25,10 +25,10 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.storage.beneath import open_beneath
+from howdah.storage.confined_paths import open_beneath
+from howdah.storage.destinations import Destination, is_hidden, open_destination
 from howdah.storage.errors import Outdated, in_words
 from howdah.storage.files import PRIVATE_FOLDER
-from howdah.storage.places import Place, is_hidden, open_place
 from howdah.storage.versions import Problem
 
 _PIECE_BYTES = 4 << 20
@@ -43,14 +43,16 @@ class FollowSpec(msgspec.Struct, frozen=True, kw_only=True):
     place: str
     """Path or URL."""
     attempt: int = 0
-    """Whose folder is pushed; see `howdah.storage.places`."""
+    """Whose folder is pushed; see `howdah.storage.destinations`."""
     every_s: float = 3.0
 
 
 class Pusher:
     """Takes what comes to a local folder to a place."""
 
-    def __init__(self, folder: Path, place: Place, patterns: Sequence[str] = ("**/*",)) -> None:
+    def __init__(
+        self, folder: Path, place: Destination, patterns: Sequence[str] = ("**/*",)
+    ) -> None:
         self._folder = folder
         self._place = place
         self._patterns = patterns
@@ -126,7 +128,7 @@ class Pusher:
 class Puller:
     """Brings what comes to a place into a local folder."""
 
-    def __init__(self, place: Place, folder: Path) -> None:
+    def __init__(self, place: Destination, folder: Path) -> None:
         self._place = place
         self._folder = folder
 
@@ -208,14 +210,16 @@ def _push(spec: FollowSpec) -> Callable[[], object]:
 
     def push() -> None:
         nonlocal pusher
-        pusher = pusher or Pusher(Path(spec.folder), open_place(spec.place, attempt=spec.attempt))
+        pusher = pusher or Pusher(
+            Path(spec.folder), open_destination(spec.place, attempt=spec.attempt)
+        )
         pusher.push()
 
     return push
 
 
 def _pull(spec: FollowSpec) -> Callable[[], object]:
-    return lambda: Puller(open_place(spec.place), Path(spec.folder)).pull()
+    return lambda: Puller(open_destination(spec.place), Path(spec.folder)).pull()
 
 
 def _report(problem: Problem) -> None:

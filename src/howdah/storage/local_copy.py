@@ -23,7 +23,7 @@ from urllib.parse import quote
 import msgspec
 
 from howdah.storage import layout
-from howdah.storage.beneath import parts
+from howdah.storage.confined_paths import parts
 from howdah.storage.files import PRIVATE_FILE, make_private_folder, write_atomically
 from howdah.storage.jobdir import JobDirectory, StorageError
 

@@ -18,8 +18,8 @@ from pathlib import Path
 import msgspec
 
 from howdah.storage import logs
+from howdah.storage.destinations import open_destination
 from howdah.storage.errors import in_words
-from howdah.storage.places import open_place
 
 _PATIENCE_S = 15.0
 """For a NameNode that restarts: an agent that is to go does not wait much longer."""
@@ -42,7 +42,7 @@ def copy(spec: LogCopySpec) -> None:
     """
     log = Path(spec.log)
     folder, _, name = spec.url.rpartition("/")
-    put = open_place(folder, patience_s=_PATIENCE_S).put
+    put = open_destination(folder, patience_s=_PATIENCE_S).put
     first, *later = logs.files(log)
     for path in (*later, first):
         if path == logs.index_path(log):

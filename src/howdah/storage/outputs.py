@@ -6,7 +6,7 @@ Run by agents as a helper process::
 
 with an `OutputSpec`; it prints one `Copied` as a JSON object and exits 0, or `Problem` and 1; before
 that a `Problem` for what failed and is tried again. A later attempt's files replace those of an
-earlier one, never the other way round (`howdah.storage.places`); other files stay.
+earlier one, never the other way round (`howdah.storage.destinations`); other files stay.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.storage.destinations import Destination, open_destination
 from howdah.storage.errors import Outdated, in_words, is_transient
 from howdah.storage.folders import scan
 from howdah.storage.hdfs_names import is_hdfs
-from howdah.storage.places import Place, open_place
 from howdah.storage.stores import HDFS_PATIENCE_S
 from howdah.storage.versions import Problem
 
@@ -44,7 +44,7 @@ class OutputSpec(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     """The task's own place: a path or fsspec URL. A folder ``a/b`` becomes ``<store>/a/b``."""
     attempt: int = 0
-    """Whose outputs they are; see `howdah.storage.places`."""
+    """Whose outputs they are; see `howdah.storage.destinations`."""
     limit_s: float = 0.0
     """How long what fails may be tried again."""
 
@@ -112,12 +112,12 @@ def copy(spec: OutputSpec, report: Callable[[Problem], None] = lambda problem: N
     sizes: dict[str, int] = {}
     failed: dict[str, Exception] = {}
     deadline, pause_s, told = time.monotonic() + spec.limit_s, _PAUSE_S[0], False
-    place: Place | None = None
+    place: Destination | None = None
     while waiting:
         failed = {}
         for path in waiting:
             try:
-                place = place or open_place(
+                place = place or open_destination(
                     spec.store, attempt=spec.attempt, patience_s=_PATIENCE_S
                 )
                 file = base / spec.files.get(path, path)

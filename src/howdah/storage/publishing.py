@@ -12,9 +12,9 @@ import msgspec
 
 from howdah.storage.errors import Outdated
 from howdah.storage.folders import FolderChanged, Signature, Tree
-from howdah.storage.left_out import claim, over
 from howdah.storage.restoring import NoVersion, restore
 from howdah.storage.stores import CLAIM, HDFS_PATIENCE_S, MANIFEST, Draft, LocalStore, open_store
+from howdah.storage.unsaved_files import claim, over
 from howdah.storage.versions import (
     CheckpointSpec,
     Manifest,

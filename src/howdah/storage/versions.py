@@ -11,7 +11,7 @@ import msgspec
 
 from howdah.core.messages import Task
 from howdah.spec.model import Checkpoint
-from howdah.storage.beneath import LeadsOutside, escaping, parts
+from howdah.storage.confined_paths import LeadsOutside, escaping, parts
 from howdah.storage.folders import Signature, scan
 from howdah.storage.stores import MANIFEST, Store, open_store
 

@@ -13,7 +13,7 @@ end of file, or SIGTERM
     the agent died: the same, with one try.
 
 A store that is away is tried again and again: while the programs run without end, then for so many
-seconds. What it does not take meanwhile is kept beside the folder (`howdah.storage.spare`).
+seconds. What it does not take meanwhile is kept beside the folder (`howdah.storage.local_fallback`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from howdah.storage import spare
+from howdah.storage import local_fallback
 from howdah.storage.errors import Outdated, in_words, is_transient
 from howdah.storage.folders import FolderChanged, Tree, last_change, written_now
-from howdah.storage.left_out import LeftOut
 from howdah.storage.publishing import Publisher
+from howdah.storage.unsaved_files import UnsavedFiles
 from howdah.storage.versions import CheckpointSpec, Problem
 
 OPEN_FACTOR = 20
@@ -147,7 +147,7 @@ class _Watch:
         """What is kept because of that."""
         self._outdated = False
         """This folder is not saved any more."""
-        self._left_out: LeftOut | None = None
+        self._left_out: UnsavedFiles | None = None
         """Since another task's folder is the one that is saved."""
         self._left_out_told = ""
         self._turn_at: float | None = None
@@ -189,7 +189,7 @@ class _Watch:
         if (due or (self._refusing and tree != self._kept)) and (prompt or self._settled(now)):
             if publisher is not None and due:
                 self._try(publisher)
-            if self._refusing and tree != self._kept and spare.keep(self._spec, tree):
+            if self._refusing and tree != self._kept and local_fallback.keep(self._spec, tree):
                 self._kept = tree
         waits = self._restless_since is not None and not self._refusing
         if waits and not self._restless_told and now - self._restless_since > RESTLESS_S:
@@ -229,7 +229,7 @@ class _Watch:
         try:
             if not publisher.claim():
                 self._outdated, self._publisher = True, None
-                self._left_out = LeftOut(self._spec, _PATIENCE_S)
+                self._left_out = UnsavedFiles(self._spec, _PATIENCE_S)
                 return False
         except Exception as error:
             self._refused(error)
@@ -238,7 +238,7 @@ class _Watch:
             self._turn_at = now + (TURN_S if self._spec.rank else 0.0)
         return now >= self._turn_at
 
-    def _look_what_is_left_out(self, left_out: LeftOut) -> None:
+    def _look_what_is_left_out(self, left_out: UnsavedFiles) -> None:
         if self._left_out_told:
             return
         # A store that can't be read: its own task says so.
@@ -277,7 +277,7 @@ class _Watch:
         saved = publisher.publish(tree)
         self._backoff_s, self._restless_since, self._refusing = _BACKOFF_S[0], None, False
         self._kept = None
-        spare.forget(self._spec)
+        local_fallback.forget(self._spec)
         if saved is not None:
             self._report(saved)
 
@@ -309,7 +309,7 @@ class _Watch:
             with contextlib.suppress(Exception):
                 self._publisher.is_over()
 
-    def _last_look(self, left_out: LeftOut, request: Request) -> None:
+    def _last_look(self, left_out: UnsavedFiles, request: Request) -> None:
         text = self._left_out_told
         if request.kind is Kind.FINISH:
             text = left_out.last(self._spec.look(), time.monotonic() + request.limit_s)
@@ -321,7 +321,7 @@ class _Watch:
             return
         spec = self._spec
         if request.kind is Kind.END and self._perhaps_torn(spec.look()):
-            if (kept := spare.kept(spec)) is None:
+            if (kept := local_fallback.kept(spec)) is None:
                 return
             spec, self._publisher = kept, None
         deadline = time.monotonic() + request.limit_s
@@ -330,7 +330,7 @@ class _Watch:
             try:
                 self._publisher = self._publisher or Publisher(spec, _PATIENCE_S)
                 if self._publisher.changed(spec.look()) and not self._waits_for_turn(deadline):
-                    self._left_out = LeftOut(spec, _PATIENCE_S)
+                    self._left_out = UnsavedFiles(spec, _PATIENCE_S)
                     return
                 self._publish(self._publisher, None)
                 return
@@ -365,7 +365,7 @@ class _Watch:
     def _keep_last(self, spec: CheckpointSpec) -> None:
         """For the next attempt here, should the store be away until the time is up."""
         if spec is self._spec and (tree := spec.look()) != self._kept:
-            if spare.keep(spec, tree):
+            if local_fallback.keep(spec, tree):
                 self._kept = tree
 
     def _perhaps_torn(self, tree: Tree) -> bool:

@@ -33,7 +33,6 @@ import msgspec
 from howdah.wire.frames import FrameDecoder, FrameError, encode
 from howdah.wire.messages import MAX_FRAME
 from howdah.wire.sockets import SHUTDOWN_S, Listener, detect_dead_peers, listen
-from howdah.wire.strangers import Stranger
 from howdah.wire.tls import (
     IdentityError,
     PeerRole,
@@ -42,6 +41,7 @@ from howdah.wire.tls import (
     names_job,
     peer_identity,
 )
+from howdah.wire.unauthenticated_peers import UnauthenticatedPeer
 
 T = TypeVar("T")
 
@@ -446,14 +446,14 @@ async def serve(
         finally:
             channel.close()
 
-    def opened(stranger: Stranger, channel: Channel[Any]) -> None:
+    def opened(stranger: UnauthenticatedPeer, channel: Channel[Any]) -> None:
         stranger.proven()
         channel.expect_frames(first_frame_s)
         task = loop.create_task(run(channel))
         handlers.add(task)
         task.add_done_callback(handlers.discard)
 
-    def channel(stranger: Stranger) -> Channel[Any]:
+    def channel(stranger: UnauthenticatedPeer) -> Channel[Any]:
         return Channel(
             receives, backlog_bytes=backlog_bytes, opened=functools.partial(opened, stranger)
         )

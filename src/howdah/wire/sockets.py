@@ -5,7 +5,7 @@ uses some hundred bytes. Here all connections of a server read into one buffer, 
 loop a read and its decryption are one uninterrupted step.
 
 asyncio also accepts whatever comes, and gives it a transport at once. Here a connection gets one with
-its first bytes, and how many may be there unproven is bounded (`howdah.wire.strangers`).
+its first bytes, and how many may be there unproven is bounded (`howdah.wire.unauthenticated_peers`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from howdah.wire.descriptors import strangers_at_a_port
-from howdah.wire.strangers import Seldom, Stranger, Strangers
+from howdah.wire.unauthenticated_peers import Seldom, UnauthenticatedPeer, UnauthenticatedPeers
 
 LISTEN_BACKLOG = 4096
 """All agents come back at once after a take-over."""
@@ -47,7 +47,7 @@ _LOG = logging.getLogger(__name__)
 
 
 async def listen(
-    protocol: Callable[[Stranger], asyncio.Protocol],
+    protocol: Callable[[UnauthenticatedPeer], asyncio.Protocol],
     host: str | None,
     port: int,
     ssl_context: ssl.SSLContext,
@@ -67,12 +67,12 @@ async def listen(
     loop = asyncio.get_running_loop()
     buffer = bytearray(_READ_BYTES)
 
-    def secured(stranger: Stranger) -> asyncio.BaseProtocol:
+    def secured(stranger: UnauthenticatedPeer) -> asyncio.BaseProtocol:
         return _SharedBufferTls(
             buffer, stranger, loop, protocol(stranger), ssl_context, handshake_s
         )
 
-    async def plainly(stranger: Stranger) -> None:
+    async def plainly(stranger: UnauthenticatedPeer) -> None:
         await loop.connect_accepted_socket(
             lambda: protocol(stranger),
             stranger.sock,
@@ -81,13 +81,13 @@ async def listen(
             ssl_shutdown_timeout=SHUTDOWN_S,
         )
 
-    async def cheaply(stranger: Stranger) -> None:
+    async def cheaply(stranger: UnauthenticatedPeer) -> None:
         await loop.connect_accepted_socket(lambda: secured(stranger), stranger.sock)
 
-    strangers = Strangers(strangers_at_a_port() if most is None else most)
+    strangers = UnauthenticatedPeers(strangers_at_a_port() if most is None else most)
     with socket.socket() as nothing:
         try:
-            secured(Strangers(1).arrived(nothing))
+            secured(UnauthenticatedPeers(1).arrived(nothing))
         except (AttributeError, TypeError):
             # The asyncio of another Python is made differently inside: its memory is all that is lost.
             take = plainly
@@ -113,8 +113,8 @@ class Listener:
     def __init__(
         self,
         sockets: Iterable[socket.socket],
-        take: Callable[[Stranger], Coroutine[Any, Any, None]],
-        strangers: Strangers,
+        take: Callable[[UnauthenticatedPeer], Coroutine[Any, Any, None]],
+        strangers: UnauthenticatedPeers,
         *,
         silent_s: float,
     ) -> None:
@@ -128,7 +128,7 @@ class Listener:
         self._take = take
         self._strangers = strangers
         self._silent_s = silent_s
-        self._waiting: dict[Stranger, asyncio.TimerHandle] = {}
+        self._waiting: dict[UnauthenticatedPeer, asyncio.TimerHandle] = {}
         self._taking: set[asyncio.Task[None]] = set()
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
         self._seldom = Seldom()
@@ -192,7 +192,7 @@ class Listener:
         del self._pauses[listening]
         self._loop.add_reader(listening, self._accept, listening)
 
-    def _has_spoken(self, stranger: Stranger) -> bool:
+    def _has_spoken(self, stranger: UnauthenticatedPeer) -> bool:
         """Whether more than silence came from it; it is taken or dropped then."""
         try:
             begun = stranger.sock.recv(1, socket.MSG_PEEK)
@@ -210,19 +210,19 @@ class Listener:
         task.add_done_callback(self._taking.discard)
         return True
 
-    async def _taken(self, stranger: Stranger) -> None:
+    async def _taken(self, stranger: UnauthenticatedPeer) -> None:
         try:
             await self._take(stranger)
         except OSError:  # its handshake failed, or it is gone
             stranger.gone()
             stranger.sock.close()
 
-    def _drop(self, stranger: Stranger) -> None:
+    def _drop(self, stranger: UnauthenticatedPeer) -> None:
         self._no_longer_waits(stranger)
         stranger.gone()
         stranger.sock.close()
 
-    def _no_longer_waits(self, stranger: Stranger) -> None:
+    def _no_longer_waits(self, stranger: UnauthenticatedPeer) -> None:
         if (timer := self._waiting.pop(stranger, None)) is not None:
             timer.cancel()
             self._loop.remove_reader(stranger.sock)
@@ -239,7 +239,7 @@ class _SharedBufferTls(sslproto.SSLProtocol):
     def __init__(
         self,
         buffer: bytearray,
-        stranger: Stranger,
+        stranger: UnauthenticatedPeer,
         loop: asyncio.AbstractEventLoop,
         protocol: asyncio.Protocol,
         ssl_context: ssl.SSLContext,

@@ -15,7 +15,7 @@ import pytest
 
 from howdah.backends.base import BackendError, Step, SubmissionCancelled
 from howdah.backends.local.submission import LocalSubmission
-from howdah.client import early
+from howdah.client import submission_start
 from howdah.client import submit as submission
 from howdah.client.errors import BadInput
 from howdah.client.functions import place
@@ -105,14 +105,14 @@ def test_a_submission_that_was_cancelled_leaves_nothing() -> None:
 def test_the_site_file_and_the_environment_say_where_jobs_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert early.default_backend() == "local"
+    assert submission_start.default_backend() == "local"
     site = tmp_path / "site.toml"
     site.write_text('backend = "yarn"\nqueue = "research"\n')
     monkeypatch.setenv("HOWDAH_SITE", str(site))
-    assert early.default_backend() == "yarn"
+    assert submission_start.default_backend() == "yarn"
     assert job().job.queue == "research"
     monkeypatch.setenv("HOWDAH_BACKEND", "local")
-    assert early.default_backend() == "local"
+    assert submission_start.default_backend() == "local"
 
 
 def test_a_refusing_backend_leaves_a_failed_job_with_the_reason() -> None:

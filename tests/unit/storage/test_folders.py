@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from howdah.storage import folders
-from howdah.storage.beneath import escaping
+from howdah.storage.confined_paths import escaping
 from howdah.storage.folders import (
     FolderChanged,
     copy_proven,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from howdah.storage.destinations import open_destination
 from howdah.storage.errors import Outdated
 from howdah.storage.follow import Puller, Pusher
-from howdah.storage.places import open_place
 from tests.unit.storage.helper_process import DEADLINE_S
 
 
@@ -28,7 +28,7 @@ def there(tmp_path: Path) -> Path:
 
 
 def test_files_grow_there_as_they_grow_here(here: Path, there: Path) -> None:
-    pusher = Pusher(here, open_place(str(there)))
+    pusher = Pusher(here, open_destination(str(there)))
     (here / "run").mkdir()
     (here / "run" / "events.1").write_text("one")
     assert pusher.push() == 3
@@ -41,9 +41,9 @@ def test_files_grow_there_as_they_grow_here(here: Path, there: Path) -> None:
 
 def test_a_second_pusher_goes_on_where_the_first_ended(here: Path, there: Path) -> None:
     (here / "a").write_text("abc")
-    Pusher(here, open_place(str(there))).push()
+    Pusher(here, open_destination(str(there))).push()
     (here / "a").write_text("abcdef")
-    assert Pusher(here, open_place(str(there))).push() == 3
+    assert Pusher(here, open_destination(str(there))).push() == 3
     assert (there / "a").read_text() == "abcdef"
 
 
@@ -54,22 +54,22 @@ def test_an_older_attempt_never_replaces_what_a_newer_one_has_pushed(
     for folder in (old, new):
         folder.mkdir()
         (folder / "events.1").write_text(folder.name)
-    first = Pusher(old, open_place(place, attempt=1))
+    first = Pusher(old, open_destination(place, attempt=1))
     first.push()
-    Pusher(new, open_place(place, attempt=2)).push()
+    Pusher(new, open_destination(place, attempt=2)).push()
     (old / "events.1").write_text("old, cut off and come back")
     with pytest.raises(Outdated):
         first.push()
-    assert open_place(place).read("events.1", 0, 100) == b"new"
+    assert open_destination(place).read("events.1", 0, 100) == b"new"
     back = tmp_path / "back"
-    Puller(open_place(place), back).pull()
+    Puller(open_destination(place), back).pull()
     assert [path.name for path in back.iterdir()] == ["events.1"]
 
 
 def test_a_push_ends_once_a_later_attempt_writes_there(
     here: Path, there: Path, tmp_path: Path
 ) -> None:
-    open_place(str(there), attempt=2)
+    open_destination(str(there), attempt=2)
     (here / "events.1").write_text("one")
     spec = tmp_path / "spec.json"
     spec.write_text(json.dumps({"folder": str(here), "place": str(there), "attempt": 1}))
@@ -82,7 +82,7 @@ def test_a_push_ends_once_a_later_attempt_writes_there(
 
 
 def test_another_file_of_the_same_name_replaces_the_first(here: Path, there: Path) -> None:
-    pusher = Pusher(here, open_place(str(there)))
+    pusher = Pusher(here, open_destination(str(there)))
     (here / "a").write_text("first")
     pusher.push()
     (here / "a").unlink()
@@ -98,7 +98,7 @@ def test_a_file_that_was_another_one_before_us_is_replaced(here: Path, there: Pa
     there.mkdir()
     (there / "a").write_text("zzz")
     (here / "a").write_text("abcdef")
-    Pusher(here, open_place(str(there))).push()
+    Pusher(here, open_destination(str(there))).push()
     assert (there / "a").read_text() == "abcdef"
 
 
@@ -108,19 +108,19 @@ def test_unfinished_and_hidden_files_stay(here: Path, there: Path) -> None:
     (here / ".folder").mkdir()
     (here / ".folder" / "b").write_text("x")
     (here / "c").write_text("x")
-    Pusher(here, open_place(str(there))).push()
+    Pusher(here, open_destination(str(there))).push()
     assert [path.name for path in there.iterdir()] == ["c"]
 
 
 def test_only_what_is_asked_for_is_pushed(here: Path, there: Path) -> None:
     for name in ("metrics-0001.jsonl", "job.json"):
         (here / name).write_text("x")
-    Pusher(here, open_place(str(there)), patterns=("metrics-*",)).push()
+    Pusher(here, open_destination(str(there)), patterns=("metrics-*",)).push()
     assert [path.name for path in there.iterdir()] == ["metrics-0001.jsonl"]
 
 
 def test_what_comes_there_is_brought(here: Path, there: Path) -> None:
-    puller = Puller(open_place(str(there)), here)
+    puller = Puller(open_destination(str(there)), here)
     assert puller.pull() == 0  # there is nothing yet
     there.mkdir()
     (there / "w").mkdir()

@@ -9,9 +9,9 @@ import fsspec
 import msgspec
 import pytest
 
+from howdah.storage.destinations import open_destination
 from howdah.storage.errors import Outdated
 from howdah.storage.outputs import Copied, OutputSpec, copy, main
-from howdah.storage.places import open_place
 from howdah.storage.versions import Problem
 
 
@@ -39,7 +39,7 @@ def change(spec: OutputSpec, **fields: Any) -> OutputSpec:
 
 
 def content(place: str, name: str) -> str:
-    return open_place(place).read(name, 0, 1000).decode()
+    return open_destination(place).read(name, 0, 1000).decode()
 
 
 def test_folders_and_files_are_copied_under_their_own_names(base: Path, tmp_path: Path) -> None:
@@ -90,11 +90,11 @@ def test_an_older_attempt_never_replaces_what_a_newer_one_has_copied(
 def test_an_attempt_that_was_frozen_while_it_copied_replaces_nothing_more(
     base: Path, tmp_path: Path, place: str
 ) -> None:
-    frozen = open_place(place, attempt=1)
+    frozen = open_destination(place, attempt=1)
     frozen.put(base / "results/a.csv", "results/a.csv")
     later = tmp_path / "later"
     later.write_text("later")
-    open_place(place, attempt=2).put(later, "results/a.csv")
+    open_destination(place, attempt=2).put(later, "results/a.csv")
     with pytest.raises(Outdated):
         frozen.put(base / "results/a.csv", "results/a.csv")
     assert content(place, "results/a.csv") == "later"
@@ -169,13 +169,13 @@ def test_an_attempt_frozen_just_before_its_file_appears_replaces_nothing(
 ) -> None:
     store, later = str(tmp_path / "store"), tmp_path / "later"
     later.write_text("later")
-    frozen = open_place(store, attempt=1)
+    frozen = open_destination(store, attempt=1)
     copy2 = shutil.copy2
 
     def copy_and_freeze(source: Path, target: Path) -> None:
         copy2(source, target)
         monkeypatch.setattr(shutil, "copy2", copy2)
-        open_place(store, attempt=2).put(later, "results/a.csv")
+        open_destination(store, attempt=2).put(later, "results/a.csv")
 
     monkeypatch.setattr(shutil, "copy2", copy_and_freeze)
     with pytest.raises(Outdated):

@@ -28,7 +28,7 @@ from howdah.storage.checkpoints import (
     restore,
 )
 from howdah.storage.folders import scan
-from howdah.storage.spare import kept, take_over
+from howdah.storage.local_fallback import kept, take_over
 from howdah.storage.stores import LocalStore
 from howdah.storage.watching import Requests, watch
 from tests.unit.storage.helper_process import DEADLINE_S, Helper

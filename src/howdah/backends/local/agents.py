@@ -16,7 +16,7 @@ import msgspec
 
 from howdah.agent.launch import AgentLaunch
 from howdah.agent.processes import MARKER, marker
-from howdah.backends.local.forks import cannot_start, entry, log_to
+from howdah.backends.local.forking import cannot_start, entry, log_to
 from howdah.backends.local.messages import AgentProcess
 from howdah.backends.local.processes import start_of
 from howdah.storage.files import write_private

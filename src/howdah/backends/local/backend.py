@@ -22,9 +22,9 @@ import msgspec
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import PageReaders, Places, RoleResources
 from howdah.backends.gpus import Device, DeviceLocks, GpuError, Lister, nvml_devices
-from howdah.backends.local import inside
+from howdah.backends.local import container_paths
+from howdah.backends.local.allocation import choose, gpus_short, minimums
 from howdah.backends.local.connection import Connection
-from howdah.backends.local.granting import choose, gpus_short, minimums
 from howdah.backends.local.machine import look, refuse_impossible
 from howdah.backends.local.messages import (
     FIRST_LOCK,
@@ -127,7 +127,7 @@ class LocalBackend:
 
     def places(self, job: Job, directory: JobDirectory) -> Places:
         """See `howdah.backends.base.Backend.places`."""
-        return inside.places(job, directory)
+        return container_paths.places(job, directory)
 
     async def announce(self, address: CoordinatorAddress) -> None:
         """Who looks for the coordinator finds it in the job directory."""
@@ -385,7 +385,7 @@ class LocalBackend:
     # -- what is here --------------------------------------------------------------------------
 
     def _lay_out(self) -> None:
-        inside.lay_out(self._directory.job(), self._directory)
+        container_paths.lay_out(self._directory.job(), self._directory)
 
     def _plan(self) -> Plan:
         job = planning.expand(self._directory.job())

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.backends.base import BackendError
-from howdah.backends.local import places, submit
+from howdah.backends.local import runtime_paths, submit
 from howdah.backends.local.messages import Displaced, FromNode, Hello, Inventory
 from howdah.backends.local.submit import NodeOptions
 from howdah.backends.local.unix_connection import UnixConnection
@@ -86,14 +86,14 @@ class Connection:
         if channel is None:
             raise BackendError(
                 f"The node daemon of {self._job_dir} was started and does not listen on "
-                f"{places.socket_path(self._job_dir)}; see logs/node.log there"
+                f"{runtime_paths.socket_path(self._job_dir)}; see logs/node.log there"
             )
         return channel
 
     def _connect(self) -> UnixConnection[FromNode] | None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            sock.connect(str(places.socket_path(self._job_dir)))  # local: it is there or not
+            sock.connect(str(runtime_paths.socket_path(self._job_dir)))  # local: it is there or not
         except OSError:
             sock.close()
             return None

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from howdah.agent.processes import Stat, marker, send_signal, stat
 from howdah.backends.local import agents, processes
-from howdah.backends.local.forks import fork
-from howdah.backends.local.loop import Loop, Timer
+from howdah.backends.local.daemon_log import note
+from howdah.backends.local.event_loop import EventLoop, Timer
+from howdah.backends.local.forking import fork
 from howdah.backends.local.messages import AgentProcess, Ended, Launch, Running
-from howdah.backends.local.notes import note
 from howdah.backends.local.supervision import CANNOT_START, describe
 from howdah.core.messages import ContainerEndKind
 
@@ -66,7 +66,7 @@ class Containers:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: EventLoop,
         job_id: str,
         folder: Path,
         agent: str,

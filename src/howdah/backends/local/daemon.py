@@ -26,11 +26,12 @@ import msgspec
 
 from howdah.agent.processes import become_subreaper, send_signal
 from howdah.backends.base import BackendError
-from howdah.backends.local import places, processes
+from howdah.backends.local import processes, runtime_paths
 from howdah.backends.local.containers import Containers
-from howdah.backends.local.door import Door
-from howdah.backends.local.keeper import Keeper
-from howdah.backends.local.loop import Loop
+from howdah.backends.local.coordinator_supervisor import CoordinatorSupervisor
+from howdah.backends.local.daemon_log import note
+from howdah.backends.local.daemon_socket import DaemonSocket
+from howdah.backends.local.event_loop import EventLoop
 from howdah.backends.local.messages import (
     Acknowledge,
     Ended,
@@ -43,7 +44,6 @@ from howdah.backends.local.messages import (
     Release,
     ToNode,
 )
-from howdah.backends.local.notes import note
 from howdah.backends.local.unix_connection import UnixConnection
 from howdah.wire.frames import FrameError
 
@@ -80,13 +80,16 @@ class Node:
         meta = job_dir / META
         self._looked_for = meta if meta.exists() else job_dir
         self._lock = _only_one(job_dir)
-        self._loop = Loop()
+        self._loop = EventLoop()
         self._containers = Containers(
             self._loop, job_dir.name, job_dir / "containers", agent, self._container_ended
         )
-        self._keeper = Keeper(self._loop, job_dir, coordinator, self._over)
-        self._door = Door(
-            self._loop, places.socket_path(job_dir), self._handle, self._keeper.disconnected
+        self._supervisor = CoordinatorSupervisor(self._loop, job_dir, coordinator, self._over)
+        self._socket = DaemonSocket(
+            self._loop,
+            runtime_paths.socket_path(job_dir),
+            self._handle,
+            self._supervisor.disconnected,
         )
         self._ending = False
         become_subreaper()
@@ -97,16 +100,16 @@ class Node:
     def start(self, coordinator: int) -> None:
         """Begin a new job with a coordinator that is this process's child."""
         self._write_address()
-        self._keeper.watch(coordinator)
+        self._supervisor.watch(coordinator)
 
     def adopt(self, coordinator: int | None) -> None:
         """Take over from a daemon that died: its agents, and the coordinator if it lives."""
         self._write_address()
         self._containers.adopt()
         if coordinator is None:
-            self._keeper.start()
+            self._supervisor.start()
         else:
-            self._keeper.adopt(coordinator)
+            self._supervisor.adopt(coordinator)
 
     def run(self) -> None:
         """Until the job is over."""
@@ -121,11 +124,11 @@ class Node:
         if isinstance(message, Hello):
             if message.job_id != self._job_dir.name:
                 raise FrameError(f"it asks for job {message.job_id}")
-            self._door.admit(channel)
-            self._door.tell(
+            self._socket.admit(channel)
+            self._socket.tell(
                 Inventory(running=self._containers.running(), ended=self._containers.ended())
             )
-        elif not self._door.admitted(channel):
+        elif not self._socket.admitted(channel):
             raise FrameError("it has not said hello, or a newer coordinator has")
         elif isinstance(message, Launch):
             self._launch(channel, message)
@@ -134,7 +137,7 @@ class Node:
         elif isinstance(message, Acknowledge):
             self._containers.acknowledge(message.container_id)
         elif isinstance(message, Finished):
-            self._keeper.finished = True
+            self._supervisor.finished = True
 
     def _launch(self, channel: UnixConnection[ToNode], message: Launch) -> None:
         locks = channel.take_descriptors(message.locks)
@@ -145,11 +148,11 @@ class Node:
                 os.close(descriptor)
         pid = self._containers.pid(message.container_id)
         if pid:
-            self._door.tell(Launched(container_id=message.container_id, pid=pid))
+            self._socket.tell(Launched(container_id=message.container_id, pid=pid))
 
     def _container_ended(self, ended: Ended) -> None:
         # Whoever listens later asks for everything anyway.
-        self._door.tell(ended)
+        self._socket.tell(ended)
         self._stop_when_empty()
 
     def _look(self, missed: int = 0) -> None:
@@ -163,13 +166,13 @@ class Node:
         else:
             missed = 0
         if missed == LOOKS:
-            self._keeper.give_up("its job directory was removed")
+            self._supervisor.give_up("its job directory was removed")
         else:
             self._loop.later(LOOK_S, partial(self._look, missed))
 
     def _terminate(self) -> None:
         note("SIGTERM")
-        self._keeper.terminate()
+        self._supervisor.terminate()
 
     # -- the end -------------------------------------------------------------------------------
 
@@ -186,7 +189,7 @@ class Node:
     def _record(self, reason: str) -> None:
         from howdah.backends.local.outcome import write_lost
 
-        words = self._keeper.last_words()
+        words = self._supervisor.last_words()
         note(f"given up: {reason}")
         try:
             write_lost(self._job_dir, f"{reason}: {words}" if words else reason)
@@ -199,7 +202,7 @@ class Node:
 
     def _leave(self) -> None:
         """Leave nothing behind but the job directory's documents."""
-        own = {os.getpid(), self._keeper.pid}
+        own = {os.getpid(), self._supervisor.pid}
         job = f"{self._job_dir.name}/"
         for process in processes.snapshot():
             orphan = process.stat.parent == os.getpid()
@@ -209,7 +212,7 @@ class Node:
                 send_signal(process.stat, signal.SIGKILL)
         if not os.environ.get(KEEP_VARIABLE):
             shutil.rmtree(self._job_dir / "containers", ignore_errors=True)
-        self._door.close()
+        self._socket.close()
         for name in (ADDRESS, LOCK):
             with contextlib.suppress(OSError):
                 (self._job_dir / name).unlink()
@@ -218,7 +221,7 @@ class Node:
         address = NodeAddress(
             pid=os.getpid(),
             start=processes.start_of(os.getpid()) or 0,
-            socket=str(self._door.path),
+            socket=str(self._socket.path),
         )
         temporary = self._job_dir / f".{ADDRESS}.tmp"
         temporary.write_bytes(msgspec.json.encode(address))

@@ -9,7 +9,7 @@ from pathlib import Path
 from howdah.backends.base import BackendError, RoleResources
 from howdah.backends.gpus import Device, GpuError, Lister, allowed, nvml_devices
 from howdah.backends.interpreter import missing
-from howdah.backends.local.granting import Machine, impossible
+from howdah.backends.local.allocation import Machine, impossible
 from howdah.backends.resources import role_resources
 from howdah.core.plan import Plan
 from howdah.frameworks import planning

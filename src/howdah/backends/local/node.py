@@ -19,9 +19,9 @@ from typing import NoReturn
 import msgspec
 
 from howdah.backends.base import BackendError
+from howdah.backends.local.coordinator_supervisor import COORDINATOR_LOG, cannot_import
 from howdah.backends.local.daemon import LOG, Node
-from howdah.backends.local.forks import cannot_start, entry, fork, log_to, no_input
-from howdah.backends.local.keeper import COORDINATOR_LOG, cannot_import
+from howdah.backends.local.forking import cannot_start, entry, fork, log_to, no_input
 from howdah.backends.local.messages import Go, Reply
 
 AGENT = "howdah.agent.main:main"

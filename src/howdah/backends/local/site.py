@@ -6,10 +6,10 @@ import os
 import shutil
 
 from howdah.backends import submitting
-from howdah.backends.athand import SiteAtHand
 from howdah.backends.base import BackendError, Lost, Running
 from howdah.backends.local.processes import alive
 from howdah.backends.local.submit import ADDRESS, node_alive, revive
+from howdah.backends.local_directory_site import LocalDirectorySite
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
 
@@ -17,7 +17,7 @@ FULL = 1 << 20
 """Bytes; a disk with less is full."""
 
 
-class LocalSite(SiteAtHand):
+class LocalSite(LocalDirectorySite):
     """Everything is in the job directory and on this machine."""
 
     def running(self) -> Running:

@@ -36,7 +36,7 @@ class LocalSubmission:
 
     def go(self, directory: JobDirectory, progress: Callable[[Step], None]) -> None:
         from howdah.backends.base import SubmissionCancelled
-        from howdah.backends.local.inside import prepare
+        from howdah.backends.local.container_paths import prepare
 
         job = directory.job()
         if self._checks:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from howdah.backends.spark.messages import FilePart
 from howdah.storage import layout
-from howdah.storage.beneath import LeadsOutside, open_beneath
+from howdah.storage.confined_paths import LeadsOutside, open_beneath
 
 FOLDERS = (
     layout.RESULTS,

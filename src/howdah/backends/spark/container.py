@@ -34,11 +34,11 @@ import msgspec
 
 from howdah.agent.processes import become_subreaper, end_with_parent, name_process
 from howdah.backends.local.containers import Containers
-from howdah.backends.local.forks import log_to, no_input
-from howdah.backends.local.loop import Loop, Timer
+from howdah.backends.local.daemon_log import note
+from howdah.backends.local.event_loop import EventLoop, Timer
+from howdah.backends.local.forking import log_to, no_input
 from howdah.backends.local.messages import Ended
 from howdah.backends.local.messages import Launch as LocalLaunch
-from howdah.backends.local.notes import note
 from howdah.backends.spark import container_folder
 from howdah.backends.spark.artifacts import ArtifactUploader
 from howdah.backends.spark.launch_bundle import ContainerConfig
@@ -94,7 +94,7 @@ class ContainerProcess:
         self._config = config
         self._sees_job_dir = container_folder.sees_job_dir(config)
         self._tls = client_context(base / container_folder.SECRETS, PeerRole.AGENT)
-        self._loop = Loop()
+        self._loop = EventLoop()
         self._containers = Containers(
             self._loop, config.job_id, base, config.agent, self._container_ended
         )

@@ -29,7 +29,8 @@ import msgspec
 from howdah.agent.launch import HERE, AgentLaunch
 from howdah.backends.base import Places
 from howdah.backends.interpreter import name as name_python
-from howdah.backends.local import places as local_places
+from howdah.backends.job_paths import tensorboard_folder
+from howdah.backends.local import runtime_paths as local_places
 from howdah.backends.spark.launch_bundle import (
     NONCE,
     ContainerConfig,
@@ -38,7 +39,6 @@ from howdah.backends.spark.launch_bundle import (
     write_files,
 )
 from howdah.backends.spark.messages import Register
-from howdah.backends.where import tensorboard_folder
 from howdah.spec.model import Job
 from howdah.storage import layout
 from howdah.storage.files import make_private_folder, write_private

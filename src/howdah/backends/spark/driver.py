@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from howdah.backends.local.agents import last_line
-from howdah.backends.local.keeper import COORDINATOR_LOG
+from howdah.backends.local.coordinator_supervisor import COORDINATOR_LOG
 from howdah.backends.local.supervision import Supervision, Verdict
 from howdah.backends.spark.coordinator_process import CoordinatorProcess
 from howdah.backends.spark.error_texts import (

@@ -18,7 +18,7 @@ from howdah.backends.spark.messages import LEASE_S
 from howdah.backends.spark.settings import SparkSettings
 from howdah.spec.model import Slots
 from howdah.storage import layout
-from howdah.storage.beneath import open_beneath
+from howdah.storage.confined_paths import open_beneath
 from howdah.storage.files import make_private_folder
 from howdah.storage.jobdir import JobDirectory
 

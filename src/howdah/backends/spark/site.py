@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from howdah.backends.athand import SiteAtHand
 from howdah.backends.base import BackendError, Lost, Running
 from howdah.backends.local.processes import alive
+from howdah.backends.local_directory_site import LocalDirectorySite
 from howdah.backends.spark.settings import read_settings
 from howdah.storage import layout
 
 
-class SparkSite(SiteAtHand):
+class SparkSite(LocalDirectorySite):
     """Everything is in the job directory; the driver program runs the job."""
 
     def running(self) -> Running:

@@ -27,7 +27,7 @@ from howdah.backends.base import (
 )
 from howdah.backends.yarn import (
     application_end,
-    inside,
+    container_paths,
     launch_context,
     records,
     renewal,
@@ -162,7 +162,7 @@ class YarnBackend:
     def places(self, job: Job, directory: JobDirectory) -> Places:
         """See `howdah.backends.base.Backend.places`."""
         own = self._container
-        return inside.places(
+        return container_paths.places(
             job,
             self.local_resources,
             directory.meta().url or str(directory.path),

@@ -123,11 +123,11 @@ def _properties(path: Path | str) -> list[Property]:
 
 
 def _remote_properties(url: str) -> list[Property]:
-    from howdah.storage.places import open_place
+    from howdah.storage.destinations import open_destination
 
     folder, _, name = url.rpartition("/")
     try:
-        data = open_place(folder).read(name, 0, _MOST_BYTES)
+        data = open_destination(folder).read(name, 0, _MOST_BYTES)
     except Exception as error:  # whatever an fsspec implementation raises
         message = f"it cannot be read: {error or type(error).__name__}"
         hint = "name a TonY configuration that can be read from here"

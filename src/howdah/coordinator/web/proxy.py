@@ -31,7 +31,7 @@ from howdah.coordinator.task_pages import Unreachable, connect, prefix_of
 from howdah.coordinator.web import security
 from howdah.coordinator.web.security import Gate
 from howdah.wire.messages import WebAddress
-from howdah.wire.strangers import Stranger
+from howdah.wire.unauthenticated_peers import UnauthenticatedPeer
 
 HEAD_S = 300.0
 """A program may compute this long before its answer begins."""
@@ -354,7 +354,9 @@ class WebSockets:
         self._gate = gate
         self._open: set[asyncio.Task[None]] = set()
 
-    def protocol(self, *, stranger: Stranger, **_: object) -> asyncio.StreamReaderProtocol:
+    def protocol(
+        self, *, stranger: UnauthenticatedPeer, **_: object
+    ) -> asyncio.StreamReaderProtocol:
         """What the HTTP server gives the connection to; it then feeds the request's head again."""
         reader = asyncio.StreamReader(limit=HEAD_MAX)
         return asyncio.StreamReaderProtocol(reader, functools.partial(self._start, stranger))
@@ -365,14 +367,20 @@ class WebSockets:
             task.cancel()
 
     def _start(
-        self, stranger: Stranger, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        stranger: UnauthenticatedPeer,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
         task = asyncio.ensure_future(self._run(stranger, reader, writer))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
 
     async def _run(
-        self, stranger: Stranger, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        stranger: UnauthenticatedPeer,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
         # A peer that vanishes ends its own connection only.
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
@@ -389,7 +397,7 @@ class WebSockets:
 
     async def _connect(
         self,
-        stranger: Stranger,
+        stranger: UnauthenticatedPeer,
         head: bytes,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,

@@ -18,7 +18,7 @@ from howdah.coordinator.web.proxy import WebSockets
 from howdah.coordinator.web.security import STRANGER, Broken
 from howdah.wire.descriptors import strangers_at_a_port
 from howdah.wire.sockets import Listener
-from howdah.wire.strangers import Stranger, Strangers
+from howdah.wire.unauthenticated_peers import UnauthenticatedPeer, UnauthenticatedPeers
 
 HEAD_S = 15.0
 """A connection must have sent a request's head within this: the first from its beginning, later ones
@@ -112,7 +112,7 @@ class _Uvicorn(uvicorn.Server):
         """As uvicorn's, but strangers get only so much."""
         loop = asyncio.get_running_loop()
 
-        async def take(stranger: Stranger) -> None:
+        async def take(stranger: UnauthenticatedPeer) -> None:
             protocol = functools.partial(
                 _Protocol,
                 stranger,
@@ -124,7 +124,7 @@ class _Uvicorn(uvicorn.Server):
             await loop.connect_accepted_socket(protocol, stranger.sock)
 
         # A request's head comes at once with its connection: nobody needs time undisturbed.
-        strangers = Strangers(strangers_at_a_port(), undisturbed_s=0.0)
+        strangers = UnauthenticatedPeers(strangers_at_a_port(), undisturbed_s=0.0)
         self.servers = [Listener(sockets or (), take, strangers, silent_s=HEAD_S)]  # type: ignore[list-item]
         self.started = True
 
@@ -137,7 +137,7 @@ class _Uvicorn(uvicorn.Server):
 class _Protocol(H11Protocol):
     """Connections that do not finish their requests are not kept."""
 
-    def __init__(self, stranger: Stranger, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, stranger: UnauthenticatedPeer, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # Whatever handlers the program has: an access log would hold the tickets of one-time links.
         self.access_log = False

@@ -2,7 +2,7 @@
 
 A training process is not made to hold a thread, or a TLS state, for a connection that has proven
 nothing. How many of those there may be, and which is cut off for a newcomer, is in
-`howdah.wire.strangers`.
+`howdah.wire.unauthenticated_peers`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 
 from howdah.spark.feed.connections import Connection
 from howdah.wire.sockets import ACCEPTED_AT_ONCE, NO_FILES_S, NO_ROOM_S
-from howdah.wire.strangers import Seldom, Stranger, Strangers
 from howdah.wire.tls import IdentityError
+from howdah.wire.unauthenticated_peers import Seldom, UnauthenticatedPeer, UnauthenticatedPeers
 
 HANDSHAKE_S = 20.0
 """From a connection's beginning to its proof."""
@@ -46,8 +46,8 @@ class Door:
         self._context = context
         self._let_in = let_in
         self._prove = prove
-        self._strangers = Strangers(STRANGERS)
-        self._arrivals: dict[Stranger, float] = {}
+        self._strangers = UnauthenticatedPeers(STRANGERS)
+        self._arrivals: dict[UnauthenticatedPeer, float] = {}
         self._selector = selectors.DefaultSelector()
         self._wakes, self._wake = socket.socketpair()
         self._paused_until = 0.0
@@ -66,7 +66,7 @@ class Door:
                 for key, _ in self._selector.select(self._pause_s()):
                     if key.fileobj is self._wakes:
                         return
-                    if isinstance(key.data, Stranger):
+                    if isinstance(key.data, UnauthenticatedPeer):
                         self._step(key.data)
                     elif isinstance(key.fileobj, socket.socket):
                         self._accept(key.fileobj)
@@ -132,7 +132,7 @@ class Door:
             self._arrivals[stranger] = time.monotonic()
             self._selector.register(sock, selectors.EVENT_READ, stranger)
 
-    def _step(self, stranger: Stranger) -> None:
+    def _step(self, stranger: UnauthenticatedPeer) -> None:
         if stranger not in self._arrivals:
             return
         try:
@@ -153,7 +153,7 @@ class Door:
             except (OSError, IdentityError) as error:
                 self._refuse(stranger, error)
 
-    def _begin(self, stranger: Stranger) -> ssl.SSLSocket:
+    def _begin(self, stranger: UnauthenticatedPeer) -> ssl.SSLSocket:
         assert self._context is not None
         self._selector.unregister(stranger.sock)
         stranger.sock = sock = self._context.wrap_socket(
@@ -163,16 +163,16 @@ class Door:
         self._selector.register(sock, selectors.EVENT_READ, stranger)
         return sock
 
-    def _refuse(self, stranger: Stranger, error: Exception) -> None:
+    def _refuse(self, stranger: UnauthenticatedPeer, error: Exception) -> None:
         if self._refusals.now():
             _LOG.warning("A feeder was not let in: %s", error)
         self._drop(stranger)
 
-    def _drop(self, stranger: Stranger) -> None:
+    def _drop(self, stranger: UnauthenticatedPeer) -> None:
         self._let_go(stranger)
         stranger.sock.close()
 
-    def _let_go(self, stranger: Stranger) -> None:
+    def _let_go(self, stranger: UnauthenticatedPeer) -> None:
         self._arrivals.pop(stranger, None)
         stranger.gone()
         with contextlib.suppress(KeyError, ValueError):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.backends.local.places import LONGEST_PATH, runtime_folder
+from howdah.backends.local.runtime_paths import LONGEST_PATH, runtime_folder
 from howdah.spark.feed.connections import SOCKET_BYTES, Connection, SecureConnection
 from howdah.spark.feed.door import Door
 from howdah.spark.feed.messages import Begin, Load

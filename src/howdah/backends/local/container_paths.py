@@ -12,7 +12,7 @@ import msgspec
 
 from howdah.backends.base import BackendError, Places, Step
 from howdah.backends.interpreter import answers_to_its_names, interpreter, name
-from howdah.backends.where import tensorboard_folder
+from howdah.backends.job_paths import tensorboard_folder
 from howdah.packing.archives import PackingError, Progress, cache_folder, quiet
 from howdah.packing.snapshot import snapshot
 from howdah.spec.model import Job

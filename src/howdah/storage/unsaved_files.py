@@ -44,7 +44,7 @@ def over(spec: CheckpointSpec) -> str:
     return claim(spec) + _OVER
 
 
-class LeftOut:
+class UnsavedFiles:
     """Of a task whose folder is not the one that is saved."""
 
     def __init__(self, spec: CheckpointSpec, patience_s: float) -> None:

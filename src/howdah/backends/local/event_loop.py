@@ -31,7 +31,7 @@ class Timer:
         self.call = None
 
 
-class Loop:
+class EventLoop:
     """Calls its owner back until `stop`."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ SUBMITTING_S = 60.0
 """A submission that takes longer has failed."""
 
 
-class SiteAtHand:
+class LocalDirectorySite:
     """What is the same whoever runs such a job."""
 
     at_hand = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from howdah.agent.launch import HERE
 from howdah.backends.base import Places
-from howdah.backends.where import tensorboard_folder
+from howdah.backends.job_paths import tensorboard_folder
 from howdah.backends.yarn.local_resources import HOWDAH, SOURCE, LocalResources
 from howdah.spec.model import Job
 from howdah.storage import layout

@@ -10,20 +10,20 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.backends.local import places
-from howdah.backends.local.loop import Loop
+from howdah.backends.local import runtime_paths
+from howdah.backends.local.daemon_log import note
+from howdah.backends.local.event_loop import EventLoop
 from howdah.backends.local.messages import Displaced, ToNode
-from howdah.backends.local.notes import note
 from howdah.backends.local.unix_connection import UnixConnection, same_user
 from howdah.wire.frames import FrameError
 
 
-class Door:
+class DaemonSocket:
     """A listening Unix socket, and one admitted connection."""
 
     def __init__(
         self,
-        loop: Loop,
+        loop: EventLoop,
         path: Path,
         handle: Callable[[UnixConnection[ToNode], ToNode], None],
         disconnected: Callable[[], None],
@@ -44,7 +44,7 @@ class Door:
         try:
             self._listener.bind(str(path))
         except FileNotFoundError:
-            places.runtime_folder()  # another job's daemon has just removed it
+            runtime_paths.runtime_folder()  # another job's daemon has just removed it
             self._listener.bind(str(path))
         path.chmod(0o600)
         self._listener.listen(8)
@@ -84,7 +84,7 @@ class Door:
         self._listener.close()
         with contextlib.suppress(OSError):
             self.path.unlink()
-        places.tidy(self.path.parent)
+        runtime_paths.tidy(self.path.parent)
 
     def _accept(self) -> None:
         try:

@@ -12,7 +12,7 @@ from howdah.wire.messages import TunnelData
 CHUNK = 64 * 1024
 
 
-async def carry(
+async def relay(
     channel: Channel[Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
     """Bytes of a TCP connection to a channel and back, until both ends or either breaks."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from howdah.backends.base import RoleResources
-from howdah.backends.local.granting import Machine, choose, impossible, minimums
+from howdah.backends.local.allocation import Machine, choose, impossible, minimums
 from howdah.core.messages import ContainerRequest
 from howdah.core.plan import Plan, RolePlan
 from howdah.spec.model import Mode

@@ -26,7 +26,7 @@ _CHUNK_BYTES = 1 << 20
 _RECOVER_S = 15.0
 
 
-class Place(Protocol):
+class Destination(Protocol):
     """Files by name relative to the folder. All calls block and raise `OSError`, or what fsspec
     raises; those that write raise `Outdated` if a later attempt has opened the place."""
 
@@ -47,19 +47,19 @@ class Place(Protocol):
         ...
 
 
-def open_place(place: str, *, attempt: int = 0, patience_s: float = 30.0) -> Place:
+def open_destination(place: str, *, attempt: int = 0, patience_s: float = 30.0) -> Destination:
     """The place at a path or URL; with ``attempt`` for writers of that attempt alone.
 
     Raises:
         Outdated: a later attempt has it.
     """
     if is_hdfs(place):
-        return HdfsPlace(place, patience_s=patience_s, attempt=attempt)
+        return HdfsDestination(place, patience_s=patience_s, attempt=attempt)
     if place.startswith("file://"):
         place = place.removeprefix("file://")
     if "://" in place or "::" in place:
-        return UrlPlace(place, attempt=attempt)
-    return LocalPlace(Path(place).expanduser(), attempt=attempt)
+        return UrlDestination(place, attempt=attempt)
+    return LocalDestination(Path(place).expanduser(), attempt=attempt)
 
 
 def is_hidden(name: str) -> bool:
@@ -70,7 +70,7 @@ def is_hidden(name: str) -> bool:
     )
 
 
-class LocalPlace:
+class LocalDestination:
     """A folder of this machine, or one all machines see."""
 
     def __init__(self, path: Path, *, attempt: int = 0) -> None:
@@ -123,7 +123,7 @@ class LocalPlace:
             return file.read(length)
 
 
-class HdfsPlace:
+class HdfsDestination:
     """A folder on HDFS; files there are really appended to."""
 
     def __init__(self, url: str, *, patience_s: float = 30.0, attempt: int = 0) -> None:
@@ -193,7 +193,7 @@ class HdfsPlace:
             raise _outdated(self.hdfs.url(self.root))
 
 
-class UrlPlace:
+class UrlDestination:
     """Anything else. Few stores can append, so a file that has grown is sent anew."""
 
     def __init__(self, url: str, *, attempt: int = 0) -> None:

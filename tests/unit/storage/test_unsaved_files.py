@@ -11,8 +11,8 @@ import pytest
 
 from howdah.core.messages import Task
 from howdah.storage.checkpoints import CheckpointSpec, publish
-from howdah.storage.left_out import AGE_S, LeftOut
 from howdah.storage.publishing import Publisher
+from howdah.storage.unsaved_files import AGE_S, UnsavedFiles
 from tests.unit.storage.saving import change, fill
 
 
@@ -31,7 +31,7 @@ def look(spec: CheckpointSpec, **ages_s: float) -> str:
     for name, age_s in ages_s.items():
         old = time.time() - age_s
         os.utime(Path(spec.folder, name), (old, old))
-    return LeftOut(spec, 1.0).look(spec.look())
+    return UnsavedFiles(spec, 1.0).look(spec.look())
 
 
 def test_a_file_much_older_than_a_version_without_it_is_told(other: CheckpointSpec) -> None:
@@ -54,7 +54,7 @@ def test_it_looks_now_and_then_only(other: CheckpointSpec) -> None:
     fill(Path(other.folder), __1_0="1")
     old = time.time() - AGE_S - 5
     os.utime(Path(other.folder, "__1_0"), (old, old))
-    left_out = LeftOut(other, 1.0)
+    left_out = UnsavedFiles(other, 1.0)
     assert left_out.look(other.look()) != ""
     assert left_out.look(other.look()) == ""
 
@@ -71,7 +71,7 @@ def test_at_the_end_the_first_version_of_the_task_that_is_saved_is_waited_for(
     told: list[str] = []
     deadline = time.monotonic() + 30
     waits = threading.Thread(
-        target=lambda: told.append(LeftOut(other, 1.0).last(other.look(), deadline))
+        target=lambda: told.append(UnsavedFiles(other, 1.0).last(other.look(), deadline))
     )
     waits.start()
     waits.join(0.3)  # Long enough for a look at a store without a version; nothing hangs on it.

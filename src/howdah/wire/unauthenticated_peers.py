@@ -1,4 +1,4 @@
-"""Strangers: accepted connections whose peers have not proven who they are.
+"""Accepted connections whose peers have not proven who they are.
 
 They are few, so that those who can prove it always find a place, and they are cut off for newcomers,
 so that an honest newcomer always gets in:
@@ -32,12 +32,12 @@ QUIET_S = 60.0
 _LOG = logging.getLogger(__name__)
 
 
-class Stranger:
+class UnauthenticatedPeer:
     """One accepted connection, until it has proven itself or is gone."""
 
     __slots__ = ("_crowd", "is_proven", "sock")
 
-    def __init__(self, sock: socket.socket, crowd: Strangers) -> None:
+    def __init__(self, sock: socket.socket, crowd: UnauthenticatedPeers) -> None:
         self.sock: socket.socket = sock
         self._crowd = crowd
         self.is_proven: bool = False
@@ -58,7 +58,7 @@ class Stranger:
             socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
 
-class Strangers:
+class UnauthenticatedPeers:
     """All of one port."""
 
     def __init__(self, most: int, undisturbed_s: float = UNDISTURBED_S) -> None:
@@ -66,8 +66,8 @@ class Strangers:
         self._most = most
         self._undisturbed_s = undisturbed_s
         # In the order of arrival.
-        self._silent: dict[Stranger, None] = {}
-        self._begun: dict[Stranger, float] = {}
+        self._silent: dict[UnauthenticatedPeer, None] = {}
+        self._begun: dict[UnauthenticatedPeer, float] = {}
         self._seldom = Seldom()
 
     def __len__(self) -> int:
@@ -86,24 +86,24 @@ class Strangers:
             return True
         return False
 
-    def arrived(self, sock: socket.socket) -> Stranger:
+    def arrived(self, sock: socket.socket) -> UnauthenticatedPeer:
         """A connection was accepted; nothing has come from it yet."""
-        stranger = Stranger(sock, self)
+        stranger = UnauthenticatedPeer(sock, self)
         self._silent[stranger] = None
         return stranger
 
-    def begun(self, stranger: Stranger) -> None:
+    def begun(self, stranger: UnauthenticatedPeer) -> None:
         """Its first bytes have come."""
         if stranger in self._silent:
             del self._silent[stranger]
             self._begun[stranger] = time.monotonic()
 
-    def forget(self, stranger: Stranger) -> None:
+    def forget(self, stranger: UnauthenticatedPeer) -> None:
         """It is no stranger any more."""
         self._silent.pop(stranger, None)
         self._begun.pop(stranger, None)
 
-    def _cut_off(self, stranger: Stranger) -> None:
+    def _cut_off(self, stranger: UnauthenticatedPeer) -> None:
         self.forget(stranger)
         stranger.cut_off()
         if self._seldom.now():

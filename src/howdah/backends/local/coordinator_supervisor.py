@@ -12,9 +12,9 @@ from pathlib import Path
 
 from howdah.backends.local import processes
 from howdah.backends.local.agents import last_line
-from howdah.backends.local.forks import cannot_start, entry, fork, log_to
-from howdah.backends.local.loop import Loop, Timer
-from howdah.backends.local.notes import note
+from howdah.backends.local.daemon_log import note
+from howdah.backends.local.event_loop import EventLoop, Timer
+from howdah.backends.local.forking import cannot_start, entry, fork, log_to
 from howdah.backends.local.supervision import RAPID_S, Supervision, Verdict, describe
 
 COORDINATOR_LOG = "logs/coordinator.log"
@@ -23,11 +23,11 @@ POLL_S = 0.2
 """How often an adopted coordinator is looked at where there are no process descriptors."""
 
 
-class Keeper:
+class CoordinatorSupervisor:
     """Keeps one coordinator alive until the job is over."""
 
     def __init__(
-        self, loop: Loop, job_dir: Path, coordinator: str, over: Callable[[str], None]
+        self, loop: EventLoop, job_dir: Path, coordinator: str, over: Callable[[str], None]
     ) -> None:
         """``coordinator`` is ``module:function``. ``over`` is called once: with "" when the job is
         over, else with the reason why there will be no coordinator any more."""
