@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 from xml.sax.saxutils import escape
 
+from howdah.compat.tony.conversion import Conversion
 from howdah.compat.tony.convert import convert
 from howdah.compat.tony.options import Arguments
 from howdah.compat.tony.settings import Setting, Settings, Source
-from howdah.compat.tony.work import Conversion
 
 
 def settings(values: Mapping[str, str], source: Source = Source.FILE) -> Settings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from howdah.compat.tony.work import About
+from howdah.compat.tony.conversion import About
 from howdah.frameworks import planning
 from howdah.spec.load import from_document
 from howdah.spec.problems import JobFileError

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from howdah.cli.tony_options import NAMES
+from howdah.compat.tony.conversion import About
 from howdah.compat.tony.convert import convert
 from howdah.compat.tony.options import Arguments
 from howdah.compat.tony.settings import Source
 from howdah.compat.tony.table import OPTIONS, ROWS, Kind, Row, row_of
-from howdah.compat.tony.work import About
 from howdah.spec.problems import JobFileError, Problems
 from howdah.spec.shape import check
 from tests.compat import tony_keys

@@ -13,7 +13,7 @@ import howdah
 from howdah.packing import elf
 from howdah.packing import runtime as runtimes
 from howdah.packing.archives import Archive, Kind, PackingError
-from howdah.packing.ready import HEAD, python_minor
+from howdah.packing.prebuilt_archives import HEAD, python_minor
 from howdah.packing.runtime import runtime
 from tests.packing import portable
 from tests.packing.unpacking import names, run, unpack

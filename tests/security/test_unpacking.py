@@ -17,7 +17,7 @@ import pytest
 from howdah.backends.spark.artifacts import ArtifactWriter
 from howdah.backends.spark.launch_bundle import unpack_source, write_files
 from howdah.backends.spark.messages import FilePart
-from howdah.packing import ready
+from howdah.packing import prebuilt_archives
 from howdah.packing.archives import Archive, Kind, PackingError, quiet
 from howdah.storage.checkpoints import CheckpointSpec, restore
 from howdah.storage.destinations import open_destination
@@ -223,4 +223,4 @@ def test_an_environment_with_a_path_out_of_its_folder_is_not_shipped(
         suffix=suffix,
     )
     with pytest.raises(PackingError, match="leads out"):
-        ready.looked_into(archive, os.fspath(file), tmp_path / "cache", quiet)
+        prebuilt_archives.looked_into(archive, os.fspath(file), tmp_path / "cache", quiet)

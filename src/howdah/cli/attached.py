@@ -21,8 +21,8 @@ from howdah.cli.summary import may_advise
 from howdah.cli.terminal import echo
 from howdah.cli.writer import Writer
 from howdah.client.advice import Finding
+from howdah.client.advice_inputs import findings_if_known
 from howdah.client.errors import Abandoned, HowdahError
-from howdah.client.evidence import findings_if_known
 from howdah.client.exits import ExitCode, of_view
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.items import Submitted

@@ -16,7 +16,7 @@ from howdah.cli.jobs import DEFAULT_FILE, json_option
 if TYPE_CHECKING:
     from howdah.cli.formatting import Paint
     from howdah.packing.archives import Archive
-    from howdah.packing.everything import Packs
+    from howdah.packing.job_archives import JobArchives
     from howdah.packing.store import Store
     from howdah.spec.load import LoadedJob
 
@@ -102,10 +102,10 @@ def command(
     return ExitCode.SUCCEEDED
 
 
-def _pack(loaded: LoadedJob | None, fresh: bool, *, quiet: bool, portable: bool) -> Packs:
+def _pack(loaded: LoadedJob | None, fresh: bool, *, quiet: bool, portable: bool) -> JobArchives:
     from howdah.packing import interpreter, uv
     from howdah.packing.archives import cache_folder
-    from howdah.packing.everything import Packs, pack
+    from howdah.packing.job_archives import JobArchives, pack
     from howdah.packing.runtime import runtime
 
     cache = cache_folder()
@@ -114,7 +114,9 @@ def _pack(loaded: LoadedJob | None, fresh: bool, *, quiet: bool, portable: bool)
         if portable and interpreter.portable() is None:
             uv.install_portable(show)
         if loaded is None:
-            return Packs(runtime=runtime(cache, show), environment=None, source=None, files={})
+            return JobArchives(
+                runtime=runtime(cache, show), environment=None, source=None, files={}
+            )
         folder = loaded.folder
         return pack(loaded.job, folder, loaded.source, cache, show, fresh=fresh)
     finally:
@@ -163,7 +165,7 @@ def _store(loaded: LoadedJob | None) -> Store | None:
     )
 
 
-def _places(packs: Packs, store: Store | None) -> Iterator[tuple[Archive, str, bool | None]]:
+def _places(packs: JobArchives, store: Store | None) -> Iterator[tuple[Archive, str, bool | None]]:
     """Each archive, where it is or will be, and whether it is there (None: not known)."""
     from howdah.packing.archives import PackingError
 
@@ -180,7 +182,7 @@ def _places(packs: Packs, store: Store | None) -> Iterator[tuple[Archive, str, b
         yield archive, url, there
 
 
-def _explained(packs: Packs, store: Store | None) -> Iterator[str]:
+def _explained(packs: JobArchives, store: Store | None) -> Iterator[str]:
     from howdah.cli.formatting import Paint, wants_colour
     from howdah.packing.archives import quantity
 
@@ -226,14 +228,14 @@ def _one(archive: Archive, paint: Paint) -> Iterator[str]:
         yield f"  {note}"
 
 
-def _keep(packs: Packs, output: Path, runtime_only: bool) -> None:
+def _keep(packs: JobArchives, output: Path, runtime_only: bool) -> None:
     archive = packs.runtime[0] if runtime_only else packs.environment or packs.source
     if archive is None or archive.path is None:
         raise click.UsageError("there is nothing to keep: the job ships no environment or source")
     shutil.copyfile(archive.path, output)
 
 
-def _print_json(packs: Packs, store: Store | None, took_s: float) -> None:
+def _print_json(packs: JobArchives, store: Store | None, took_s: float) -> None:
     import msgspec
 
     def document(archive: Archive, url: str, there: bool | None) -> dict[str, Any]:

@@ -58,7 +58,7 @@ ENDED = ("succeeded", "failed", "stopped", "timed-out")
 
 
 def _span(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
-    from howdah.client.moments import span
+    from howdah.client.time_expressions import span
 
     if text is None:
         return None
@@ -122,8 +122,8 @@ def prune_command(
     from howdah.backends import registry
     from howdah.client.finding import base as base_of
     from howdah.client.listing import Wanted, views
-    from howdah.client.moments import span
     from howdah.client.removal import Retention, expired
+    from howdah.client.time_expressions import span
     from howdah.storage.jobdir import JobDirectory
 
     base = base_of(store)

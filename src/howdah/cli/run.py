@@ -228,7 +228,7 @@ def rerun_command(
     With --json: one JSON object a line, as 'howdah run' has.
     """
     from howdah.cli.progress import Progress
-    from howdah.client.again import load, submit_again
+    from howdah.client.resubmission import load, submit_again
     from howdah.client.submission_start import begin
 
     before = find_job(job_id, store)
@@ -298,7 +298,7 @@ def attach_command(
     view = View(as_json=as_json, all_records=verbose, tail=tail)
     directory = find_job(job_id, store)
     if revive:
-        from howdah.client.again import go_on
+        from howdah.client.resubmission import go_on
 
         go_on(directory)
     return follow(lambda: directory, Tie.VIEW, view)

@@ -50,7 +50,7 @@ def status_command(job_id: str | None, store: str | None, as_json: bool) -> None
         return
     from howdah.cli.formatting import Paint, wants_colour, window_width
     from howdah.cli.summary import may_advise, report
-    from howdah.client.evidence import findings_if_known
+    from howdah.client.advice_inputs import findings_if_known
 
     width = window_width() if sys.stdout.isatty() else None
     pages: dict[str, str] = {}
@@ -132,7 +132,7 @@ def advice_command(job_id: str | None, store: str | None, as_json: bool) -> None
     """
     from howdah.cli.formatting import Paint, wants_colour, window_width
     from howdah.cli.summary import advice_lines
-    from howdah.client.evidence import findings
+    from howdah.client.advice_inputs import findings
 
     directory = find_job(job_id, store)
     found = findings(directory)

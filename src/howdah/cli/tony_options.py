@@ -12,8 +12,8 @@ from howdah.cli.terminal import echo
 
 if TYPE_CHECKING:
     from howdah.compat.tony import FromTony
+    from howdah.compat.tony.conversion import Conversion
     from howdah.compat.tony.java import CommandLine
-    from howdah.compat.tony.work import Conversion
     from howdah.spec.load import LoadedJob
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -1,7 +1,7 @@
 """What a job could do better with what it was given: one small rule for each kind of waste. Pure.
 
 A rule is given what was measured (`Evidence`) and says what it found, with the figures it used. It says
-nothing where too little was measured. `howdah.client.evidence` reads a job's directory.
+nothing where too little was measured. `howdah.client.advice_inputs` reads a job's directory.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from howdah.backends import support
 from howdah.client import stores
-from howdah.frameworks.lost_variables import lost_variables
+from howdah.frameworks.overridden_variables import overridden_variables
 from howdah.spec import site
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Docker, Job
@@ -54,7 +54,7 @@ def _no_image(loaded: LoadedJob, site_file: Path | None) -> Iterator[str]:
 
 
 def _lost_variables(job: Job) -> Iterator[str]:
-    for key, roles in lost_variables(job).items():
+    for key, roles in overridden_variables(job).items():
         yield (
             f"{dotted(key)}: Howdah sets it for the programs of {', '.join(roles)}, which do not get this value"
         )

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from howdah.backends.base import BackendError, Running
-from howdah.client import past
+from howdah.client import offline_job
 from howdah.client.errors import (
     Abandoned,
     BadInput,
@@ -127,17 +127,17 @@ class AsyncJobHandle:
             reply = await self._remote.ask(AskStatus(), StatusUpdate)
             if reply is not None:
                 return renamed.view(reply.status)
-        return past.view(self._directory)
+        return offline_job.view(self._directory)
 
     async def _unattended(self, state: Running) -> JobView:
         """The status document of a job whose coordinator has not begun, or has gone for good."""
         site = self._remote.site
         if site.at_hand:
-            view = past.view(self._directory)
+            view = offline_job.view(self._directory)
         else:
             if state is Running.NO:
                 await asyncio.to_thread(site.bring_story)
-            view = past.view(self._directory)
+            view = offline_job.view(self._directory)
             if state is Running.NOT_YET:
                 why = await asyncio.to_thread(site.waiting)
                 view = msgspec.structs.replace(view, reason=why)
@@ -145,7 +145,11 @@ class AsyncJobHandle:
             return view
         lost = await asyncio.to_thread(site.lost)
         return msgspec.structs.replace(
-            view, lost=True, reason=lost.what, advice=lost.remedy, tasks=past.ended(view.tasks)
+            view,
+            lost=True,
+            reason=lost.what,
+            advice=lost.remedy,
+            tasks=offline_job.ended(view.tasks),
         )
 
     def ended(self) -> JobView | None:
@@ -473,7 +477,7 @@ class AsyncJobHandle:
                 if state_shape(update) != shape:
                     shape = state_shape(update)
                     await self._tell(wants.on_state, update)
-        return past.view(self._directory)
+        return offline_job.view(self._directory)
 
     async def _tell_lines(self, block: Block) -> None:
         for line in block.lines:
@@ -488,7 +492,7 @@ class AsyncJobHandle:
     async def _end(self) -> JobView:
         async for _ in self.follow(Position(NO_RECORDS), logs=False):
             pass
-        return past.view(self._directory)
+        return offline_job.view(self._directory)
 
 
 def state_shape(view: JobView) -> object:

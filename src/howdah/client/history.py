@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from howdah.backends.base import BackendError, Running
-from howdah.client import past
+from howdah.client import offline_job
 from howdah.client.merge import Block, Lines, Position, Stream, TimedLines
 from howdah.client.remote import Remote
 from howdah.coordinator.remote_directory import SpillFiles
@@ -60,13 +60,13 @@ class History:
             if await self._remote.running() is Running.YES:
                 return await self._remote.records_so_far(after)
             await asyncio.to_thread(site.bring_story)
-        return await asyncio.to_thread(lambda: list(past.records(self._directory, after)))
+        return await asyncio.to_thread(lambda: list(offline_job.records(self._directory, after)))
 
     async def streams(self, tasks: tuple[Task, ...]) -> list[Stream]:
         """Logs there are, of these tasks or of all."""
         live = await self._live(tasks)
         lacking = live.earlier if await self._bring_logs(tasks, live.sizes) else ()
-        kept = await asyncio.to_thread(past.streams, self._directory, tasks)
+        kept = await asyncio.to_thread(offline_job.streams, self._directory, tasks)
         return sorted({*kept, *live.sizes, *lacking})
 
     async def tails(self, tasks: tuple[Task, ...], count: int) -> dict[Stream, int]:
@@ -75,8 +75,10 @@ class History:
         await self._bring_logs(tasks, live)
 
         def look() -> dict[Stream, int]:
-            found = [each for each in past.streams(self._directory, tasks) if each not in live]
-            return {each: past.tail_offset(self._directory, each, count) for each in found}
+            found = [
+                each for each in offline_job.streams(self._directory, tasks) if each not in live
+            ]
+            return {each: offline_job.tail_offset(self._directory, each, count) for each in found}
 
         kept = await asyncio.to_thread(look)
         return kept | (await self._live_tails(live, count) if count > 0 else live)
@@ -115,7 +117,7 @@ class History:
                 stream: spill.path(stream.task, stream.attempt)
                 if stream in live
                 else self._directory.log_path(stream.task, stream.attempt)
-                for stream in sorted({*past.streams(self._directory, tasks), *live})
+                for stream in sorted({*offline_job.streams(self._directory, tasks), *live})
                 if attempt in (None, stream.attempt)
             }
             if since is not None:
@@ -124,7 +126,7 @@ class History:
                     position.offsets[stream] = max(begins, position.offsets.get(stream, 0))
             chunk = max(MERGED_BYTES // max(len(paths), 1), 4096)
             parts = [
-                _blocks(path, stream, position, cut, min(chunk, past.CHUNK), finish)
+                _blocks(path, stream, position, cut, min(chunk, offline_job.CHUNK), finish)
                 for stream, path in paths.items()
             ]
             shown = {
@@ -232,7 +234,9 @@ def _blocks(
 ) -> Iterator[Block]:
     """One log's part of what is merged."""
     with contextlib.suppress(FileNotFoundError):  # nothing of it has come
-        for part in past.log_file(path, stream, position.offsets.get(stream, 0), chunk=chunk):
+        for part in offline_job.log_file(
+            path, stream, position.offsets.get(stream, 0), chunk=chunk
+        ):
             position.new_bytes(stream, part.offset, part.data)
             yield from cut.feed(stream, part.offset, part.data, part.times)
     if finish:

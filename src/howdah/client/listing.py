@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.backends.base import BackendError
-from howdah.client import past
+from howdah.client import offline_job
 from howdah.client.errors import HowdahError
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.states import UNREADABLE
@@ -113,7 +113,7 @@ async def look(directory: JobDirectory) -> JobView:
                 return await AsyncJobHandle(directory).status()
         except (HowdahError, TimeoutError) as error:
             why = str(error) or f"its coordinator did not answer within {ASK_S:g}s"
-            return msgspec.structs.replace(past.view(directory), reason=why)
+            return msgspec.structs.replace(offline_job.view(directory), reason=why)
     except (StorageError, JournalError, BackendError, OSError) as error:
         return JobView(
             job_id=directory.job_id,

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from howdah.backends.base import Running, Site
-from howdah.client import past
+from howdah.client import offline_job
 from howdah.client.errors import Abandoned, Refused, Unreachable
 from howdah.client.liveness import site_of
 from howdah.client.merge import Position, Stream
@@ -176,9 +176,9 @@ class Remote:
                 pass  # it died while we spoke: its successor is looked for
             finally:
                 channel.abort()
-        for update in past.rest(self.directory, position, logs=logs, tasks=wanted):
+        for update in offline_job.rest(self.directory, position, logs=logs, tasks=wanted):
             yield update
-        yield past.view(self.directory)
+        yield offline_job.view(self.directory)
 
     async def records_so_far(self, after: int) -> list[RecordUpdate]:
         """The event log of a job that runs elsewhere up to now, after that record.
@@ -196,7 +196,7 @@ class Remote:
 
         request = Watch(after_seq=after, until_now=True)
         if await self._ask(request, take, within_s=ANSWER_S) is None:
-            return list(past.records(self.directory, after))
+            return list(offline_job.records(self.directory, after))
         return [found[seq] for seq in sorted(found)]
 
     async def ask(

@@ -2,7 +2,7 @@
 
 Environment, later ones winning: a few defaults; the job's ``env``; the role's ``env``; Howdah's own
 HOWDAH_* and TonY's names; the framework's. So no ``env`` of a job file can tell a program a wrong
-rank or address; `howdah.frameworks.lost_variables` says which are lost. Hints such as network interfaces
+rank or address; `howdah.frameworks.overridden_variables` says which are lost. Hints such as network interfaces
 are the framework's only where a job has none.
 
 Linux starts no program with a variable longer than 128 KiB. The addresses of some 5,000 tasks are:

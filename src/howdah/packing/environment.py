@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from howdah.packing import files, ready, uv
+from howdah.packing import files, prebuilt_archives, uv
 from howdah.packing.archives import Archive, Kind, PackingError, Progress, quiet
 from howdah.packing.cache import Cache, tar_of
 from howdah.spec.model import Job
@@ -76,7 +76,7 @@ def _venv(place: str, folder: Path, cache: Path, progress: Progress, _fresh: boo
 
 def _archive(place: str, folder: Path, cache: Path, progress: Progress, _fresh: bool) -> Archive:
     if place.startswith(files.READY):
-        return files.elsewhere(place, Kind.ENVIRONMENT, ready.PYTHON)
+        return files.elsewhere(place, Kind.ENVIRONMENT, prebuilt_archives.PYTHON)
     if files.is_url(place) and not place.startswith("file://"):
         archive = files.fetched(place, Kind.ENVIRONMENT, cache, progress)
     else:
@@ -84,7 +84,7 @@ def _archive(place: str, folder: Path, cache: Path, progress: Progress, _fresh: 
         if not path.is_file():
             raise PackingError(f"[environment] archive: there is no file {path}")
         archive = files.ready(path, Kind.ENVIRONMENT, cache)
-    return ready.looked_into(archive, place, cache, progress)
+    return prebuilt_archives.looked_into(archive, place, cache, progress)
 
 
 _KINDS: dict[str, Callable[[str, Path, Path, Progress, bool], Archive]] = {

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 from howdah.packing import files as lines
-from howdah.packing import ready, uv
+from howdah.packing import prebuilt_archives, uv
 from howdah.packing.archives import Archive, Kind, PackingError, Progress, quiet
 from howdah.packing.cache import Cache
 from howdah.packing.files import Wanted, fetched, is_url, path_of, understand
@@ -98,7 +98,7 @@ def _unpacked_environment(place: str, folder: Path, cache: Path, progress: Progr
         if not path.is_file():
             raise PackingError(f"[environment] archive: there is no file {path}")
         archive = lines.ready(path, Kind.ENVIRONMENT, cache)
-    archive = ready.looked_into(archive, place, cache, progress)
+    archive = prebuilt_archives.looked_into(archive, place, cache, progress)
     return _unpacked(archive, cache, progress) / (archive.python or _PYTHON)
 
 

@@ -81,7 +81,7 @@ def ready(place: str, folder: Path, cache: Path, progress: Progress = quiet) -> 
         PackingError: it is not there, or no archive with an interpreter.
     """
     from howdah.packing import files
-    from howdah.packing.ready import looked_into
+    from howdah.packing.prebuilt_archives import looked_into
 
     if place.startswith(files.READY):
         return files.elsewhere(place, Kind.RUNTIME, PYTHON)

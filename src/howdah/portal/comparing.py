@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from howdah.backends.base import BackendError
-from howdah.client import past
-from howdah.client.evidence import evidence
+from howdah.client import offline_job
+from howdah.client.advice_inputs import evidence
 from howdah.client.liveness import site_of
 from howdah.client.measurements import last, measurements
 from howdah.coordinator.web.documents import Timeline, brief
@@ -77,7 +77,7 @@ def read(directory: JobDirectory, row: Row, now: float) -> Run:
 def _stages(directory: JobDirectory, row: Row, now: float) -> dict[str, float]:
     timeline = Timeline(row.submitted)
     newest = row.submitted
-    for update in past.records(directory):
+    for update in offline_job.records(directory):
         timeline.add(update)
         newest = max(newest, update.time)
     end = row.finished or (newest if row.state == "lost" else now)

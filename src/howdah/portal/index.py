@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.client import past
+from howdah.client import offline_job
 from howdah.client.states import STATES, UNREADABLE, state
 from howdah.portal.readers import Access, Reader
 from howdah.storage import layout
@@ -565,7 +565,7 @@ def _row(values: tuple[Any, ...]) -> Row:
 def row_of(directory: JobDirectory) -> Row:
     """A job as its directory tells it; one that cannot be read says why."""
     try:
-        return row(directory, past.view(directory))
+        return row(directory, offline_job.view(directory))
     except Exception as error:  # a journal may hold anything, and the list must not break
         return unreadable(directory, str(error) or type(error).__name__)
 

@@ -19,8 +19,8 @@ from starlette.types import Receive, Scope, Send
 
 from howdah.backends.base import BackendError
 from howdah.client.advice import Finding
+from howdah.client.advice_inputs import findings
 from howdah.client.errors import HowdahError
-from howdah.client.evidence import findings
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.listing import look
 from howdah.client.liveness import Running, running

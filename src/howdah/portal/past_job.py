@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from howdah.backends.base import BackendError
-from howdah.client import past
+from howdah.client import offline_job
 from howdah.client.liveness import site_of
 from howdah.coordinator.driver import JobOver
 from howdah.coordinator.live_job import NoLog, StatusChanged
@@ -63,7 +63,9 @@ class PastJob:
             # What is here is shown all the same.
             log.info("%s: not all of it could be brought here: %s", directory.job_id, error)
         # Pages of its tasks ended with them.
-        self._view = msgspec.structs.replace(view or past.view(directory), links=(), page=None)
+        self._view = msgspec.structs.replace(
+            view or offline_job.view(directory), links=(), page=None
+        )
         self._job = directory.job()
         try:
             self.token: str = directory.token()

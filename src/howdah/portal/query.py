@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from howdah.client.moments import moment
 from howdah.client.states import STATES
+from howdah.client.time_expressions import moment
 from howdah.portal.index import PAGE, PAGE_MAX, SORTS, Query
 
 _TEXT = {"type": "string"}

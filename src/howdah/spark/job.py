@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from howdah.client.again import adopt
 from howdah.client.errors import BadInput
 from howdah.client.finding import find
 from howdah.client.functions import INSIDE, FunctionJob, job_name
+from howdah.client.resubmission import adopt
 from howdah.spark.context import Wiring
 from howdah.spark.feed.trainer import run
 from howdah.spec.model import Checkpoint, Job, Restart, Role, TensorBoard, Timeouts, Tracking

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from howdah.spec import limits, places, rules, shape
+from howdah.spec import limits, path_checks, rules, shape
 from howdah.spec import site as site_files
 from howdah.spec.document import STDIN, Document, from_mapping, read_file
 from howdah.spec.model import Job
@@ -198,8 +198,8 @@ def _resolve(
     if job.source == "":
         job = msgspec.structs.replace(job, source=None)
     rules.check(job, problems)
-    source = places.check(job, folder, problems)
-    job = places.with_whole_stores(job, folder, problems)
+    source = path_checks.check(job, folder, problems)
+    job = path_checks.with_whole_stores(job, folder, problems)
     limits.check(job, job.limits, problems, str(path) if path is not None else None)
     _check_framework(job, frameworks, problems)
     for found in further(job) if further is not None else ():

@@ -17,7 +17,7 @@ from howdah.client.advice import (
     Severity,
     advise,
 )
-from howdah.client.evidence import _Story
+from howdah.client.advice_inputs import _Story
 from howdah.core import messages as m
 from howdah.core.messages import Task
 from howdah.storage import journal

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.client import past
+from howdah.client import offline_job
 from howdah.core.messages import CheckpointSaved
 from howdah.storage import journal
 from howdah.storage.jobdir import JobDirectory
@@ -66,7 +66,7 @@ def test_a_job_it_left_unfinished_is_told_from_its_journal(directory: JobDirecto
     last = next(n for n, line in enumerate(lines) if '"what":"000003"' in line)
     file.write_text("".join(lines[: last + 1]))
     (directory.path / "final.json").unlink()
-    view = past.view(directory)
+    view = offline_job.view(directory)
     assert view.outcome is None
     assert view.checkpoint == "000003"
     assert [failure.cause for failure in view.failures] == ["user-code", "user-code"]

@@ -203,7 +203,7 @@ def slow_runtime(job: Job, head: Callable[[Archive, int], bytes], base: Archive 
         OSError: it cannot be read.
     """
     from howdah.packing.interpreter import minor
-    from howdah.packing.ready import HEAD, python_minor
+    from howdah.packing.prebuilt_archives import HEAD, python_minor
 
     if base is None or job.hadoop.runtime is None:
         return ""

@@ -13,10 +13,10 @@ from pathlib import Path
 import msgspec
 
 from howdah.compat.tony import settings as settings_files
+from howdah.compat.tony.conversion import Conversion
 from howdah.compat.tony.convert import convert
 from howdah.compat.tony.options import Arguments
 from howdah.compat.tony.settings import Settings
-from howdah.compat.tony.work import Conversion
 
 DEFAULT_FILE = "tony.xml"
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from howdah.compat.tony import roles as role_parts
 from howdah.compat.tony import values
+from howdah.compat.tony.conversion import About, Conversion, ConversionBuilder
 from howdah.compat.tony.options import VENV, Arguments, command, interpreter
 from howdah.compat.tony.settings import Settings, Source
 from howdah.compat.tony.table import OPTIONS, ROWS, Kind, row_of
-from howdah.compat.tony.work import About, Conversion, Work
 from howdah.spec.problems import closest, shown
 from howdah.spec.rules import CONTAINER_ENV_UNSAFE, DOCKER, OF_THE_CONTAINER
 from howdah.spec.values import Table
@@ -41,7 +41,7 @@ def convert(settings: Settings, given: Arguments) -> Conversion:
     Raises:
         JobFileError: values that cannot be read, or a job past TonY's own limits; all at once.
     """
-    work = Work(settings, given)
+    work = ConversionBuilder(settings, given)
     types = role_parts.types(work)
     work.document = {
         "name": _name(work),
@@ -64,7 +64,7 @@ def convert(settings: Settings, given: Arguments) -> Conversion:
     return Conversion(document=_ordered(_escaped(work.document)), notes=tuple(work.notes))
 
 
-def _put_plain(work: Work, types: dict[str, int]) -> None:
+def _put_plain(work: ConversionBuilder, types: dict[str, int]) -> None:
     """All keys that are a key of the job file as they are."""
     for row in ROWS:
         if row.read is None:
@@ -80,7 +80,7 @@ def _put_plain(work: Work, types: dict[str, int]) -> None:
                 work.put(row.to.replace("<type>", name or ""), value)
 
 
-def _name(work: Work) -> str:
+def _name(work: ConversionBuilder) -> str:
     wanted = work.value("tony.application.name", values.text) or DEFAULT_NAME
     name = _NOT_IN_NAMES.sub("-", wanted).strip("._-")[:100] or DEFAULT_NAME
     if name != wanted:
@@ -88,7 +88,7 @@ def _name(work: Work) -> str:
     return name
 
 
-def _framework(work: Work, types: dict[str, int]) -> str:
+def _framework(work: ConversionBuilder, types: dict[str, int]) -> str:
     wanted = work.value("tony.application.framework", values.text)
     name = (wanted or "tensorflow").lower()
     mode = work.value("tony.application.distributed-mode", values.text)
@@ -111,7 +111,7 @@ def _framework(work: Work, types: dict[str, int]) -> str:
     return "command" if name == "standalone" or not types else name
 
 
-def _command(work: Work, *, single: bool) -> None:
+def _command(work: ConversionBuilder, *, single: bool) -> None:
     work.put("command", command(work.given))
     mode = work.value("tony.application.distributed-mode", values.text)
     if mode is not None and mode.upper() == "FCFS":
@@ -131,7 +131,7 @@ def _command(work: Work, *, single: bool) -> None:
     work.put("preprocess", step)
 
 
-def _source(work: Work) -> None:
+def _source(work: ConversionBuilder) -> None:
     work.document["source"] = work.given.src_dir or ""
     files = role_parts.files(work, "tony.containers.resources")
     if work.given.python_venv is not None:
@@ -139,7 +139,7 @@ def _source(work: Work) -> None:
     work.put("files", files)
 
 
-def _environment(work: Work) -> None:
+def _environment(work: ConversionBuilder) -> None:
     python = interpreter(work.given)
     if python is None and work.given.python_binary_path is None:
         python = work.value("tony.python-exec-path", values.text)
@@ -160,7 +160,7 @@ def _environment(work: Work) -> None:
     work.put("hadoop.container-env", launch)
 
 
-def _not_twice(work: Work) -> None:
+def _not_twice(work: ConversionBuilder) -> None:
     """TonY's own keys of Docker win over variables of its containers."""
     roles = [role for role in work.document.get("roles", {}).values() if "image" in role]
     launch = work.document.get("hadoop", {}).get("container-env", {})
@@ -170,7 +170,7 @@ def _not_twice(work: Work) -> None:
             work.note(About.CHANGED, "tony.containers.envs", text)
 
 
-def _for_the_node(work: Work, name: str, value: str) -> bool:
+def _for_the_node(work: ConversionBuilder, name: str, value: str) -> bool:
     """Whether YARN's NodeManager is to see the variable, because it reads or expands it."""
     if _EXPANDED.search(value) is None:
         return name.startswith("YARN_")
@@ -185,7 +185,7 @@ def _for_the_node(work: Work, name: str, value: str) -> bool:
     return False
 
 
-def _hadoop(work: Work) -> None:
+def _hadoop(work: ConversionBuilder) -> None:
     keys = ("tony.application.hdfs-conf-path", "tony.application.yarn-conf-path")
     folders = {
         key: os.path.dirname(path) or "."
@@ -200,7 +200,7 @@ def _hadoop(work: Work) -> None:
         return
 
 
-def _tensorboard(work: Work, types: dict[str, int]) -> None:
+def _tensorboard(work: ConversionBuilder, types: dict[str, int]) -> None:
     option = work.given.sidecar_tensorboard_log_dir
     folder = option or work.value("tony.application.tensorboard-log-dir", values.text)
     if folder is None:
@@ -221,7 +221,7 @@ def _tensorboard(work: Work, types: dict[str, int]) -> None:
     work.put("roles.tensorboard", role)
 
 
-def _say_what_is_not_needed(work: Work) -> None:
+def _say_what_is_not_needed(work: ConversionBuilder) -> None:
     """Unknown keys, wherever they are; keys nothing needs, where the user wrote them."""
     known = [row.key for row in ROWS if "<" not in row.key]
     for key in work.settings:
@@ -241,7 +241,7 @@ def _say_what_is_not_needed(work: Work) -> None:
             work.note(About.NOT_NEEDED, f"-{option.name}", f"not needed: {option.words}")
 
 
-def _keys_of_types(work: Work) -> list[str]:
+def _keys_of_types(work: ConversionBuilder) -> list[str]:
     """Keys of task types as they could be written for the types there are."""
     return [
         row.key.replace("<type>", name)

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from howdah.compat.tony import placement, values
+from howdah.compat.tony.conversion import About, ConversionBuilder
 from howdah.compat.tony.settings import Source
 from howdah.compat.tony.table import NO_TYPES, row_of
-from howdah.compat.tony.work import About, Work
 from howdah.spec.problems import closest
 from howdah.spec.units import mebibytes
 from howdah.spec.values import Table
@@ -19,7 +19,7 @@ CORES = 1
 _TYPE = re.compile(r"tony\.([A-Za-z][A-Za-z0-9_-]*)\.instances")
 
 
-def types(work: Work) -> dict[str, int]:
+def types(work: ConversionBuilder) -> dict[str, int]:
     """Task types with their numbers of instances, in the order they were written."""
     found: dict[str, int] = {}
     for key in work.settings:
@@ -33,14 +33,14 @@ def types(work: Work) -> dict[str, int]:
     return found
 
 
-def _has_board(work: Work) -> bool:
+def _has_board(work: ConversionBuilder) -> bool:
     return (
         work.given.sidecar_tensorboard_log_dir is not None
         or work.settings.get("tony.application.tensorboard-log-dir") is not None
     )
 
 
-def put(work: Work, found: dict[str, int], alone: str) -> None:
+def put(work: ConversionBuilder, found: dict[str, int], alone: str) -> None:
     """The roles, and what of the master is a role's."""
     if found:
         for name, number in found.items():
@@ -57,7 +57,7 @@ def put(work: Work, found: dict[str, int], alone: str) -> None:
     _say_what_has_no_role(work, found)
 
 
-def _role(work: Work, name: str, number: int) -> None:
+def _role(work: ConversionBuilder, name: str, number: int) -> None:
     role = _table(work, name)
     fresh: Table = {"instances": number}
     if "command" in role:
@@ -68,11 +68,11 @@ def _role(work: Work, name: str, number: int) -> None:
     work.document["roles"][name] = fresh
 
 
-def _table(work: Work, name: str) -> Table:
+def _table(work: ConversionBuilder, name: str) -> Table:
     return work.document.setdefault("roles", {}).setdefault(name, {})
 
 
-def _single(work: Work, name: str) -> None:
+def _single(work: ConversionBuilder, name: str) -> None:
     """TonY runs such a job in its application master: what that gets is the task's."""
     role: Table = {
         "instances": 1,
@@ -89,7 +89,7 @@ def _single(work: Work, name: str) -> None:
     work.document["roles"] = {name: role}
 
 
-def _master(work: Work) -> None:
+def _master(work: ConversionBuilder) -> None:
     work.put("master.memory", work.value("tony.am.memory", values.memory))
     work.put("master.cores", work.value("tony.am.vcores", values.count) or None)
 
@@ -102,12 +102,12 @@ def _master(work: Work) -> None:
         work.note(About.NOT_NEEDED, "tony.am.command", "not needed: nothing is run first")
 
 
-def _listed(work: Work, key: str, default: str) -> list[str]:
+def _listed(work: ConversionBuilder, key: str, default: str) -> list[str]:
     found = work.value(key, values.words)
     return values.words(default) if found is None else found
 
 
-def _meaning(work: Work, found: dict[str, int]) -> None:
+def _meaning(work: ConversionBuilder, found: dict[str, int]) -> None:
     """What the end of a role's tasks means."""
     untracked = _listed(work, "tony.application.untracked.jobtypes", "ps")
     sidecars = _listed(work, "tony.application.sidecar.jobtypes", "tensorboard")
@@ -143,7 +143,7 @@ _OTHERWISE_UNTRACKED = ("ps", "evaluator", "server", "scheduler")
 """Howdah waits for none of these by itself, TonY does unless it is told not to."""
 
 
-def _stages(work: Work, found: dict[str, int]) -> None:
+def _stages(work: ConversionBuilder, found: dict[str, int]) -> None:
     first = _listed(work, "tony.application.prepare-stage", "")
     second = _listed(work, "tony.application.training-stage", "")
     for name in first:
@@ -154,7 +154,7 @@ def _stages(work: Work, found: dict[str, int]) -> None:
             _table(work, name)["prepare"] = True
 
 
-def _lingering(work: Work, found: dict[str, int]) -> None:
+def _lingering(work: ConversionBuilder, found: dict[str, int]) -> None:
     for key in work.settings:
         match = row_of(key)
         if match is None or match[0].to != "roles.<type>.linger.limit":
@@ -171,7 +171,7 @@ def _lingering(work: Work, found: dict[str, int]) -> None:
         _table(work, name)["linger"] = linger
 
 
-def _placement(work: Work, found: dict[str, int]) -> None:
+def _placement(work: ConversionBuilder, found: dict[str, int]) -> None:
 
     common = work.value("tony.containers.allocation-tags", values.words) or []
     tags = {
@@ -197,7 +197,7 @@ def _placement(work: Work, found: dict[str, int]) -> None:
             break
 
 
-def _docker(work: Work, names: Iterable[str]) -> None:
+def _docker(work: ConversionBuilder, names: Iterable[str]) -> None:
 
     enabled = work.value("tony.docker.enabled", values.flag)
     if enabled is None:
@@ -223,7 +223,7 @@ def _mount(text: str) -> str:
     return text if text.count(":") > 1 else f"{text}:ro"
 
 
-def _labels(work: Work, names: Iterable[str], *, master: bool) -> None:
+def _labels(work: ConversionBuilder, names: Iterable[str], *, master: bool) -> None:
     common = work.value("tony.application.node-label", values.text)
     if common is None:
         return
@@ -232,7 +232,7 @@ def _labels(work: Work, names: Iterable[str], *, master: bool) -> None:
     work.document.setdefault("master", {}).setdefault("label", common)
 
 
-def _say_what_has_no_role(work: Work, found: dict[str, int]) -> None:
+def _say_what_has_no_role(work: ConversionBuilder, found: dict[str, int]) -> None:
     """Keys of task types the job has not: mostly a missing ``instances``."""
 
     for key in work.settings:
@@ -252,7 +252,7 @@ def _say_what_has_no_role(work: Work, found: dict[str, int]) -> None:
         work.note(About.CHANGED, key, text + hint)
 
 
-def files(work: Work, key: str) -> list[str]:
+def files(work: ConversionBuilder, key: str) -> list[str]:
     """Resources as entries of ``files``."""
     found: list[str] = []
     for item in work.value(key, values.resources) or ():
@@ -264,7 +264,7 @@ def files(work: Work, key: str) -> list[str]:
     return found
 
 
-def limits(work: Work, found: dict[str, int]) -> None:
+def limits(work: ConversionBuilder, found: dict[str, int]) -> None:
     """Refuse a job past the limits that TonY's client checks."""
     for name, number in found.items():
         key = f"tony.{name}.max-instances"
@@ -277,12 +277,12 @@ def limits(work: Work, found: dict[str, int]) -> None:
         _at_most(work, key, work.value(key, values.whole), _total(work, found, what), what)
 
 
-def _at_most(work: Work, key: str, most: int | None, total: int, what: str) -> None:
+def _at_most(work: ConversionBuilder, key: str, most: int | None, total: int, what: str) -> None:
     if most is not None and 0 <= most < total:
         work.problem(key, f"the job asks for {total} {what}, and may have {most}")
 
 
-def _total(work: Work, found: dict[str, int], what: str) -> int:
+def _total(work: ConversionBuilder, found: dict[str, int], what: str) -> int:
     def of(role: Any) -> int:
         match what:
             case "instances":

@@ -10,7 +10,7 @@ Source: ``TonyConfigurationKeys``, ``tony-default.xml`` and ``TonyClient`` of To
 from __future__ import annotations
 
 from howdah.compat.tony.jobkeys import APPLICATION
-from howdah.compat.tony.row import HISTORY, JVM, PORTAL, Kind, Option, Row, gone, not_needed
+from howdah.compat.tony.table_row import HISTORY, JVM, PORTAL, Kind, Option, Row, gone, not_needed
 from howdah.compat.tony.taskkeys import MASTER, TASKS, TYPES
 
 __all__ = ["NO_TYPES", "OPTIONS", "ROWS", "SECTIONS", "Kind", "Option", "Row", "row_of"]

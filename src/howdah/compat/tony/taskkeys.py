@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from howdah.compat.tony import values
-from howdah.compat.tony.row import BEATS, JVM, Kind, Row, gone, not_needed
+from howdah.compat.tony.table_row import BEATS, JVM, Kind, Row, gone, not_needed
 
 TASKS = (
     Row(

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from howdah.compat.tony.conversion import About, Conversion
 from howdah.compat.tony.settings import Settings
 from howdah.compat.tony.table import row_of
-from howdah.compat.tony.work import About, Conversion
 from howdah.spec.values import Table, is_list, is_table
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")

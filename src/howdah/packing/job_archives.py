@@ -15,7 +15,7 @@ from howdah.packing.source import source
 from howdah.spec.model import Job
 
 
-class Packs(msgspec.Struct, frozen=True, kw_only=True):
+class JobArchives(msgspec.Struct, frozen=True, kw_only=True):
     """A job's archives, in the local cache."""
 
     runtime: tuple[Archive, ...]
@@ -45,7 +45,7 @@ def pack(
     progress: Progress = quiet,
     *,
     fresh: bool = False,
-) -> Packs:
+) -> JobArchives:
     """Pack what is not in the cache yet.
 
     ``folder`` is the job file's, which places in it are relative to.
@@ -59,7 +59,7 @@ def pack(
     }
     base = runtime.of_job(job, folder, cache, progress)
     own = runtime.own_code(cache, progress)
-    return Packs(
+    return JobArchives(
         source=source(source_folder, cache, progress) if source_folder is not None else None,
         files=extras,
         environment=environment(job, folder, cache, progress, fresh=fresh),

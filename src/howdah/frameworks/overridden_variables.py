@@ -26,7 +26,7 @@ _Key = tuple[str, ...]
 _MARK = "as it is written"
 
 
-def lost_variables(job: Job) -> dict[_Key, tuple[str, ...]]:
+def overridden_variables(job: Job) -> dict[_Key, tuple[str, ...]]:
     """The keys of variables that Howdah sets itself, each with the roles whose programs get Howdah's
     value. Of a job that has no problems."""
     own = job.hadoop.container_env or job.env or any(role.env for role in job.roles.values())

@@ -45,7 +45,7 @@ class Conversion(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[Note, ...]
 
 
-class Work:
+class ConversionBuilder:
     """A conversion under way: reads settings, and collects the document, notes and problems."""
 
     def __init__(self, settings: Settings, given: Arguments) -> None:
