@@ -40,7 +40,7 @@ def check(loaded: LoadedJob, job: Job, backend: str) -> tuple[str, ...]:
         *notes,
         *more,
         *_shared_folder(job),
-        *_lost_variables(job),
+        *_overridden_variables(job),
         *_no_image(loaded, site_file),
     )
 
@@ -53,7 +53,7 @@ def _no_image(loaded: LoadedJob, site_file: Path | None) -> Iterator[str]:
         yield f"{key}: no role has an image, so nothing of it is used"
 
 
-def _lost_variables(job: Job) -> Iterator[str]:
+def _overridden_variables(job: Job) -> Iterator[str]:
     for key, roles in overridden_variables(job).items():
         yield (
             f"{dotted(key)}: Howdah sets it for the programs of {', '.join(roles)}, which do not get this value"
