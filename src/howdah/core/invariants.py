@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from howdah.core.event_context import GANG, EventContext, Index
 from howdah.core.machine import Machine
 from howdah.core.plan import Completion
 from howdah.core.reconcile import reconcile
@@ -16,7 +17,6 @@ from howdah.core.state import (
     TaskData,
     TaskState,
 )
-from howdah.core.turn import GANG, Index, Turn
 from howdah.spec.model import Mode, Restart, Tracking
 
 S = TaskState
@@ -57,9 +57,9 @@ def settled(machine: Machine, now: float) -> None:
         return
     machine.check_index()
     state = _decode(_encode(machine.state))
-    turn = Turn(state, Index(state), now, "everything once more")
-    reconcile(turn, everything=True)
-    _must(not turn.commands, f"missed: {turn.commands}")
+    context = EventContext(state, Index(state), now, "everything once more")
+    reconcile(context, everything=True)
+    _must(not context.commands, f"missed: {context.commands}")
     _must(state == machine.state, f"missed: {_differences(machine.state, state)}")
 
 

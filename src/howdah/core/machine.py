@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from howdah.core import containers, ending, gang, reconcile, restart
+from howdah.core import containers, gang, job_completion, reconcile, restart
 from howdah.core import task as tasks
+from howdah.core.event_context import GANG, EventContext, Index
 from howdah.core.messages import (
     AgentDisconnected,
     AgentRegistered,
@@ -53,7 +54,6 @@ from howdah.core.state import (
     TaskState,
     UnitKind,
 )
-from howdah.core.turn import GANG, Index, Turn
 from howdah.spec.model import Restart
 
 S = TaskState
@@ -84,14 +84,14 @@ class Machine:
         """
         if isinstance(event, JobSubmitted) != (self.state.plan is None):
             raise ImpossibleMove("JobSubmitted must be the first event of a job, and only that")
-        turn = Turn(self.state, self._index, now, cause or type(event).__name__)
+        context = EventContext(self.state, self._index, now, cause or type(event).__name__)
         self._now = now
         if isinstance(event, _OF_A_TASK):
-            _on_task_event(turn, event)
+            _on_task_event(context, event)
         else:
-            _RULES[type(event)](turn, event)
-        reconcile.reconcile(turn, everything=isinstance(event, CoordinatorStarted))
-        return turn.commands
+            _RULES[type(event)](context, event)
+        reconcile.reconcile(context, everything=isinstance(event, CoordinatorStarted))
+        return context.commands
 
     def next_due(self) -> float | None:
         """When `TimePassed` is to come: the earliest time that something waits for, None if nothing
@@ -145,71 +145,71 @@ _OF_A_TASK = (TaskPrepared, TaskStarted, TaskJoined, TaskSaving, TaskExited)
 
 
 def _on_task_event(
-    turn: Turn, event: TaskPrepared | TaskStarted | TaskJoined | TaskSaving | TaskExited
+    context: EventContext, event: TaskPrepared | TaskStarted | TaskJoined | TaskSaving | TaskExited
 ) -> None:
-    data = turn.state.tasks.get(str(event.task))
+    data = context.state.tasks.get(str(event.task))
     if data is None:
         return
     current = data.attempt == event.attempt
     if isinstance(event, TaskExited) and not (current and data.state in LIVE):
-        containers.on_exit(turn, event)
+        containers.on_exit(context, event)
     elif current:
-        tasks.apply(turn, data, event)
+        tasks.apply(context, data, event)
 
 
 # -- facts about the job ----------------------------------------------------------------------------
 
 
-def _on_submitted(turn: Turn, event: JobSubmitted) -> None:
-    state = turn.state
-    state.plan, state.seed, state.submitted = event.plan, event.seed, turn.now
+def _on_submitted(context: EventContext, event: JobSubmitted) -> None:
+    state = context.state
+    state.plan, state.seed, state.submitted = event.plan, event.seed, context.now
     state.units[GANG] = RestartUnit(name=GANG, kind=UnitKind.GANG)
     for role in event.plan.roles:
-        turn.index.add_role(role)
+        context.index.add_role(role)
         numbers = set(range(role.maximum))
-        turn.index.by_state[role.name][S.WAITING] = numbers
-        turn.index.unrequested[role.name] = set(numbers)
+        context.index.by_state[role.name][S.WAITING] = numbers
+        context.index.unrequested[role.name] = set(numbers)
         for index in range(role.maximum):
             task = Task(role.name, index)
-            state.tasks[str(task)] = TaskData(task=task, since=turn.now)
+            state.tasks[str(task)] = TaskData(task=task, since=context.now)
     roles = ", ".join(
         f"{r.name} × {r.minimum}" + (f"..{r.maximum}" if r.maximum > r.minimum else "")
         for r in event.plan.roles
     )
-    turn.record("submitted", f"job {event.plan.job_id}: {roles}")
+    context.record("submitted", f"job {event.plan.job_id}: {roles}")
     if event.plan.total_s is not None:
-        state.total_until = turn.now + event.plan.total_s
+        state.total_until = context.now + event.plan.total_s
 
 
-def _on_coordinator_started(turn: Turn, event: CoordinatorStarted) -> None:
-    state = turn.state
+def _on_coordinator_started(context: EventContext, event: CoordinatorStarted) -> None:
+    state = context.state
     state.incarnation = event.incarnation
     if event.incarnation <= 1:
         return
-    turn.record(
+    context.record(
         "coordinator-took-over",
         f"coordinator {event.incarnation} took over with {len(event.containers)} containers",
         containers=len(event.containers),
     )
     if state.phase is JobPhase.FINISHED:
         for container_id in event.containers:
-            turn.emit(ReleaseContainer(container_id=container_id))
-        turn.emit(FinishJob())
+            context.emit(ReleaseContainer(container_id=container_id))
+        context.emit(FinishJob())
         return
-    _give_more_time(turn)
-    containers.take_over(turn, event)
+    _give_more_time(context)
+    containers.take_over(context, event)
 
 
-def _give_more_time(turn: Turn) -> None:
+def _give_more_time(context: EventContext) -> None:
     """What waits for agents waited for nothing while there was no coordinator."""
-    state = turn.state
-    least = turn.now + containers.patience(turn)
+    state = context.state
+    least = context.now + containers.patience(context)
     for data in state.tasks.values():
         if data.deadline is not None:
-            turn.set_time(data, "deadline", max(data.deadline, least))
+            context.set_time(data, "deadline", max(data.deadline, least))
     for unit in state.units.values():
         if unit.explain_until is not None:
-            turn.set_time(unit, "explain_until", max(unit.explain_until, least))
+            context.set_time(unit, "explain_until", max(unit.explain_until, least))
     if state.hold_until is not None:
         state.hold_until = max(state.hold_until, least)
     if state.elastic_until is not None:
@@ -222,65 +222,65 @@ def _give_more_time(turn: Turn) -> None:
         state.hang.until = max(state.hang.until, least)
 
 
-def _on_refused(turn: Turn, event: RequestRefused) -> None:
-    task = turn.state.requests.pop(event.request_id, None)
+def _on_refused(context: EventContext, event: RequestRefused) -> None:
+    task = context.state.requests.pop(event.request_id, None)
     if task is None:
         return
-    data = turn.task(task)
-    turn.set_request(data, None)
-    if not turn.optional(data):
+    data = context.task(task)
+    context.set_request(data, None)
+    if not context.optional(data):
         why = f"{task} can never get its container: {event.reason}"
-        ending.finish(turn, Outcome.FAILED, why)
+        job_completion.finish(context, Outcome.FAILED, why)
         return
-    restart.retire(turn, data, f"{task} gets no container: {event.reason}")
+    restart.retire(context, data, f"{task} gets no container: {event.reason}")
 
 
-def _on_preemption(turn: Turn, event: PreemptionNoticed) -> None:
-    container = turn.state.containers.get(event.container_id)
+def _on_preemption(context: EventContext, event: PreemptionNoticed) -> None:
+    container = context.state.containers.get(event.container_id)
     if container is None or container.task is None:
         return
-    known = tasks.preempting(turn, container)
+    known = tasks.preempting(context, container)
     soon_s = NOTICE_S if event.deadline_s is None else event.deadline_s
-    container.noticed_until = turn.now + soon_s + NOTICE_MARGIN_S
+    container.noticed_until = context.now + soon_s + NOTICE_MARGIN_S
     if known:
         return
-    data = turn.task(container.task)
+    data = context.task(container.task)
     limit = "" if event.deadline_s is None else f" in {event.deadline_s:.0f}s"
     what = f"{data.task} will be preempted{limit}"
-    turn.record("preemption-noticed", what, data=data)
-    roles = turn.gang() if turn.in_gang(data.task) else []
-    for member in turn.in_states(roles, S.RUNNING) or [data]:
+    context.record("preemption-noticed", what, data=data)
+    roles = context.gang() if context.in_gang(data.task) else []
+    for member in context.in_states(roles, S.RUNNING) or [data]:
         if member.state is S.RUNNING:
-            gang.notify_checkpoint(turn, member, what)
+            gang.notify_checkpoint(context, member, what)
 
 
-def _on_checkpoint(turn: Turn, event: CheckpointSaved) -> None:
-    state = turn.state
+def _on_checkpoint(context: EventContext, event: CheckpointSaved) -> None:
+    state = context.state
     data = state.tasks.get(str(event.task))
     if data is None or event.attempt != data.attempt:
         return  # of an attempt that is over: its successor does not restore it
     if data.saved is not None and (len(event.name), event.name) <= (len(data.saved), data.saved):
         return  # told again, to a new coordinator that might not have heard of it
     data.saved = event.name
-    restart.progressed(turn.gang_unit)
+    restart.progressed(context.gang_unit)
     if (own := state.units.get(str(event.task))) is not None:
         restart.progressed(own)
     newest = state.checkpoint or ""
     state.checkpoint = max(newest, event.name, key=lambda name: (len(name), name))
-    turn.record("checkpoint-saved", f"{event.task} saved checkpoint {event.name}", data=data)
+    context.record("checkpoint-saved", f"{event.task} saved checkpoint {event.name}", data=data)
 
 
-def _on_hung(turn: Turn, event: TaskHung) -> None:
+def _on_hung(context: EventContext, event: TaskHung) -> None:
     """Take the stacks of everybody first: they are the evidence."""
-    state = turn.state
+    state = context.state
     data = state.tasks.get(str(event.task))
     if data is None or data.attempt != event.attempt or data.state is not S.RUNNING:
         return
     if state.hang is not None or state.phase not in WORKING:
         return
-    alone = turn.alone(data) or turn.role(data.task).restart is Restart.TASK
-    running = [data] if alone else turn.in_states(turn.gang(), S.RUNNING)
-    turn.record(
+    alone = context.alone(data) or context.role(data.task).restart is Restart.TASK
+    running = [data] if alone else context.in_states(context.gang(), S.RUNNING)
+    context.record(
         "hang",
         f"no progress for {event.idle_s:.0f}s (seen at {data.task}): taking the stacks of "
         f"{len(running)} task{'s' * (len(running) != 1)}",
@@ -293,14 +293,14 @@ def _on_hung(turn: Turn, event: TaskHung) -> None:
         idle_s=event.idle_s,
         awaiting=[member.task for member in running],
         stacks=[],
-        until=turn.now + STACKS_S,
+        until=context.now + STACKS_S,
     )
     for member in running:
-        tasks.dump_stacks(turn, member)
+        tasks.dump_stacks(context, member)
 
 
-def _on_stacks(turn: Turn, event: StacksTaken) -> None:
-    check = turn.state.hang
+def _on_stacks(context: EventContext, event: StacksTaken) -> None:
+    check = context.state.hang
     if check is None or event.task not in check.awaiting:
         return
     check.awaiting.remove(event.task)
@@ -310,27 +310,27 @@ def _on_stacks(turn: Turn, event: StacksTaken) -> None:
     check.stacks.append(note)
 
 
-def _on_stop(turn: Turn, event: StopRequested) -> None:
+def _on_stop(context: EventContext, event: StopRequested) -> None:
     """Stop gracefully; a firm request, first or later, is without grace and without saving."""
-    state = turn.state
+    state = context.state
     if state.phase is JobPhase.FINISHED:
         return
     if state.phase is not JobPhase.FINISHING:
         state.firm = event.firm
         why = f"stopped by {event.by}" + (f": {event.reason}" if event.reason else "")
-        ending.finish(turn, Outcome.STOPPED, why)
+        job_completion.finish(context, Outcome.STOPPED, why)
     elif event.firm and not state.firm:
         # Said again without being firm, it is the same wish: clients repeat what may be lost.
         state.firm = True
-        turn.record("stop-firm", f"{event.by} wants it stopped at once")
-        ending.stop_all(turn)
+        context.record("stop-firm", f"{event.by} wants it stopped at once")
+        job_completion.stop_all(context)
 
 
-def _nothing(turn: Turn, event: TimePassed) -> None:
+def _nothing(context: EventContext, event: TimePassed) -> None:
     """What has come due is looked at by `reconcile`."""
 
 
-_RULES: Mapping[type[Any], Callable[[Turn, Any], None]] = {
+_RULES: Mapping[type[Any], Callable[[EventContext, Any], None]] = {
     JobSubmitted: _on_submitted,
     CoordinatorStarted: _on_coordinator_started,
     ContainerGranted: containers.on_granted,

@@ -3,7 +3,7 @@
 `reconcile` runs after every event. It looks at what is, never at what has just happened, so a thing
 that was missed is seen again: first start, restart of one task or of a gang, growth and take-over
 are the same code. For jobs of ten thousand tasks it looks at roles through their counts, and of
-single tasks only at those that this turn has touched; with ``everything`` it looks at all of them,
+single tasks only at those that this event has touched; with ``everything`` it looks at all of them,
 which changes nothing if nothing was missed (`howdah.core.invariants.settled`).
 """
 
@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from howdah.core import containers, ending, gang, restart
+from howdah.core import containers, gang, job_completion, restart
 from howdah.core import task as tasks
 from howdah.core.causes import RULES, FailureCause
+from howdah.core.event_context import EventContext
 from howdah.core.messages import Exit, Level
 from howdah.core.plan import Completion, Join, RolePlan
 from howdah.core.restart import BREAKING, ENDING, WORKING, End
@@ -31,109 +32,110 @@ from howdah.core.state import (
     TaskState,
     UnitKind,
 )
-from howdah.core.turn import Turn
 from howdah.spec.model import Lingering, Tracking
 
 S = TaskState
 _ROUNDS = 1000
-"""A turn that has not come to rest after so many rounds never will: a defect."""
+"""An event whose handling has not come to rest after so many rounds never will: a defect."""
 
 
-def reconcile(turn: Turn, *, everything: bool = False) -> None:
+def reconcile(context: EventContext, *, everything: bool = False) -> None:
     """Bring the job as far as it can come now."""
     if everything:
-        for data in turn.state.tasks.values():
-            turn.touch(data)
+        for data in context.state.tasks.values():
+            context.touch(data)
     for _ in range(_ROUNDS):
-        changes = turn.changes
+        changes = context.changes
         try:
-            _round(turn)
+            _round(context)
         except End as end:
-            ending.finish(turn, Outcome.FAILED, end.reason, end.advice)
-        if turn.changes == changes and not turn.touched:
+            job_completion.finish(context, Outcome.FAILED, end.reason, end.advice)
+        if context.changes == changes and not context.touched:
             return
-    raise AssertionError(f"the machine does not come to rest after {turn.cause}")
+    raise AssertionError(f"the machine does not come to rest after {context.cause}")
 
 
-def _round(turn: Turn) -> None:
-    state = turn.state
-    for timed in turn.index.pop_due(turn.now):
-        _overdue(turn, timed)
-    restart.take_reports(turn)
+def _round(context: EventContext) -> None:
+    state = context.state
+    for timed in context.index.pop_due(context.now):
+        _overdue(context, timed)
+    restart.take_reports(context)
     if state.phase is JobPhase.FINISHED:
-        turn.touched.clear()
+        context.touched.clear()
         return
-    if turn.passed(state.total_until):
+    if context.passed(state.total_until):
         state.total_until = None
-        _total_passed(turn)
-    _complete(turn)
-    _hang(turn)
-    gang.step(turn)
-    touched, turn.touched = turn.touched, {}
+        _total_passed(context)
+    _complete(context)
+    _hang(context)
+    gang.step(context)
+    touched, context.touched = context.touched, {}
     for data in touched.values():
-        _alone(turn, data)
-    _bring_up(turn)
-    _linger(turn)
-    ending.conclude(turn)
+        _alone(context, data)
+    _bring_up(context)
+    _linger(context)
+    job_completion.conclude(context)
 
 
 # -- times that have come -----------------------------------------------------------------------------
 
 
-def _overdue(turn: Turn, timed: TaskData | ContainerData | RestartUnit) -> None:
+def _overdue(context: EventContext, timed: TaskData | ContainerData | RestartUnit) -> None:
     if isinstance(timed, ContainerData):
-        containers.on_overdue(turn, timed)
+        containers.on_overdue(context, timed)
     elif isinstance(timed, TaskData):
-        _task_overdue(turn, timed)
+        _task_overdue(context, timed)
     elif timed.kind is not UnitKind.GANG:
-        turn.touched[timed.name] = turn.state.tasks[timed.name]
+        context.touched[timed.name] = context.state.tasks[timed.name]
 
 
-def _task_overdue(turn: Turn, data: TaskData) -> None:
+def _task_overdue(context: EventContext, data: TaskData) -> None:
     """A program did not join its peers, or an attempt did not end, in time."""
-    if data.deadline is None or data.deadline > turn.now:
+    if data.deadline is None or data.deadline > context.now:
         return
-    turn.set_time(data, "deadline", None)
-    container = turn.container(data)
+    context.set_time(data, "deadline", None)
+    container = context.container(data)
     if data.state not in (S.STARTING, S.RUNNING, S.STOPPING) or container is None:
         return
     if data.state is S.STOPPING or data.exit is not None:
-        tasks.give_up(turn, container, "its attempt could not be ended")
-    elif turn.in_gang(data.task) and turn.state.phase is JobPhase.STARTING:
-        _startup_passed(turn, data)
+        tasks.give_up(context, container, "its attempt could not be ended")
+    elif context.in_gang(data.task) and context.state.phase is JobPhase.STARTING:
+        _startup_passed(context, data)
     else:
-        role = turn.role(data.task)
+        role = context.role(data.task)
         what = f"{data.task} did not join its peers within its start-up time-out of {role.startup_s:g}s"
-        tasks.report_failure(turn, data, FailureCause.STARTUP_TIMEOUT, what)
-        tasks.stop(turn, data, what, grace_s=role.restart_grace_s, save_s=0.0)
+        tasks.report_failure(context, data, FailureCause.STARTUP_TIMEOUT, what)
+        tasks.stop(context, data, what, grace_s=role.restart_grace_s, save_s=0.0)
 
 
-def _startup_passed(turn: Turn, late: TaskData) -> None:
+def _startup_passed(context: EventContext, late: TaskData) -> None:
     """Somebody has not met its peers in time: say who, and end the job."""
-    limit = turn.role(late.task).startup_s
-    missing = [data for data in turn.tasks(turn.gang()) if data.awaited]
-    joined = [data.task for data in turn.tasks(turn.gang()) if data.joined]
-    reason = f"start-up time-out after {limit:g}s: {_missing(turn, missing)}"
-    reason += f"; waiting for it: {ending.names(joined)}" if joined else ""
+    limit = context.role(late.task).startup_s
+    missing = [data for data in context.tasks(context.gang()) if data.awaited]
+    joined = [data.task for data in context.tasks(context.gang()) if data.joined]
+    reason = f"start-up time-out after {limit:g}s: {_missing(context, missing)}"
+    reason += f"; waiting for it: {job_completion.names(joined)}" if joined else ""
     report = FailureReport(
         task=missing[0].task if missing else late.task,
         attempt=late.attempt,
-        generation=turn.state.generation,
+        generation=context.state.generation,
         cause=FailureCause.STARTUP_TIMEOUT,
-        time=turn.now,
+        time=context.now,
         what=reason,
     )
-    turn.state.failures.append(Failure(report=report, counted=False))
-    ending.finish(turn, Outcome.TIMED_OUT, reason, RULES[FailureCause.STARTUP_TIMEOUT].advice)
+    context.state.failures.append(Failure(report=report, counted=False))
+    job_completion.finish(
+        context, Outcome.TIMED_OUT, reason, RULES[FailureCause.STARTUP_TIMEOUT].advice
+    )
 
 
-def _missing(turn: Turn, missing: Sequence[TaskData]) -> str:
+def _missing(context: EventContext, missing: Sequence[TaskData]) -> str:
     parts: list[str] = []
     for data in missing:
         if data.state in UP:
             one = len(data.ports) == 1
             ports = f"port{'' if one else 's'} {', '.join(map(str, data.ports)) or 'none'}"
-            match turn.role(data.task).join:
+            match context.role(data.task).join:
                 case Join.NETWORK:
                     text = (
                         f"{data.task} never joined (its program runs, but neither listens on its "
@@ -149,11 +151,11 @@ def _missing(turn: Turn, missing: Sequence[TaskData]) -> str:
     return "; ".join(parts[:5]) + (f"; and {len(parts) - 5} more" if len(parts) > 5 else "")
 
 
-def _total_passed(turn: Turn) -> None:
-    ending.finish(
-        turn,
+def _total_passed(context: EventContext) -> None:
+    job_completion.finish(
+        context,
         Outcome.TIMED_OUT,
-        f"the job ran longer than its total time-out of {turn.plan.total_s:g}s",
+        f"the job ran longer than its total time-out of {context.plan.total_s:g}s",
         "Raise `[timeouts] total`, or checkpoint and continue with `howdah rerun --resume`.",
     )
 
@@ -161,213 +163,213 @@ def _total_passed(turn: Turn) -> None:
 # -- completion ---------------------------------------------------------------------------------------
 
 
-def _complete(turn: Turn) -> None:
+def _complete(context: EventContext) -> None:
     """Which success completes a stage, and with the last stage the job.
 
     Also while a failure window is open: what has succeeded has, whatever failed beside it.
     """
-    state = turn.state
+    state = context.state
     if state.phase not in (*WORKING, JobPhase.FAILURE_WINDOW):
         return
-    if turn.plan.completion is Completion.CHIEF:
-        for role in turn.gang():
+    if context.plan.completion is Completion.CHIEF:
+        for role in context.gang():
             if role.chief and role.tracking is Tracking.TRACKED:
-                chief = turn.state.tasks[f"{role.name}:0"]
+                chief = context.state.tasks[f"{role.name}:0"]
                 if chief.state is S.SUCCEEDED:
-                    _stage_done(turn, f"{chief.task} succeeded")
+                    _stage_done(context, f"{chief.task} succeeded")
                 return
-    if _stage_succeeded(turn):
+    if _stage_succeeded(context):
         waited_for = " that were waited for" if state.released else ""
-        _stage_done(turn, f"all tracked tasks{waited_for} succeeded{_but(turn)}")
+        _stage_done(context, f"all tracked tasks{waited_for} succeeded{_but(context)}")
 
 
-def _but(turn: Turn) -> str:
+def _but(context: EventContext) -> str:
     """Which tasks had failed, where that is tolerated."""
-    roles = [role for role in turn.plan.roles if role.tolerated_from is not None]
-    failed = [data.task for data in turn.in_states(roles, S.ENDED) if data.retired]
-    return f" but {ending.names(failed)}, which may fail (tolerate)" if failed else ""
+    roles = [role for role in context.plan.roles if role.tolerated_from is not None]
+    failed = [data.task for data in context.in_states(roles, S.ENDED) if data.retired]
+    return f" but {job_completion.names(failed)}, which may fail (tolerate)" if failed else ""
 
 
-def _stage_succeeded(turn: Turn) -> bool:
+def _stage_succeeded(context: EventContext) -> bool:
     """Every tracked task of the present stage's generation has succeeded."""
     tracked = [
         role
-        for role in turn.gang()
-        if role.tracking is Tracking.TRACKED and role.name not in turn.state.released
+        for role in context.gang()
+        if role.tracking is Tracking.TRACKED and role.name not in context.state.released
     ]
     for role in tracked:
-        succeeded = turn.count(role, (S.SUCCEEDED,))
-        if succeeded == role.maximum or _tolerably_over(turn, role):
+        succeeded = context.count(role, (S.SUCCEEDED,))
+        if succeeded == role.maximum or _tolerably_over(context, role):
             continue
         if succeeded < role.minimum or role.minimum == role.maximum:
             return False
-        if any(d.member and d.state is not S.SUCCEEDED for d in turn.tasks([role])):
+        if any(d.member and d.state is not S.SUCCEEDED for d in context.tasks([role])):
             return False
     return bool(tracked)
 
 
-def _tolerably_over(turn: Turn, role: RolePlan) -> bool:
+def _tolerably_over(context: EventContext, role: RolePlan) -> bool:
     """Each of its tasks has succeeded, or failed for good where that is tolerated."""
-    if role.tolerated_from is None or turn.count(role, OVER) < role.maximum:
+    if role.tolerated_from is None or context.count(role, OVER) < role.maximum:
         return False
-    return all(data.retired for data in turn.in_states([role], S.ENDED))
+    return all(data.retired for data in context.in_states([role], S.ENDED))
 
 
-def _stage_done(turn: Turn, why: str) -> None:
-    state = turn.state
-    if state.stage >= max(role.stage for role in turn.plan.roles):
-        ending.finish(turn, Outcome.SUCCEEDED, why)
+def _stage_done(context: EventContext, why: str) -> None:
+    state = context.state
+    if state.stage >= max(role.stage for role in context.plan.roles):
+        job_completion.finish(context, Outcome.SUCCEEDED, why)
         return
-    turn.record("stage-done", f"stage {state.stage} is done: {why}")
-    for data in turn.in_states(turn.gang(), *OVER):
-        if data.container_id is not None and turn.role(data.task).tracking is Tracking.TRACKED:
-            tasks.release(turn, data, "its stage is done")
+    context.record("stage-done", f"stage {state.stage} is done: {why}")
+    for data in context.in_states(context.gang(), *OVER):
+        if data.container_id is not None and context.role(data.task).tracking is Tracking.TRACKED:
+            tasks.release(context, data, "its stage is done")
     state.elastic_until = state.hold_until = state.growth = None
     state.stage += 1
     state.topology = None
-    restart.pass_to_servers(turn)
-    for name in sorted(turn.index.awaited):
-        turn.set_awaited(state.tasks[name], False)
-    gang.allocate(turn)
-    for role in turn.servers():
-        for data in turn.tasks([role]):
-            turn.touch(data)
+    restart.pass_to_servers(context)
+    for name in sorted(context.index.awaited):
+        context.set_awaited(state.tasks[name], False)
+    gang.allocate(context)
+    for role in context.servers():
+        for data in context.tasks([role]):
+            context.touch(data)
 
 
 # -- single tasks -------------------------------------------------------------------------------------
 
 
-def _alone(turn: Turn, data: TaskData) -> None:
+def _alone(context: EventContext, data: TaskData) -> None:
     """A task that restarts by itself: judge its failure, start it again when its time has come."""
-    state = turn.state
+    state = context.state
     if state.phase in ENDING or data.retired:
         return
-    member = turn.in_gang(data.task)
+    member = context.in_gang(data.task)
     unit = state.units.get(str(data.task))
     if member and state.phase in BREAKING:
-        if unit is not None and turn.passed(unit.retry_at):
-            turn.set_time(unit, "retry_at", None)
+        if unit is not None and context.passed(unit.retry_at):
+            context.set_time(unit, "retry_at", None)
         return  # the gang brings it back
     if unit is not None and unit.kind is not UnitKind.GANG:
-        restart.judge_alone(turn, data, unit)
+        restart.judge_alone(context, data, unit)
         if unit.window_until is not None or data.retired:
             return
         if unit.retry_at is not None:
-            if not turn.passed(unit.retry_at):
+            if not context.passed(unit.retry_at):
                 return
-            turn.set_time(unit, "retry_at", None)
+            context.set_time(unit, "retry_at", None)
             if data.state in OVER and data.state is not S.SUCCEEDED:
-                tasks.renew(turn, data)
+                tasks.renew(context, data)
             return
-    if not member and data.state is S.ENDED and _serves(turn, data):
-        tasks.renew(turn, data)  # it was ended with a gang that is not its own
+    if not member and data.state is S.ENDED and _serves(context, data):
+        tasks.renew(context, data)  # it was ended with a gang that is not its own
 
 
-def _serves(turn: Turn, data: TaskData) -> bool:
+def _serves(context: EventContext, data: TaskData) -> bool:
     """Whether a task beside the gang is to run on: a sidecar, or a server of an earlier stage."""
-    role = turn.role(data.task)
-    return role.tracking is not Tracking.TRACKED and role.name not in turn.state.released
+    role = context.role(data.task)
+    return role.tracking is not Tracking.TRACKED and role.name not in context.state.released
 
 
-def _bring_up(turn: Turn) -> None:
+def _bring_up(context: EventContext) -> None:
     """Ask for containers, prepare and start, wherever that is possible now."""
-    if turn.state.phase in ENDING:
+    if context.state.phase in ENDING:
         return
-    containers.forgive(turn)
-    _request_missing(turn)
-    _prepare_idle(turn)
-    _start_prepared(turn)
+    containers.forgive(context)
+    _request_missing(context)
+    _prepare_idle(context)
+    _start_prepared(context)
 
 
-def _request_missing(turn: Turn) -> None:
+def _request_missing(context: EventContext) -> None:
     wanted: list[TaskData] = []
-    for role in turn.opened():
-        numbers = turn.index.unrequested[role.name]
-        if not numbers or not _container_wanted(turn, role):
+    for role in context.opened():
+        numbers = context.index.unrequested[role.name]
+        if not numbers or not _container_wanted(context, role):
             continue
         for number in sorted(numbers):
-            data = turn.state.tasks[f"{role.name}:{number}"]
-            unit = turn.state.units.get(f"{role.name}:{number}")
+            data = context.state.tasks[f"{role.name}:{number}"]
+            unit = context.state.units.get(f"{role.name}:{number}")
             if data.retired or (unit is not None and unit.retry_at is not None):
                 continue
             wanted.append(data)
-    containers.request(turn, wanted)
+    containers.request(context, wanted)
 
 
-def _container_wanted(turn: Turn, role: RolePlan) -> bool:
+def _container_wanted(context: EventContext, role: RolePlan) -> bool:
     if role.tracking is Tracking.SIDECAR:
         return True
-    if role.stage < turn.state.stage:
+    if role.stage < context.state.stage:
         return role.tracking is Tracking.UNTRACKED
-    if turn.state.phase not in WORKING:
+    if context.state.phase not in WORKING:
         return False
-    retry_at = turn.gang_unit.retry_at
-    return retry_at is None or turn.passed(retry_at)
+    retry_at = context.gang_unit.retry_at
+    return retry_at is None or context.passed(retry_at)
 
 
-def _prepare_idle(turn: Turn) -> None:
-    running = turn.state.phase in (JobPhase.STARTING, JobPhase.RUNNING)
-    for role in turn.opened():
-        if not turn.count(role, (S.IDLE,)):
+def _prepare_idle(context: EventContext) -> None:
+    running = context.state.phase in (JobPhase.STARTING, JobPhase.RUNNING)
+    for role in context.opened():
+        if not context.count(role, (S.IDLE,)):
             continue
-        member = role.stage == turn.state.stage and role.tracking is not Tracking.SIDECAR
-        if member and not turn.each() and not running:
+        member = role.stage == context.state.stage and role.tracking is not Tracking.SIDECAR
+        if member and not context.each() and not running:
             continue
-        if member and turn.state.phase not in WORKING:
+        if member and context.state.phase not in WORKING:
             continue
-        living = containers.still_living(turn)
-        for data in turn.in_states([role], S.IDLE):
-            if member and not turn.each() and not data.member:
+        living = containers.still_living(context)
+        for data in context.in_states([role], S.IDLE):
+            if member and not context.each() and not data.member:
                 continue
-            if living and gang.blocked(turn, [c for c in living if c.former == data.task]):
+            if living and gang.blocked(context, [c for c in living if c.former == data.task]):
                 continue
-            if member and turn.each():
-                turn.state.generation = max(turn.state.generation, 1)
-            if not member or turn.each():
+            if member and context.each():
+                context.state.generation = max(context.state.generation, 1)
+            if not member or context.each():
                 data.member = data.member or member
-            tasks.prepare(turn, data, returns=member and data.attempt > 0 and running)
+            tasks.prepare(context, data, returns=member and data.attempt > 0 and running)
 
 
-def _start_prepared(turn: Turn) -> None:
+def _start_prepared(context: EventContext) -> None:
     """Start every prepared task that waits for nothing any more."""
-    for role in turn.opened():
-        if not turn.count(role, (S.PREPARED,)):
+    for role in context.opened():
+        if not context.count(role, (S.PREPARED,)):
             continue
-        member = role.stage == turn.state.stage and role.tracking is not Tracking.SIDECAR
-        if member and turn.state.phase not in WORKING:
+        member = role.stage == context.state.stage and role.tracking is not Tracking.SIDECAR
+        if member and context.state.phase not in WORKING:
             continue
-        if member and not turn.each() and not _barrier_open(turn):
+        if member and not context.each() and not _barrier_open(context):
             continue
-        if not all(_ready(turn, turn.plan.role(name)) for name in role.after):
+        if not all(_ready(context, context.plan.role(name)) for name in role.after):
             continue
-        for data in turn.in_states([role], S.PREPARED):
-            tasks.start(turn, data)
+        for data in context.in_states([role], S.PREPARED):
+            tasks.start(context, data)
 
 
-def _barrier_open(turn: Turn) -> bool:
+def _barrier_open(context: EventContext) -> bool:
     """All members of the generation are prepared; stays open for it once it has been."""
-    if turn.state.topology is not None:
+    if context.state.topology is not None:
         return True
-    for role in turn.gang():
+    for role in context.gang():
         if role.minimum == role.maximum:
             members = role.maximum
             if role.tolerated_from is not None:
-                members -= sum(data.retired for data in turn.in_states([role], S.ENDED))
+                members -= sum(data.retired for data in context.in_states([role], S.ENDED))
         else:
-            members = sum(data.member and not data.retired for data in turn.tasks([role]))
-        if turn.count(role, (S.PREPARED,)) < members:
+            members = sum(data.member and not data.retired for data in context.tasks([role]))
+        if context.count(role, (S.PREPARED,)) < members:
             return False
     return True
 
 
-def _ready(turn: Turn, role: RolePlan) -> bool:
+def _ready(context: EventContext, role: RolePlan) -> bool:
     """All its tasks that take part have joined, or have succeeded already."""
-    if len(turn.index.joined[role.name]) >= role.maximum:
+    if len(context.index.joined[role.name]) >= role.maximum:
         return True
     fixed = role.minimum == role.maximum and role.tolerated_from is None
     if fixed and role.tracking is not Tracking.SIDECAR:
         return False
-    for data in turn.tasks([role]):
+    for data in context.tasks([role]):
         if data.retired:
             continue
         if data.member or data.task.index < role.minimum:
@@ -379,65 +381,65 @@ def _ready(turn: Turn, role: RolePlan) -> bool:
 # -- hang and linger ----------------------------------------------------------------------------------
 
 
-def _hang(turn: Turn) -> None:
+def _hang(context: EventContext) -> None:
     """All stacks are there, or have been waited for long enough: the hung attempt is ended."""
-    check = turn.state.hang
-    if check is None or (check.awaiting and not turn.passed(check.until)):
+    check = context.state.hang
+    if check is None or (check.awaiting and not context.passed(check.until)):
         return
-    turn.state.hang = None
-    turn.changes += 1
-    data = turn.task(check.task)
-    if data.attempt != check.attempt or data.state not in UP or turn.state.phase not in WORKING:
+    context.state.hang = None
+    context.changes += 1
+    data = context.task(check.task)
+    if data.attempt != check.attempt or data.state not in UP or context.state.phase not in WORKING:
         return
     lines = [
         f"{note.task}: {note.innermost or note.problem or '?'}"
         for note in sorted(check.stacks, key=lambda note: note.task)
     ]
     lines += [f"{task}: no stacks came" for task in check.awaiting]
-    turn.record("stacks", "; ".join(lines[:16]), level=Level.ERROR, data=data, stacks=lines)
+    context.record("stacks", "; ".join(lines[:16]), level=Level.ERROR, data=data, stacks=lines)
     what = f"{data.task} hung: no progress for {check.idle_s:.0f}s"
-    tasks.report_failure(turn, data, FailureCause.HANG, what, Exit(tail=tuple(lines)))
-    role = turn.role(data.task)
-    tasks.stop(turn, data, what, grace_s=role.restart_grace_s, save_s=role.save_s)
+    tasks.report_failure(context, data, FailureCause.HANG, what, Exit(tail=tuple(lines)))
+    role = context.role(data.task)
+    tasks.stop(context, data, what, grace_s=role.restart_grace_s, save_s=role.save_s)
 
 
-def _linger(turn: Turn) -> None:
+def _linger(context: EventContext) -> None:
     """Time-outs that begin when other roles are done: an evaluator that never ends, a stuck worker."""
-    state = turn.state
-    for role in turn.plan.roles:
+    state = context.state
+    for role in context.plan.roles:
         if role.linger_s is None:
             continue
         waiting = (
             state.phase in WORKING
             and role.name not in state.released
-            and turn.count(role, LIVE) > 0
-            and all(_done(turn, turn.plan.role(other)) for other in role.lingers_after)
+            and context.count(role, LIVE) > 0
+            and all(_done(context, context.plan.role(other)) for other in role.lingers_after)
         )
         if not waiting:
             state.linger.pop(role.name, None)
         elif role.name not in state.linger:
-            state.linger[role.name] = turn.now + role.linger_s
-        elif turn.passed(state.linger[role.name]):
+            state.linger[role.name] = context.now + role.linger_s
+        elif context.passed(state.linger[role.name]):
             del state.linger[role.name]
-            _linger_passed(turn, role)
+            _linger_passed(context, role)
 
 
-def _done(turn: Turn, role: RolePlan) -> bool:
+def _done(context: EventContext, role: RolePlan) -> bool:
     """All its tasks have succeeded, or failed where they may; of an elastic role, all that take part."""
-    if _tolerably_over(turn, role):
+    if _tolerably_over(context, role):
         return True
-    succeeded = turn.count(role, (S.SUCCEEDED,))
+    succeeded = context.count(role, (S.SUCCEEDED,))
     if role.minimum == role.maximum:
         return succeeded == role.maximum
-    return succeeded > 0 and all(d.state is S.SUCCEEDED for d in turn.tasks([role]) if d.member)
+    return succeeded > 0 and all(d.state is S.SUCCEEDED for d in context.tasks([role]) if d.member)
 
 
-def _linger_passed(turn: Turn, role: RolePlan) -> None:
+def _linger_passed(context: EventContext, role: RolePlan) -> None:
     """The role had its time: the job has timed out, or goes on without it."""
-    late = turn.in_states([role], *LIVE)
+    late = context.in_states([role], *LIVE)
     others = " and ".join(role.lingers_after)
     what = (
-        f"{ending.names([data.task for data in late])} still ran {role.linger_s:g}s after {others} "
+        f"{job_completion.names([data.task for data in late])} still ran {role.linger_s:g}s after {others} "
         "had succeeded"
     )
     if role.linger_then is Lingering.FAIL:
@@ -446,12 +448,12 @@ def _linger_passed(turn: Turn, role: RolePlan) -> None:
             f"(`[roles.{role.name}.linger] limit`), or let the job succeed without it "
             '(`then = "stop"`).'
         )
-        ending.finish(turn, Outcome.TIMED_OUT, what, advice)
+        job_completion.finish(context, Outcome.TIMED_OUT, what, advice)
         return
-    turn.record("role-released", f"{what}; it is no longer waited for", level=Level.WARNING)
-    turn.state.released.append(role.name)
+    context.record("role-released", f"{what}; it is no longer waited for", level=Level.WARNING)
+    context.state.released.append(role.name)
     if role.linger_then is Lingering.UNTRACK:
         return
     for data in late:
         why = "it was waited for long enough"
-        tasks.stop(turn, data, why, grace_s=role.grace_s, save_s=role.save_s)
+        tasks.stop(context, data, why, grace_s=role.grace_s, save_s=role.save_s)

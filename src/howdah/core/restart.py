@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from howdah.core import task as tasks
 from howdah.core.causes import RULES, FailureCause
+from howdah.core.event_context import EventContext
 from howdah.core.messages import Level, Task
 from howdah.core.plan import RolePlan
 from howdah.core.state import (
@@ -26,7 +27,6 @@ from howdah.core.state import (
     TaskState,
     UnitKind,
 )
-from howdah.core.turn import Turn
 from howdah.spec.model import Restart, Tracking
 
 S = TaskState
@@ -51,106 +51,106 @@ class End(Exception):
 # -- reports ----------------------------------------------------------------------------------------
 
 
-def take_reports(turn: Turn) -> None:
+def take_reports(context: EventContext) -> None:
     """Give each report to the unit that is to restart."""
-    reports, turn.reports = turn.reports, []
-    losses, turn.losses = turn.losses, []
-    if turn.state.phase in ENDING:
+    reports, context.reports = context.reports, []
+    losses, context.losses = context.losses, []
+    if context.state.phase in ENDING:
         return
     for report in reports:
-        data = turn.task(report.task)
-        unit = _unit_of(turn, data, report)
+        data = context.task(report.task)
+        unit = _unit_of(context, data, report)
         unit.reports.append(report)
-        turn.changes += 1
+        context.changes += 1
         if unit.window_until is None:
-            turn.set_time(unit, "window_until", turn.now + turn.plan.failure_window_s)
-        if unit.kind is UnitKind.GANG and turn.state.phase in WORKING:
-            break_gang(turn, report.what)
-        turn.touch(data)
+            context.set_time(unit, "window_until", context.now + context.plan.failure_window_s)
+        if unit.kind is UnitKind.GANG and context.state.phase in WORKING:
+            break_gang(context, report.what)
+        context.touch(data)
     for report in losses:
-        _lost_before_start(turn, report)
+        _lost_before_start(context, report)
 
 
-def _unit_of(turn: Turn, data: TaskData, report: FailureReport) -> RestartUnit:
+def _unit_of(context: EventContext, data: TaskData, report: FailureReport) -> RestartUnit:
     """Whose failure this is: the task's alone, or its gang's."""
-    if turn.alone(data):
-        return turn.own_unit(data)
-    if turn.state.phase in BREAKING:
-        return turn.gang_unit
-    if _alone(turn, data) or _tolerated(turn, report):
-        return turn.own_unit(data)
-    return turn.gang_unit
+    if context.alone(data):
+        return context.own_unit(data)
+    if context.state.phase in BREAKING:
+        return context.gang_unit
+    if _alone(context, data) or _tolerated(context, report):
+        return context.own_unit(data)
+    return context.gang_unit
 
 
-def _tolerated(turn: Turn, report: FailureReport) -> bool:
+def _tolerated(context: EventContext, report: FailureReport) -> bool:
     """A failure of the task's own, which the job does without the task after. A machine that was
     lost is no such failure."""
-    return turn.tolerated(report.task) and RULES[report.cause].counted
+    return context.tolerated(report.task) and RULES[report.cause].counted
 
 
-def _alone(turn: Turn, data: TaskData) -> bool:
+def _alone(context: EventContext, data: TaskData) -> bool:
     """A member of the gang that can come back without the others."""
-    role = turn.role(data.task)
+    role = context.role(data.task)
     if role.restart is not Restart.TASK or role.stop_on_failure:
         return False
     return not (role.sticky_ports and data.container_id is None)
 
 
-def break_gang(turn: Turn, why: str) -> None:
+def break_gang(context: EventContext, why: str) -> None:
     """End every member of the gang at once; what its members have reported alone is the gang's now."""
-    state, gang = turn.state, turn.gang_unit
-    turn.enter(JobPhase.FAILURE_WINDOW)
+    state, gang = context.state, context.gang_unit
+    context.enter(JobPhase.FAILURE_WINDOW)
     gang.desired = Desired.DOWN
     state.hang = state.growth = None
     state.hold_until = state.elastic_until = state.allocation_until = None
     if gang.window_until is None:
-        turn.set_time(gang, "window_until", turn.now + turn.plan.failure_window_s)
-    turn.set_time(gang, "retry_at", None)
+        context.set_time(gang, "window_until", context.now + context.plan.failure_window_s)
+    context.set_time(gang, "retry_at", None)
     for unit in list(state.units.values()):
-        if unit is not gang and turn.in_gang(state.tasks[unit.name].task):
+        if unit is not gang and context.in_gang(state.tasks[unit.name].task):
             gang.reports += unit.reports
             unit.reports = []
-            turn.set_time(unit, "window_until", None)
-            turn.set_time(unit, "explain_until", None)
-            turn.set_time(unit, "retry_at", None)
-    stop_gang(turn, why)
+            context.set_time(unit, "window_until", None)
+            context.set_time(unit, "explain_until", None)
+            context.set_time(unit, "retry_at", None)
+    stop_gang(context, why)
 
 
-def stop_gang(turn: Turn, why: str) -> None:
+def stop_gang(context: EventContext, why: str) -> None:
     """Tell every member that is not ending yet to end."""
-    for role in turn.gang():
-        grace_s = role.grace_s if turn.state.growing else role.restart_grace_s
-        for data in turn.in_states([role], S.PREPARING, S.PREPARED, S.STARTING, S.RUNNING):
-            tasks.stop(turn, data, why, grace_s=grace_s, save_s=role.save_s)
+    for role in context.gang():
+        grace_s = role.grace_s if context.state.growing else role.restart_grace_s
+        for data in context.in_states([role], S.PREPARING, S.PREPARED, S.STARTING, S.RUNNING):
+            tasks.stop(context, data, why, grace_s=grace_s, save_s=role.save_s)
 
 
 # -- judging ----------------------------------------------------------------------------------------
 
 
-def judge_gang(turn: Turn) -> None:
+def judge_gang(context: EventContext) -> None:
     """When the window is over and everything has ended: name the cause, restart or end.
 
     Raises:
         End: no restart is left.
     """
-    state, gang = turn.state, turn.gang_unit
-    if gang.window_until is None or not turn.passed(gang.window_until):
+    state, gang = context.state, context.gang_unit
+    if gang.window_until is None or not context.passed(gang.window_until):
         return
-    if turn.live(turn.gang()):
+    if context.live(context.gang()):
         return
-    if _may_be_explained(turn, gang):
+    if _may_be_explained(context, gang):
         return
     grown, state.growing = state.growing, False
-    reports = _close_window(turn, gang)
+    reports = _close_window(context, gang)
     if not reports:
         why = "the gang grows" if grown else "the gang broke"
-        _restart_gang(turn, 0.0, why)
+        _restart_gang(context, 0.0, why)
         return
-    failure = _classify(turn, gang, reports)
+    failure = _classify(context, gang, reports)
     report = failure.report
-    optional = turn.optional(turn.task(report.task))
-    verdict = _judge(turn, gang, failure, turn.role(report.task))
-    turn.record(
+    optional = context.optional(context.task(report.task))
+    verdict = _judge(context, gang, failure, context.role(report.task))
+    context.record(
         "generation-ended",
         f"{report.what} [{report.cause.value}]" + (f"; {verdict}" if verdict else ""),
         level=Level.ERROR,
@@ -159,86 +159,86 @@ def judge_gang(turn: Turn) -> None:
         counted=failure.counted,
         secondary=failure.secondary,
     )
-    if verdict and not (optional and _can_shrink(turn, report.task)):
+    if verdict and not (optional and _can_shrink(context, report.task)):
         raise End(f"{report.what}; {verdict}", RULES[report.cause].advice)
     if verdict:
-        retire(turn, turn.task(report.task), f"{report.what}; {verdict}")
-    _restart_gang(turn, _delay(turn, gang, failure.counted), report.what)
+        retire(context, context.task(report.task), f"{report.what}; {verdict}")
+    _restart_gang(context, _delay(context, gang, failure.counted), report.what)
 
 
-def _can_shrink(turn: Turn, task: Task) -> bool:
-    role = turn.role(task)
+def _can_shrink(context: EventContext, task: Task) -> bool:
+    role = context.role(task)
     return not role.stop_on_failure and role.restart is not Restart.NEVER
 
 
-def _may_be_explained(turn: Turn, unit: RestartUnit) -> bool:
+def _may_be_explained(context: EventContext, unit: RestartUnit) -> bool:
     """Whether the backend's own word on a lost container may still come, and is waited for."""
     unexplained = any(
-        not container.ended and _concerns(turn, unit, container.former)
-        for container in map(turn.state.containers.__getitem__, turn.index.given_up)
+        not container.ended and _concerns(context, unit, container.former)
+        for container in map(context.state.containers.__getitem__, context.index.given_up)
     )
     if not unexplained:
         return False
     if unit.explain_until is None:
-        turn.set_time(unit, "explain_until", turn.now + EXPLAIN_S)
-    return not turn.passed(unit.explain_until)
+        context.set_time(unit, "explain_until", context.now + EXPLAIN_S)
+    return not context.passed(unit.explain_until)
 
 
-def _concerns(turn: Turn, unit: RestartUnit, former: Task | None) -> bool:
+def _concerns(context: EventContext, unit: RestartUnit, former: Task | None) -> bool:
     if former is None:
         return False
-    return turn.in_gang(former) if unit.kind is UnitKind.GANG else unit.name == str(former)
+    return context.in_gang(former) if unit.kind is UnitKind.GANG else unit.name == str(former)
 
 
-def _close_window(turn: Turn, unit: RestartUnit) -> list[FailureReport]:
-    turn.set_time(unit, "window_until", None)
-    turn.set_time(unit, "explain_until", None)
+def _close_window(context: EventContext, unit: RestartUnit) -> list[FailureReport]:
+    context.set_time(unit, "window_until", None)
+    context.set_time(unit, "explain_until", None)
     reports, unit.reports = unit.reports, []
     return reports
 
 
-def judge_alone(turn: Turn, data: TaskData, unit: RestartUnit) -> None:
+def judge_alone(context: EventContext, data: TaskData, unit: RestartUnit) -> None:
     """The same for a task that restarts alone.
 
     Raises:
         End: no restart is left, and the job cannot do without it.
     """
-    if unit.window_until is None or not turn.passed(unit.window_until) or not unit.reports:
+    if unit.window_until is None or not context.passed(unit.window_until) or not unit.reports:
         return
     if data.state in LIVE:
         return  # it has a deadline of its own to end
-    if _may_be_explained(turn, unit):
+    if _may_be_explained(context, unit):
         return
-    tolerated = all(_tolerated(turn, report) for report in unit.reports)
-    if unit.kind is UnitKind.TASK and not _alone(turn, data) and not tolerated:
-        break_gang(turn, unit.reports[0].what)  # with its container went its address
+    tolerated = all(_tolerated(context, report) for report in unit.reports)
+    if unit.kind is UnitKind.TASK and not _alone(context, data) and not tolerated:
+        break_gang(context, unit.reports[0].what)  # with its container went its address
         return
-    failure = _classify(turn, unit, _close_window(turn, unit))
+    failure = _classify(context, unit, _close_window(context, unit))
     report = failure.report
-    if _tolerated(turn, report):
+    if _tolerated(context, report):
         failure.counted = False
-        retire(turn, data, f"{report.what} [{report.cause.value}]")
-        if _all_failed(turn):
+        retire(context, data, f"{report.what} [{report.cause.value}]")
+        if _all_failed(context):
             raise End(f"{report.what}; every tracked task has failed", RULES[report.cause].advice)
         return
-    verdict = _judge(turn, unit, failure, turn.role(data.task))
+    verdict = _judge(context, unit, failure, context.role(data.task))
     if failure.counted:
         data.counted = unit.counted
     if verdict:
-        if not turn.optional(data):
+        if not context.optional(data):
             raise End(f"{report.what}; {verdict}", RULES[report.cause].advice)
-        retire(turn, data, f"{report.what}; {verdict}")
+        retire(context, data, f"{report.what}; {verdict}")
         return
     if report.cause is FailureCause.PORT_TAKEN and unit.ports_taken >= STICKY_TRIES:
-        if unit.kind is UnitKind.TASK and turn.role(data.task).sticky_ports:
-            turn.record("address-lost", f"{report.what}; the gang moves", level=Level.WARNING)
-            break_gang(turn, report.what)
+        if unit.kind is UnitKind.TASK and context.role(data.task).sticky_ports:
+            context.record("address-lost", f"{report.what}; the gang moves", level=Level.WARNING)
+            break_gang(context, report.what)
             return
-    turn.state.restarts += 1
-    delay = _delay(turn, unit, failure.counted)
+    context.state.restarts += 1
+    delay = _delay(context, unit, failure.counted)
     if unit.kind is UnitKind.SIDECAR:
-        delay = turn.plan.backoff_s * 2 ** min(unit.counted + unit.uncounted, 9)
-    turn.record(
+        delay = context.plan.backoff_s * 2 ** min(unit.counted + unit.uncounted, 9)
+    context.record(
         "task-restarting",
         f"{report.what} [{report.cause.value}]; it is started again"
         + (f" in {delay:.1f}s" if delay else ""),
@@ -247,16 +247,16 @@ def judge_alone(turn: Turn, data: TaskData, unit: RestartUnit) -> None:
         cause=report.cause.value,
         counted=failure.counted,
     )
-    turn.set_time(unit, "retry_at", turn.now + delay)
+    context.set_time(unit, "retry_at", context.now + delay)
 
 
-def _all_failed(turn: Turn) -> bool:
+def _all_failed(context: EventContext) -> bool:
     """No tracked task has succeeded, or may yet."""
-    tracked = (role for role in turn.plan.roles if role.tracking is Tracking.TRACKED)
-    return all(data.retired for data in turn.tasks(tracked))
+    tracked = (role for role in context.plan.roles if role.tracking is Tracking.TRACKED)
+    return all(data.retired for data in context.tasks(tracked))
 
 
-def _classify(turn: Turn, unit: RestartUnit, reports: list[FailureReport]) -> Failure:
+def _classify(context: EventContext, unit: RestartUnit, reports: list[FailureReport]) -> Failure:
     """The strongest report; of equals the earliest."""
     report = min(reports, key=lambda r: (-RULES[r.cause].strength, r.time))
     failure = Failure(
@@ -265,10 +265,10 @@ def _classify(turn: Turn, unit: RestartUnit, reports: list[FailureReport]) -> Fa
         secondary=len(reports) - 1,
         lines=report.exit.tail if report.exit else (),
     )
-    if turn.role(report.task).tracking is Tracking.SIDECAR and not failure.counted:
+    if context.role(report.task).tracking is Tracking.SIDECAR and not failure.counted:
         # It may go on for as long as the job: the newest one tells all.
-        turn.state.failures = [f for f in turn.state.failures if not _same_again(f, report)]
-    turn.state.failures.append(failure)
+        context.state.failures = [f for f in context.state.failures if not _same_again(f, report)]
+    context.state.failures.append(failure)
     return failure
 
 
@@ -286,10 +286,10 @@ def _same_again(failure: Failure, report: FailureReport) -> bool:
     return not failure.counted and (old.task, old.cause) == (report.task, report.cause)
 
 
-def _judge(turn: Turn, unit: RestartUnit, failure: Failure, role: RolePlan) -> str:
+def _judge(context: EventContext, unit: RestartUnit, failure: Failure, role: RolePlan) -> str:
     """Count the failure; returns why there is no restart, or nothing if there is one."""
     rule = RULES[failure.report.cause]
-    _count(turn, unit, failure.counted)
+    _count(context, unit, failure.counted)
     if role.stop_on_failure:
         return f"a failure of role {role.name} ends the job (stop-on-failure)"
     if role.restart is Restart.NEVER:
@@ -298,7 +298,7 @@ def _judge(turn: Turn, unit: RestartUnit, failure: Failure, role: RolePlan) -> s
         failure.report.cause is FailureCause.STARTUP_TIMEOUT and unit.kind is not UnitKind.GANG
     ):
         return "trying again would not help"
-    if _same_defect(turn, unit, failure):
+    if _same_defect(context, unit, failure):
         return "it failed in the same way twice, so trying again would not help"
     if failure.counted and unit.counted >= role.attempts:
         if role.attempts == 1:
@@ -306,14 +306,14 @@ def _judge(turn: Turn, unit: RestartUnit, failure: Failure, role: RolePlan) -> s
         return f"all {role.attempts} attempts are spent"
     if unit.kind is UnitKind.SIDECAR and not failure.counted:
         return ""  # it waits longer and longer for better times
-    if not failure.counted and unit.uncounted > turn.plan.retry_limit:
+    if not failure.counted and unit.uncounted > context.plan.retry_limit:
         return f"{unit.uncounted - 1} restarts in a row without progress"
     return ""
 
 
-def _same_defect(turn: Turn, unit: RestartUnit, failure: Failure) -> bool:
+def _same_defect(context: EventContext, unit: RestartUnit, failure: Failure) -> bool:
     """Whether the failure before was the same defect of the program, with no progress since."""
-    before = turn.state.failures[-2:-1]
+    before = context.state.failures[-2:-1]
     return (
         unit.setbacks > 1
         and bool(_defect(failure))
@@ -326,11 +326,13 @@ def _defect(failure: Failure) -> str:
     return exit.defect if exit is not None else ""
 
 
-def _count(turn: Turn, unit: RestartUnit, counted: bool) -> None:
-    quiet = unit.last_failure is not None and turn.now - unit.last_failure >= turn.plan.progress_s
+def _count(context: EventContext, unit: RestartUnit, counted: bool) -> None:
+    quiet = (
+        unit.last_failure is not None and context.now - unit.last_failure >= context.plan.progress_s
+    )
     if quiet:
         progressed(unit)
-    unit.last_failure = turn.now
+    unit.last_failure = context.now
     if counted:
         unit.counted += 1
         unit.setbacks += 1
@@ -343,20 +345,20 @@ def progressed(unit: RestartUnit) -> None:
     unit.setbacks = unit.uncounted = 0
 
 
-def _delay(turn: Turn, unit: RestartUnit, counted: bool) -> float:
+def _delay(context: EventContext, unit: RestartUnit, counted: bool) -> float:
     """The first restart comes at once, repeated ones without progress later and later."""
     repeats = unit.setbacks if counted else unit.uncounted
     if repeats <= 1:
         return 0.0
-    delay = min(turn.plan.backoff_s * 2 ** min(repeats - 2, 16), turn.plan.backoff_max_s)
-    return delay * (0.5 + turn.jitter())
+    delay = min(context.plan.backoff_s * 2 ** min(repeats - 2, 16), context.plan.backoff_max_s)
+    return delay * (0.5 + context.jitter())
 
 
-def _restart_gang(turn: Turn, delay_s: float, why: str) -> None:
-    turn.state.restarts += 1
-    turn.enter(JobPhase.RESTARTING)
-    turn.set_time(turn.gang_unit, "retry_at", turn.now + delay_s)
-    turn.record(
+def _restart_gang(context: EventContext, delay_s: float, why: str) -> None:
+    context.state.restarts += 1
+    context.enter(JobPhase.RESTARTING)
+    context.set_time(context.gang_unit, "retry_at", context.now + delay_s)
+    context.record(
         "restarting", "the gang restarts" + (f" in {delay_s:.1f}s" if delay_s else ""), why=why
     )
 
@@ -364,39 +366,39 @@ def _restart_gang(turn: Turn, delay_s: float, why: str) -> None:
 # -- what had not begun, and what is given up ---------------------------------------------------------
 
 
-def _lost_before_start(turn: Turn, report: FailureReport) -> None:
+def _lost_before_start(context: EventContext, report: FailureReport) -> None:
     """No program ran in it yet: another container will do, unless that goes on for ever."""
-    state = turn.state
-    data, rule = turn.task(report.task), RULES[report.cause]
-    alone = turn.optional(data) or turn.alone(data) or _alone(turn, data)
-    unit = turn.own_unit(data) if alone else turn.gang_unit
+    state = context.state
+    data, rule = context.task(report.task), RULES[report.cause]
+    alone = context.optional(data) or context.alone(data) or _alone(context, data)
+    unit = context.own_unit(data) if alone else context.gang_unit
     if unit.kind is UnitKind.GANG and state.phase in BREAKING:
         return
-    _count(turn, unit, counted=False)
-    if unit.uncounted > turn.plan.retry_limit and not turn.optional(data):
+    _count(context, unit, counted=False)
+    if unit.uncounted > context.plan.retry_limit and not context.optional(data):
         raise End(f"{report.what}; too many in a row", rule.advice)
     if unit.uncounted > 2:
-        delay = turn.plan.backoff_s * 2 ** min(unit.uncounted - 3, 6)
-        delay = min(delay, turn.plan.backoff_max_s) * (0.5 + turn.jitter())
+        delay = context.plan.backoff_s * 2 ** min(unit.uncounted - 3, 6)
+        delay = min(delay, context.plan.backoff_max_s) * (0.5 + context.jitter())
         if unit.retry_at is None:
-            turn.set_time(unit, "retry_at", turn.now + delay)
+            context.set_time(unit, "retry_at", context.now + delay)
 
 
-def retire(turn: Turn, data: TaskData, why: str) -> None:
+def retire(context: EventContext, data: TaskData, why: str) -> None:
     """The job goes on without this task, which is optional or tolerated to fail."""
     data.retired = True
     # The others keep their ranks, and its place in the world.
-    data.member = data.member and turn.tolerated(data.task)
+    data.member = data.member and context.tolerated(data.task)
     if data.awaited:
-        turn.set_awaited(data, False)
-    turn.index.unrequested[data.task.role].discard(data.task.index)
-    unit = turn.own_unit(data)
-    turn.set_time(unit, "retry_at", None)
-    turn.set_time(unit, "window_until", None)
+        context.set_awaited(data, False)
+    context.index.unrequested[data.task.role].discard(data.task.index)
+    unit = context.own_unit(data)
+    context.set_time(unit, "retry_at", None)
+    context.set_time(unit, "window_until", None)
     if data.container_id is not None and data.state not in LIVE:
-        tasks.release(turn, data, "it is not started again")
-    sidecar = turn.role(data.task).tracking is Tracking.SIDECAR
-    turn.record(
+        tasks.release(context, data, "it is not started again")
+    sidecar = context.role(data.task).tracking is Tracking.SIDECAR
+    context.record(
         "sidecar-retired" if sidecar else "task-retired",
         f"{why}; the job goes on without it",
         level=Level.WARNING,
@@ -404,26 +406,26 @@ def retire(turn: Turn, data: TaskData, why: str) -> None:
     )
 
 
-def pass_to_servers(turn: Turn) -> None:
+def pass_to_servers(context: EventContext) -> None:
     """A stage is done whatever failed in it: only its servers are still to be judged, each alone."""
-    gang = turn.gang_unit
+    gang = context.gang_unit
     gang.desired = Desired.RUNNING
-    turn.state.growing = False
-    for report in _close_window(turn, gang):
-        data = turn.task(report.task)
-        if turn.role(data.task).tracking is not Tracking.TRACKED:
-            unit = turn.own_unit(data)
+    context.state.growing = False
+    for report in _close_window(context, gang):
+        data = context.task(report.task)
+        if context.role(data.task).tracking is not Tracking.TRACKED:
+            unit = context.own_unit(data)
             unit.reports.append(report)
-            turn.set_time(unit, "window_until", turn.now + turn.plan.failure_window_s)
+            context.set_time(unit, "window_until", context.now + context.plan.failure_window_s)
 
 
-def renew_gang(turn: Turn) -> None:
+def renew_gang(context: EventContext) -> None:
     """Free the members for the next generation, and try again what had failed and was tolerated."""
-    _close_window(turn, turn.gang_unit)
-    for role in turn.gang():
-        for data in turn.in_states([role], *OVER):
-            if turn.tolerated(data.task):
+    _close_window(context, context.gang_unit)
+    for role in context.gang():
+        for data in context.in_states([role], *OVER):
+            if context.tolerated(data.task):
                 data.retired = False
             if not data.retired:
-                tasks.renew(turn, data)
-    turn.gang_unit.desired = Desired.RUNNING
+                tasks.renew(context, data)
+    context.gang_unit.desired = Desired.RUNNING

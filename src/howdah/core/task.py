@@ -2,7 +2,7 @@
 
 Nobody else moves a task or writes the link between a task and its container. A pair that the table
 does not have changes nothing: the event speaks of what is over, or of what was known before.
-What goes wrong here is only reported (`Turn.reports`); what follows is decided in `restart`.
+What goes wrong here is only reported (`EventContext.reports`); what follows is decided in `restart`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from howdah.core.causes import RULES, FailureCause, describe_exit, name_and, of_exit
+from howdah.core.event_context import EventContext
 from howdah.core.messages import (
     AgentRegistered,
     ContainerGranted,
@@ -42,7 +43,6 @@ from howdah.core.state import (
     TaskData,
     TaskState,
 )
-from howdah.core.turn import Turn
 
 S = TaskState
 ENDING_MARGIN_S = 15.0
@@ -55,21 +55,21 @@ _SILENT_EXIT = Exit(failed_to_start="its agent does not say how it ended")
 # -- the link between a task and its container ------------------------------------------------------
 
 
-def granted(turn: Turn, data: TaskData, event: ContainerGranted) -> None:
+def granted(context: EventContext, data: TaskData, event: ContainerGranted) -> None:
     """It has a container: have an agent started there."""
-    turn.set_request(data, None)
+    context.set_request(data, None)
     data.container_id = event.container_id
     container = ContainerData(
-        container_id=event.container_id, node=event.node, task=data.task, granted=turn.now
+        container_id=event.container_id, node=event.node, task=data.task, granted=context.now
     )
-    turn.state.containers[event.container_id] = container
-    turn.move(data, S.LAUNCHING, "a container was granted")
-    turn.emit(LaunchAgent(container_id=event.container_id, task=data.task))
-    limit = turn.role(data.task).registration_s
-    turn.set_time(container, "deadline", None if limit is None else turn.now + limit)
+    context.state.containers[event.container_id] = container
+    context.move(data, S.LAUNCHING, "a container was granted")
+    context.emit(LaunchAgent(container_id=event.container_id, task=data.task))
+    limit = context.role(data.task).registration_s
+    context.set_time(container, "deadline", None if limit is None else context.now + limit)
 
 
-def detach(turn: Turn, data: TaskData, container: ContainerData) -> None:
+def detach(context: EventContext, data: TaskData, container: ContainerData) -> None:
     """The task has this container no longer; it stays on the books until nothing lives in it."""
     data.container_id, data.pids = None, ()
     data.ports = ()  # they were that container's
@@ -77,34 +77,34 @@ def detach(turn: Turn, data: TaskData, container: ContainerData) -> None:
     # An agent that never registered is refused when it does: no program of ours will run there.
     container.former = data.task if container.registered else None
     container.former_attempt, container.over = data.attempt, data.state not in LIVE
-    turn.index.given_up.add(container.container_id)
-    turn.set_time(container, "deadline", None)
-    turn.touch(data)
+    context.index.given_up.add(container.container_id)
+    context.set_time(container, "deadline", None)
+    context.touch(data)
 
 
-def give_back(turn: Turn, container: ContainerData) -> None:
+def give_back(context: EventContext, container: ContainerData) -> None:
     """Have a container's processes ended and itself taken back."""
     container.released = True
-    turn.emit(ReleaseContainer(container_id=container.container_id))
-    if turn.state.phase is JobPhase.FINISHING:
-        turn.set_time(container, "deadline", turn.now + GIVE_BACK_S)
+    context.emit(ReleaseContainer(container_id=container.container_id))
+    if context.state.phase is JobPhase.FINISHING:
+        context.set_time(container, "deadline", context.now + GIVE_BACK_S)
     elif container.silent:
-        turn.set_time(container, "deadline", container.heard + turn.plan.lease_s)
+        context.set_time(container, "deadline", container.heard + context.plan.lease_s)
 
 
-def release(turn: Turn, data: TaskData, why: str) -> None:
+def release(context: EventContext, data: TaskData, why: str) -> None:
     """Give a container back in which no attempt is held. Its task waits for another, or is over."""
-    container = turn.container(data)
+    container = context.container(data)
     assert container is not None and data.state not in LIVE
-    detach(turn, data, container)
+    detach(context, data, container)
     container.former = None
-    give_back(turn, container)
+    give_back(context, container)
     if data.state not in OVER:
-        turn.move(data, S.WAITING, why)
+        context.move(data, S.WAITING, why)
 
 
 def lose(
-    turn: Turn,
+    context: EventContext,
     data: TaskData,
     container: ContainerData,
     cause: FailureCause,
@@ -115,71 +115,73 @@ def lose(
     """A task has lost its container, with whatever ran in it; ``at_fault``: as its node's fault,
     where such a loss is one."""
     before = data.state
-    detach(turn, data, container)
+    detach(context, data, container)
     what = f"{data.task} lost its container on {container.node} ({cause.value})"
     what += f": {detail}" if detail else ""
-    turn.record("container-lost", what, level=Level.WARNING, data=data, node=container.node)
-    if RULES[cause].node_fault and at_fault and not turn.optional(data):
-        turn.state.node_faults.setdefault(container.node, []).append(turn.now)
-    report = _report(turn, data, cause, what, container, None)
+    context.record("container-lost", what, level=Level.WARNING, data=data, node=container.node)
+    if RULES[cause].node_fault and at_fault and not context.optional(data):
+        context.state.node_faults.setdefault(container.node, []).append(context.now)
+    report = _report(context, data, cause, what, container, None)
     if before in LIVE:
-        turn.move(data, S.ENDED, what)
+        context.move(data, S.ENDED, what)
         agent_only = RULES[cause].strength <= RULES[FailureCause.AGENT_LOST].strength
         if not data.reported and not (before is S.STOPPING and agent_only):
             data.reported = True
-            turn.reports.append(report)
+            context.reports.append(report)
     elif before not in OVER:
-        turn.move(data, S.WAITING, what)
-        turn.losses.append(report)
+        context.move(data, S.WAITING, what)
+        context.losses.append(report)
 
 
-def preempting(turn: Turn, container: ContainerData) -> bool:
+def preempting(context: EventContext, container: ContainerData) -> bool:
     """Whether the backend has said, and not too long ago to matter, that it takes this container back."""
-    return container.noticed_until is not None and not turn.passed(container.noticed_until)
+    return container.noticed_until is not None and not context.passed(container.noticed_until)
 
 
-def give_up(turn: Turn, container: ContainerData, why: str) -> None:
+def give_up(context: EventContext, container: ContainerData, why: str) -> None:
     """Take a container for lost that the backend still has: give it back, its end is awaited."""
     if container.task is not None:
-        cause = FailureCause.PREEMPTED if preempting(turn, container) else FailureCause.AGENT_LOST
-        lose(turn, turn.task(container.task), container, cause, why)
-    give_back(turn, container)
+        cause = (
+            FailureCause.PREEMPTED if preempting(context, container) else FailureCause.AGENT_LOST
+        )
+        lose(context, context.task(container.task), container, cause, why)
+    give_back(context, container)
 
 
 # -- what the reconciler wants ------------------------------------------------------------------------
 
 
-def prepare(turn: Turn, data: TaskData, *, returns: bool) -> None:
+def prepare(context: EventContext, data: TaskData, *, returns: bool) -> None:
     """Begin a new attempt; ``returns``: alone, into a gang that goes on."""
-    role = turn.role(data.task)
+    role = context.role(data.task)
     data.ports = data.keep_ports = data.ports if role.sticky_ports and returns else ()
-    if turn.in_gang(data.task):
-        turn.set_awaited(data, True)
+    if context.in_gang(data.task):
+        context.set_awaited(data, True)
     data.attempt += 1
-    data.generation = turn.state.generation
+    data.generation = context.state.generation
     data.pids, data.exit, data.restored, data.reported = (), None, None, False
     data.trouble = ""
     data.started = None
-    turn.set_joined(data, False)
-    turn.move(data, S.PREPARING, "a new attempt begins")
-    _send_prepare(turn, data)
+    context.set_joined(data, False)
+    context.move(data, S.PREPARING, "a new attempt begins")
+    _send_prepare(context, data)
 
 
-def start(turn: Turn, data: TaskData) -> None:
+def start(context: EventContext, data: TaskData) -> None:
     """Start a prepared task with the topology of its generation."""
-    turn.move(data, S.STARTING, "everyone it waits for is ready")
-    limit = turn.role(data.task).startup_s
-    turn.set_time(data, "deadline", None if limit is None else turn.now + limit)
-    _send_start(turn, data)
+    context.move(data, S.STARTING, "everyone it waits for is ready")
+    limit = context.role(data.task).startup_s
+    context.set_time(data, "deadline", None if limit is None else context.now + limit)
+    _send_start(context, data)
 
 
-def stop(turn: Turn, data: TaskData, why: str, *, grace_s: float, save_s: float) -> None:
+def stop(context: EventContext, data: TaskData, why: str, *, grace_s: float, save_s: float) -> None:
     """Stop a task's attempt, whatever it is doing. Said again, only to be firmer."""
     assert data.container_id is not None
     saving = data.deadline if data.exit is not None else None
     if data.state is not S.STOPPING:
-        turn.move(data, S.STOPPING, why)
-    turn.emit(
+        context.move(data, S.STOPPING, why)
+    context.emit(
         StopTask(
             container_id=data.container_id,
             task=data.task,
@@ -189,108 +191,110 @@ def stop(turn: Turn, data: TaskData, why: str, *, grace_s: float, save_s: float)
         )
     )
     if saving is None:  # saving is waited for once the agent says that it saves
-        turn.set_time(data, "deadline", turn.now + grace_s + ENDING_MARGIN_S)
+        context.set_time(data, "deadline", context.now + grace_s + ENDING_MARGIN_S)
     else:
-        turn.set_time(data, "deadline", min(saving, turn.now + save_s + ENDING_MARGIN_S))
+        context.set_time(data, "deadline", min(saving, context.now + save_s + ENDING_MARGIN_S))
 
 
-def renew(turn: Turn, data: TaskData) -> None:
+def renew(context: EventContext, data: TaskData) -> None:
     """A task whose attempt is over is to run again, in its container or in another."""
-    container = turn.container(data)
+    container = context.container(data)
     here = container is not None and container.registered
-    turn.move(data, S.IDLE if here else S.WAITING, "it is to be started again")
+    context.move(data, S.IDLE if here else S.WAITING, "it is to be started again")
 
 
-def dump_stacks(turn: Turn, data: TaskData) -> None:
+def dump_stacks(context: EventContext, data: TaskData) -> None:
     assert data.container_id is not None
-    turn.emit(DumpStacks(container_id=data.container_id, task=data.task, attempt=data.attempt))
+    context.emit(DumpStacks(container_id=data.container_id, task=data.task, attempt=data.attempt))
 
 
-def settle_joined(turn: Turn, data: TaskData) -> None:
+def settle_joined(context: EventContext, data: TaskData) -> None:
     """The task has met its peers, or needs them no more."""
-    turn.set_joined(data, True)
+    context.set_joined(data, True)
     if data.awaited:
-        turn.set_awaited(data, False)
+        context.set_awaited(data, False)
     if data.state in (S.STARTING, S.RUNNING):
-        turn.set_time(data, "deadline", None)
+        context.set_time(data, "deadline", None)
 
 
 def report_failure(
-    turn: Turn, data: TaskData, cause: FailureCause, what: str, exit: Exit | None = None
+    context: EventContext, data: TaskData, cause: FailureCause, what: str, exit: Exit | None = None
 ) -> None:
     """Say what became of the task's attempt."""
     data.reported = True
-    turn.reports.append(_report(turn, data, cause, what, turn.container(data), exit))
+    context.reports.append(_report(context, data, cause, what, context.container(data), exit))
 
 
 # -- rows of the table ----------------------------------------------------------------------------
 
 
-def _registered(turn: Turn, data: TaskData, event: AgentRegistered) -> None:
+def _registered(context: EventContext, data: TaskData, event: AgentRegistered) -> None:
     data.host = event.host
-    turn.move(data, S.IDLE, "its agent registered")
+    context.move(data, S.IDLE, "its agent registered")
 
 
-def _registered_preparing(turn: Turn, data: TaskData, event: AgentRegistered) -> None:
+def _registered_preparing(context: EventContext, data: TaskData, event: AgentRegistered) -> None:
     held = event.held
     if held is None:
-        _send_prepare(turn, data)  # the first one was lost on the way
-    elif not _over(turn, data, held):
-        _on_prepared(turn, data, _as_prepared(held))
+        _send_prepare(context, data)  # the first one was lost on the way
+    elif not _over(context, data, held):
+        _on_prepared(context, data, _as_prepared(held))
 
 
-def _registered_prepared(turn: Turn, data: TaskData, event: AgentRegistered) -> None:
+def _registered_prepared(context: EventContext, data: TaskData, event: AgentRegistered) -> None:
     if event.held is None:
-        _forgotten(turn, data)
+        _forgotten(context, data)
     else:
-        _over(turn, data, event.held)
+        _over(context, data, event.held)
 
 
-def _registered_starting(turn: Turn, data: TaskData, event: AgentRegistered) -> None:
+def _registered_starting(context: EventContext, data: TaskData, event: AgentRegistered) -> None:
     held = event.held
     if held is None:
-        _forgotten(turn, data)
+        _forgotten(context, data)
     elif held.phase is HeldPhase.PREPARED:
-        _send_start(turn, data)  # the first one was lost on the way
-    elif not _over(turn, data, held):
-        _on_started(turn, data, TaskStarted(task=data.task, attempt=data.attempt, pids=held.pids))
+        _send_start(context, data)  # the first one was lost on the way
+    elif not _over(context, data, held):
+        _on_started(
+            context, data, TaskStarted(task=data.task, attempt=data.attempt, pids=held.pids)
+        )
         if held.joined:
-            settle_joined(turn, data)
+            settle_joined(context, data)
 
 
-def _registered_running(turn: Turn, data: TaskData, event: AgentRegistered) -> None:
+def _registered_running(context: EventContext, data: TaskData, event: AgentRegistered) -> None:
     held = event.held
     if held is None or held.phase is HeldPhase.PREPARED:
-        _forgotten(turn, data)
-    elif not _over(turn, data, held):
+        _forgotten(context, data)
+    elif not _over(context, data, held):
         if held.joined:
-            settle_joined(turn, data)
-        if turn.state.hang is not None and data.task in turn.state.hang.awaiting:
-            dump_stacks(turn, data)
+            settle_joined(context, data)
+        if context.state.hang is not None and data.task in context.state.hang.awaiting:
+            dump_stacks(context, data)
 
 
-def _registered_stopping(turn: Turn, data: TaskData, event: AgentRegistered) -> None:
+def _registered_stopping(context: EventContext, data: TaskData, event: AgentRegistered) -> None:
     held = event.held
     if held is None:
         dropped = Exit(detail="its agent holds it no longer")
-        _on_stopped(turn, data, TaskExited(task=data.task, attempt=data.attempt, exit=dropped))
-    elif not _over(turn, data, held):
-        role = turn.role(data.task)
-        if turn.state.phase is not JobPhase.FINISHING:
+        _on_stopped(context, data, TaskExited(task=data.task, attempt=data.attempt, exit=dropped))
+    elif not _over(context, data, held):
+        role = context.role(data.task)
+        if context.state.phase is not JobPhase.FINISHING:
             grace_s, save_s = role.restart_grace_s, role.save_s
         else:
-            grace_s, save_s = ending_limits(turn, data)
-        stop(turn, data, "told again", grace_s=grace_s, save_s=save_s)
+            grace_s, save_s = ending_limits(context, data)
+        stop(context, data, "told again", grace_s=grace_s, save_s=save_s)
 
 
-def _over(turn: Turn, data: TaskData, held: Held) -> bool:
+def _over(context: EventContext, data: TaskData, held: Held) -> bool:
     """Whether its programs have ended already, which is taken in here."""
     exit = held.exit or _SILENT_EXIT
     if held.phase is HeldPhase.EXITED:
-        apply(turn, data, TaskExited(task=data.task, attempt=data.attempt, exit=exit))
+        apply(context, data, TaskExited(task=data.task, attempt=data.attempt, exit=exit))
     elif held.phase is HeldPhase.SAVING:
         saving = TaskSaving(task=data.task, attempt=data.attempt, exit=exit, limit_s=held.save_s)
-        apply(turn, data, saving)
+        apply(context, data, saving)
     else:
         return False
     return True
@@ -306,20 +310,20 @@ def _as_prepared(held: Held) -> TaskPrepared:
     )
 
 
-def _forgotten(turn: Turn, data: TaskData) -> None:
+def _forgotten(context: EventContext, data: TaskData) -> None:
     what = f"{data.task}'s agent no longer knows of attempt {data.attempt}"
-    report_failure(turn, data, FailureCause.AGENT_LOST, what)
-    turn.move(data, S.ENDED, what)
+    report_failure(context, data, FailureCause.AGENT_LOST, what)
+    context.move(data, S.ENDED, what)
 
 
-def _on_prepared(turn: Turn, data: TaskData, event: TaskPrepared) -> None:
+def _on_prepared(context: EventContext, data: TaskData, event: TaskPrepared) -> None:
     data.host = event.host or data.host
     data.ports, data.restored = event.ports, event.restored
-    if turn.state.topology is not None and data.member:
-        turn.state.rewired = True  # it came back alone, and its address is known from now on
-    turn.move(data, S.PREPARED, "checkpoint restored, ports reserved")
+    if context.state.topology is not None and data.member:
+        context.state.rewired = True  # it came back alone, and its address is known from now on
+    context.move(data, S.PREPARED, "checkpoint restored, ports reserved")
     if event.restored:
-        turn.record(
+        context.record(
             "checkpoint-restored",
             f"{data.task} restored checkpoint {event.restored}",
             data=data,
@@ -327,48 +331,48 @@ def _on_prepared(turn: Turn, data: TaskData, event: TaskPrepared) -> None:
         )
 
 
-def _on_started(turn: Turn, data: TaskData, event: TaskStarted) -> None:
-    data.pids, data.started = event.pids, turn.now
-    if turn.state.started is None:
-        turn.state.started = turn.now
+def _on_started(context: EventContext, data: TaskData, event: TaskStarted) -> None:
+    data.pids, data.started = event.pids, context.now
+    if context.state.started is None:
+        context.state.started = context.now
     deadline = data.deadline
-    turn.move(data, S.RUNNING, "the program runs")
-    turn.set_time(data, "deadline", deadline)  # to join its peers, as before
-    turn.record(
+    context.move(data, S.RUNNING, "the program runs")
+    context.set_time(data, "deadline", deadline)  # to join its peers, as before
+    context.record(
         "task-started",
         f"{data.task} started on {data.host}",
         data=data,
         pids=list(event.pids),
         ports=list(data.ports),
     )
-    if turn.role(data.task).join is Join.NOW:
-        settle_joined(turn, data)
+    if context.role(data.task).join is Join.NOW:
+        settle_joined(context, data)
 
 
-def _note_pids(turn: Turn, data: TaskData, event: TaskStarted) -> None:
+def _note_pids(context: EventContext, data: TaskData, event: TaskStarted) -> None:
     data.pids = event.pids
 
 
-def _on_joined(turn: Turn, data: TaskData, event: TaskJoined) -> None:
+def _on_joined(context: EventContext, data: TaskData, event: TaskJoined) -> None:
     if not data.joined:
-        settle_joined(turn, data)
+        settle_joined(context, data)
 
 
-def _on_saving(turn: Turn, data: TaskData, event: TaskSaving) -> None:
+def _on_saving(context: EventContext, data: TaskData, event: TaskSaving) -> None:
     """Its programs have ended. A failure is known now, not only when all is saved."""
     if data.state is S.STOPPING:
         if _out_of_memory(data, event.exit):
-            _fail(turn, data, event.exit)
+            _fail(context, data, event.exit)
     elif _failed(event.exit) and not event.exit.stopped:
-        _fail(turn, data, event.exit)
-        turn.move(data, S.STOPPING, "it failed; what it left is being saved")
+        _fail(context, data, event.exit)
+        context.move(data, S.STOPPING, "it failed; what it left is being saved")
     # Without an exit of its own the attempt counts as running still: see `overdue`.
     known = data.exit is not None and data.trouble != event.trouble
     data.exit, data.pids, data.trouble = event.exit, (), event.trouble
-    turn.set_time(data, "deadline", turn.now + event.limit_s + ENDING_MARGIN_S)
+    context.set_time(data, "deadline", context.now + event.limit_s + ENDING_MARGIN_S)
     if known:
         return  # its agent notes what keeps it from saving
-    turn.record(
+    context.record(
         "task-saving",
         f"{data.task} is saving its checkpoint and outputs, up to {_duration(event.limit_s)}",
         data=data,
@@ -376,33 +380,33 @@ def _on_saving(turn: Turn, data: TaskData, event: TaskSaving) -> None:
     )
 
 
-def _on_exited(turn: Turn, data: TaskData, event: TaskExited) -> None:
+def _on_exited(context: EventContext, data: TaskData, event: TaskExited) -> None:
     """A program ended that was not told to."""
     done = event.exit
     data.exit, data.pids = done, ()
     if done.stopped and not done.out_of_memory:
-        _agent_ended(turn, data)
+        _agent_ended(context, data)
     elif _failed(done):
-        _fail(turn, data, done)
-        turn.move(data, S.ENDED, describe_exit(done, turn.role(data.task).run_s))
+        _fail(context, data, done)
+        context.move(data, S.ENDED, describe_exit(done, context.role(data.task).run_s))
     else:
-        _succeed(turn, data, done)
+        _succeed(context, data, done)
 
 
-def _on_not_started(turn: Turn, data: TaskData, event: TaskExited) -> None:
+def _on_not_started(context: EventContext, data: TaskData, event: TaskExited) -> None:
     """An attempt is over before its program ran."""
     done = event.exit
     data.exit, data.pids = done, ()
     if done.stopped and not done.out_of_memory:
-        _agent_ended(turn, data)
+        _agent_ended(context, data)
         return
     # One that is gone without a word after it was prepared was dropped by its agent.
     dropped = data.state is S.PREPARED and not done.failed_to_start
-    _fail(turn, data, done, FailureCause.AGENT_LOST if dropped else None)
-    turn.move(data, S.ENDED, describe_exit(done))
+    _fail(context, data, done, FailureCause.AGENT_LOST if dropped else None)
+    context.move(data, S.ENDED, describe_exit(done))
 
 
-def _on_stopped(turn: Turn, data: TaskData, event: TaskExited) -> None:
+def _on_stopped(context: EventContext, data: TaskData, event: TaskExited) -> None:
     """A program ended that was told to. Whether that is why, its agent knows.
 
     The cause of a gang's end may be heard after what followed from it: a peer's error is sent first,
@@ -412,46 +416,48 @@ def _on_stopped(turn: Turn, data: TaskData, event: TaskExited) -> None:
     data.exit, data.pids = done, ()
     by_itself = done.stopped is False
     if by_itself and not _failed(done) and data.started is not None:
-        _succeed(turn, data, done)
+        _succeed(context, data, done)
         return
-    judged = turn.state.phase is JobPhase.FAILURE_WINDOW and turn.in_gang(data.task)
+    judged = context.state.phase is JobPhase.FAILURE_WINDOW and context.in_gang(data.task)
     proven = out_of_memory or (by_itself and judged and not data.reported)
     if _failed(done) and proven:
-        _fail(turn, data, done)
+        _fail(context, data, done)
     elif not data.reported:
-        turn.record("task-stopped", f"{data.task} was stopped", data=data, **_numbers(done))
-    turn.move(data, S.ENDED, describe_exit(done, turn.role(data.task).run_s))
+        context.record("task-stopped", f"{data.task} was stopped", data=data, **_numbers(done))
+    context.move(data, S.ENDED, describe_exit(done, context.role(data.task).run_s))
 
 
-def _succeed(turn: Turn, data: TaskData, done: Exit) -> None:
+def _succeed(context: EventContext, data: TaskData, done: Exit) -> None:
     if done.answer is not None:
-        turn.state.answer = done.answer
-    turn.move(data, S.SUCCEEDED, "it ended with exit code 0")
-    settle_joined(turn, data)
-    turn.record("task-succeeded", f"{data.task} succeeded", data=data, exit_code=0)
+        context.state.answer = done.answer
+    context.move(data, S.SUCCEEDED, "it ended with exit code 0")
+    settle_joined(context, data)
+    context.record("task-succeeded", f"{data.task} succeeded", data=data, exit_code=0)
 
 
-def _fail(turn: Turn, data: TaskData, done: Exit, cause: FailureCause | None = None) -> None:
-    what = name_and(data.task, describe_exit(done, turn.role(data.task).run_s))
-    turn.record("task-failed", what, level=Level.ERROR, data=data, **_numbers(done))
-    report_failure(turn, data, cause or of_exit(done), what, exit=done)
+def _fail(
+    context: EventContext, data: TaskData, done: Exit, cause: FailureCause | None = None
+) -> None:
+    what = name_and(data.task, describe_exit(done, context.role(data.task).run_s))
+    context.record("task-failed", what, level=Level.ERROR, data=data, **_numbers(done))
+    report_failure(context, data, cause or of_exit(done), what, exit=done)
 
 
-def _agent_ended(turn: Turn, data: TaskData) -> None:
+def _agent_ended(context: EventContext, data: TaskData) -> None:
     """Its agent ended it although nothing here wanted that: the agent is being ended.
 
     A resource manager that takes a container back does it so; its own word on why comes later, and
     is waited for. Until then the container is not given back: that would become the reason.
     """
-    container = turn.container(data)
+    container = context.container(data)
     assert container is not None
-    cause = FailureCause.PREEMPTED if preempting(turn, container) else FailureCause.AGENT_LOST
-    lose(turn, data, container, cause, "its agent was told to end from outside", at_fault=False)
+    cause = FailureCause.PREEMPTED if preempting(context, container) else FailureCause.AGENT_LOST
+    lose(context, data, container, cause, "its agent was told to end from outside", at_fault=False)
     container.over = True
-    turn.set_time(container, "deadline", turn.now + turn.plan.reconnect_s)
+    context.set_time(container, "deadline", context.now + context.plan.reconnect_s)
 
 
-_Row = Callable[[Turn, TaskData, Any], None]
+_Row = Callable[[EventContext, TaskData, Any], None]
 
 TABLE: Mapping[tuple[TaskState, type[Any]], _Row] = {
     (S.WAITING, ContainerGranted): granted,
@@ -477,77 +483,77 @@ TABLE: Mapping[tuple[TaskState, type[Any]], _Row] = {
 }
 
 
-def apply(turn: Turn, data: TaskData, event: Any) -> None:
+def apply(context: EventContext, data: TaskData, event: Any) -> None:
     """Take in a fact about the task's present attempt or container."""
     kind: type[object] = event.__class__
     row = TABLE.get((data.state, kind))
     if row is not None:
-        row(turn, data, event)
+        row(context, data, event)
 
 
 # -- helpers --------------------------------------------------------------------------------------
 
 
-def ending_limits(turn: Turn, data: TaskData) -> tuple[float, float]:
+def ending_limits(context: EventContext, data: TaskData) -> tuple[float, float]:
     """Grace and time to save when the job ends."""
-    role = turn.role(data.task)
-    if turn.state.firm:
+    role = context.role(data.task)
+    if context.state.firm:
         return 0.0, 0.0
     return role.grace_s, role.save_s
 
 
-def _send_prepare(turn: Turn, data: TaskData) -> None:
+def _send_prepare(context: EventContext, data: TaskData) -> None:
     assert data.container_id is not None
-    turn.emit(
+    context.emit(
         PrepareTask(
             container_id=data.container_id,
             task=data.task,
             attempt=data.attempt,
             generation=data.generation,
-            ports=turn.role(data.task).ports,
+            ports=context.role(data.task).ports,
             keep_ports=data.keep_ports,
-            restore=turn.state.checkpoint,
+            restore=context.state.checkpoint,
         )
     )
 
 
-def _send_start(turn: Turn, data: TaskData) -> None:
+def _send_start(context: EventContext, data: TaskData) -> None:
     assert data.container_id is not None
-    turn.emit(
+    context.emit(
         StartTask(
             container_id=data.container_id,
             task=data.task,
             attempt=data.attempt,
-            topology=_place(turn, data),
-            answer=turn.state.answer,
+            topology=_place(context, data),
+            answer=context.state.answer,
         )
     )
 
 
-def _place(turn: Turn, data: TaskData) -> Topology:
+def _place(context: EventContext, data: TaskData) -> Topology:
     """The topology a task is started with: its gang's, or for one beside the gang, with it added.
 
     Servers that an earlier stage left running are in it, so that the present one finds them.
     """
-    state = turn.state
-    if turn.each() and turn.in_gang(data.task):
+    state = context.state
+    if context.each() and context.in_gang(data.task):
         if state.topology is None:
-            servers = [d for d in turn.tasks(turn.servers()) if d.member]
-            state.topology = planned(turn.plan, state.generation, turn.gang(), servers)
-        after = [turn.plan.role(name) for name in turn.role(data.task).after]
-        started = [server for server in turn.tasks(after) if server.ports]
-        return with_own(turn.plan, state.topology, turn.gang(), data, started)
-    members = (d for d in turn.tasks([*turn.gang(), *turn.servers()]) if d.member)
-    if not turn.in_gang(data.task):
-        return topology(turn.plan, state.generation, [*members, data])
+            servers = [d for d in context.tasks(context.servers()) if d.member]
+            state.topology = planned(context.plan, state.generation, context.gang(), servers)
+        after = [context.plan.role(name) for name in context.role(data.task).after]
+        started = [server for server in context.tasks(after) if server.ports]
+        return with_own(context.plan, state.topology, context.gang(), data, started)
+    members = (d for d in context.tasks([*context.gang(), *context.servers()]) if d.member)
+    if not context.in_gang(data.task):
+        return topology(context.plan, state.generation, [*members, data])
     if state.topology is None or state.rewired:
-        state.topology = topology(turn.plan, state.generation, list(members))
+        state.topology = topology(context.plan, state.generation, list(members))
         state.rewired = False
     return state.topology
 
 
 def _report(
-    turn: Turn,
+    context: EventContext,
     data: TaskData,
     cause: FailureCause,
     what: str,
@@ -557,9 +563,9 @@ def _report(
     return FailureReport(
         task=data.task,
         attempt=data.attempt,
-        generation=turn.state.generation,
+        generation=context.state.generation,
         cause=cause,
-        time=turn.now,
+        time=context.now,
         what=what,
         node=container.node if container else None,
         container_id=container.container_id if container else None,

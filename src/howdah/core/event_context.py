@@ -1,7 +1,7 @@
-"""One turn of the machine: an event being handled, the state it changes, the commands it causes.
+"""The handling of one event: the state it changes, the commands it causes.
 
-All changes of a task's state, of the job's phase and of a time something waits for go through a
-`Turn`, which holds them against the tables and keeps the `Index`.
+All changes of a task's state, of the job's phase and of a time something waits for go through an
+`EventContext`, which holds them against the tables and keeps the `Index`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _FIELDS: tuple[TimedField, ...] = ("deadline", "window_until", "explain_until", 
 class Index:
     """What the state says, arranged so that no step has to look at every task.
 
-    Derived: made anew from any state, never stored. `Turn` keeps it up to date.
+    Derived: made anew from any state, never stored. `EventContext` keeps it up to date.
     """
 
     def __init__(self, state: JobState) -> None:
@@ -122,7 +122,7 @@ class Index:
             yield heapq.heappop(self._due)[3]
 
 
-class Turn:
+class EventContext:
     """The state, the time, and the commands so far."""
 
     def __init__(self, state: JobState, index: Index, now: float, cause: str) -> None:
@@ -262,7 +262,7 @@ class Turn:
         self.changes += 1
 
     def touch(self, data: TaskData) -> None:
-        """Look at this task, and at the unit that restarts it, in this turn."""
+        """Look at this task, and at the unit that restarts it, while this event is handled."""
         self.touched[str(data.task)] = data
 
     # -- roles and units ----------------------------------------------------------------------

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from howdah.core import containers
 from howdah.core import task as tasks
+from howdah.core.event_context import EventContext
 from howdah.core.messages import FinishJob, Level
 from howdah.core.state import LIVE, Desired, JobPhase, Outcome
-from howdah.core.turn import Turn
 
 _LEVELS = {
     Outcome.SUCCEEDED: Level.INFO,
@@ -19,14 +19,14 @@ _LEVELS = {
 _MOST_NAMED = 8
 
 
-def finish(turn: Turn, outcome: Outcome, reason: str, advice: str = "") -> None:
+def finish(context: EventContext, outcome: Outcome, reason: str, advice: str = "") -> None:
     """Decide the outcome, once; everything is to be down then."""
-    state = turn.state
+    state = context.state
     if state.outcome is not None:
         return
     state.outcome, state.reason, state.advice = outcome, reason, advice
-    turn.enter(JobPhase.FINISHING)
-    turn.record(
+    context.enter(JobPhase.FINISHING)
+    context.record(
         "finishing",
         f"the job has {outcome.value.replace('-', ' ')}: {reason}",
         level=_LEVELS[outcome],
@@ -39,55 +39,57 @@ def finish(turn: Turn, outcome: Outcome, reason: str, advice: str = "") -> None:
         unit.desired = Desired.DOWN
         unit.reports = []
         for field in ("window_until", "explain_until", "retry_at"):
-            turn.set_time(unit, field, None)
-    containers.cancel_requests(turn)
-    for name in sorted(turn.index.given_up):
-        tasks.give_back(turn, state.containers[name])
-    stop_all(turn)
+            context.set_time(unit, field, None)
+    containers.cancel_requests(context)
+    for name in sorted(context.index.given_up):
+        tasks.give_back(context, state.containers[name])
+    stop_all(context)
 
 
-def stop_all(turn: Turn) -> None:
+def stop_all(context: EventContext) -> None:
     """Tell everything that runs to end, with as much grace as there is now."""
-    for data in turn.in_states(turn.plan.roles, *LIVE):
-        grace_s, save_s = tasks.ending_limits(turn, data)
-        tasks.stop(turn, data, "the job ends", grace_s=grace_s, save_s=save_s)
+    for data in context.in_states(context.plan.roles, *LIVE):
+        grace_s, save_s = tasks.ending_limits(context, data)
+        tasks.stop(context, data, "the job ends", grace_s=grace_s, save_s=save_s)
 
 
-def conclude(turn: Turn) -> None:
+def conclude(context: EventContext) -> None:
     """Give containers back when all programs have ended; then the job is finished."""
-    state = turn.state
+    state = context.state
     if state.phase is not JobPhase.FINISHING:
         return
     # Others may still be saving: containers go together, when the last program has ended.
-    if turn.live(turn.plan.roles):
+    if context.live(context.plan.roles):
         return
-    if len(state.containers) > len(turn.index.given_up):
+    if len(state.containers) > len(context.index.given_up):
         for data in state.tasks.values():
             if data.container_id is not None:
-                tasks.release(turn, data, "the job ends")
+                tasks.release(context, data, "the job ends")
     if state.containers:
         return
     assert state.outcome is not None
     if state.outcome is Outcome.SUCCEEDED and not state.unsaved:
-        _warn_of_empty_folders(turn)
-    state.finished = turn.now
-    turn.enter(JobPhase.FINISHED)
-    turn.record("finished", f"{state.outcome.value}: {state.reason}", outcome=state.outcome.value)
-    turn.emit(FinishJob())
+        _warn_of_empty_folders(context)
+    state.finished = context.now
+    context.enter(JobPhase.FINISHED)
+    context.record(
+        "finished", f"{state.outcome.value}: {state.reason}", outcome=state.outcome.value
+    )
+    context.emit(FinishJob())
 
 
-def _warn_of_empty_folders(turn: Turn) -> None:
+def _warn_of_empty_folders(context: EventContext) -> None:
     """A folder that the job file names and no program has ever written to: most likely a mistake."""
-    plan, tasks = turn.plan, turn.state.tasks.values()
-    resumed = turn.state.checkpoint is not None or any(data.restored for data in tasks)
+    plan, tasks = context.plan, context.state.tasks.values()
+    resumed = context.state.checkpoint is not None or any(data.restored for data in tasks)
     if plan.checkpoints and not resumed:
-        turn.record(
+        context.record(
             "nothing-saved",
             "no checkpoint was saved: no program has written to the folder that [checkpoint] names",
             level=Level.WARNING,
         )
     if plan.outputs and not any(data.exit is not None and data.exit.outputs for data in tasks):
-        turn.record(
+        context.record(
             "nothing-saved",
             "there are no outputs: no program has written to the folders that [outputs] names",
             level=Level.WARNING,
