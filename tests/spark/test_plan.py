@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from howdah.spark.feed.books import RunBook
 from howdah.spark.feed.intervals import merged, without
 from howdah.spark.feed.messages import (
     Again,
@@ -29,6 +28,7 @@ from howdah.spark.feed.plan import (
     preference,
     resumption,
 )
+from howdah.spark.feed.run_state import RunState
 from howdah.spark.session import shuffles
 
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)))
@@ -187,7 +187,7 @@ def again(partition: int, attempt: int, **fields: object) -> Again:
 
 
 def test_partitions_spread_over_the_ranks_as_they_come() -> None:
-    run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
+    run = RunState(1, Purpose.TRAIN, Options(feed="train"))
     places = {rank: place(rank) for rank in range(3)}
     taken: dict[int, int] = {}
     for partition in range(30):
@@ -210,7 +210,7 @@ def test_partitions_spread_over_the_ranks_as_they_come() -> None:
 
 
 def test_attempts_that_fed_the_gang_before_are_known_to_the_next() -> None:
-    run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
+    run = RunState(1, Purpose.TRAIN, Options(feed="train"))
     assert not run.begin(again(0, attempt=3))
     run.begin_again(2, Resumption(), {})
     assert run.begin(again(0, attempt=6))  # trainers are asked, and shut the earlier one out
@@ -218,7 +218,7 @@ def test_attempts_that_fed_the_gang_before_are_known_to_the_next() -> None:
 
 
 def test_two_small_partitions_one_after_the_other_are_shared_equally() -> None:
-    run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
+    run = RunState(1, Purpose.TRAIN, Options(feed="train"))
     places = {rank: place(rank) for rank in range(2)}
     for partition in range(2):
         word = again(partition, attempt=partition)
@@ -242,7 +242,7 @@ def test_two_small_partitions_one_after_the_other_are_shared_equally() -> None:
 
 
 def test_one_large_partition_is_spread_over_the_ranks() -> None:
-    run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
+    run = RunState(1, Purpose.TRAIN, Options(feed="train"))
     places = {rank: place(rank) for rank in range(2)}
     word = again(0, attempt=0)
     run.begin(word)
@@ -256,7 +256,7 @@ def test_one_large_partition_is_spread_over_the_ranks() -> None:
 
 
 def test_a_partition_that_is_brought_to_its_end_again_counts_once() -> None:
-    run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
+    run = RunState(1, Purpose.TRAIN, Options(feed="train"))
     for partition, attempt, rows in ((0, 0, 6), (1, 1, 2), (0, 2, 4)):
         run.begin(again(partition, attempt))
         run.note_sent(
@@ -276,7 +276,7 @@ def test_a_partition_that_is_brought_to_its_end_again_counts_once() -> None:
 
 
 def test_a_later_attempt_asks_how_far_the_earlier_came_and_the_earlier_may_not_go_on() -> None:
-    run = RunBook(1, Purpose.TRAIN, Options(feed="train"))
+    run = RunState(1, Purpose.TRAIN, Options(feed="train"))
     assert not run.begin(again(0, attempt=5))
     assert run.begin(again(0, attempt=9))
     assert run.superseded(again(0, attempt=5))
@@ -284,7 +284,7 @@ def test_a_later_attempt_asks_how_far_the_earlier_came_and_the_earlier_may_not_g
 
 
 def test_a_restart_counts_rows_that_come_again_and_rows_that_nobody_knows_any_more() -> None:
-    run = RunBook(2, Purpose.TRAIN, Options(feed="train", epochs=3))
+    run = RunState(2, Purpose.TRAIN, Options(feed="train", epochs=3))
     run.begin_again(1, Resumption(), {})
 
     def handed(rank: int, epoch: int, rows: int) -> None:
@@ -310,7 +310,7 @@ def test_a_restart_counts_rows_that_come_again_and_rows_that_nobody_knows_any_mo
 def test_a_rank_that_comes_late_reads_from_the_next_epoch_or_at_once(
     align: Align, first: int
 ) -> None:
-    run = RunBook(1, Purpose.TRAIN, Options(feed="train", epochs=3, align=align))
+    run = RunState(1, Purpose.TRAIN, Options(feed="train", epochs=3, align=align))
     run.readers = {0: 0}
     for epoch in range(2):
         run.note_held(0, Held(feed="train", run=1, epoch=epoch, batches=1, rows=1))

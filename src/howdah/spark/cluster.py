@@ -14,7 +14,7 @@ from howdah.client.errors import BadInput, JobFailed
 from howdah.client.items import LogLine
 from howdah.client.loading import load_object
 from howdah.client.submit import submit
-from howdah.spark.feed.lines import Access
+from howdah.spark.feed.feeder_client import Access
 from howdah.spark.feed.master import Master
 from howdah.spark.feed.messages import Align, Options
 from howdah.spark.framework_inference import infer

@@ -17,12 +17,12 @@ from howdah.client.sync import JobHandle
 from howdah.core.causes import FailureCause
 from howdah.core.state import JobPhase
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.books import RunBook
-from howdah.spark.feed.conversations import Failure
-from howdah.spark.feed.lines import Access
+from howdah.spark.feed.control_server import Failure
+from howdah.spark.feed.feeder_client import Access
 from howdah.spark.feed.master import Master
 from howdah.spark.feed.messages import Align
 from howdah.spark.feed.plan import enough as has_enough
+from howdah.spark.feed.run_state import RunState
 from howdah.spark.session import Query, Session
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.status import JobView
@@ -129,7 +129,7 @@ class Live:
             return str(error)
         return None if self.forgotten() is None else ""
 
-    def note_trained(self, run: RunBook) -> None:
+    def note_trained(self, run: RunState) -> None:
         """A run is over: what the programs have learned of it a restart must not lose."""
         with self.master.changed:
             if any(each.rows for book in run.epochs.values() for each in book.handed.values()):

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.books import RunBook
 from howdah.spark.feed.feeding import Task
 from howdah.spark.feed.intervals import count
 from howdah.spark.feed.messages import Options, Purpose
 from howdah.spark.feed.plan import Resumption, enough, moved, resumption
+from howdah.spark.feed.run_state import RunState
 from howdah.spark.reports import RankReport, TrainReport
 from howdah.spark.rows import Source
 from howdah.spark.session import Query
@@ -79,7 +79,7 @@ class Training:
         self._timeout_s = timeout_s
         self._beside = beside
         self._fed = False
-        self._run: RunBook = self._master.open(Purpose.TRAIN, options)
+        self._run: RunState = self._master.open(Purpose.TRAIN, options)
         self._run.ordered = source.ordered()
         self._queries: list[Query] = []
         self._left = False

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from howdah import task
 from howdah.spark.context import Wiring
-from howdah.spark.feed.lines import Access
+from howdah.spark.feed.feeder_client import Access
 from howdah.spark.feed.messages import (
     Begin,
     Broken,

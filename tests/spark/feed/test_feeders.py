@@ -17,10 +17,10 @@ import pytest
 from howdah import task
 from howdah.spark.context import Wiring
 from howdah.spark.errors import FeedError
-from howdah.spark.feed import conversations, lines
+from howdah.spark.feed import control_server, feeder_client
 from howdah.spark.feed.feeder import _Feeding
+from howdah.spark.feed.feeder_client import NotTaken
 from howdah.spark.feed.feeding import Connecting, Me, Task
-from howdah.spark.feed.lines import NotTaken
 from howdah.spark.feed.master import Master
 from howdah.spark.feed.messages import Again, Align, Broken, GoOn, Options, Purpose, Returned
 from howdah.spark.feed.plan import Resumption
@@ -65,7 +65,7 @@ class Gang:
         return Task(access=self.access, feed="train", run=run.number, purpose=purpose)
 
     def close(self) -> None:
-        lines.Master.of(self.access).close()
+        feeder_client.Master.of(self.access).close()
         for trainer in self.trainers:
             trainer.close()
         self.master.close()
@@ -165,7 +165,7 @@ def test_a_connection_to_the_driver_that_broke_while_it_was_idle_fails_no_task(g
 
     def rows() -> Iterator[pa.RecordBatch]:
         yield from numbers((0, 5))
-        broken = lines.Master.of(gang.access)._socket
+        broken = feeder_client.Master.of(gang.access)._socket
         assert broken is not None
         broken.shutdown(socket.SHUT_RDWR)
 
@@ -319,8 +319,8 @@ def test_a_rank_that_says_nothing_for_longer_than_feeders_wait_costs_no_row_and_
     gang: Gang, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that holds Python's lock in a compilation: it may have rows of the partition."""
-    monkeypatch.setattr(lines, "LOST_S", 0.4)
-    monkeypatch.setattr(conversations, "ANSWER_S", 0.1)
+    monkeypatch.setattr(feeder_client, "LOST_S", 0.4)
+    monkeypatch.setattr(control_server, "ANSWER_S", 0.1)
     questions = 0
     how_far = gang.master._how_far
 

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed import cache, intake
-from howdah.spark.feed.board import Board
+from howdah.spark.feed import cache, ingest
 from howdah.spark.feed.connections import Connection
+from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.messages import (
     Abort,
     Begin,
@@ -40,8 +40,8 @@ from howdah.spark.feed.messages import (
     Stop,
     Taken,
 )
+from howdah.spark.feed.shared_state import SharedState
 from howdah.spark.feed.state import FeedState
-from howdah.spark.feed.taking import Taking
 from howdah.wire.authority import create
 from howdah.wire.tls import PeerRole
 from tests.spark.feed.rig import DEADLINE_S, Feeder, Rig
@@ -125,7 +125,7 @@ def test_many_feeders_at_once_keep_to_the_buffer(rig: Rig) -> None:
     state = trainer.feed("train")._state
     most: list[int] = []
     all_there = threading.Barrier(len(feeders))
-    read_body, add = intake.read_body, intake.add
+    read_body, add = ingest.read_body, ingest.add
 
     def read(*arguments: Any) -> Any:
         if len(most) < len(feeders):
@@ -139,8 +139,8 @@ def test_many_feeders_at_once_keep_to_the_buffer(rig: Rig) -> None:
             most.append(state.buffered)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(intake, "read_body", read)
-        patch.setattr(intake, "add", added)
+        patch.setattr(ingest, "read_body", read)
+        patch.setattr(ingest, "add", added)
         threads = [
             threading.Thread(target=feeder.send, args=([numbers(0)] * 3, SCHEMA))
             for feeder in feeders
@@ -177,15 +177,15 @@ def test_what_waits_for_room_is_not_taken_once_the_master_knows_how_far_it_came(
 def test_rows_of_an_attempt_that_was_superseded_are_not_kept_for_later_epochs(
     tmp_path: Path,
 ) -> None:
-    state = FeedState("train", Board(lambda message: None, 0, tmp_path))
+    state = FeedState("train", SharedState(lambda message: None, 0, tmp_path))
     options = Options(feed="train", epochs=2, cache=True)
     state.open(Open(run=1, purpose=Purpose.TRAIN, options=options))
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        taking = Taking(Begin(feed="train", run=1, partition=0), Connection(ours))
-        assert intake.begin(state, taking) is None
-        assert intake.fence(state, intake.key_of(taking.begin), 1)
-        intake.add(state, taking, numbers(0).serialize(), numbers(0), spill=False)
+        taking = IngestStream(Begin(feed="train", run=1, partition=0), Connection(ours))
+        assert ingest.begin(state, taking) is None
+        assert ingest.fence(state, ingest.key_of(taking.begin), 1)
+        ingest.add(state, taking, numbers(0).serialize(), numbers(0), spill=False)
     run = state.runs[1]
     assert run.epoch(0).received == 0
     assert run.shelf is not None and run.shelf.entries == []

@@ -31,7 +31,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed import special
+from howdah.spark.feed import spark_structs
 from howdah.spark.feed.arrays import lengths, objects
 
 Shapes = Mapping[str, Sequence[int] | None]
@@ -118,7 +118,7 @@ def array(column: pa.Array, name: str = "", ragged: set[str] | None = None) -> A
     if pa.types.is_fixed_size_list(kind) or _is_list(kind):
         return _lists(column, name, ragged)
     if pa.types.is_struct(kind):
-        found = special.array(column, name, ragged)
+        found = spark_structs.array(column, name, ragged)
         return found if found is not None else _fields(column, name, ragged)
     if pa.types.is_map(kind):
         return objects([None if pairs is None else dict(pairs) for pairs in column.to_pylist()])

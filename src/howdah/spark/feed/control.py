@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.spark.feed.intake import how_far
+from howdah.spark.feed.ingest import how_far
 from howdah.spark.feed.messages import (
     Abort,
     Close,

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.answers import record_batch, stream
+from howdah.spark.feed.batch_dispenser import BatchDispenser, Key, Pieces, Run
 from howdah.spark.feed.columns import Converter, Shapes, concatenated, length, ordered, rows
 from howdah.spark.feed.epochs import Source
-from howdah.spark.feed.handing import Hand, Key, Pieces, Run
 from howdah.spark.feed.intervals import merged, without
 from howdah.spark.feed.loaders import Loaders
 from howdah.spark.feed.messages import Position
@@ -61,7 +61,7 @@ class Feed(Loaders):
 
     def __init__(self, state: FeedState) -> None:
         self._state = state
-        self._hand = Hand(state)
+        self._hand = BatchDispenser(state)
 
     @property
     def name(self) -> str:

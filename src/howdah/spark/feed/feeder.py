@@ -18,9 +18,9 @@ import msgspec
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
+from howdah.spark.feed.feeder_client import Enough, NotTaken, Trainer
 from howdah.spark.feed.feeding import Connecting, Me, NobodyLeft, Task
 from howdah.spark.feed.intervals import count, first, merged, without
-from howdah.spark.feed.lines import Enough, NotTaken, Trainer
 from howdah.spark.feed.messages import Fed, GoOn, Purpose
 from howdah.spark.feed.plan import moved
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.lines import Access, Enough, Master, Trainer, first_word
+from howdah.spark.feed.feeder_client import Access, Enough, Master, Trainer, first_word
 from howdah.spark.feed.messages import Again, Begin, GoOn, Intervals, Purpose
 
 

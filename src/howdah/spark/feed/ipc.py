@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.slabs import ALIGNMENT, Slabs
+from howdah.spark.feed.buffer_pool import ALIGNMENT, BufferPool
 
 CONTINUATION = 0xFFFFFFFF
 LARGEST_HEAD = 16 << 20
@@ -109,7 +109,7 @@ def read_schema(head: Head, read_into: ReadInto) -> pa.Schema:
         raise FeedError(f"The feeder sent a schema that cannot be read: {error}") from error
 
 
-def read_body(head: Head, read_into: ReadInto, slabs: Slabs) -> pa.Buffer:
+def read_body(head: Head, read_into: ReadInto, slabs: BufferPool) -> pa.Buffer:
     """The whole message, body aligned."""
     size = len(head.metadata)
     pad = -size % ALIGNMENT

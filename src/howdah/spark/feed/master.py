@@ -1,7 +1,7 @@
 """The driver's side of all feeds of one cluster: a thread with an event loop.
 
 Trainers dial it and say what they hold; feeders ask it where to go. It decides by
-`howdah.spark.feed.books` and `howdah.spark.feed.plan`, and tells `howdah.spark.cluster`, which waits
+`howdah.spark.feed.run_state` and `howdah.spark.feed.plan`, and tells `howdah.spark.cluster`, which waits
 in the user's threads, by one condition variable.
 """
 
@@ -15,8 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from howdah.spark.feed.books import RunBook
-from howdah.spark.feed.conversations import Conversations
+from howdah.spark.feed.control_server import ControlServer
 from howdah.spark.feed.messages import (
     Abort,
     Close,
@@ -28,12 +27,13 @@ from howdah.spark.feed.messages import (
     Position,
     Purpose,
 )
+from howdah.spark.feed.run_state import RunState
 from howdah.wire.addresses import bind_within
 from howdah.wire.channel import serve
 from howdah.wire.tls import PeerRole, server_context
 
 
-class Master(Conversations):
+class Master(ControlServer):
     """See the module. Everything without an underscore may be called from any thread.
 
     `changed` guards all that is read from outside; it is notified at every change.
@@ -124,15 +124,15 @@ class Master(Conversations):
         with self.changed:
             return [trainer.place for _, trainer in sorted(self.trainers.items())]
 
-    def open(self, purpose: Purpose, options: Options) -> RunBook:
+    def open(self, purpose: Purpose, options: Options) -> RunState:
         """A new run; trainers hear of it by `announce`."""
         with self.changed:
-            run = RunBook(max(self.runs, default=0) + 1, purpose, options)
+            run = RunState(max(self.runs, default=0) + 1, purpose, options)
             self.runs[run.number] = run
             self.moved: float = time.monotonic()
             return run
 
-    def announce(self, run: RunBook, readers: Iterable[int] | None = None) -> None:
+    def announce(self, run: RunState, readers: Iterable[int] | None = None) -> None:
         """Tell the trainers that the run begins (or goes on, in a new generation).
 
         Args:
@@ -146,7 +146,7 @@ class Master(Conversations):
             run.returned |= {rank for rank, each in self.trainers.items() if each.returned}
             self._tell(dict.fromkeys(run.readers, self._opening(run)))
 
-    def fed(self, run: RunBook, epoch: int, skip: Iterable[int] = ()) -> int | None:
+    def fed(self, run: RunState, epoch: int, skip: Iterable[int] = ()) -> int | None:
         """All rows of the epoch have been brought to the trainers, which hear it; unless a partition of
         which rows were left out (``skip``, or an earlier query) has vanished: that one is returned."""
         with self.changed:
@@ -158,14 +158,14 @@ class Master(Conversations):
             self._tell(dict.fromkeys(run.readers or (), word))
         return None
 
-    def close_run(self, run: RunBook) -> None:
+    def close_run(self, run: RunState) -> None:
         """The run is over, however it went."""
         with self.changed:
             if not run.closed:
                 run.closed = True
                 self._tell_all(Close(feed=run.feed, run=run.number))
 
-    def abort(self, run: RunBook, error: str) -> None:
+    def abort(self, run: RunState, error: str) -> None:
         """The run has failed on Spark's side."""
         with self.changed:
             run.closed = True
@@ -207,7 +207,7 @@ class Master(Conversations):
                 if run.feed == feed and run.closed and 0 < run.generation < generation
             )
 
-    def readers(self, feed: str, beside: RunBook | None = None) -> set[int] | None:
+    def readers(self, feed: str, beside: RunState | None = None) -> set[int] | None:
         """Ranks that have asked for rows of that feed: no position comes of them any more. None while
         others may still ask.
 
@@ -254,7 +254,7 @@ class Master(Conversations):
         with self.changed:
             return {rank for rank, trainer in self.trainers.items() if not trainer.returned}
 
-    def left(self, run: RunBook) -> bool:
+    def left(self, run: RunState) -> bool:
         """Whether all programs wait for a run of the same feed after this one, or want none."""
         with self.changed:
             return all(
@@ -267,7 +267,7 @@ class Master(Conversations):
     def _named(self, feed: str) -> set[int]:
         return {rank for each in self.trainers.values() for rank in each.readers.get(feed, ())}
 
-    def _past(self, rank: int, run: RunBook) -> bool:
+    def _past(self, rank: int, run: RunState) -> bool:
         """Whether the rank has left the first epoch of that run, or the run."""
         if self.trainers[rank].waits.get(run.feed, -1) >= run.number:
             return True

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
+from howdah.spark.feed.feeder_client import Enough, NotTaken, Trainer
 from howdah.spark.feed.feeding import Connecting, Me, Task
-from howdah.spark.feed.lines import Enough, NotTaken, Trainer
 from howdah.spark.feed.messages import Fed
 
 OUTSTANDING_BYTES = 64 << 20

@@ -14,8 +14,8 @@ import msgspec
 
 from howdah.backends.local.runtime_paths import LONGEST_PATH, runtime_folder
 from howdah.spark.feed.connections import SOCKET_BYTES, Connection, SecureConnection
-from howdah.spark.feed.door import Door
 from howdah.spark.feed.messages import Begin, Load
+from howdah.spark.feed.tls_acceptor import TlsAcceptor
 from howdah.wire.addresses import bind_within
 from howdah.wire.tls import IdentityError, PeerRole, names_job, peer_identity
 
@@ -61,7 +61,7 @@ class Server:
         listeners = [self._listen_here()]
         if context is not None:
             listeners.append(self._listen_far(host, ports))
-        self._door = Door(listeners, context, self._let_in, self._prove)
+        self._door = TlsAcceptor(listeners, context, self._let_in, self._prove)
         self._admitting = threading.Thread(target=self._door.run, name="howdah-feed", daemon=True)
         self._admitting.start()
 

@@ -17,14 +17,14 @@ import msgspec
 from howdah import task
 from howdah.spark.context import Context, Wiring
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.board import Board
+from howdah.spark.feed.buffer_pool import BufferPool
 from howdah.spark.feed.connections import Connection
 from howdah.spark.feed.control import FIRST_S, LEASE_S, Control
 from howdah.spark.feed.feed import Feed
-from howdah.spark.feed.intake import take
+from howdah.spark.feed.ingest import take
 from howdah.spark.feed.messages import Begin, Broken, Hello, Load, Place, Refused, Returned
 from howdah.spark.feed.server import Server
-from howdah.spark.feed.slabs import Slabs
+from howdah.spark.feed.shared_state import SharedState
 from howdah.spark.feed.state import FeedState
 from howdah.wire.tls import PeerRole, client_context, server_context
 
@@ -58,14 +58,14 @@ class Trainer:
         self._feeds: dict[str, Feed] = {}
         self._server: Server | None = None
         self._control: Control | None = None
-        self._slabs = Slabs()
+        self._slabs = BufferPool()
         self._all_ended = False
         self._closed = False
         self.context = Context(me, wiring, self.feed)
         if wiring is None or secrets is None or me.rank is None:
             return
         self._checkpoint = me.restored is not None or _has_files(me.checkpoint_dir)
-        self._board = Board(self._tell, me.rank, _spool_folder(folder))
+        self._board = SharedState(self._tell, me.rank, _spool_folder(folder))
         self._board.greet = self._greet
         self._server = Server(
             self._take,

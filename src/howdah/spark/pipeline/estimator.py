@@ -11,10 +11,10 @@ from pyspark.ml.util import MLReadable, MLWritable
 
 from howdah.client.errors import BadInput
 from howdah.spark.frames import quoted
-from howdah.spark.pipeline.beside import Beside
 from howdah.spark.pipeline.model import Model, Summary
 from howdah.spark.pipeline.params import TrainingParams, accessors, set_all
 from howdah.spark.pipeline.persistence import StageReader, StageWriter
+from howdah.spark.pipeline.validation_feed import ValidationFeed
 from howdah.spark.scoring.errors import ScoringError
 from howdah.spark.scoring.predictors import predictor
 
@@ -96,7 +96,9 @@ class Estimator(MLEstimator, TrainingParams, MLReadable, MLWritable):
                 "cache": value("cache"),
                 "timeout_s": value("feed_timeout_s") or None,
             }
-            beside = Beside(cluster, validation, feeding) if validation is not None else None
+            beside = (
+                ValidationFeed(cluster, validation, feeding) if validation is not None else None
+            )
             shuffle = None if value("shuffle") < 0 else value("shuffle")
             report = cluster.train(rows, shuffle=shuffle, **feeding)
             if beside is not None:

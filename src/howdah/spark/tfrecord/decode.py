@@ -18,7 +18,7 @@ from howdah.spark.tfrecord.columns import Column, Kind, RecordType
 from howdah.spark.tfrecord.errors import CorruptRecord
 from howdah.spark.tfrecord.framing import PADDING, Block
 from howdah.spark.tfrecord.parsing import Features, Parsed, parse
-from howdah.spark.tfrecord.uniform import uniform
+from howdah.spark.tfrecord.uniform_records import uniform
 from howdah.spark.tfrecord.values import Found, Misfit, assemble, binaries
 
 _ENTRY = 0x0A

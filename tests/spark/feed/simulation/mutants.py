@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 from unittest import mock
 
-from howdah.spark.feed import books, conversations, intake, plan, state
-from howdah.spark.feed.epochs import EpochBook, RunBook
+from howdah.spark.feed import control_server, ingest, plan, run_state, state
+from howdah.spark.feed.epochs import EpochState, RunState
 from howdah.spark.feed.messages import HowFar, Kept
 
 Mutant = Callable[[], AbstractContextManager[Any]]
@@ -21,7 +21,7 @@ def _put(where: Any, name: str, what: Any) -> Mutant:
 def _room(feed: state.FeedState, taking: Any, size: int) -> bool:
     with feed.changed:
         while not taking.discard:
-            if not feed.buffered or feed.buffered + size <= intake._limit(feed, taking):
+            if not feed.buffered or feed.buffered + size <= ingest._limit(feed, taking):
                 return False
             if feed.board.starved():
                 return True
@@ -29,14 +29,14 @@ def _room(feed: state.FeedState, taking: Any, size: int) -> bool:
     return False
 
 
-_takes = books.RunBook.takes
+_takes = run_state.RunState.takes
 
 
-def _takes_though_returned(run: books.RunBook, rank: int, number: int) -> bool:
+def _takes_though_returned(run: run_state.RunState, rank: int, number: int) -> bool:
     return rank in run.returned or _takes(run, rank, number)
 
 
-def _takes_though_done(run: books.RunBook, rank: int, number: int) -> bool:
+def _takes_though_done(run: run_state.RunState, rank: int, number: int) -> bool:
     return rank not in run.stopped and rank not in run.returned
 
 
@@ -55,7 +55,7 @@ def _how_far(feed: state.FeedState, message: HowFar) -> Kept:
     )
 
 
-def _over(feed: state.FeedState, run: RunBook, book: EpochBook) -> bool:
+def _over(feed: state.FeedState, run: RunState, book: EpochState) -> bool:
     return book.over(feed.size or 1, feed.drop_last)
 
 
@@ -68,11 +68,11 @@ def _allows_the_richest(align: Any, ranks: Any, held: Any) -> Any:
     return plan.Allowance(batches=most, final=found.final, empty=found.empty)
 
 
-def _drop(book: EpochBook) -> int:
+def _drop(book: EpochState) -> int:
     return book.clear()
 
 
-def _prepare(feed: state.FeedState, run: RunBook, number: int) -> None:
+def _prepare(feed: state.FeedState, run: RunState, number: int) -> None:
     if run.shelf is not None and not run.streamed(number) and number < run.options.epochs:
         feed._lay_out(run, number)
 
@@ -82,14 +82,16 @@ def _nothing(*args: Any) -> None:
 
 
 MUTANTS: dict[str, Mutant] = {
-    "earlier attempts are let in": _put(intake, "fence", lambda *args: True),
-    "a retried task begins anew": _put(conversations.Conversations, "_how_far", _nowhere),
-    "the buffer is looked at and not reserved": _put(intake, "room", _room),
-    "ranks that have returned are waited for": _put(books.RunBook, "takes", _takes_though_returned),
-    "ranks that are done are waited for": _put(books.RunBook, "takes", _takes_though_done),
+    "earlier attempts are let in": _put(ingest, "fence", lambda *args: True),
+    "a retried task begins anew": _put(control_server.ControlServer, "_how_far", _nowhere),
+    "the buffer is looked at and not reserved": _put(ingest, "room", _room),
+    "ranks that have returned are waited for": _put(
+        run_state.RunState, "takes", _takes_though_returned
+    ),
+    "ranks that are done are waited for": _put(run_state.RunState, "takes", _takes_though_done),
     "an epoch without rows is over before it begins": _put(state.FeedState, "_over", _over),
-    "as many batches as the richest rank has": _put(books, "allowance", _allows_the_richest),
-    "dropped rows are not counted": _put(EpochBook, "drop", _drop),
+    "as many batches as the richest rank has": _put(run_state, "allowance", _allows_the_richest),
+    "dropped rows are not counted": _put(EpochState, "drop", _drop),
     "a rank without rows has no cached epochs": _put(state.FeedState, "prepare", _prepare),
     "what a broken connection lost is not told again": _put(state.FeedState, "told_anew", _nothing),
 }

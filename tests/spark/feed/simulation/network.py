@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from greenlet import GreenletExit
 
-from howdah.spark.feed import control, lines
+from howdah.spark.feed import control, feeder_client
 from howdah.spark.feed.connections import Connection
 from howdah.spark.feed.control import PROGRESS_S
 from howdah.spark.feed.messages import Load, Place
@@ -249,10 +249,10 @@ class Rows(Connection):
         return self._coming[0]
 
 
-class Feeder(lines.Trainer):
+class Feeder(feeder_client.Trainer):
     """A feeder's end of a data connection."""
 
-    def __init__(self, place: Place, access: lines.Access, host: str) -> None:
+    def __init__(self, place: Place, access: feeder_client.Access, host: str) -> None:
         actors = world.actors
         self.rank = place.rank
         self.answers = deque()
@@ -278,7 +278,7 @@ class Feeder(lines.Trainer):
         for _ in range(chance.randint(0, len(self._said))):
             self._said.pop()
 
-    # As `howdah.spark.feed.lines` has it.
+    # As `howdah.spark.feed.feeder_client` has it.
 
     def send(self, message: Any) -> None:
         self._put(message)
@@ -345,14 +345,14 @@ class Stream:
 # -- questions -------------------------------------------------------------------------------------
 
 
-class Asking(lines.Master):
+class Asking(feeder_client.Master):
     """A feeder's connection to the master."""
 
     @classmethod
-    def of(cls, access: lines.Access) -> Asking:
+    def of(cls, access: feeder_client.Access) -> Asking:
         return cls(access)
 
-    def __init__(self, access: lines.Access) -> None:
+    def __init__(self, access: feeder_client.Access) -> None:
         self._channel: Channel | None = None
         self._actors = world.actors
 
@@ -370,7 +370,7 @@ class Asking(lines.Master):
 
     def _answer(self) -> Any:
         assert self._channel is not None
-        answer = self._channel.next(lines.LOST_S)
+        answer = self._channel.next(feeder_client.LOST_S)
         if answer is None:
             raise ConnectionError("the driver program has closed the connection")
         return answer

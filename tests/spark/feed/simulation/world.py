@@ -24,15 +24,15 @@ from howdah.spark import live, training
 from howdah.spark.context import Wiring
 from howdah.spark.errors import FeedError
 from howdah.spark.feed import (
-    board,
+    batch_dispenser,
     control,
-    conversations,
+    control_server,
     feeder,
+    feeder_client,
     feeding,
-    handing,
-    intake,
-    lines,
+    ingest,
     master,
+    shared_state,
     trainer,
 )
 from howdah.spark.feed.messages import Align, Load, Place, Position
@@ -53,7 +53,7 @@ IDLE_S = 90.0
 """`timeout_s` of a run: nothing a schedule does to it takes so long."""
 MOST_FAILURES = 4
 """``spark.task.maxFailures``."""
-ACCESS = lines.Access(job_id="j", host="driver", port=1, ca="", certificate="", key="")
+ACCESS = feeder_client.Access(job_id="j", host="driver", port=1, ca="", certificate="", key="")
 WIRING = Wiring(job_id="j", host="driver", port=1)
 ME = howdah_task.context()._replace(host="127.0.0.1")
 
@@ -611,13 +611,13 @@ def virtual() -> Iterator[None]:
         new_event_loop=lambda: Calls(network.world.actors),
     )
     timed = (
-        board,
+        shared_state,
         control,
-        conversations,
+        control_server,
         feeding,
-        handing,
-        intake,
-        lines,
+        batch_dispenser,
+        ingest,
+        feeder_client,
         live,
         master,
         trainer,
@@ -626,9 +626,9 @@ def virtual() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module in timed:
             stack.enter_context(mock.patch.object(module, "time", _Time))
-        for module in (board, control, conversations, live):
+        for module in (shared_state, control, control_server, live):
             stack.enter_context(mock.patch.object(module, "threading", threading))
-        for module in (control, conversations):
+        for module in (control, control_server):
             stack.enter_context(mock.patch.object(module, "asyncio", asyncio))
         for module, name, value in (
             (control, "connect", network.connect),

@@ -10,10 +10,11 @@ import msgspec
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.board import STARVED_S
+from howdah.spark.feed.buffer_pool import BufferPool
 from howdah.spark.feed.cache import Entry, Shelf, spooled
 from howdah.spark.feed.connections import Connection
-from howdah.spark.feed.epochs import Chunk, EpochBook, RunBook
+from howdah.spark.feed.epochs import Chunk, EpochState, RunState
+from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.intervals import joined, without
 from howdah.spark.feed.ipc import Kind, read_body, read_head, read_schema, record_batch
 from howdah.spark.feed.messages import (
@@ -26,16 +27,15 @@ from howdah.spark.feed.messages import (
     Refused,
     Taken,
 )
-from howdah.spark.feed.picking import chosen, columns
-from howdah.spark.feed.slabs import Slabs
+from howdah.spark.feed.shared_state import STARVED_S
+from howdah.spark.feed.slicing import chosen, columns
 from howdah.spark.feed.state import FeedState, Key
-from howdah.spark.feed.taking import Taking
 
 OPEN_S = 10.0
 """Rows may come before the master has said that their run begins."""
 
 
-def begin(state: FeedState, taking: Taking) -> Refused | None:
+def begin(state: FeedState, taking: IngestStream) -> Refused | None:
     """Whether these rows are taken; None: yes (also when they are just thrown away)."""
     begin = taking.begin
     deadline = time.monotonic() + OPEN_S
@@ -81,7 +81,7 @@ def check(state: FeedState, schema: pa.Schema) -> str:
     )
 
 
-def room(state: FeedState, taking: Taking, size: int) -> bool:
+def room(state: FeedState, taking: IngestStream, size: int) -> bool:
     """Wait until so many bytes may be received, which are reserved; True: they must go to a file."""
     with state.changed:
         while not taking.discard:
@@ -95,7 +95,7 @@ def room(state: FeedState, taking: Taking, size: int) -> bool:
     return False
 
 
-def unreserve(state: FeedState, taking: Taking) -> None:
+def unreserve(state: FeedState, taking: IngestStream) -> None:
     """The record batch was not kept in memory."""
     if not taking.reserved:
         return
@@ -106,7 +106,12 @@ def unreserve(state: FeedState, taking: Taking) -> None:
 
 
 def add(
-    state: FeedState, taking: Taking, message: pa.Buffer, batch: pa.RecordBatch, *, spill: bool
+    state: FeedState,
+    taking: IngestStream,
+    message: pa.Buffer,
+    batch: pa.RecordBatch,
+    *,
+    spill: bool,
 ) -> None:
     """Rows have come.
 
@@ -169,7 +174,7 @@ def arrived(state: FeedState) -> None:
         state.changed.notify_all()
 
 
-def end(state: FeedState, taking: Taking) -> None:
+def end(state: FeedState, taking: IngestStream) -> None:
     """Its connection has ended."""
     with state.changed:
         state.takings.discard(taking)
@@ -178,12 +183,12 @@ def end(state: FeedState, taking: Taking) -> None:
         state.changed.notify_all()
 
 
-def _limit(state: FeedState, taking: Taking) -> int:
+def _limit(state: FeedState, taking: IngestStream) -> int:
     run = state.runs.get(taking.begin.run)
     return run.options.buffer if run is not None else 0
 
 
-def _shelf(state: FeedState, run: RunBook, book: EpochBook) -> Shelf | None:
+def _shelf(state: FeedState, run: RunState, book: EpochState) -> Shelf | None:
     """Where the epoch's rows are kept, if they are needed again."""
     cached = run.cached_epoch == book.number and run.options.epochs > book.number + 1
     if book.shelf is None and (cached or book.align is Align.PAD):
@@ -232,13 +237,13 @@ def how_far(state: FeedState, message: HowFar) -> Kept:
     )
 
 
-def take(announced: Begin, connection: Connection, state: FeedState, slabs: Slabs) -> None:
+def take(announced: Begin, connection: Connection, state: FeedState, slabs: BufferPool) -> None:
     """Receive what the feeder has announced, to the end of the connection.
 
     Raises:
         EOFError, OSError, msgspec.DecodeError: the connection ended early, or makes no sense.
     """
-    taking = Taking(announced, connection)
+    taking = IngestStream(announced, connection)
     refused = begin(state, taking)
     if refused is not None:
         connection.send(refused)
@@ -259,7 +264,7 @@ def take(announced: Begin, connection: Connection, state: FeedState, slabs: Slab
         taking.end()
 
 
-def _receive(taking: Taking, state: FeedState, slabs: Slabs) -> None:
+def _receive(taking: IngestStream, state: FeedState, slabs: BufferPool) -> None:
     connection = taking.connection
     read_into = connection.read_into
     schema: pa.Schema | None = None

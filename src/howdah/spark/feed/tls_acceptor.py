@@ -29,7 +29,7 @@ LOOK_S = 1.0
 _LOG = logging.getLogger(__name__)
 
 
-class Door:
+class TlsAcceptor:
     """Serves listening sockets from `run` to `close`."""
 
     def __init__(

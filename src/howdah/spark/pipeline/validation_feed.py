@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from howdah.spark.cluster import Cluster
 
 
-class Beside:
+class ValidationFeed:
     """The feed ``validation`` of a fit, one epoch for each of training, from a thread of its own.
 
     Programs read it after each epoch, once at the end, in part or not at all: so it ends when they

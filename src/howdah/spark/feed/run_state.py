@@ -25,7 +25,7 @@ from howdah.spark.feed.messages import (
 from howdah.spark.feed.plan import Allowance, Load, Resumption, allowance, preference
 
 
-class EpochBook:
+class EpochState:
     """One epoch, in one generation of the gang."""
 
     def __init__(self, number: int) -> None:
@@ -101,7 +101,7 @@ class Layout:
         """Its rows; -1 until that is told."""
 
 
-class RunBook:
+class RunState:
     """One call of `Cluster.train`, or one inference."""
 
     def __init__(self, number: int, purpose: Purpose, options: Options) -> None:
@@ -124,7 +124,7 @@ class RunBook:
         self._forgotten: dict[tuple[int, int], int] = {}
         """The same of this run alone, by epoch and rank."""
         self.cached_epoch: int | None = None
-        self.epochs: dict[int, EpochBook] = {}
+        self.epochs: dict[int, EpochState] = {}
         self.readers: dict[int, int] | None = None
         """Ranks that read it, with the first epoch they do; None until it is announced."""
         self.stopped: set[int] = set()
@@ -144,9 +144,9 @@ class RunBook:
     def feed(self) -> str:
         return self.options.feed
 
-    def epoch(self, number: int) -> EpochBook:
+    def epoch(self, number: int) -> EpochState:
         """The book of that epoch."""
-        return self.epochs.setdefault(number, EpochBook(number))
+        return self.epochs.setdefault(number, EpochState(number))
 
     def begin_again(
         self, generation: int, found: Resumption, positions: Mapping[int, Position]
@@ -242,7 +242,7 @@ class RunBook:
         book.allowed = now
         return self.permission(book)
 
-    def permission(self, book: EpochBook) -> Permit:
+    def permission(self, book: EpochState) -> Permit:
         """What ranks may hand out of that epoch now."""
         return Permit(
             feed=self.feed,

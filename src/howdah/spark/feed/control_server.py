@@ -1,6 +1,6 @@
 """What the master of a cluster's feeds hears from trainers and feeders, and what it answers.
 
-Everything runs on the master's loop, under `Conversations.changed`.
+Everything runs on the master's loop, under `ControlServer.changed`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 
-from howdah.spark.feed.books import RunBook
 from howdah.spark.feed.messages import (
     Again,
     Broken,
@@ -41,6 +40,7 @@ from howdah.spark.feed.messages import (
     Waits,
 )
 from howdah.spark.feed.plan import moved
+from howdah.spark.feed.run_state import RunState
 from howdah.wire.channel import Channel
 from howdah.wire.sockets import Listener
 from howdah.wire.tls import PeerRole
@@ -99,7 +99,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Another rank's process had been gone before: this one may only have noticed it."""
 
 
-class Conversations:
+class ControlServer:
     """With trainers and feeders, on the master's loop. `howdah.spark.feed.master` has the rest."""
 
     def __init__(self, trainers: int, takers: frozenset[str] = TAKERS) -> None:
@@ -110,7 +110,7 @@ class Conversations:
         self.trainers: dict[int, Trainer] = {}
         """Of that generation, by rank."""
         self.failures: list[Failure] = []
-        self.runs: dict[int, RunBook] = {}
+        self.runs: dict[int, RunState] = {}
         self.ended: set[str] = set()
         """Feeds that have been ended; "" for all."""
         self.moved: float = time.monotonic()
@@ -287,7 +287,7 @@ class Conversations:
         """Whether the process of a rank has gone without a word."""
         return any(each.channel is None and not each.returned for each in self.trainers.values())
 
-    def _permit(self, run: RunBook, epoch: int) -> None:
+    def _permit(self, run: RunState, epoch: int) -> None:
         permit = run.permit(epoch) if self.complete() else None
         if permit is not None:
             self._tell(dict.fromkeys(run.readers or (), permit))
@@ -359,12 +359,12 @@ class Conversations:
             length = known.length if known is not None and known.leaves_out else -1
             return GoOn(start=start, places=chosen, trainers=len(places), length=length)
 
-    def _feeds(self, run: RunBook) -> bool:
+    def _feeds(self, run: RunState) -> bool:
         """Whether its rows go to the present gang: one that has formed anew begins with it when
         its tasks are others."""
         return run.purpose is Purpose.SCORE or run.generation == self.generation
 
-    async def _how_far(self, run: RunBook, again: Again) -> int | None:
+    async def _how_far(self, run: RunState, again: Again) -> int | None:
         """Offset after the last row that any trainer has of the partition; None if one that must be
         asked says nothing yet, or it, or the run, is gone meanwhile."""
         deadline = time.monotonic() + ANSWER_S
@@ -403,7 +403,7 @@ class Conversations:
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _opening(self, run: RunBook) -> Open:
+    def _opening(self, run: RunState) -> Open:
         return Open(
             run=run.number,
             purpose=run.purpose,

@@ -16,7 +16,7 @@ STARVED_S = 0.2
 """The program waits for so long before a full buffer goes on in a file."""
 
 
-class Board:
+class SharedState:
     """One lock for all feeds, and what concerns them all."""
 
     def __init__(self, tell: Callable[[msgspec.Struct], None], rank: int, folder: Path | None):

@@ -14,7 +14,7 @@ from howdah.spark.feed.intervals import Offsets
 from howdah.spark.feed.messages import Begin, Purpose, Refused, Scored, Stop
 
 
-class Taking(Line):
+class IngestStream(Line):
     """One stretch of a partition that is being received. For scoring it is a line of its own, for
     batches never mix partitions."""
 

@@ -32,7 +32,7 @@ class _Lease:
         self.memory = memory
 
 
-class Slabs:
+class BufferPool:
     """A pool of memory. Threads may share it."""
 
     def __init__(self, keep_bytes: int = LARGEST_KEPT) -> None:

@@ -12,8 +12,8 @@ import termios
 
 import pytest
 
-from howdah.spark.feed import lines
-from howdah.spark.feed.lines import Master, Trainer, first_word
+from howdah.spark.feed import feeder_client
+from howdah.spark.feed.feeder_client import Master, Trainer, first_word
 from howdah.spark.feed.messages import Again, Begin, Stop
 from tests.spark.feed.rig import Rig, access
 
@@ -38,7 +38,7 @@ def unread(sock: socket.socket) -> int:
 def test_a_feeders_key_is_never_on_a_disk(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark kills its Python workers whenever it likes: nobody would remove it."""
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
-    lines._contexts.clear()
+    feeder_client._contexts.clear()
     rig.trainer()
     far(rig).close()
 
