@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from howdah.client import api
-from howdah.client.finding import base, find
 from howdah.client.functions import FunctionJob, place, values
 from howdah.client.handle import AsyncJobHandle, Callbacks
 from howdah.client.items import JobEvent, LogLine
+from howdah.client.job_lookup import base, find
 from howdah.client.listing import views
 from howdah.client.submit import submit as submit_loaded
 from howdah.client.sweep import Trial

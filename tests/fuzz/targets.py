@@ -16,7 +16,7 @@ from howdah.core.messages import AgentSilent, Exit, Held, HeldPhase, Record, Tas
 from howdah.hadoop.errors import ConfigurationError
 from howdah.hadoop.siteparser import read_properties
 from howdah.packing.archives import PackingError
-from howdah.packing.ignoring import rules
+from howdah.packing.ignore_rules import rules
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.ipc import read_head, read_schema
 from howdah.spec import load

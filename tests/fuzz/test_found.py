@@ -16,7 +16,7 @@ from howdah.hadoop.errors import ProtocolError
 from howdah.hadoop.protos import common
 from howdah.packing import elf
 from howdah.packing.archives import PackingError
-from howdah.packing.ignoring import rules
+from howdah.packing.ignore_rules import rules
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.ipc import CONTINUATION, Head, Kind, read_head, read_schema
 from howdah.spark.tfrecord.columns import RecordType

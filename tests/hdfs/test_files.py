@@ -12,7 +12,7 @@ import pytest
 
 from howdah.storage import mirror
 from howdah.storage.destinations import HdfsDestination
-from howdah.storage.follow import Puller, Pusher
+from howdah.storage.folder_sync import Puller, Pusher
 from howdah.storage.hdfs import Hdfs, is_hdfs, split
 from howdah.storage.hdfs_errors import (
     AlreadyThere,

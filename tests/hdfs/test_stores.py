@@ -20,7 +20,7 @@ from howdah.storage.errors import Outdated
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.outputs import Copied, OutputSpec, copy
 from howdah.storage.stores import HdfsStore, open_store
-from howdah.storage.trial import try_to_write
+from howdah.storage.write_probe import try_to_write
 from tests.unit.storage import test_checkpoint_choice, test_checkpoints
 from tests.unit.storage.saving import content, fill, saved
 

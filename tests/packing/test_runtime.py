@@ -27,7 +27,7 @@ MODULES = (
     "howdah.coordinator.main",
     "howdah.coordinator.job_page",
     "howdah.agent.main",
-    "howdah.storage.publishing",
+    "howdah.storage.checkpoint_upload",
     "howdah.storage.restoring",
     "howdah.frameworks.planning",
     "howdah.frameworks.helpers.ray_main",

@@ -21,7 +21,7 @@ from howdah.packing import prebuilt_archives
 from howdah.packing.archives import Archive, Kind, PackingError, quiet
 from howdah.storage.checkpoints import CheckpointSpec, restore
 from howdah.storage.destinations import open_destination
-from howdah.storage.follow import Puller
+from howdah.storage.folder_sync import Puller
 from howdah.storage.versions import Manifest, SavedFile, checksum
 
 TEXT = b"planted"

@@ -35,7 +35,7 @@ _LOG_TRY_S = 300.0
 
 
 class _Said(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of a helper: of `howdah.storage.outputs` or `howdah.storage.follow`."""
+    """A line of a helper: of `howdah.storage.outputs` or `howdah.storage.folder_sync`."""
 
     problem: str = ""
     transient: bool = False
@@ -212,7 +212,7 @@ def _is_folder(name: str) -> bool:
 class FolderMirror:
     """A folder of the container kept like one elsewhere while one attempt runs: TensorBoard's.
 
-    Programs write event files into a local folder; a helper process (`howdah.storage.follow`) pushes
+    Programs write event files into a local folder; a helper process (`howdah.storage.folder_sync`) pushes
     them to the job directory, and beside TensorBoard another pulls those of all tasks. The pushing one
     is started only once there is something to push.
     """
@@ -264,7 +264,7 @@ class FolderMirror:
         while True:
             try:
                 file = self._container.write_private("mirror.json", msgspec.json.encode(spec))
-                argv = module("howdah.storage.follow", mirror.way, file)
+                argv = module("howdah.storage.folder_sync", mirror.way, file)
                 async with self._container.helpers.running(argv) as helper:
                     self._helper = helper
                     if self._over.is_set():

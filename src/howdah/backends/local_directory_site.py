@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from howdah.backends import submitting
+from howdah.backends import submitter_liveness
 from howdah.core.messages import Task
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
@@ -57,7 +57,7 @@ class LocalDirectorySite:
         """Whether the client has ended before it had handed the job over."""
         meta, path = self._directory.meta(), self._directory.path
         begun = next(path.glob("events-*"), None) is not None
-        return meta.submitter is not None and not begun and not submitting.may_go_on(meta)
+        return meta.submitter is not None and not begun and not submitter_liveness.may_go_on(meta)
 
     def _rerun(self) -> str:
         """The command that begins the job anew."""

@@ -258,7 +258,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 def _jobs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """What jobs are called that begins so: ids, newest first, names, and the newest one."""
-    from howdah.client.finding import LAST, base
+    from howdah.client.job_lookup import LAST, base
     from howdah.storage.jobdir import StorageError, list_jobs, name_of
 
     try:
@@ -377,7 +377,7 @@ def find_job(job_id: str | None, store: str | None) -> JobDirectory:
     Raises:
         NoSuchJob: there is none; the text says which there are.
     """
-    from howdah.client.finding import LAST, find
+    from howdah.client.job_lookup import LAST, find
 
     return find(job_id or LAST, store)
 

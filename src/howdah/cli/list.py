@@ -67,7 +67,7 @@ def command(
     With --json: a list of status documents.
     """
     from howdah.backends import registry
-    from howdah.client.finding import base as base_of
+    from howdah.client.job_lookup import base as base_of
     from howdah.client.listing import Wanted, views
 
     base = base_of(store)

@@ -51,7 +51,7 @@ def ui_command(port: int, store: str | None, as_json: bool) -> int:
     import asyncio
 
     from howdah.client.exits import ExitCode
-    from howdah.client.finding import base as base_of
+    from howdah.client.job_lookup import base as base_of
 
     asyncio.run(serve(base_of(store), port, as_json=as_json))
     return ExitCode.STOPPED

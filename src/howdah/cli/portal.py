@@ -16,8 +16,8 @@ from howdah.cli.pages import show
 
 if TYPE_CHECKING:
     from howdah.coordinator.web.server import Server
+    from howdah.portal.access_control import Team
     from howdah.portal.copies import Store
-    from howdah.portal.readers import Team
 
 _HEADER = re.compile(r"[A-Za-z0-9-]+")
 
@@ -136,7 +136,7 @@ def _team(
     group_header: str | None,
     admins: tuple[str, ...],
 ) -> Team:
-    from howdah.portal.readers import Team
+    from howdah.portal.access_control import Team
 
     for option, name in (("--user-header", user_header), ("--group-header", group_header)):
         if name is not None and not _HEADER.fullmatch(name):

@@ -120,7 +120,7 @@ def prune_command(
     import asyncio
 
     from howdah.backends import registry
-    from howdah.client.finding import base as base_of
+    from howdah.client.job_lookup import base as base_of
     from howdah.client.listing import Wanted, views
     from howdah.client.removal import Retention, expired
     from howdah.client.time_expressions import span

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from howdah.client.background import Background
-from howdah.client.finding import base, find
 from howdah.client.functions import FunctionJob, place, values
 from howdah.client.handle import Callbacks
 from howdah.client.items import JobEvent, LogLine
+from howdah.client.job_lookup import base, find
 from howdah.client.listing import views
 from howdah.client.loading import load_file, load_object
 from howdah.client.submit import submit as submit_loaded

@@ -34,7 +34,7 @@ from howdah.client.remote import Remote, Update
 from howdah.core.messages import Task
 from howdah.core.state import Outcome
 from howdah.spec.units import instance_range
-from howdah.storage import renamed
+from howdah.storage import legacy_names
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.messages import (
     Answer,
@@ -126,7 +126,7 @@ class AsyncJobHandle:
                 return await self._unattended(state)
             reply = await self._remote.ask(AskStatus(), StatusUpdate)
             if reply is not None:
-                return renamed.view(reply.status)
+                return legacy_names.view(reply.status)
         return offline_job.view(self._directory)
 
     async def _unattended(self, state: Running) -> JobView:

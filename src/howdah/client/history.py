@@ -22,7 +22,7 @@ from howdah.client.merge import Block, Lines, Position, Stream, TimedLines
 from howdah.client.remote import Remote
 from howdah.coordinator.remote_directory import SpillFiles
 from howdah.core.messages import Task
-from howdah.storage import logs, renamed
+from howdah.storage import legacy_names, logs
 from howdah.wire.messages import AskStatus, LogUpdate, RecordUpdate, StatusUpdate
 
 NO_RECORDS = 2**62
@@ -174,7 +174,7 @@ class History:
         wanted = {str(task) for task in tasks}
         told = [
             (Task(each.role, each.index), each)
-            for each in renamed.view(reply.status).tasks
+            for each in legacy_names.view(reply.status).tasks
             if not wanted or each.task in wanted
         ]
         return _Live(

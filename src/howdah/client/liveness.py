@@ -19,7 +19,7 @@ def site_of(directory: JobDirectory) -> Site:
     """
     meta = directory.meta()
     if meta.url is not None and meta.url.startswith(SCHEME):
-        from howdah.backends.copied import CopiedSite
+        from howdah.backends.copied_site import CopiedSite
 
         return CopiedSite(directory)
     return registry.site(meta.backend, directory)

@@ -25,7 +25,7 @@ from howdah.client.liveness import site_of
 from howdah.client.merge import Position, Stream
 from howdah.core.messages import Task
 from howdah.core.state import JobPhase
-from howdah.storage import renamed
+from howdah.storage import legacy_names
 from howdah.storage.jobdir import JobDirectory, user_name
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.channel import Channel, ChannelClosed, connect
@@ -337,7 +337,7 @@ async def _updates(channel: Channel[ToClient], position: Position) -> AsyncItera
             if data:
                 yield msgspec.structs.replace(message, offset=offset, data=data)
         elif isinstance(message, StatusUpdate):
-            view = renamed.view(message.status)
+            view = legacy_names.view(message.status)
             if view.phase == JobPhase.FINISHED.value:
                 limit_s = LAST_WORDS_S  # and the last word is the job directory's
             else:

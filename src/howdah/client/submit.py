@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from howdah.backends import submitting
+from howdah.backends import submitter_liveness
 from howdah.backends.base import BackendError, Step
 from howdah.client import checks, stores
 from howdah.client.errors import Refused
@@ -98,7 +98,7 @@ def _submit(
         source=str(loaded.source) if loaded.source else None,
         rerun_of=rerun_of,
         howdah=__version__,
-        submitter=submitting.submitter(),
+        submitter=submitter_liveness.submitter(),
     )
 
     def tell(step: Step) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.coordinator.allowance import Allowances, is_planned
+from howdah.coordinator.agent_limits import Allowances, is_planned
 from howdah.coordinator.heartbeats import HeartbeatMonitor
 from howdah.coordinator.job_logs import JobLogs, save_stacks
 from howdah.coordinator.status import LiveState, UnknownTask

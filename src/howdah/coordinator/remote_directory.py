@@ -33,7 +33,7 @@ _LOOK_AGAIN_S = 2.0
 async def keep_uploaded(url: str, local: Path) -> None:
     """Upload what grows, until cancelled."""
     from howdah.storage.destinations import open_destination
-    from howdah.storage.follow import Pusher
+    from howdah.storage.folder_sync import Pusher
 
     pusher = Pusher(local, await asyncio.to_thread(open_destination, url), patterns=_GROWING)
     for pause_s in itertools.chain(UPLOAD_S, itertools.repeat(UPLOAD_S[-1])):

@@ -17,7 +17,7 @@ from howdah.packing.bytecode import with_byte_code
 from howdah.packing.cache import Content
 from howdah.packing.folders import Found
 from howdah.packing.folders import look as look_at
-from howdah.packing.ignoring import Rules
+from howdah.packing.ignore_rules import Rules
 from howdah.packing.scripts import relative
 from howdah.packing.tarball import Entry
 

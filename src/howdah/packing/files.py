@@ -13,7 +13,7 @@ from howdah.packing import tarball
 from howdah.packing.archives import Archive, Kind, PackingError, Progress, quiet
 from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.folders import look
-from howdah.packing.ignoring import only_caches
+from howdah.packing.ignore_rules import only_caches
 
 ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".jar")
 """Endings by which YARN knows what it can unpack (``FSDownload.unpack``)."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from howdah.packing.archives import PackingError, Row
-from howdah.packing.ignoring import Rules
+from howdah.packing.ignore_rules import Rules
 from howdah.packing.tarball import Entry, is_executable
 
 _TOLD = 5

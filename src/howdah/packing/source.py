@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from howdah.packing import ignoring
+from howdah.packing import ignore_rules
 from howdah.packing.archives import Archive, Kind, PackingError, Progress, quantity, quiet
 from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.folders import Found, look
@@ -19,7 +19,7 @@ def source(
 ) -> Archive:
     """The archive of a source folder.
 
-    Ignore files are respected (`howdah.packing.ignoring`), so are the executable bits. ``without``
+    Ignore files are respected (`howdah.packing.ignore_rules`), so are the executable bits. ``without``
     are paths to leave out wherever they are, such as folders of this job's outputs.
 
     Raises:
@@ -28,7 +28,7 @@ def source(
     if not folder.is_dir():
         raise PackingError(f"there is no source folder {folder}")
     progress("looking at the source folder", 0, None)
-    found = look(folder, ignoring.rules(folder.resolve()), (*without, cache))
+    found = look(folder, ignore_rules.rules(folder.resolve()), (*without, cache))
 
     def make(scratch: Path) -> Archive:
         content = Content(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.packing import ignoring, venv
+from howdah.packing import ignore_rules, venv
 from howdah.packing.archives import Archive, Kind, PackingError, Progress
 from howdah.packing.cache import Cache, tar_of
 from howdah.packing.folders import look
@@ -72,7 +72,7 @@ def of_project(folder: Path) -> Recipe:
     locked = (folder / "uv.lock").is_file()
     # Without a build system it is no package, and its own code is not installed.
     package = "build-system" in project
-    stamps = look(folder, ignoring.rules(folder.resolve())).stamps if package else ()
+    stamps = look(folder, ignore_rules.rules(folder.resolve())).stamps if package else ()
     lock = (folder / "uv.lock").read_bytes() if locked else b""
     python = _project_python(uv, folder)
     inputs = ("project", str(folder), _python_stamp(python), text, lock, stamps)
@@ -208,7 +208,7 @@ def _read(path: Path, seen: set[Path]) -> list[tuple[str, object]]:
     for name in _LOCAL.findall(text):
         place = path.parent / name.removeprefix("file://").partition("[")[0]
         if place.is_dir():
-            found.append((str(place), look(place, ignoring.rules(place.resolve())).stamps))
+            found.append((str(place), look(place, ignore_rules.rules(place.resolve())).stamps))
         elif place.is_file():
             status = place.stat()
             found.append((str(place), (status.st_size, status.st_ctime_ns)))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.packing import ignoring
+from howdah.packing import ignore_rules
 from howdah.packing.archives import PackingError, Progress, Row
 from howdah.packing.bytecode import with_byte_code
 from howdah.packing.cache import Content
@@ -88,7 +88,7 @@ def look(folder: Path, progress: Progress) -> Looked:
         )
     base = _base(folder, config)
     site = _site(folder)
-    packages = look_at(site, ignoring.only_caches(site.resolve()), links_out=True)
+    packages = look_at(site, ignore_rules.only_caches(site.resolve()), links_out=True)
     editable, paths = _development(site, packages)
     return Looked(
         folder=folder,
@@ -173,7 +173,7 @@ def _development(
             if lines != text.splitlines():
                 changed.append(Entry(entry.name, content=("\n".join(lines) + "\n").encode()))
     editable = [
-        (name, look_at(path, ignoring.rules(path.resolve()))) for path, name in folders.items()
+        (name, look_at(path, ignore_rules.rules(path.resolve()))) for path, name in folders.items()
     ]
     return tuple(editable), tuple(changed)
 

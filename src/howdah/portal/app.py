@@ -26,15 +26,15 @@ from howdah.coordinator.web.security import (
     headers_of,
 )
 from howdah.portal import query
+from howdah.portal.access_control import Reader, Team, TeamGate, mask_of_directory
 from howdah.portal.compare_page import compare_page
-from howdah.portal.comparing import MOST, read
+from howdah.portal.comparison import MOST, read
 from howdah.portal.documents import JobList
 from howdah.portal.index import Found, Query
 from howdah.portal.job_pages import JobPages, within
 from howdah.portal.jobs import Jobs
 from howdah.portal.pages import Shown, list_page
 from howdah.portal.query import BadQuery
-from howdah.portal.readers import Reader, Team, TeamGate, mask_of_directory
 from howdah.spec.model import Job
 from howdah.storage.jobdir import NotYours, StorageError
 from howdah.wire.messages import WebAddress

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, Response
 
 from howdah.coordinator.web.app import environment
 from howdah.coordinator.web.documents import Stage
-from howdah.portal.comparing import Run, differences
+from howdah.portal.comparison import Run, differences
 from howdah.portal.pages import duration, moment, tone
 
 STAGES = {

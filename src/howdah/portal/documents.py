@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from howdah.portal.comparing import Difference
+from howdah.portal.comparison import Difference
 from howdah.portal.index import Row
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from howdah.client import offline_job
 from howdah.client.states import STATES, UNREADABLE, state
-from howdah.portal.readers import Access, Reader
+from howdah.portal.access_control import Access, Reader
 from howdah.storage import layout
 from howdah.storage.files import make_private_folder
 from howdah.storage.jobdir import (

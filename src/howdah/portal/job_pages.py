@@ -43,12 +43,12 @@ from howdah.coordinator.web.security import (
     headers_of,
 )
 from howdah.core.messages import Task
-from howdah.portal.comparing import differences
+from howdah.portal.access_control import Reader, Team, mask_of_directory
+from howdah.portal.comparison import differences
 from howdah.portal.documents import SinceBefore
 from howdah.portal.index import Row
 from howdah.portal.jobs import Jobs
 from howdah.portal.past_job import PastJob
-from howdah.portal.readers import Reader, Team, mask_of_directory
 from howdah.storage.jobdir import JobDirectory, NotYours, StorageError
 from howdah.storage.journal import JournalError
 from howdah.wire.messages import WebAddress

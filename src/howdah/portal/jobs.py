@@ -8,9 +8,9 @@ from pathlib import Path
 
 from howdah.client.listing import look
 from howdah.client.states import UNREADABLE
+from howdah.portal.access_control import Reader
 from howdah.portal.copies import Copies
 from howdah.portal.index import Index, Row, row, row_of, unreadable
-from howdah.portal.readers import Reader
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory, base_folder
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from howdah.client.errors import BadInput
-from howdah.client.finding import find
 from howdah.client.functions import INSIDE, FunctionJob, job_name
+from howdah.client.job_lookup import find
 from howdah.client.resubmission import adopt
 from howdah.spark.context import Wiring
 from howdah.spark.feed.trainer import run

@@ -27,9 +27,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from howdah.storage.checkpoint_upload import CheckpointUploader, adopt, publish
 from howdah.storage.errors import Outdated, in_words, is_transient
 from howdah.storage.local_fallback import take_over
-from howdah.storage.publishing import Publisher, adopt, publish
 from howdah.storage.restoring import NoVersion, restore
 from howdah.storage.versions import (
     CheckpointSpec,
@@ -50,7 +50,7 @@ __all__ = [
     "NoVersion",
     "Outdated",
     "Problem",
-    "Publisher",
+    "CheckpointUploader",
     "Restored",
     "Saved",
     "SavedFile",

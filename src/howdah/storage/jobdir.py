@@ -19,7 +19,7 @@ import msgspec
 
 from howdah.core.messages import Task
 from howdah.spec.model import Checkpoint, Job
-from howdah.storage import layout, ownership, renamed
+from howdah.storage import layout, legacy_names, ownership
 from howdah.storage.files import make_private_folder, write_atomically
 from howdah.storage.layout import CoordinatorAddress, JobMeta
 from howdah.wire.status import JobView
@@ -259,7 +259,7 @@ class JobDirectory:
         Raises:
             StorageError: the document is damaged.
         """
-        return self._read_if_there(layout.FINAL, renamed.view)
+        return self._read_if_there(layout.FINAL, legacy_names.view)
 
     def write_final(self, view: JobView) -> None:
         """Record how the job ended."""

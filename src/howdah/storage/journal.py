@@ -25,7 +25,7 @@ import msgspec
 from msgspec.structs import replace
 
 from howdah.core.messages import AnyEvent, Record
-from howdah.storage import renamed
+from howdah.storage import legacy_names
 from howdah.storage.files import sync_folder
 
 SEGMENT_BYTES = 64 * 1024 * 1024
@@ -355,17 +355,17 @@ def _decode(line: bytes) -> Entry | str:
 
 
 def _entry(body: bytes) -> Entry:
-    """The entry, if need be in the words of the last release (`howdah.storage.renamed`)."""
+    """The entry, if need be in the words of the last release (`howdah.storage.legacy_names`)."""
     try:
         entry = _entries.decode(body)
     except msgspec.ValidationError:
         old = msgspec.json.decode(body, type=dict[str, Any])
         if not isinstance(old.get("event"), dict):
             raise
-        return msgspec.convert({**old, "event": renamed.event(old["event"])}, EventEntry)
+        return msgspec.convert({**old, "event": legacy_names.event(old["event"])}, EventEntry)
     if isinstance(entry, RecordEntry):
         record = entry.record
-        data = renamed.data(record.data)
+        data = legacy_names.data(record.data)
         if data is not record.data:
             entry = replace(entry, record=replace(record, data=data))
     return entry

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.storage.checkpoint_upload import CheckpointUploader
 from howdah.storage.errors import Outdated, in_words, is_transient, lacks_room
 from howdah.storage.folders import FolderChanged, Tree, copy_proven
-from howdah.storage.publishing import Publisher
 from howdah.storage.versions import CheckpointSpec, Problem, Saved
 
 _FILES, _SPEC = "files", "spec.json"
@@ -81,7 +81,7 @@ def take_over(spec: CheckpointSpec) -> Saved | Problem | None:
     saved = None
     if own is not None:
         try:
-            saved = Publisher(own).publish()
+            saved = CheckpointUploader(own).publish()
         except Outdated:
             pass
         except Exception as error:

@@ -31,9 +31,9 @@ from typing import NamedTuple
 import msgspec
 
 from howdah.storage import local_fallback
+from howdah.storage.checkpoint_upload import CheckpointUploader
 from howdah.storage.errors import Outdated, in_words, is_transient
 from howdah.storage.folders import FolderChanged, Tree, last_change, written_now
-from howdah.storage.publishing import Publisher
 from howdah.storage.unsaved_files import UnsavedFiles
 from howdah.storage.versions import CheckpointSpec, Problem
 
@@ -134,7 +134,7 @@ class _Watch:
         self._folder = Path(spec.folder)
         self._requests = requests
         self._report = report
-        self._publisher: Publisher | None = None
+        self._publisher: CheckpointUploader | None = None
         self._tree: Tree = {}
         self._quiet_since = time.monotonic()
         self._restless_since: float | None = None
@@ -225,7 +225,7 @@ class _Watch:
     def _restless_file(self) -> str:
         return max(self._tree, key=lambda name: self._tree[name].ctime_ns, default="")
 
-    def _has_turn(self, publisher: Publisher, now: float) -> bool:
+    def _has_turn(self, publisher: CheckpointUploader, now: float) -> bool:
         try:
             if not publisher.claim():
                 self._outdated, self._publisher = True, None
@@ -249,11 +249,11 @@ class _Watch:
 
     # -- the store -------------------------------------------------------------------------------
 
-    def _open(self, now: float) -> Publisher | None:
+    def _open(self, now: float) -> CheckpointUploader | None:
         """The publisher, once the store can be read and written."""
         if self._publisher is None and not self._outdated and now >= self._not_before:
             try:
-                publisher = Publisher(self._spec, _PATIENCE_S)
+                publisher = CheckpointUploader(self._spec, _PATIENCE_S)
                 publisher.begin()
                 self._publisher = publisher
             except Outdated as error:
@@ -262,7 +262,7 @@ class _Watch:
                 self._refused(error)
         return self._publisher
 
-    def _try(self, publisher: Publisher) -> None:
+    def _try(self, publisher: CheckpointUploader) -> None:
         try:
             self._publish(publisher, self._tree)
         except FolderChanged:
@@ -273,7 +273,7 @@ class _Watch:
             # fsspec's stores raise what they like; the program must not notice.
             self._refused(error)
 
-    def _publish(self, publisher: Publisher, tree: Tree | None) -> None:
+    def _publish(self, publisher: CheckpointUploader, tree: Tree | None) -> None:
         saved = publisher.publish(tree)
         self._backoff_s, self._restless_since, self._refusing = _BACKOFF_S[0], None, False
         self._kept = None
@@ -328,7 +328,7 @@ class _Watch:
         pause_s, changing = _LAST_BACKOFF_S[0], 0
         while True:
             try:
-                self._publisher = self._publisher or Publisher(spec, _PATIENCE_S)
+                self._publisher = self._publisher or CheckpointUploader(spec, _PATIENCE_S)
                 if self._publisher.changed(spec.look()) and not self._waits_for_turn(deadline):
                     self._left_out = UnsavedFiles(spec, _PATIENCE_S)
                     return

@@ -207,7 +207,7 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Mirror(msgspec.Struct, frozen=True, kw_only=True):
-    """A container's folder that is kept like one elsewhere; see `howdah.storage.follow`."""
+    """A container's folder that is kept like one elsewhere; see `howdah.storage.folder_sync`."""
 
     way: str
     """``push`` or ``pull``."""

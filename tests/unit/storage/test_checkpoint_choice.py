@@ -13,9 +13,9 @@ import pytest
 from howdah.core.messages import Task
 from howdah.storage.checkpoints import (
     CheckpointSpec,
+    CheckpointUploader,
     NoVersion,
     Outdated,
-    Publisher,
     adopt,
     publish,
     restore,
@@ -139,7 +139,7 @@ def test_a_task_the_job_has_gone_on_without_saves_nothing_more(
     other.mkdir()
     fill(folder, model="old gang")
     spec = change(spec, job_id="digits-1")
-    old = Publisher(change(spec, generation=1))
+    old = CheckpointUploader(change(spec, generation=1))
     assert old.publish() is not None
     fill(other, model="new gang")
     publish(change(spec, generation=2, folder=str(other)))
@@ -168,7 +168,7 @@ def test_an_attempt_saves_nothing_more_once_its_successor_has(
     spec: CheckpointSpec, tmp_path: Path, source: str
 ) -> None:
     first, second, third = lives(spec, tmp_path, 3, source=source)
-    cut_off = Publisher(first)
+    cut_off = CheckpointUploader(first)
     fill(Path(first.folder), model="step 100")
     assert cut_off.publish() is not None
     restore(second)
@@ -178,7 +178,7 @@ def test_an_attempt_saves_nothing_more_once_its_successor_has(
     with pytest.raises(Outdated, match="attempt 2 in generation 1"):
         cut_off.publish()
     with pytest.raises(Outdated):
-        Publisher(first).begin()
+        CheckpointUploader(first).begin()
     assert restore(third).version == newest.version
     assert content(Path(third.folder)) == {"model": "step 200"}
 
@@ -192,17 +192,17 @@ def test_an_attempt_frozen_just_before_its_version_appears_does_not_win(
     restore(second)
     fill(Path(second.folder), model="step 200")
     fill(Path(first.folder), model="step 101, frozen")
-    frozen = Publisher(first)
-    check, checks = Publisher._check, []
+    frozen = CheckpointUploader(first)
+    check, checks = CheckpointUploader._check, []
 
-    def check_and_freeze(self: Publisher) -> None:
+    def check_and_freeze(self: CheckpointUploader) -> None:
         check(self)
         if self is frozen:
             checks.append(self)
             if len(checks) == 2:  # the last one before the version gets its name
                 publish(second)
 
-    monkeypatch.setattr(Publisher, "_check", check_and_freeze)
+    monkeypatch.setattr(CheckpointUploader, "_check", check_and_freeze)
     try:
         frozen.publish()
     except Outdated:

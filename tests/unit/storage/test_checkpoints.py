@@ -13,7 +13,7 @@ import pytest
 from howdah.core.messages import Task
 from howdah.storage.checkpoints import (
     CheckpointSpec,
-    Publisher,
+    CheckpointUploader,
     Restored,
     latest_complete,
     publish,
@@ -89,7 +89,7 @@ def test_a_folder_that_is_not_there_yet_is_made(spec: CheckpointSpec, folder: Pa
 
 def test_versions_count_up_and_old_ones_go(spec: CheckpointSpec, folder: Path) -> None:
     spec = change(spec, keep=2)
-    publisher = Publisher(spec)
+    publisher = CheckpointUploader(spec)
     for number in range(5):
         fill(folder, model=f"weights {number}")
         assert saved(publisher.publish()).version.startswith(f"00000{number + 1}")
@@ -103,7 +103,7 @@ def test_an_empty_or_unchanged_or_only_touched_folder_makes_no_version(
 ) -> None:
     assert publish(spec) is None
     fill(folder, model="weights")
-    publisher = Publisher(spec)
+    publisher = CheckpointUploader(spec)
     assert publisher.publish() is not None
     assert publisher.publish() is None
     os.utime(folder / "model")
@@ -116,7 +116,7 @@ def test_a_file_that_is_removed_or_added_makes_a_version(
     spec: CheckpointSpec, folder: Path
 ) -> None:
     fill(folder, one="1", two="2")
-    publisher = Publisher(spec)
+    publisher = CheckpointUploader(spec)
     publisher.publish()
     (folder / "one").unlink()
     assert saved(publisher.publish()).files == 1
@@ -127,7 +127,7 @@ def test_a_file_that_is_removed_or_added_makes_a_version(
 def test_a_change_in_the_same_tick_of_the_clock_is_not_missed(
     spec: CheckpointSpec, folder: Path
 ) -> None:
-    publisher = Publisher(spec)
+    publisher = CheckpointUploader(spec)
     for number in range(20):
         fill(folder, model=f"{number:03}")
         os.utime(folder / "model", ns=(0, 0))
@@ -167,15 +167,15 @@ def test_a_folder_that_changes_while_it_is_copied_is_not_saved(
     spec: CheckpointSpec, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(folder, a="1", b="2")
-    publisher = Publisher(spec)
-    save = Publisher._save
+    publisher = CheckpointUploader(spec)
+    save = CheckpointUploader._save
 
-    def save_and_write(self: Publisher, *arguments: Any) -> Any:
+    def save_and_write(self: CheckpointUploader, *arguments: Any) -> Any:
         file = save(self, *arguments)
         fill(folder, a="changed after it was copied")
         return file
 
-    monkeypatch.setattr(Publisher, "_save", save_and_write)
+    monkeypatch.setattr(CheckpointUploader, "_save", save_and_write)
     with pytest.raises(FolderChanged):
         publisher.publish()
     assert open_store(spec.place).versions() == []
@@ -190,7 +190,7 @@ def test_a_file_that_vanished_since_the_look_is_not_saved(
     tree = scan(folder)
     (folder / "b").unlink()
     with pytest.raises(FolderChanged):
-        Publisher(spec).publish(tree)
+        CheckpointUploader(spec).publish(tree)
     assert open_store(spec.place).versions() == []
 
 
@@ -243,7 +243,7 @@ def test_a_local_version_shares_unchanged_files_with_the_one_before(
     local: CheckpointSpec, folder: Path
 ) -> None:
     fill(folder, large="L" * 1000, model="1")
-    publisher = Publisher(local)
+    publisher = CheckpointUploader(local)
     publisher.publish()
     while scan(folder)["large"].ctime_ns > time.time_ns() - 150_000_000:
         time.sleep(0.01)  # until its time stamp is old enough to trust

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from howdah.core.messages import Task
+from howdah.storage.checkpoint_upload import CheckpointUploader
 from howdah.storage.checkpoints import CheckpointSpec, publish
-from howdah.storage.publishing import Publisher
 from howdah.storage.unsaved_files import AGE_S, UnsavedFiles
 from tests.unit.storage.saving import change, fill
 
@@ -62,7 +62,7 @@ def test_it_looks_now_and_then_only(other: CheckpointSpec) -> None:
 def test_at_the_end_the_first_version_of_the_task_that_is_saved_is_waited_for(
     spec: CheckpointSpec, tmp_path: Path
 ) -> None:
-    first = Publisher(change(spec, rank=0))
+    first = CheckpointUploader(change(spec, rank=0))
     assert first.claim()
     folder = tmp_path / "other"
     folder.mkdir()

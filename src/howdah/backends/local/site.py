@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from howdah.backends import submitting
+from howdah.backends import submitter_liveness
 from howdah.backends.base import BackendError, Lost, Running
 from howdah.backends.local.processes import alive
 from howdah.backends.local.submit import ADDRESS, node_alive, revive
@@ -34,7 +34,7 @@ class LocalSite(LocalDirectorySite):
     def lost(self) -> Lost:
         directory = self._directory
         if self._cut_off():
-            return submitting.never_handed_over(directory.meta(), "the local backend")
+            return submitter_liveness.never_handed_over(directory.meta(), "the local backend")
         return Lost(
             f"nobody runs {directory.job_id} any more: neither its coordinator nor its node daemon "
             f"is alive ({_likely(directory)})",

@@ -130,11 +130,11 @@ def pack_source(folder: Path, largest: int = LARGEST) -> bytes:
         OSError: there is no room for the archive.
     """
     # Not on executors, which unpack only.
-    from howdah.packing import folders, ignoring, tarball
+    from howdah.packing import folders, ignore_rules, tarball
     from howdah.packing.archives import PackingError
     from howdah.storage.jobdir import base_folder
 
-    found = folders.look(folder, ignoring.rules(folder.resolve()), (base_folder().parent,))
+    found = folders.look(folder, ignore_rules.rules(folder.resolve()), (base_folder().parent,))
     if found.size > largest:
         raise PackingError(
             f"the source folder {folder} has more than {largest >> 20} MiB; what is larger does not "

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from howdah.backends import submitting
+from howdah.backends import submitter_liveness
 from howdah.backends.base import BackendError, Lost, Running
 from howdah.backends.yarn import application_end, cluster_report, pending_reason
 from howdah.backends.yarn.access import Access, shared
@@ -98,7 +98,7 @@ class YarnSite:
         report = self._look()
         if report is None:
             if self._unknown:
-                waits = submitting.may_go_on(self._directory.meta())
+                waits = submitter_liveness.may_go_on(self._directory.meta())
                 return Running.NOT_YET if waits else Running.NO
             # What HDFS tells; else what was told before, as long as nothing answers at all.
             there = self.coordinator() or self._directory.coordinator()
@@ -113,7 +113,11 @@ class YarnSite:
         ``master.startup`` is ended: before there is a master, whoever looks is all it has."""
         report = self._look()
         if report is None:
-            return submitting.under_way(self._directory.meta()) if self._unknown else self._silent
+            return (
+                submitter_liveness.under_way(self._directory.meta())
+                if self._unknown
+                else self._silent
+            )
         if late := self._late(report):
             self.end(late)
             return late
@@ -193,7 +197,7 @@ class YarnSite:
     def lost(self) -> Lost:
         meta = self._directory.meta()
         if meta.submitter is not None and next(self._path.glob("events-*"), None) is None:
-            lost = submitting.never_handed_over(meta, "YARN")
+            lost = submitter_liveness.never_handed_over(meta, "YARN")
             left = f". What it left is in {meta.url}" if meta.url is not None else ""
             return Lost(lost.what, f"{lost.remedy}{left}")
         return Lost(

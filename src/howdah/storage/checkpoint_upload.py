@@ -34,7 +34,7 @@ _CLOCK_TICK_NS = 100_000_000
 """Two changes of a file within this may have the same time stamp (file systems: up to 10 ms)."""
 
 
-class Publisher:
+class CheckpointUploader:
     """Saves one folder again and again; reads a file only when it has changed."""
 
     def __init__(self, spec: CheckpointSpec, patience_s: float = HDFS_PATIENCE_S) -> None:
@@ -226,8 +226,8 @@ class Publisher:
 
 
 def publish(spec: CheckpointSpec) -> Saved | None:
-    """Save the folder once, as it is; None if it holds nothing new. See `Publisher.publish`."""
-    return Publisher(spec).publish()
+    """Save the folder once, as it is; None if it holds nothing new. See `CheckpointUploader.publish`."""
+    return CheckpointUploader(spec).publish()
 
 
 def adopt(

@@ -3,7 +3,7 @@
 For programs that can only write local files (or read them) where the job's folder is on HDFS:
 TensorBoard's event files, above all. Agents start it as a helper process::
 
-    python -m howdah.storage.follow push|pull <spec.json>
+    python -m howdah.storage.folder_sync push|pull <spec.json>
 
 with a `FollowSpec`. It looks every ``every_s`` until its standard input ends or SIGTERM comes,
 once more then, and exits 0. It prints a `Problem` as a JSON object when something does not work,
@@ -195,7 +195,7 @@ def follow(work: Callable[[], object], every_s: float, report: Callable[[Problem
 def main(arguments: Sequence[str]) -> int:
     """Run as a process; returns its exit status."""
     if len(arguments) != 2 or arguments[0] not in ("push", "pull"):
-        sys.stderr.write("usage: python -m howdah.storage.follow push|pull <spec.json>\n")
+        sys.stderr.write("usage: python -m howdah.storage.folder_sync push|pull <spec.json>\n")
         return 2
     with open(arguments[1], "rb") as file:
         spec = msgspec.json.decode(file.read(), type=FollowSpec)
