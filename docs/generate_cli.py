@@ -74,6 +74,9 @@ def _command(name: str) -> str:
     assert command is not None
     own = click.Context(command, parent=context, info_name=name, **command.context_settings)
     text = command.get_help(own).strip()
+    for inner in command.commands.values() if isinstance(command, click.Group) else ():
+        below = click.Context(inner, parent=own, info_name=inner.name, **inner.context_settings)
+        text += "\n\n" + inner.get_help(below).strip()
     return f"### howdah {name}\n\n{COMMANDS[name]}\n\n```text\n{text}\n```\n"
 
 

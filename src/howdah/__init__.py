@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from howdah.backends.base import BackendError
-    from howdah.client.api import connect, jobs, load, run, submit, sweep
+    from howdah.client.accounting import Usage
+    from howdah.client.api import connect, history, jobs, load, run, submit, sweep
     from howdah.client.errors import (
         BadInput,
         HowdahError,
@@ -58,7 +59,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "howdah.backends.base": ("BackendError",),
-    "howdah.client.api": ("connect", "jobs", "load", "run", "submit", "sweep"),
+    "howdah.client.accounting": ("Usage",),
+    "howdah.client.api": ("connect", "history", "jobs", "load", "run", "submit", "sweep"),
     "howdah.client.errors": (
         "BadInput",
         "HowdahError",
@@ -149,7 +151,9 @@ __all__ = [
     "Tracking",
     "Trial",
     "Unreachable",
+    "Usage",
     "connect",
+    "history",
     "jobs",
     "load",
     "run",

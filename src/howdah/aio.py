@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from howdah.client import api
+from howdah.client.accounting import Usage
 from howdah.client.functions import FunctionJob, place, values
 from howdah.client.handle import AsyncJobHandle, Callbacks
 from howdah.client.items import JobEvent, LogLine
@@ -21,7 +22,7 @@ from howdah.client.sweep import Trial
 from howdah.spec.model import Job, Role
 from howdah.wire.status import JobView
 
-__all__ = ["connect", "jobs", "run", "submit", "sweep"]
+__all__ = ["connect", "history", "jobs", "run", "submit", "sweep"]
 
 
 async def submit(
@@ -101,3 +102,10 @@ async def connect(job_id: str, *, store: str | None = None) -> AsyncJobHandle:
 async def jobs(*, limit: int | None = None, store: str | None = None) -> list[JobView]:
     """Status documents of this user's jobs, newest first: see `howdah.jobs`."""
     return await views(base(store), limit=limit)
+
+
+async def history(
+    by: str | None = None, *, since: float | None = None, store: str | None = None
+) -> list[Usage]:
+    """What this user's jobs held, and how much of it was useful: see `howdah.history`."""
+    return await api.grouped(by, since, store)

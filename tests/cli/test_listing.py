@@ -24,5 +24,20 @@ def test_jobs_are_listed_by_tag_name_user_and_time(tmp_path: Path) -> None:
     assert names("--user", "somebody-else") == set()
     assert names("--since", "2999-01-01") == set()
     assert howdah("list", "--tag", "day").text.startswith("There are no such jobs in")
+    held = {
+        row["group"]: row for row in json.loads(howdah("history", "--by", "tag", "--json").text)
+    }
+    assert {tag: (row["jobs"], row["succeeded"]) for tag, row in held.items()} == {
+        "night": (2, 2),
+        "gpu": (1, 1),
+    }
+    assert 0 < held["gpu"]["held_hours"] < held["night"]["held_hours"] < 1
+    assert 0 < held["night"]["goodput"] <= 1
+    sql = "select name, count(*) tasks, min(useful_s) > 0 ran from jobs join containers using (job_id) group by 1"
+    assert howdah("history", "query", sql, "--csv").out == [
+        "name,tasks,ran",
+        "digits,1,1",
+        "letters,1,1",
+    ]
     refused = howdah("list", "--since", "yesterday", code=2).told
     assert "'yesterday' is neither a span of time such as 30m" in refused

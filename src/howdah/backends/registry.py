@@ -47,6 +47,8 @@ class Parts(NamedTuple):
     """Environment variable that says that there is such a cluster."""
     runs_functions: bool = True
     """A folder of the job directory goes to the job's processes and comes back."""
+    memory_mb: str | None = None
+    """What a container gets whose role does not say; without it nothing is set aside."""
 
 
 BUILT_IN = {
@@ -64,6 +66,7 @@ BUILT_IN = {
         doctor="howdah.backends.yarn.doctor:examine",
         configured_by="HADOOP_CONF_DIR",
         runs_functions=False,
+        memory_mb="howdah.backends.yarn.amounts:DEFAULT_MEMORY_MB",
     ),
     "spark": Parts(
         backend="howdah.backends.spark.backend:SparkBackend",
@@ -114,6 +117,12 @@ def submission(name: str) -> Submission:
 def runs_here(name: str) -> bool:
     """Whether the backend's containers are on this machine. Not known of a plug-in's."""
     return name in BUILT_IN and BUILT_IN[name].here
+
+
+def default_memory_mb(name: str) -> int | None:
+    """Memory of a container whose role does not say; None where none is set aside for it."""
+    place = BUILT_IN[name].memory_mb if name in BUILT_IN else None
+    return None if place is None else _load(place)
 
 
 def site(name: str, directory: JobDirectory) -> Site:

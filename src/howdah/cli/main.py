@@ -19,6 +19,7 @@ COMMANDS = {
     "sweep": "Run a job once for each of many settings, and compare what came out.",
     "tony": "Run a job of TonY by its own command line.",
     "list": "List jobs.",
+    "history": "Add up what jobs held, and how much of it was useful.",
     "ui": "Show all jobs in the browser, running and past, until Ctrl-C.",
     "portal": "Show the jobs of all users below a store to a team, behind a reverse proxy, until Ctrl-C.",
     "status": "Show one job: its tasks, failures and pages.",

@@ -96,11 +96,16 @@ def command(
     if prefix and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+/?", prefix):
         raise click.UsageError(f"--prefix {prefix!r} is no path; write it as /howdah")
     where = _address(listen)
-    asyncio.run(_serve(_store(store), where, prefix.rstrip("/"), team, as_json=as_json))
+    asyncio.run(_serve(store_of(store), where, prefix.rstrip("/"), team, as_json=as_json))
     return ExitCode.STOPPED
 
 
-def _store(store: str) -> Store:
+def store_of(store: str) -> Store:
+    """The jobs of all users below that folder or URL.
+
+    Raises:
+        click.UsageError: no jobs can be there.
+    """
     from howdah.backends import registry
     from howdah.portal.copies import FolderStore
 

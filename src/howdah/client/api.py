@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from howdah.client.accounting import GROUPS, Usage, totals
 from howdah.client.background import Background
+from howdah.client.errors import BadInput
 from howdah.client.functions import FunctionJob, place, values
 from howdah.client.handle import Callbacks
 from howdah.client.items import JobEvent, LogLine
@@ -16,6 +19,7 @@ from howdah.client.loading import load_file, load_object
 from howdah.client.submit import submit as submit_loaded
 from howdah.client.sweep import Sweep, Trial, run_sweep, settings, written
 from howdah.client.sync import JobHandle
+from howdah.client.usage import usages
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job, Role
 from howdah.wire.status import JobView
@@ -178,6 +182,36 @@ def connect(job_id: str, *, store: str | None = None) -> JobHandle:
 def jobs(*, limit: int | None = None, store: str | None = None) -> list[JobView]:
     """Status documents of this user's jobs, newest first, at most ``limit``."""
     return Background.call(views(base(store), limit=limit))
+
+
+def history(
+    by: str | None = None, *, since: float | None = None, store: str | None = None
+) -> list[Usage]:
+    """What this user's jobs held, and how much of it was useful: a row a group, or one for all.
+
+    Jobs that cannot be read are left out, with a `RuntimeWarning` each.
+
+    Args:
+        by: ``user``, ``queue``, ``name``, ``framework``, ``week``, ``node`` or ``tag``.
+        since: only jobs submitted then or later, in seconds since the epoch.
+        store: as of `connect`.
+
+    Raises:
+        BadInput: jobs cannot be grouped by that.
+    """
+    return Background.call(grouped(by, since, store))
+
+
+async def grouped(by: str | None, since: float | None, store: str | None) -> list[Usage]:
+    """What `history` gives."""
+    if by is not None and by not in GROUPS:
+        raise BadInput(f"jobs cannot be grouped by {by!r}; by {', '.join(GROUPS)} they can")
+    found = await usages(
+        base(store),
+        since=since,
+        left_out=lambda words: warnings.warn(f"left out: {words}", RuntimeWarning, stacklevel=2),
+    )
+    return totals(found, by)
 
 
 def load(path: str | os.PathLike[str], *, overrides: Sequence[str] = ()) -> LoadedJob:
