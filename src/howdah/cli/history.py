@@ -160,8 +160,11 @@ class _Form:
         """Print the rows, or write them to the file."""
         if self._csv:
             import csv
+            import io
 
-            csv.writer(sys.stdout, lineterminator="\n").writerows([columns, *rows])
+            text = io.StringIO()
+            csv.writer(text, lineterminator="\n").writerows([columns, *rows])
+            echo(text.getvalue(), nl=False)
             return
         if twice := {name for name in columns if list(columns).count(name) > 1}:
             raise click.UsageError(

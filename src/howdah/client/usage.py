@@ -50,7 +50,7 @@ async def usages(
         NotYours: others could put jobs there.
     """
     directories = list_jobs(base, lambda problem: left_out(str(problem)))
-    room = asyncio.Semaphore(AT_ONCE)
+    room, reading = asyncio.Semaphore(AT_ONCE), asyncio.Lock()
     known = await asyncio.to_thread(_Known, base)
 
     async def one(directory: JobDirectory) -> JobUsage | None:
@@ -59,7 +59,8 @@ async def usages(
                 if found := known.get(directory):
                     return found
                 view = await look(directory)
-                found = await asyncio.to_thread(usage, directory, view, time.time())
+                async with reading:
+                    found = await asyncio.to_thread(usage, directory, view, time.time())
                 known.put(directory, found)
                 return found
             except Exception as error:  # a journal may hold anything

@@ -11,7 +11,6 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,6 +19,7 @@ import msgspec
 from howdah.core.messages import Task
 from howdah.spec.model import Checkpoint, Job
 from howdah.storage import layout, legacy_names, ownership
+from howdah.storage.decoders import decoder
 from howdah.storage.files import make_private_folder, write_atomically
 from howdah.storage.layout import CoordinatorAddress, JobMeta
 from howdah.wire.status import JobView
@@ -243,7 +243,7 @@ class JobDirectory:
 
         After a crash the address of the dead one is still there until its successor's.
         """
-        return self._read_if_there(layout.COORDINATOR, _decoder(CoordinatorAddress))
+        return self._read_if_there(layout.COORDINATOR, decoder(CoordinatorAddress))
 
     def write_coordinator(self, address: CoordinatorAddress) -> None:
         """Publish the coordinator's address."""
@@ -271,7 +271,7 @@ class JobDirectory:
         )
 
     def _read(self, name: str, type: type[T]) -> T:
-        document = self._read_if_there(name, _decoder(type))
+        document = self._read_if_there(name, decoder(type))
         if document is None:
             raise StorageError(
                 f"{self.path} has no {name}: it is no job directory, or its job was never started"
@@ -286,10 +286,6 @@ class JobDirectory:
             return None
         except (OSError, msgspec.DecodeError) as error:
             raise StorageError(f"{path} can't be read: {error}") from error
-
-
-def _decoder(type: type[T]) -> Callable[[bytes], T]:
-    return partial(msgspec.json.decode, type=type)
 
 
 def check_folder_of_jobs(base: Path) -> None:

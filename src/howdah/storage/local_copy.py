@@ -24,6 +24,7 @@ import msgspec
 
 from howdah.storage import layout
 from howdah.storage.confined_paths import parts
+from howdah.storage.decoders import decoder
 from howdah.storage.files import PRIVATE_FILE, make_private_folder, write_atomically
 from howdah.storage.jobdir import JobDirectory, StorageError
 
@@ -105,7 +106,7 @@ def origin_of(local: Path) -> Origin:
         StorageError: it is no copy.
     """
     try:
-        return msgspec.json.decode((local / ORIGIN).read_bytes(), type=Origin)
+        return decoder(Origin)((local / ORIGIN).read_bytes())
     except (OSError, msgspec.DecodeError) as error:
         raise StorageError(f"{local} is no copy of a job directory: {error}") from error
 

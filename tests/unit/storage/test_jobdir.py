@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import re
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,6 +59,26 @@ def test_documents_come_back_as_they_were(tmp_path: Path) -> None:
     assert directory.job() == JOB
     assert directory.meta() == META
     assert directory.job_id == "digits-1"
+
+
+def test_threads_may_be_the_first_to_read_at_once(tmp_path: Path) -> None:
+    """msgspec ended the process: nine times of ten, where threads take turns as often as here."""
+    directory = JobDirectory(tmp_path / "digits")
+    directory.create(JOB, META)
+    directory.write_final(VIEW)
+    program = (
+        "import sys, threading\n"
+        "from howdah.storage.jobdir import JobDirectory\n"
+        "directory, barrier = JobDirectory(sys.argv[1]), threading.Barrier(4)\n"
+        "def read():\n"
+        "    barrier.wait()\n"
+        "    directory.final(), directory.meta(), directory.job()\n"
+        "threads = [threading.Thread(target=read) for _ in range(4)]\n"
+        "sys.setswitchinterval(1e-6)\n"
+        "[thread.start() for thread in threads], [thread.join() for thread in threads]\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, directory.path], timeout=50)
+    assert done.returncode == 0
 
 
 def test_the_coordinators_address_comes_and_goes(tmp_path: Path) -> None:
