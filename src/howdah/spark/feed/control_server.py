@@ -166,7 +166,7 @@ class ControlServer:
             with self.changed:
                 if isinstance(message, Hello):
                     trainer = self._greet(channel, message) or trainer
-                elif trainer is not None and self._counts(trainer, message):
+                elif trainer is not None and self._counts(trainer, channel, message):
                     self._note(trainer, message)
                 self.changed.notify_all()
             if isinstance(message, Returned | Broken):
@@ -207,9 +207,15 @@ class ControlServer:
         self.moved = time.monotonic()
         return known
 
-    def _counts(self, trainer: Trainer, message: FromControl) -> bool:
-        """Whether it comes from a process of the present gang, or says why one has ended."""
-        return self.trainers.get(trainer.place.rank) is trainer or isinstance(message, Broken)
+    def _counts(self, trainer: Trainer, channel: Channel[Any], message: FromControl) -> bool:
+        """Whether it comes from a process of the present gang, or says why one has ended.
+
+        What is still under way over a connection that was cut is older than what the next one has
+        said already, and that says all of it anew.
+        """
+        if isinstance(message, Broken):
+            return True
+        return self.trainers.get(trainer.place.rank) is trainer and trainer.channel is channel
 
     def _tell_story(self, trainer: Trainer, channel: Channel[Any], *, new: bool) -> None:
         """What a trainer that has come (back) may have missed."""
