@@ -17,7 +17,11 @@ from howdah.cli.terminal import echo, echo_json
 @click.command("init")
 @click.argument("path", required=False, type=click.Path(path_type=Path), default=DEFAULT_FILE)
 @click.option(
-    "--framework", default="command", show_default=True, metavar="NAME", help="For which framework."
+    "--framework",
+    default="command",
+    show_default=True,
+    metavar="NAME",
+    help="For which framework; tensorflow-ps is TensorFlow with parameter servers.",
 )
 @click.option(
     "--from-tony",
@@ -56,7 +60,6 @@ def init_command(
             raise click.UsageError("--framework does not go with --from-tony, which has one", ctx)
         here = Path.cwd() if str(path) == "-" else path.parent
         text = tony.job_file(from_tony, options, here)
-        framework = tomllib.loads(text)["framework"]
     else:
         text = _template(framework)
     if str(path) == "-":
@@ -72,25 +75,31 @@ def init_command(
     except OSError as error:
         raise click.UsageError(f"{path} cannot be written: {error.strerror}") from error
     if as_json:
-        click.echo(json.dumps({"path": str(path), "framework": framework}))
+        written = tomllib.loads(text).get("framework", "command")
+        click.echo(json.dumps({"path": str(path), "framework": written}))
     else:
         click.echo(f"wrote {path}; 'howdah check {path}' checks it, 'howdah run {path}' runs it")
 
 
 def _template(framework: str) -> str:
     import difflib
+    import json
 
     from howdah.frameworks import registry
-    from howdah.spec.templates import template
+    from howdah.spec.templates import NAMES, template
 
-    known = registry.names()
-    if framework not in known:
-        close = difflib.get_close_matches(framework, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
-        raise click.BadParameter(
-            f"there is no framework {framework!r}; {hint}", param_hint="--framework"
-        )
-    return template(framework)
+    if framework in NAMES:
+        return template(framework)
+    if framework in registry.plugins():
+        # A plug-in brings no template of its own.
+        named = f"\nframework = {json.dumps(framework)}\ncommand = "
+        return template("command").replace("\ncommand = ", named, 1)
+    known = [*NAMES, *sorted(registry.plugins())]
+    close = difflib.get_close_matches(framework, known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(known)}"
+    raise click.BadParameter(
+        f"there is no framework {framework!r}; {hint}", param_hint="--framework"
+    )
 
 
 @click.command("check")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -174,6 +175,14 @@ def test_a_wrong_command_line_is_refused_in_words(
     assert hint in told.err
     assert "Traceback" not in told.err
     assert not (workplace / "home").exists(), "nothing half-started"
+
+
+def test_init_has_a_job_file_for_parameter_servers(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", "--framework", "tensorflow-ps", "ps.toml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"path": "ps.toml", "framework": "tensorflow"}
+    assert "[roles.ps]" in Path("ps.toml").read_text()
 
 
 def test_there_are_enough_wrong_command_lines() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from importlib.metadata import EntryPoint
 
 import pytest
 
+from howdah.cli.main import main
 from howdah.frameworks import registry
 from howdah.frameworks.base import Framework
 from howdah.spec.model import Job, Role
@@ -45,6 +47,13 @@ def test_every_built_in_framework_has_the_name_it_is_found_by(name: str):
 def test_a_plugin_is_found_and_used(plugged: None):
     assert isinstance(registry.get("mine"), Mine)
     assert problems("mine", {"worker": Role()}) == []
+
+
+def test_init_writes_a_job_file_for_a_plugin(
+    plugged: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["init", "--framework", "mine", "-"]) == 0
+    assert tomllib.loads(capsys.readouterr().out)["framework"] == "mine"
 
 
 def test_a_broken_plugin_is_reported_where_it_is_asked_for(plugged: None):
