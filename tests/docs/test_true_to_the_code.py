@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 import tomllib
@@ -133,3 +134,38 @@ def test_no_page_names_a_path_of_the_machine_it_was_written_on() -> None:
     for page in [*DOCS.rglob("*.md"), Path(ROOT / "README.md")]:
         text = page.read_text(encoding="utf-8")
         assert not re.search(r"/work/|/root/|/tmp/(hw|howdah-dev)", text), page
+
+
+def test_the_overview_lists_the_rooms_as_imports_are_checked() -> None:
+    text = (DOCS / "design/001-overview.md").read_text(encoding="utf-8")
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    layers = next(each for each in contracts["contracts"] if each["type"] == "layers")["layers"]
+    rooms = re.findall(r"^\| `(\w+)` \|", text.partition("### Where to start")[0], re.M)
+    assert [f"howdah.{room}" for room in rooms] == layers
+
+
+@pytest.mark.parametrize(
+    "room", [path.parent.name for path in sorted(SOURCE.glob("*/__init__.py"))]
+)
+def test_a_room_says_where_to_start_and_names_modules_that_are_there(room: str) -> None:
+    text = ast.get_docstring(ast.parse((SOURCE / room / "__init__.py").read_text()))
+    assert text, "an engineer who looks for something begins here"
+    for name in re.findall(r"(?<!`)`([a-z_]+(?:\.[a-z_]+)*)`(?!`)", text):
+        module = SOURCE.parent / name.replace(".", "/")
+        if not name.startswith("howdah."):
+            module = SOURCE / room / name.replace(".", "/")
+        assert module.is_dir() or module.with_suffix(".py").is_file(), f"{room} has no {name}"
+
+
+def test_the_overview_names_files_that_are_there() -> None:
+    text = (DOCS / "design/001-overview.md").read_text(encoding="utf-8")
+    table = text.partition("### Where to start")[2].partition("\n## ")[0]
+    named = re.findall(r"`([\w/]+/\w+\.py)`", table)
+    assert len(named) > 20
+    assert [name for name in named if not (SOURCE / name).is_file()] == []
+    of_core = re.findall(
+        r"`(\w+\.py)`", text.partition("| File of `core` |")[2].partition("\n\n")[0]
+    )
+    assert {path.name for path in SOURCE.joinpath("core").glob("*.py")} - {"__init__.py"} == {
+        *of_core
+    }
