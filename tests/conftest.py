@@ -13,6 +13,7 @@ import secrets
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,30 @@ _END_S = 60.0
 def pytest_testnodedown(node: Any) -> None:
     """Hear what a worker of xdist leaves behind: its own exit code goes nowhere."""
     node.config.stash[_LEFT] += getattr(node, "workeroutput", {}).get("left", ())
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let each worker of xdist, which begins with an equal part of the list, do the thorough tests last."""
+    if os.environ.get("HOWDAH_TESTS_UNTIL") is None:
+        return
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    last = [item for item in items if item.get_closest_marker("thorough")]
+    first = [item for item in items if not item.get_closest_marker("thorough")]
+    items[:] = [
+        item
+        for worker in range(workers)
+        for part in (first, last)
+        for item in part[worker * len(part) // workers : (worker + 1) * len(part) // workers]
+    ]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """On a slow machine leave some out rather than never get to the end."""
+    until = float(os.environ.get("HOWDAH_TESTS_UNTIL", "inf"))
+    if item.get_closest_marker("thorough") and time.time() > until:
+        pytest.skip("the run is out of time (HOWDAH_TESTS_UNTIL)")
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -15,6 +15,8 @@ from tests.cli.howdah import job_file, start, until
 STEPS = 8
 PROGRAM = f"""
 import time
+
+pytestmark = pytest.mark.thorough
 for step in range({STEPS}):
     print("step", step, flush=True)
     time.sleep(0.15)

@@ -8,6 +8,8 @@ from tests.hadoop import applications
 from tests.hadoop.leftovers import wait_same
 from tests.hadoop.plugin import MakeCluster
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("version", ["3.3.6", "3.5.0"])
 def test_an_application_runs_on_hadoop(hadoop_cluster: MakeCluster, version: str) -> None:

@@ -27,6 +27,8 @@ SCALING = """
 import time
 from howdah.integrations.dask import HowdahCluster
 
+pytestmark = pytest.mark.thorough
+
 def workers():
     return len(client.scheduler_info()["workers"])
 

@@ -78,6 +78,8 @@ import torch.distributed as dist
 from digits import accuracy, made, x, y
 from torch.nn.parallel import DistributedDataParallel
 
+pytestmark = pytest.mark.thorough
+
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
 model = made()

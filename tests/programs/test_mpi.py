@@ -41,6 +41,8 @@ print(f"rank {rank} of {size} in task {os.environ['HOWDAH_INDEX']} in {folder}: 
 HELLO = """
 from mpi4py import MPI
 
+pytestmark = pytest.mark.thorough
+
 print(f"rank {MPI.COMM_WORLD.rank} of {MPI.COMM_WORLD.size}\\n", end="", flush=True)
 """
 

@@ -40,6 +40,8 @@ jax.distributed.initialize()
 import jax.numpy as jnp
 from jax.experimental import multihost_utils
 
+pytestmark = pytest.mark.thorough
+
 every = multihost_utils.process_allgather(jnp.array([jax.process_index() + 1.0]))
 print(f"rank {jax.process_index()} of {jax.process_count()} has {every.sum():g}", flush=True)
 """

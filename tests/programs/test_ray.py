@@ -22,6 +22,8 @@ from ray.util.state import list_nodes
 from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, TensorDataset
 
+pytestmark = pytest.mark.thorough
+
 STORAGE = os.path.abspath("storage")
 
 

@@ -59,6 +59,8 @@ if resolver.task_type in ("worker", "ps"):
 
 from digits import accuracy, compiled, x, y
 
+pytestmark = pytest.mark.thorough
+
 strategy = tf.distribute.ParameterServerStrategy(resolver)
 with strategy.scope():
     model = compiled()

@@ -119,6 +119,8 @@ import deepspeed
 import torch
 from digits import accuracy, train_set
 
+pytestmark = pytest.mark.thorough
+
 # Sums through shared memory would be compiled now, for minutes; gloo is enough.
 deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 deepspeed.init_distributed(dist_backend="gloo")

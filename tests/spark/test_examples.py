@@ -45,7 +45,7 @@ for name in {NAMES!r}:
 print("===", flush=True)
 """
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,8 @@ import pytest
 
 from tests.spark.versions import ROOT, Version, environment, running
 
+pytestmark = pytest.mark.thorough
+
 _RUN_S = 900
 _END_S = 30
 

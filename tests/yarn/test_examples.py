@@ -17,6 +17,8 @@ from tests.hadoop.cluster import Cluster
 from tests.hadoop.locks import Lock
 from tests.yarn.runner import until
 
+pytestmark = pytest.mark.thorough
+
 PROOF = "proof"
 """The output folder the ranks tell in which samples they saw."""
 

@@ -20,6 +20,8 @@ from tests.programs.test_torch_libraries import DATA, PROGRAMS
 RAY = """
 import ray
 
+pytestmark = pytest.mark.thorough
+
 ray.init()
 
 

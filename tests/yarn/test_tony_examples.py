@@ -12,6 +12,8 @@ from howdah.spec.problems import JobFileError
 from tests.yarn.tony import MEMORY, Tony, conf
 from tests.yarn.tony_examples import EXAMPLES, RAY, Example
 
+pytestmark = pytest.mark.thorough
+
 
 def name_of(example: Example) -> str:
     return f"{example.folder}, {example.program}"
