@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from howdah.cli.main import main
 from howdah.storage.jobdir import user_name
 from tests.cli.howdah import howdah, job_file
 
 
-def test_jobs_are_listed_by_tag_name_user_and_time(tmp_path: Path) -> None:
+def test_jobs_are_listed_by_tag_name_user_and_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     howdah("run", str(job_file(tmp_path / "a", "pass", name="digits", tags=["night", "gpu"])))
     howdah("run", str(job_file(tmp_path / "b", "pass", name="letters", tags=["night"])))
 
     def names(*options: str) -> set[str]:
-        return {view["name"] for view in json.loads(howdah("list", "--json", *options).text)}
+        assert main(["list", "--json", *options]) == 0
+        return {view["name"] for view in json.loads(capsys.readouterr().out)}
 
     assert names() == {"digits", "letters"}
     assert names("--tag", "night") == {"digits", "letters"}
@@ -34,10 +40,7 @@ def test_jobs_are_listed_by_tag_name_user_and_time(tmp_path: Path) -> None:
     assert 0 < held["gpu"]["held_hours"] < held["night"]["held_hours"] < 1
     assert 0 < held["night"]["goodput"] <= 1
     sql = "select name, count(*) tasks, min(useful_s) > 0 ran from jobs join containers using (job_id) group by 1"
-    assert howdah("history", "query", sql, "--csv").out == [
-        "name,tasks,ran",
-        "digits,1,1",
-        "letters,1,1",
-    ]
+    assert main(["history", "query", sql, "--csv"]) == 0
+    assert capsys.readouterr().out == "name,tasks,ran\ndigits,1,1\nletters,1,1\n"
     refused = howdah("list", "--since", "yesterday", code=2).told
     assert "'yesterday' is neither a span of time such as 30m" in refused
