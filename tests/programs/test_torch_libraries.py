@@ -181,6 +181,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
 @pytest.mark.program(
     "DeepSpeed", "deepspeed", "`python train.py`", "the same accuracy on both ranks, above 0.85"
 )
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_digits_are_learned_by_two_tasks(tmp_path: Path, name: str) -> None:
     program, command = PROGRAMS[name]
