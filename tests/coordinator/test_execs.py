@@ -19,6 +19,7 @@ from howdah.wire.channel import Channel, connect
 from howdah.wire.messages import (
     EXEC_CHUNK,
     EXEC_WINDOW,
+    UNSAID,
     Answer,
     DialExec,
     ExecData,
@@ -179,9 +180,7 @@ def with_limit(job: Job) -> Job:
     [
         (lambda job, patch: patch.setattr("howdah.coordinator.execs.MOST", 0), "0 commands run"),
         (
-            lambda job, patch: setattr(
-                job.coordinator.clients, "_welcome", Welcome(protocol=(1, 0))
-            ),
+            lambda job, patch: setattr(job.coordinator.clients, "_welcome", Welcome()),
             "the coordinator of fake-20261121-120000-aaaa is of an older Howdah",
         ),
     ],
@@ -226,7 +225,7 @@ async def test_a_site_may_forbid_commands(tmp_path: Path, monkeypatch: pytest.Mo
 @in_loop
 async def test_an_older_agent_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("howdah.client.remote.site_of", lambda directory: Here(directory))
-    monkeypatch.setattr("tests.coordinator.fakes.PROTOCOL", (1, 0))
+    monkeypatch.setattr("tests.coordinator.fakes.PROTOCOL", UNSAID)
     async with world(tmp_path, ONE) as job:
         job.start()
         (agent,) = await job.backend.running(1)

@@ -38,6 +38,7 @@ from howdah.storage.files import write_atomically
 from howdah.wire.channel import ChannelClosed
 from howdah.wire.frames import FrameError
 from howdah.wire.messages import (
+    PROTOCOL,
     AgentHello,
     AgentNote,
     DialExec,
@@ -233,6 +234,7 @@ class Agent:
 
     def _hello(self, host: str) -> AgentHello:
         return AgentHello(
+            protocol=PROTOCOL,
             job_id=self._launch.job_id,
             container_id=self._launch.container_id,
             host=host,

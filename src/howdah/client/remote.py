@@ -31,6 +31,7 @@ from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.channel import Channel, ChannelClosed, connect
 from howdah.wire.messages import (
     PROTOCOL,
+    UNSAID,
     ClientHello,
     LogUpdate,
     Message,
@@ -90,7 +91,7 @@ class Remote:
 
     def __init__(self, directory: JobDirectory) -> None:
         self.directory = directory
-        self.protocol: tuple[int, int] = PROTOCOL
+        self.protocol: tuple[int, int] = UNSAID
         """What the coordinator that was greeted last speaks."""
         self._context: ssl.SSLContext | None = None
         self._seen: CoordinatorAddress | None = None
@@ -309,7 +310,7 @@ class Remote:
 
     async def _greet(self, channel: Channel[ToClient]) -> Welcome:
         """Introduce ourselves; the coordinator's answer."""
-        channel.send(ClientHello(job_id=self.directory.job_id, user=user_name()))
+        channel.send(ClientHello(protocol=PROTOCOL, job_id=self.directory.job_id, user=user_name()))
         answer = await channel.receive(CONNECT_S)
         if isinstance(answer, Refuse):
             raise Refused(f"the coordinator of {self.directory.job_id} says: {answer.reason}")

@@ -41,6 +41,7 @@ from howdah.wire import tls
 from howdah.wire.addresses import listening
 from howdah.wire.channel import Channel, serve
 from howdah.wire.messages import (
+    PROTOCOL,
     AgentHello,
     ClientHello,
     ExecHello,
@@ -183,7 +184,12 @@ class Coordinator:
             metrics=self.metrics,
             stacks=self.stacks,
         )
-        welcome = Welcome(incarnation=self.incarnation, beat_s=BEAT_S, lease_s=backend.lease_s)
+        welcome = Welcome(
+            protocol=PROTOCOL,
+            incarnation=self.incarnation,
+            beat_s=BEAT_S,
+            lease_s=backend.lease_s,
+        )
         self.conversations: AgentConversations = AgentConversations(
             self.agents,
             directory,

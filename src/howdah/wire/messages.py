@@ -30,6 +30,9 @@ from howdah.core.messages import (
 PROTOCOL = (1, 1)
 """Major, minor. The major number changes when old peers could misunderstand."""
 
+UNSAID = (1, 0)
+"""What a peer speaks that does not say: the first releases left out what was their default."""
+
 EXEC_PROTOCOL = (1, 1)
 """The first that runs commands beside programs. Older peers would take `OpenExec` and `DialExec` for
 no message at all, so they are not sent to them."""
@@ -48,7 +51,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults
 class AgentHello(Message, frozen=True, kw_only=True):
     """First frame of an agent; says what it holds, so that either side can have been away."""
 
-    protocol: tuple[int, int] = PROTOCOL
+    protocol: tuple[int, int] = UNSAID
     job_id: str
     container_id: str
     host: str
@@ -164,7 +167,7 @@ class ExecEnded(Message, frozen=True, kw_only=True):
 class Welcome(Message, frozen=True, kw_only=True):
     """Answer to a hello of either kind."""
 
-    protocol: tuple[int, int] = PROTOCOL
+    protocol: tuple[int, int] = UNSAID
     incarnation: int = 1
     beat_s: float = 1.0
     lease_s: float = 30.0
@@ -281,7 +284,7 @@ class Moved(Message, frozen=True, kw_only=True):
 class ClientHello(Message, frozen=True, kw_only=True):
     """First frame of a client."""
 
-    protocol: tuple[int, int] = PROTOCOL
+    protocol: tuple[int, int] = UNSAID
     job_id: str
     user: str = ""
 
