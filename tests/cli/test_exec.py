@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import shlex
@@ -94,6 +95,8 @@ def test_exit_codes_are_those_of_a_shell(job: JobDirectory) -> None:
     missing = beside("no-such-program")
     assert missing.returncode == 127
     assert "no program 'no-such-program' on the PATH of worker:0's program" in missing.stderr
+    no_utf8 = beside("sh", "-c", 'printf %s "$1" | od -An -tx1', "sh", "\udce9")
+    assert (no_utf8.returncode, no_utf8.stdout) == (0, " e9\n")
     forbidden = beside("./train.py")
     assert forbidden.returncode == 126 and "permission denied" in forbidden.stderr
 
@@ -141,6 +144,34 @@ def test_it_ends_with_its_client(job: JobDirectory) -> None:
     assert piped.wait(60) == 128 + signal.SIGPIPE
 
 
+def test_a_hangup_that_is_ignored_is_ignored(job: JobDirectory) -> None:
+    echo = [*HOWDAH, "exec", "beside", "worker:0", "--", "sh", "-c", "echo up; cat"]
+    run = subprocess.Popen(
+        ["nohup", *echo], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    assert run.stdout is not None and run.stdout.readline() == b"up\n"
+    run.send_signal(signal.SIGHUP)
+    assert run.communicate(b"on\n", timeout=60) == (b"on\n", None)
+    assert run.returncode == 0
+
+
+def test_output_that_cannot_be_written_is_named_and_one_that_is_not_blocking_waited_for(
+    job: JobDirectory,
+) -> None:
+    zeros = [*HOWDAH, "exec", "beside", "worker:0", "--", "head", "-c", "200000", "/dev/zero"]
+    with open("/dev/full", "wb") as full:
+        ran = subprocess.run(zeros, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert ran.returncode == 3 and b"can't be written" in ran.stderr and b"No space" in ran.stderr
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(writing, False)
+    run = subprocess.Popen(zeros, stdout=writing)
+    os.close(writing)
+    with open(reading, "rb") as read:
+        assert len(read.read()) == 200000
+    assert run.wait(60) == 0
+
+
 def test_a_late_reader_loses_nothing(job: JobDirectory) -> None:
     count = 3_000_000
     script = f"head -c {count} /dev/zero; touch $HOWDAH_SHARED_DIR/written"
@@ -180,7 +211,7 @@ class Terminal:
             stdin=self.slave,
             stdout=self.slave,
             stderr=self.slave,
-            env={**os.environ, "TERM": "vt100", "PS1": "$ "},
+            env={**os.environ, "TERM": "vt100", "PS1": "$ ", "COLUMNS": "7"},
             start_new_session=True,
         )
         os.set_blocking(self.master, False)

@@ -35,7 +35,7 @@ from howdah.wire.messages import (
 from tests.coordinator.fakes import FakeAgent, client, until
 from tests.coordinator.world import World, in_loop, world
 
-WANTED = OpenExec(task=Task("worker", 0), command=("nvidia-smi",))
+WANTED = OpenExec(task=Task("worker", 0), command=(b"nvidia-smi",))
 ONE = Job(name="fake", command="true", roles={"worker": Role()}, framework="command")
 
 

@@ -122,13 +122,14 @@ class Execs:
         self, channel: Channel[Any], wanted: OpenExec, env: dict[str, str]
     ) -> ExecEnded | None:
         folder = str(self._folder())
-        argv = wanted.command or (next(filter(os.path.exists, _SHELLS), _SHELLS[-1]),)
+        shell = next(filter(os.path.exists, _SHELLS), _SHELLS[-1])
+        argv = tuple(map(os.fsdecode, wanted.command)) or (shell,)
         if wanted.terminal and wanted.term:
             env["TERM"] = wanted.term
         try:
             command = _Command(self._children, channel, wanted, argv, env, folder)
         except (OSError, ValueError) as problem:
-            missing = isinstance(problem, FileNotFoundError)
+            missing = isinstance(problem, FileNotFoundError) and problem.filename != folder
             text = not_started(argv, folder, problem)
             if missing and os.sep not in argv[0]:
                 text = f"there is no program {argv[0]!r} on the PATH of {wanted.task}'s program"
@@ -269,8 +270,9 @@ class _Command:
             if not self._killed:
                 await self._outputs_end(hearing, reading)
             await self._kill_rest()
-            # Nothing holds its streams any more, but its client may be late to read.
-            while not await self._outputs_end(hearing, reading):
+            # Nothing holds its streams any more, but its client may be late to read. The end of the
+            # attempt does not wait for it.
+            while not await self._outputs_end(hearing, reading) and not self._killed:
                 pass
             if hearing.done():
                 return None

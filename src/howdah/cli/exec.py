@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import select
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from howdah.client.handle import AsyncJobHandle
     from howdah.wire.channel import Channel
     from howdah.wire.messages import ExecEnded, OpenExec
+
+T = TypeVar("T", bytes, int)
+A = TypeVar("A", bytes, int)
 
 LEAVE_AFTER = 3
 """Ctrl-C so often without a terminal leaves, whether the command has ended or not."""
@@ -67,7 +71,6 @@ def command(
     could not be started. Where none was started, with the code of what went wrong.
     """
     import asyncio
-    import shutil
 
     from howdah.wire.messages import OpenExec
 
@@ -81,13 +84,13 @@ def command(
     if terminal and not at_terminal:
         raise click.UsageError("--terminal needs standard input to be a terminal")
     handle = handle_of(job_id, store)
-    size = shutil.get_terminal_size()
+    columns, rows = os.get_terminal_size(0) if at_terminal else (80, 24)
     wanted = OpenExec(
         task=handle.task(task),
-        command=argv,
+        command=tuple(map(os.fsencode, argv)),
         terminal=terminal or (at_terminal and not argv),
-        rows=size.lines,
-        columns=size.columns,
+        rows=rows,
+        columns=columns,
         term=os.environ.get("TERM", ""),
     )
     return asyncio.run(_run(handle, wanted))
@@ -182,6 +185,12 @@ class _Session:
         signals |= (
             {signal.SIGWINCH: self._resize} if self._terminal else {signal.SIGINT: self._interrupt}
         )
+        # One that is ignored stays so: nohup does that to SIGHUP.
+        signals = {
+            number: handle
+            for number, handle in signals.items()
+            if signal.getsignal(number) is not signal.SIG_IGN
+        }
         for number, handle in signals.items():
             self._loop.add_signal_handler(number, handle, number)
         receiving = self._loop.create_task(self._receive())
@@ -202,6 +211,10 @@ class _Session:
     def _leave(self, code: int) -> None:
         if not self._left.done():
             self._left.set_result(code)
+
+    def _fail(self, error: Exception) -> None:
+        if not self._left.done():
+            self._left.set_exception(error)
 
     def _leave_by(self, number: int) -> None:
         self._leave(128 + number)
@@ -253,7 +266,7 @@ class _Session:
             if not self._terminal:
                 self._may_read.acquire()
             try:
-                data = os.read(0, EXEC_CHUNK)
+                data = _once_ready(os.read, 0, EXEC_CHUNK)
             except OSError:
                 data = b""
             sent, leave = escape.take(data) if self._terminal else (data, False)
@@ -278,13 +291,19 @@ class _Session:
 
     def _write(self) -> None:
         """In a thread: what comes, as fast as it can be written."""
+        from howdah.client.errors import HowdahError
+
         while (stream_data := self._output.get())[0]:
             stream, left = stream_data
             try:
                 while left:
-                    left = left[os.write(2 if stream == 2 else 1, left) :]
-            except OSError:
+                    left = left[_once_ready(os.write, 2 if stream == 2 else 1, left) :]
+            except BrokenPipeError:
                 self._call(self._leave, 128 + signal.SIGPIPE)
+                return
+            except OSError as error:
+                text = f"the command's output can't be written here: {error.strerror}"
+                self._call(self._fail, HowdahError(text))
                 return
             self._call(self._written)
         self._call(self._flushed.set_result, None)
@@ -293,3 +312,13 @@ class _Session:
         from howdah.wire.messages import ExecTaken
 
         self._channel.send(ExecTaken())
+
+
+def _once_ready(call: Callable[[int, A], T], descriptor: int, argument: A) -> T:
+    """Read or write; other programs may have made a terminal or pipe that they share non-blocking."""
+    while True:
+        try:
+            return call(descriptor, argument)
+        except BlockingIOError:
+            to_read, to_write = ([descriptor], []) if call is os.read else ([], [descriptor])
+            select.select(to_read, to_write, [])

@@ -50,7 +50,7 @@ DIAL_S = 20.0
 SHOWN = 200
 """Characters of a command in the event log."""
 COMMAND_BYTES = 128 * 1024
-"""Of a command's arguments. Linux takes no longer one."""
+"""Of a command's arguments together: what Linux takes of a single one."""
 
 STARTED, ENDED = "exec-started", "exec-ended"
 """Kinds of records."""
@@ -129,7 +129,7 @@ class Execs:
             )
         if self._open > MOST:
             raise RuntimeError(f"{MOST} commands run beside this job's programs now; end one first")
-        if sum(len(each.encode(errors="replace")) + 1 for each in wanted.command) > COMMAND_BYTES:
+        if sum(len(each) + 1 for each in wanted.command) > COMMAND_BYTES:
             raise RuntimeError("the command is too long; put it into a file, or on standard input")
         state = self._state()
         data = state.tasks.get(str(wanted.task))
@@ -238,7 +238,8 @@ async def _carry(
 
 
 def _started(hello: ClientHello, wanted: OpenExec, data: TaskData) -> Record:
-    shown = shlex.join(wanted.command) or "a shell"
+    words = (each.decode(errors="replace") for each in wanted.command)
+    shown = shlex.join(words) or "a shell"
     shown = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
     who = hello.user[:100] or "its owner"
     return Record(

@@ -338,8 +338,8 @@ class OpenExec(Message, frozen=True, kw_only=True):
     the task's agent; from then on this connection is the command's, until `ExecEnded`."""
 
     task: Task
-    command: tuple[str, ...] = ()
-    """A shell where it is empty."""
+    command: tuple[bytes, ...] = ()
+    """As the system has it, in whatever encoding; a shell where it is empty."""
     terminal: bool = False
     """Give it a terminal of its own, so big and of that type, in place of three pipes."""
     rows: int = 24
