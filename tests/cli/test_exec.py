@@ -286,6 +286,15 @@ def test_commands_are_in_the_event_log_and_their_environment_is_nowhere(job: Job
 
 def test_it_ends_with_its_task(job: JobDirectory) -> None:
     """The last one: the job ends."""
+    late = subprocess.Popen(
+        [*HOWDAH, "exec", "beside", "worker:1", "--", "yes"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert late.stdout is not None and late.stdout.readline() == b"y\n"
+    assert shell('rm -r "$PWD"', task="worker:1").returncode == 0
+    homeless = beside("true", task="worker:1")
+    assert homeless.returncode == 126 and "working folder" in homeless.stderr
     run = start(
         "exec", "beside", "worker:0", "--", "sh", "-c", "trap '' TERM HUP; echo up; sleep 1000"
     )
@@ -294,4 +303,8 @@ def test_it_ends_with_its_task(job: JobDirectory) -> None:
     assert run.end() == 137
     assert "worker:0 has ended, and the command with it" in run.told
     assert gone(job).outcome == "succeeded"
+    assert b"worker:1 has ended, and the command with it" in late.communicate(timeout=60)[1]
+    assert late.returncode == 137
+    events = [event["kind"] for event in howdah("events", "beside", "--json").documents()]
+    assert events.count("exec-started") == events.count("exec-ended")
     assert "has ended" in howdah("exec", "beside", "worker:0", "--", "true", code=2).told

@@ -153,6 +153,54 @@ async def test_the_agents_side_ends_with_the_clients(tmp_path: Path) -> None:
 
 
 @in_loop
+async def test_no_command_is_started_for_a_client_that_has_gone(tmp_path: Path) -> None:
+    async with world(tmp_path, ONE) as job:
+        job.start()
+        (agent,) = await job.backend.running(1)
+        asking = await client(job.directory)
+        asking.send(WANTED)
+        order = await agent.hear(DialExec)
+        asking.abort()
+        await until(lambda: any(channel.closed for channel in job.coordinator._channels))
+        side = await dial(agent, order.exec_id)
+        assert await side.receive(10) is None
+        await until(lambda: kinds(job) == ["exec-started", "exec-ended"])
+
+
+@in_loop
+async def test_how_the_last_commands_ended_is_written_down_before_the_job_is(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, ONE) as job:
+        job.start()
+        asking, side = await opened(job)
+        (agent,) = await job.backend.running(1)
+        agent.exit(0)
+        await until(lambda: job.coordinator.driver._stopped)
+        side.send(ExecEnded(code=137))
+        await job.finished()
+        assert kinds(job) == ["exec-started", "exec-ended"]
+        assert await asking.receive(10) == ExecEnded(code=137)
+
+
+@in_loop
+async def test_a_successor_writes_down_the_ends_that_came_with_a_coordinators_death(
+    tmp_path: Path,
+) -> None:
+    async with world(tmp_path, ONE) as job:
+        job.start()
+        await opened(job)
+        await job.kill()
+        assert kinds(job) == ["exec-started"]
+        for _ in range(2):
+            job.start()
+            await until(lambda: kinds(job) == ["exec-started", "exec-ended"])
+            await job.backend.running(1)
+            await job.kill()
+        assert kinds(job) == ["exec-started", "exec-ended"]
+
+
+@in_loop
 async def test_a_connection_that_was_not_asked_for_is_refused(tmp_path: Path) -> None:
     async with world(tmp_path, ONE) as job:
         job.start()

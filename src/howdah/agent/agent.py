@@ -424,6 +424,8 @@ class Agent:
             if self._attempt.exit is None:
                 self._attempt.stop(ending.grace_s, ending.save_s)
             await self._attempt.over()
+        if self._tasks:  # the ends of commands beside it
+            await asyncio.wait(self._tasks, timeout=_GOODBYE_S)
         await self._log_copies.done(_COPYING_S)
         if self._connection is not None:
             channel = self._connection.channel

@@ -131,6 +131,16 @@ class Driver:
                 if item.durable is not None and not item.durable.done():
                     item.durable.set_exception(JobOver())
 
+    async def finish(self) -> None:
+        """Write down the records that have come since `run` returned."""
+        records: list[RecordUpdate] = []
+        while self._inbox:
+            item = self._inbox.popleft()
+            if isinstance(item.what, Record) and item.durable is None:
+                self._record(item.what, self._clock.now(), records)
+        await self._journal.commit()
+        self._events.record(records)
+
     def _put(self, item: _Item) -> None:
         self._inbox.append(item)
         self._wake.set()

@@ -13,7 +13,8 @@ import logging
 import secrets
 import shlex
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ import msgspec
 from howdah.coordinator.agents import Agents
 from howdah.coordinator.driver import JobOver
 from howdah.coordinator.status import UnknownTask
-from howdah.core.messages import Record
+from howdah.core.messages import Record, Task
 from howdah.core.state import OVER, UP, JobState, TaskData
 from howdah.wire.channel import Channel, ChannelClosed
 from howdah.wire.messages import (
@@ -47,6 +48,8 @@ MOST = 64
 """Commands of one job at once."""
 DIAL_S = 20.0
 """For an agent to connect for a command."""
+FINISH_S = 5.0
+"""For agents to say how the job's last commands ended."""
 SHOWN = 200
 """Characters of a command in the event log."""
 COMMAND_BYTES = 128 * 1024
@@ -76,18 +79,26 @@ class Execs:
         self._durably = durably
         self._note = note
         self._allowed = allowed
-        self._open = 0
+        self._running: set[asyncio.Future[None]] = set()
+        """Of each command, done when it has ended and its end is noted."""
         self._dialled: dict[str, asyncio.Future[Channel[Any]]] = {}
 
     async def serve(self, channel: Channel[Any], hello: ClientHello, wanted: OpenExec) -> None:
         """Run a client's command; returns when nothing of it is left here."""
-        self._open += 1
+        running = asyncio.get_running_loop().create_future()
+        self._running.add(running)
         try:
             await self._serve(channel, hello, wanted)
-            while await channel.receive() is not None:
-                pass  # it hangs up when it has read all, however late
         finally:
-            self._open -= 1
+            self._running.discard(running)
+            running.set_result(None)
+        while await channel.receive() is not None:
+            pass  # it hangs up when it has read all, however late
+
+    async def finish(self) -> None:
+        """The job is over, and all commands with it: have their ends noted."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=FINISH_S)
 
     async def _serve(self, client: Channel[Any], hello: ClientHello, wanted: OpenExec) -> None:
         agent: Channel[Any] | None = None
@@ -104,9 +115,10 @@ class Execs:
             return
         ended = None
         try:
-            client.send(Answer())
-            agent.send(wanted)
-            ended = await _join(client, agent, wanted)
+            if not client.closed:  # it may have gone meanwhile
+                client.send(Answer())
+                agent.send(wanted)
+                ended = await _join(client, agent, wanted)
         finally:
             agent.close()
             self._note(_ended(ended, data, time.monotonic() - begun))
@@ -127,7 +139,7 @@ class Execs:
                 "the site allows no commands beside programs: its site file has `exec = false` under "
                 "[limits]"
             )
-        if self._open > MOST:
+        if len(self._running) > MOST:
             raise RuntimeError(f"{MOST} commands run beside this job's programs now; end one first")
         if sum(len(each) + 1 for each in wanted.command) > COMMAND_BYTES:
             raise RuntimeError("the command is too long; put it into a file, or on standard input")
@@ -262,3 +274,20 @@ def _ended(ended: ExecEnded | None, data: TaskData, seconds: float) -> Record:
         attempt=data.attempt,
         data={"code": code, "seconds": round(seconds, 3)},
     )
+
+
+def unrecorded_ends(recorded: Iterable[Record]) -> list[Record]:
+    """Ends of the commands that a former coordinator carried when it died: they died with it."""
+    running: Counter[tuple[Task | None, int | None]] = Counter()
+    for record in recorded:
+        running[record.task, record.attempt] += (record.kind == STARTED) - (record.kind == ENDED)
+    return [
+        Record(
+            kind=ENDED,
+            text=f"the command beside {task} was ended: its coordinator died",
+            task=task,
+            attempt=attempt,
+            data={"code": None},
+        )
+        for task, attempt in running.elements()
+    ]

@@ -20,7 +20,7 @@ from howdah.coordinator.background import persist, trim_memory
 from howdah.coordinator.clients import Clients
 from howdah.coordinator.driver import Clock, Driver, replay
 from howdah.coordinator.event_log import EventLog
-from howdah.coordinator.execs import Execs
+from howdah.coordinator.execs import Execs, unrecorded_ends
 from howdah.coordinator.executor import Executor
 from howdah.coordinator.heartbeats import BEAT_S, REMEMBERED_S, STORE_S, HeartbeatMonitor, Metrics
 from howdah.coordinator.job_logs import JobLogs
@@ -248,8 +248,8 @@ class Coordinator:
         await self.backend.announce(address)
         held = await self._start_backend()
         self.announcer.announce(address)
-        recorded = (update.record for update in self._past.records)
-        ends = coordinator_ends.records(self.directory.path, recorded)
+        recorded = [update.record for update in self._past.records]
+        ends = coordinator_ends.records(self.directory.path, recorded) + unrecorded_ends(recorded)
         first: list[AnyEvent | Record] = [*self._past.missing, *ends]
         if self.machine.state.plan is None:
             first.append(JobSubmitted(plan=self.plan, seed=random.randrange(2**31)))
@@ -304,6 +304,8 @@ class Coordinator:
     async def _end(self) -> JobView:
         """The job has finished: write it down, let clients and agents know, tidy up."""
         await _cancel(self._background)
+        await self.execs.finish()
+        await self.driver.finish()
         await self.metrics.store(self.directory.path)
         self.status.touch()
         final = self.status.view()
