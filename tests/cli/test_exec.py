@@ -270,13 +270,14 @@ def test_a_shell_is_left_by_an_escape_and_by_a_signal(job: JobDirectory) -> None
 
 
 def test_commands_are_in_the_event_log_and_their_environment_is_nowhere(job: JobDirectory) -> None:
-    shell(f": {'long' * 100}")
+    shell(f":\n: {'long' * 100}")
     events = howdah("events", "beside", "--json").documents()
     started = [event for event in events if event["kind"] == "exec-started"]
     ended = [event for event in events if event["kind"] == "exec-ended"]
     assert len(started) == len(ended) > 3
     assert (started[-1]["task"], ended[-1]["task"]) == ("worker:0", "worker:0")
-    assert "runs beside worker:0: sh -c" in started[-1]["text"] and len(started[-1]["text"]) < 260
+    assert r"runs beside worker:0: sh -c ':\n: long" in started[-1]["text"]
+    assert len(started[-1]["text"]) < 260
     assert re.search(r"worker:0 ended with code 0 after \d+\.\d s$", ended[-1]["text"])
     told = [path for path in job.path.rglob("*") if path.is_file() and path.name != "job.json"]
     for path in told:

@@ -251,7 +251,7 @@ async def _carry(
 
 def _started(hello: ClientHello, wanted: OpenExec, data: TaskData) -> Record:
     words = (each.decode(errors="replace") for each in wanted.command)
-    shown = shlex.join(words) or "a shell"
+    shown = shlex.join(words).replace("\n", "\\n") or "a shell"
     shown = shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
     who = hello.user[:100] or "its owner"
     return Record(
