@@ -196,8 +196,11 @@ def metrics_command(
         echo("\n".join(_table(shown, Paint(wants_colour(sys.stdout)))))
     else:
         such = f" of {', '.join(tasks)}" if tasks else ""
-        late = " since then" if since is not None else " yet"
-        echo(f"Nothing has been measured{such} in {handle.job_id}{late}")
+        late = " since then" if since is not None else ""
+        echo(
+            f"Nothing has been measured{such} in {handle.job_id}{late}; "
+            "a task's first measurement comes some seconds after its start"
+        )
 
 
 def _csv(found: list[Measurement]) -> Iterator[str]:
