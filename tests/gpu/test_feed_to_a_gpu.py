@@ -43,7 +43,8 @@ def test_a_torch_loader_may_only_pin(fed: Rig) -> None:
     assert all(label.is_pinned() for label in feed.torch_loader(4, "label", pin=True))
 
 
-def test_jax_gets_arrays_on_its_device(fed: Rig) -> None:
+def test_jax_gets_arrays_on_its_device(fed: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # other tests look at what is used
     feed = fed.trainers[0].feed("train")
     batches = list(feed.jax_batches(4))
     assert [batch["label"].tolist() for batch in batches] == [[0, 1, 2, 3], [4, 5, 6, 7]]
