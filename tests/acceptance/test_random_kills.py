@@ -12,11 +12,11 @@ import pytest
 from tests.acceptance.jobs import Job
 from tests.cli.howdah import job_file, start, until
 
+pytestmark = pytest.mark.thorough
+
 STEPS = 8
 PROGRAM = f"""
 import time
-
-pytestmark = pytest.mark.thorough
 for step in range({STEPS}):
     print("step", step, flush=True)
     time.sleep(0.15)

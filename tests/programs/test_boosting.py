@@ -9,6 +9,8 @@ import pytest
 
 from tests.programs.programs import succeeds
 
+pytestmark = pytest.mark.thorough
+
 XGBOOST = """
 import os
 
@@ -81,9 +83,6 @@ def fit(client, images, labels, others):
 
 LIGHTGBM_ON_DASK = """
 import lightgbm as lgb
-
-pytestmark = pytest.mark.thorough
-
 
 def fit(client, images, labels, others):
     model = lgb.DaskLGBMClassifier(client=client, n_estimators=20, num_threads=1, verbose=-1)

@@ -10,6 +10,8 @@ import pytest
 
 from tests.programs.programs import succeeds
 
+pytestmark = pytest.mark.thorough
+
 QUICK_START = """
 from dask.distributed import Client
 
@@ -26,8 +28,6 @@ SLOW = "import os, time; time.sleep(int(os.environ['HOWDAH_INDEX']))"
 SCALING = """
 import time
 from howdah.integrations.dask import HowdahCluster
-
-pytestmark = pytest.mark.thorough
 
 def workers():
     return len(client.scheduler_info()["workers"])

@@ -10,6 +10,8 @@ import pytest
 from tests.cli.howdah import start
 from tests.programs.programs import succeeds
 
+pytestmark = pytest.mark.thorough
+
 ORBAX = """
 import os
 from pathlib import Path
@@ -77,8 +79,6 @@ import torch
 import torch.distributed as dist
 from digits import accuracy, made, x, y
 from torch.nn.parallel import DistributedDataParallel
-
-pytestmark = pytest.mark.thorough
 
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()

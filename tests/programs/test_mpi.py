@@ -12,6 +12,8 @@ import pytest
 
 from tests.programs.programs import launch, succeeds
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 MPIS = {"openmpi4": "libmpi.so.40", "openmpi5": "libmpi.so.40", "mpich": "libmpi.so.12"}
 
@@ -40,8 +42,6 @@ print(f"rank {rank} of {size} in task {os.environ['HOWDAH_INDEX']} in {folder}: 
 
 HELLO = """
 from mpi4py import MPI
-
-pytestmark = pytest.mark.thorough
 
 print(f"rank {MPI.COMM_WORLD.rank} of {MPI.COMM_WORLD.size}\\n", end="", flush=True)
 """

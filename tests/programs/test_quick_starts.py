@@ -11,6 +11,8 @@ import pytest
 
 from tests.cli.howdah import howdah, start
 
+pytestmark = pytest.mark.thorough
+
 TORCH = """
 import os
 import torch
@@ -39,8 +41,6 @@ import jax
 jax.distributed.initialize()
 import jax.numpy as jnp
 from jax.experimental import multihost_utils
-
-pytestmark = pytest.mark.thorough
 
 every = multihost_utils.process_allgather(jnp.array([jax.process_index() + 1.0]))
 print(f"rank {jax.process_index()} of {jax.process_count()} has {every.sum():g}", flush=True)

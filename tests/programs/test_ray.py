@@ -9,6 +9,8 @@ import pytest
 
 from tests.programs.programs import succeeds
 
+pytestmark = pytest.mark.thorough
+
 LIBRARIES = """
 import os
 
@@ -21,8 +23,6 @@ from ray.train.torch import TorchTrainer, prepare_data_loader, prepare_model
 from ray.util.state import list_nodes
 from sklearn.datasets import load_digits
 from torch.utils.data import DataLoader, TensorDataset
-
-pytestmark = pytest.mark.thorough
 
 STORAGE = os.path.abspath("storage")
 

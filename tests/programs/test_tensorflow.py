@@ -9,6 +9,8 @@ import pytest
 
 from tests.programs.programs import succeeds
 
+pytestmark = pytest.mark.thorough
+
 DATA = """
 import os
 
@@ -58,8 +60,6 @@ if resolver.task_type in ("worker", "ps"):
     server.join()
 
 from digits import accuracy, compiled, x, y
-
-pytestmark = pytest.mark.thorough
 
 strategy = tf.distribute.ParameterServerStrategy(resolver)
 with strategy.scope():

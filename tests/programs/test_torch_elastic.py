@@ -10,6 +10,8 @@ import pytest
 from tests.cli.howdah import start
 from tests.programs.programs import succeeds
 
+pytestmark = pytest.mark.thorough
+
 FAILS_ONCE = """
 import os
 
@@ -33,8 +35,6 @@ from sklearn.datasets import load_digits
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
-
-pytestmark = pytest.mark.thorough
 
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()

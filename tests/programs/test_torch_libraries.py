@@ -9,6 +9,8 @@ import pytest
 
 from tests.programs.programs import succeeds
 
+pytestmark = pytest.mark.thorough
+
 DATA = """
 import torch
 from sklearn.datasets import load_digits
@@ -118,8 +120,6 @@ import os
 import deepspeed
 import torch
 from digits import accuracy, train_set
-
-pytestmark = pytest.mark.thorough
 
 # Sums through shared memory would be compiled now, for minutes; gloo is enough.
 deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False

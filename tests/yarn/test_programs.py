@@ -17,10 +17,10 @@ from tests.programs.test_mpi import DIGITS, mpi
 from tests.programs.test_torch_elastic import SHARDED
 from tests.programs.test_torch_libraries import DATA, PROGRAMS
 
+pytestmark = pytest.mark.thorough
+
 RAY = """
 import ray
-
-pytestmark = pytest.mark.thorough
 
 ray.init()
 
