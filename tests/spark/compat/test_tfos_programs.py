@@ -20,7 +20,7 @@ import pytest
 PROGRAMS = Path(__file__).parent / "programs"
 OURS = "howdah.compat.tensorflowonspark"
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.thorough]
+pytestmark = pytest.mark.timeout(240)
 
 Run = Callable[..., str]
 
