@@ -37,7 +37,7 @@ from howdah.agent.watchdog import Watchdog
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.addresses import AddressError, NoInterface, advertised
 from howdah.wire.channel import Channel, ChannelClosed, connect, serve
-from howdah.wire.frames import decoder
+from howdah.wire.decoders import message_decoder
 from howdah.wire.messages import PROTOCOL, AgentHello, Moved, Refuse, ToAgent, Welcome
 from howdah.wire.sockets import Listener
 from howdah.wire.tls import PeerRole, client_context_from, server_context_from
@@ -62,8 +62,8 @@ _LAST_MOMENT_S = 2.0
 
 # Made here, not at the first use: agents are forked by a parent that has imported this.
 _read_address = msgspec.json.Decoder(CoordinatorAddress).decode
-decoder(ToAgent)
-decoder(Moved)
+message_decoder(ToAgent)
+message_decoder(Moved)
 
 
 class End(enum.Enum):

@@ -33,7 +33,7 @@ from howdah.agent.processes import (
 )
 from howdah.agent.watchdog import Watchdog
 from howdah.wire.channel import Channel, ChannelClosed
-from howdah.wire.frames import decoder
+from howdah.wire.decoders import message_decoder
 from howdah.wire.messages import (
     EXEC_CHUNK,
     EXEC_WINDOW,
@@ -60,7 +60,7 @@ _SIGNALS = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQU
 _SHELLS = ("/bin/bash", "/bin/sh")
 
 log = logging.getLogger(__name__)
-decoder(ToExec)  # made before agents are forked
+message_decoder(ToExec)  # made before agents are forked
 
 
 class Execs:

@@ -27,6 +27,7 @@ from howdah.spec.model import Job
 from howdah.storage import journal, layout
 from howdah.storage.files import make_private_folder
 from howdah.storage.jobdir import JobDirectory, StorageError, base_folder, list_jobs
+from howdah.wire.decoders import message_decoder
 from howdah.wire.status import JobView
 
 VERSION = 1
@@ -178,7 +179,7 @@ class _Known:
         if not stamp or stamp != _stamp(directory):
             return None
         try:
-            return msgspec.msgpack.decode(data, type=JobUsage)
+            return message_decoder(JobUsage).decode(data)
         except (msgspec.DecodeError, TypeError):
             return None
 

@@ -19,9 +19,9 @@ import msgspec
 from howdah.core.messages import Task
 from howdah.spec.model import Checkpoint, Job
 from howdah.storage import layout, legacy_names, ownership
-from howdah.storage.decoders import decoder
 from howdah.storage.files import make_private_folder, write_atomically
 from howdah.storage.layout import CoordinatorAddress, JobMeta
+from howdah.wire.decoders import document_decoder
 from howdah.wire.status import JobView
 
 T = TypeVar("T")
@@ -243,7 +243,7 @@ class JobDirectory:
 
         After a crash the address of the dead one is still there until its successor's.
         """
-        return self._read_if_there(layout.COORDINATOR, decoder(CoordinatorAddress))
+        return self._read_if_there(layout.COORDINATOR, document_decoder(CoordinatorAddress))
 
     def write_coordinator(self, address: CoordinatorAddress) -> None:
         """Publish the coordinator's address."""
@@ -271,7 +271,7 @@ class JobDirectory:
         )
 
     def _read(self, name: str, type: type[T]) -> T:
-        document = self._read_if_there(name, decoder(type))
+        document = self._read_if_there(name, document_decoder(type))
         if document is None:
             raise StorageError(
                 f"{self.path} has no {name}: it is no job directory, or its job was never started"

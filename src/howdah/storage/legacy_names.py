@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from howdah.storage.decoders import decoder
+from howdah.wire.decoders import document_decoder
 from howdah.wire.status import JobView
 
 
@@ -58,12 +58,12 @@ def view(document: bytes) -> JobView:
         msgspec.DecodeError: it is neither.
     """
     if b'"charged"' not in document:  # every task of the last release has it
-        return decoder(JobView)(document)
+        return document_decoder(JobView)(document)
     old = msgspec.json.decode(document, type=dict[str, Any])
     for name in ("failures", "tasks"):
         parts = msgspec.convert(old.get(name, []), list[dict[str, Any]])
         old[name] = [_with_names(part, TABLE[f"JobView.{name}"]) for part in parts]
-    return decoder(JobView)(msgspec.json.encode(old))
+    return document_decoder(JobView)(msgspec.json.encode(old))
 
 
 def _with_names(document: dict[str, Any], renamed: Renamed) -> dict[str, Any]:

@@ -24,9 +24,9 @@ import msgspec
 
 from howdah.storage import layout
 from howdah.storage.confined_paths import parts
-from howdah.storage.decoders import decoder
 from howdah.storage.files import PRIVATE_FILE, make_private_folder, write_atomically
 from howdah.storage.jobdir import JobDirectory, StorageError
+from howdah.wire.decoders import document_decoder
 
 log: logging.Logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ def origin_of(local: Path) -> Origin:
         StorageError: it is no copy.
     """
     try:
-        return decoder(Origin)((local / ORIGIN).read_bytes())
+        return document_decoder(Origin)((local / ORIGIN).read_bytes())
     except (OSError, msgspec.DecodeError) as error:
         raise StorageError(f"{local} is no copy of a job directory: {error}") from error
 

@@ -5,12 +5,12 @@ The format is described in `howdah.wire.messages`.
 
 from __future__ import annotations
 
-import functools
 import struct
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from howdah.wire.decoders import message_decoder
 from howdah.wire.messages import MAX_FRAME
 
 T = TypeVar("T")
@@ -48,15 +48,6 @@ def encode(message: msgspec.Struct, max_frame: int = MAX_FRAME) -> bytes:
     return bytes(frame)
 
 
-@functools.cache
-def decoder(types: Any) -> msgspec.msgpack.Decoder[Any]:
-    """The decoder of a message type or union: made once, for that takes milliseconds.
-
-    A parent that has asked for it gives it to every process it forks.
-    """
-    return msgspec.msgpack.Decoder(types)
-
-
 class FrameDecoder(Generic[T]):
     """Bytes in, messages out, however the bytes were cut up on their way.
 
@@ -66,7 +57,7 @@ class FrameDecoder(Generic[T]):
 
     def __init__(self, types: Any, max_frame: int = MAX_FRAME) -> None:
         """``types`` is the message type, or union of types, that may come."""
-        self._decode = decoder(types).decode
+        self._decode = message_decoder(types).decode
         self._max_frame = max_frame
         self._buffer = bytearray()
         self._failed: str | None = None

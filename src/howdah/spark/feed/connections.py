@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from howdah.wire.frames import HEADER_BYTES, decoder, encode
+from howdah.wire.decoders import message_decoder
+from howdah.wire.frames import HEADER_BYTES, encode
 from howdah.wire.messages import MAX_FRAME
 from howdah.wire.sockets import detect_dead_peers
 
@@ -74,7 +75,7 @@ class Connection:
             raise msgspec.DecodeError(f"a frame of {size} bytes")
         body = bytearray(size)
         self.read_into(memoryview(body))
-        return decoder(types).decode(body)
+        return message_decoder(types).decode(body)
 
     def end(self) -> None:
         """Wake whoever reads or writes, and the peer."""

@@ -34,7 +34,8 @@ from howdah.spark.feed.messages import (
     Stop,
     Taken,
 )
-from howdah.wire.frames import FrameDecoder, decoder, encode
+from howdah.wire.decoders import message_decoder
+from howdah.wire.frames import FrameDecoder, encode
 from howdah.wire.sockets import dial_tls
 from howdah.wire.tls import PeerRole, certificate_name, client_context_from
 
@@ -92,7 +93,7 @@ class Trainer:
         self.load: Load | None = None
         self._buffer = bytearray()
         self._raw = 0  # bytes of an answer that follow
-        self._decoder = decoder(FromTrainer)
+        self._decoder = message_decoder(FromTrainer)
         self._socket = _dial(place, access, host)
         self._socket.setblocking(False)
         self._poll = select.poll()
