@@ -4,25 +4,68 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from howdah.spark.feed.columns import concatenated, length, ordered
+from howdah.spark.feed.columns import Shapes, concatenated, length, ordered, tensors
+from howdah.spark.feed.selection import chosen, given
 
 T = TypeVar("T")
 
 
-def check(shuffle_buffer: int, prefetch: int) -> None:
-    """Whether these arguments can be.
+class Batches:
+    """Batches as a framework takes them; each iteration is one pass of a feed, in an order of its own.
+
+    The arguments are those of `howdah.spark.feed.loaders.Loaders.torch_loader`.
 
     Raises:
-        ValueError: one is below 0.
+        ValueError: a number is below 0.
     """
-    for name, value in (("shuffle_buffer", shuffle_buffer), ("prefetch", prefetch)):
-        if value < 0:
-            raise ValueError(f"{name} is {value}; give 0 for none, or more")
+
+    def __init__(
+        self,
+        passes: Callable[..., Iterator[Any]],
+        size: int,
+        columns: Sequence[str] | str | None,
+        label: str | None,
+        shapes: Shapes | None,
+        drop_last: bool,
+        per_epoch: bool,
+        *,
+        shuffle_buffer: int = 0,
+        seed: int = 0,
+        prefetch: int = 0,
+    ) -> None:
+        for name, value in (("shuffle_buffer", shuffle_buffer), ("prefetch", prefetch)):
+            if value < 0:
+                raise ValueError(f"{name} is {value}; give 0 for none, or more")
+        self._pass = lambda: passes(size, chosen(columns, label), shapes, drop_last, per_epoch)
+        self._size = size
+        self._columns = columns
+        self._label = label
+        self._shuffle_buffer = shuffle_buffer
+        self._seed = seed
+        self._prefetch = prefetch
+        self._begun = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        batches = self._pass()
+        random = np.random.default_rng((self._seed, self._begun))
+        self._begun += 1
+        if self._shuffle_buffer:
+            batches = shuffled(batches, self._size, self._shuffle_buffer, random)
+        return ahead(map(self.ready, batches), self._prefetch)
+
+    def ready(self, batch: dict[str, Any]) -> Any:
+        """A batch as the program gets it."""
+        arrays = {name: tensors(values, name, self.array) for name, values in batch.items()}
+        return given(arrays, self._columns, self._label)
+
+    def array(self, values: np.ndarray, name: str) -> Any:
+        """A column as the framework's own array."""
+        raise NotImplementedError
 
 
 def shuffled(

@@ -2,60 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.batching import ahead, check, shuffled
-from howdah.spark.feed.columns import Shapes, tensors
-from howdah.spark.feed.selection import chosen, given
+from howdah.spark.feed.batching import Batches
 
 
-class JaxBatches:
-    """Batches of JAX arrays; each pass over it is one of the feed."""
+class JaxBatches(Batches):
+    """Batches of JAX arrays."""
 
-    def __init__(
-        self,
-        passes: Callable[..., Iterator[Any]],
-        size: int,
-        columns: Sequence[str] | str | None,
-        label: str | None,
-        shapes: Shapes | None,
-        drop_last: bool,
-        per_epoch: bool,
-        *,
-        sharding: Any,
-        shuffle_buffer: int,
-        seed: int,
-        prefetch: int,
-    ) -> None:
-        check(shuffle_buffer, prefetch)
-        self._passes = passes
-        self._arguments = (size, chosen(columns, label), shapes, drop_last, per_epoch)
-        self._columns = columns
-        self._label = label
+    def __init__(self, *arguments: Any, sharding: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
         self._sharding = sharding
-        self._shuffle = shuffle_buffer, seed
-        self._prefetch = prefetch
-        self._begun = 0
 
-    def __iter__(self) -> Iterator[Any]:
-        batches = self._passes(*self._arguments)
-        buffer, seed = self._shuffle
-        random = np.random.default_rng((seed, self._begun))
-        self._begun += 1
-        if buffer:
-            batches = shuffled(batches, self._arguments[0], buffer, random)
-        return ahead(map(self._ready, batches), self._prefetch)
-
-    def _ready(self, batch: dict[str, Any]) -> Any:
-        arrays = {name: tensors(values, name, self._array) for name, values in batch.items()}
-        return given(arrays, self._columns, self._label)
-
-    def _array(self, values: np.ndarray, name: str) -> Any:
+    def array(self, values: np.ndarray, name: str) -> Any:
         if values.dtype.kind not in "biuf":
             return values
         _check_width(values, name)

@@ -2,67 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset
 
-from howdah.spark.feed.batching import ahead, check, shuffled
-from howdah.spark.feed.columns import Shapes, tensors
-from howdah.spark.feed.selection import chosen, given
+from howdah.spark.feed.batching import Batches
+from howdah.spark.feed.columns import tensors
 
 
-class FeedDataset(IterableDataset[Any]):
+class FeedDataset(Batches, IterableDataset[Any]):
     """Ready batches of tensors: for a loader without batch size and workers."""
 
     def __init__(
         self,
-        passes: Callable[..., Iterator[Any]],
-        size: int,
-        columns: Sequence[str] | str | None,
-        label: str | None,
-        shapes: Shapes | None,
-        drop_last: bool,
-        per_epoch: bool,
-        *,
-        shuffle_buffer: int = 0,
-        seed: int = 0,
+        *arguments: Any,
         collate: Callable[[Any], Any] | None = None,
         pin: bool = False,
-        prefetch: int = 0,
         device: Any = None,
+        **more: Any,
     ) -> None:
-        check(shuffle_buffer, prefetch)
-        self._shuffle = shuffle_buffer, seed
+        super().__init__(*arguments, **more)
         self._collate = collate
         self._pin = pin
-        self._prefetch = prefetch
         self._device = None if device is None else torch.device(device)
         if pin and self._device is not None and self._device.type != "cuda":
             raise ValueError(f"pin=True is for batches on their way to a GPU, not to {device!r}")
-        self._begun = 0
-        self._passes = passes
-        self._arguments = (size, chosen(columns, label), shapes, drop_last, per_epoch)
-        self._columns = columns
-        self._label = label
 
-    def __iter__(self) -> Iterator[Any]:
-        batches = self._passes(*self._arguments)
-        buffer, seed = self._shuffle
-        random = np.random.default_rng((seed, self._begun))
-        self._begun += 1
-        if buffer:
-            batches = shuffled(batches, self._arguments[0], buffer, random)
-        return ahead(map(self._ready, batches), self._prefetch)
-
-    def _ready(self, batch: dict[str, Any]) -> Any:
-        tensors = {name: tensor(values, name) for name, values in batch.items()}
-        found = given(tensors, self._columns, self._label)
+    def ready(self, batch: dict[str, Any]) -> Any:
+        """See `Batches.ready`."""
+        found = super().ready(batch)
         if self._collate is not None:
             found = self._collate(found)
         return found if self._device is None else _moved(found, self._device, self._pin)
+
+    def array(self, values: np.ndarray, name: str) -> Any:
+        """See `Batches.array`."""
+        return _tensor(values, name)
 
 
 def loader(
