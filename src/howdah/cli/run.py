@@ -28,16 +28,19 @@ if TYPE_CHECKING:
     from howdah.storage.jobdir import JobDirectory
 
 
-@click.command("run", cls=JobCommand)
-@job_source
-@dry_run_option
-@click.option("--open", "open_page", is_flag=True, help="Open the job page in a browser.")
-@click.option(
+_verbose_option = click.option(
     "-v",
     "--verbose",
     is_flag=True,
     help="Show the start and end of every task too, and all that TensorFlow says of its start.",
 )
+
+
+@click.command("run", cls=JobCommand)
+@job_source
+@dry_run_option
+@click.option("--open", "open_page", is_flag=True, help="Open the job page in a browser.")
+@_verbose_option
 @json_option
 @click.pass_context
 def run_command(
@@ -203,12 +206,7 @@ def say_submitted(directory: JobDirectory, *, as_json: bool) -> None:
     help="Put a value over the earlier job's, such as roles.worker.instances=4; repeatable.",
 )
 @click.option("--detach", is_flag=True, help="Leave it running, as 'howdah submit' does.")
-@click.option(
-    "-v",
-    "--verbose",
-    is_flag=True,
-    help="Show the start and end of every task too, and all that TensorFlow says of its start.",
-)
+@_verbose_option
 @store_option
 @json_option
 def rerun_command(
@@ -263,12 +261,7 @@ def rerun_command(
 @click.command("attach")
 @optional_job_id
 @tail_option("10")
-@click.option(
-    "-v",
-    "--verbose",
-    is_flag=True,
-    help="Show the start and end of every task too, and all that TensorFlow says of its start.",
-)
+@_verbose_option
 @click.option(
     "--revive", is_flag=True, help="If the job has no coordinator any more, run it again."
 )
