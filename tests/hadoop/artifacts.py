@@ -100,13 +100,10 @@ def native() -> Path | None:
     arch = {"x86_64": "Linux-amd64", "aarch64": "Linux-aarch64"}.get(platform.machine())
     if arch is None:
         return None
-    jar = next(
-        jar
-        for jar in fetch("hadoop-trino", ["io.trino.hadoop:hadoop-apache:3.3.5-3"])
-        if jar.name.startswith("hadoop-apache")
-    )
 
     def unpack(place: Path) -> None:
+        found = fetch("hadoop-trino", ["io.trino.hadoop:hadoop-apache:3.3.5-3"])
+        (jar,) = (jar for jar in found if jar.name.startswith("hadoop-apache"))
         with zipfile.ZipFile(jar) as packed:
             (place / "libhadoop.so").write_bytes(packed.read(f"nativelib/{arch}/libhadoop.so"))
 

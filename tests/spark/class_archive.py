@@ -7,6 +7,7 @@ here, by a short session which uses what most tests do: `python -m tests.spark.v
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import subprocess
@@ -96,6 +97,7 @@ def _make(archive: Path, java_options: str, env: Mapping[str, str]) -> None:
         old.unlink()
 
 
+@functools.cache
 def _archive(home: Path) -> Path:
     """Named after what a JVM compares: its own version, and each jar's path, size and time."""
     jars = sorted((home / "jars").glob("*.jar"))

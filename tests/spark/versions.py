@@ -56,7 +56,7 @@ def environment(version: Version | None = None) -> dict[str, str]:
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "160m",
-        "SPARK_DAEMON_JAVA_OPTS": f"{_JAVA} {class_archive.flags(version.home)}",
+        "SPARK_DAEMON_JAVA_OPTS": _java(version),
         "PYTHONWARNINGS": "ignore",
     }
 
@@ -64,9 +64,13 @@ def environment(version: Version | None = None) -> dict[str, str]:
 _JAVA = "-XX:+UseSerialGC -XX:-UsePerfData -XX:TieredStopAtLevel=1 -Xss512k"
 
 
+def _java(version: Version) -> str:
+    return f"{_JAVA} {class_archive.flags(version.home)}"
+
+
 def settings(folder: Path, version: Version | None = None) -> dict[str, str]:
     """Spark's settings for small and quiet sessions that write into that folder only."""
-    java = environment(version)["SPARK_DAEMON_JAVA_OPTS"]
+    java = _java(version or running())
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
