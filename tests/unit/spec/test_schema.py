@@ -10,7 +10,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import jsonschema
 import msgspec
 import pytest
 
@@ -22,7 +21,14 @@ from tests.unit.spec.test_load import FULL
 
 REPOSITORY = Path(__file__).parents[3]
 ENV = {"HOWDAH_SITE": ""}
-VALIDATOR = jsonschema.Draft202012Validator(schema.json_schema())
+
+
+@pytest.fixture(scope="module")
+def validator() -> Any:
+    """Made here, not at the file's import: jsonschema compiles a grammar for seconds where one is installed."""
+    import jsonschema
+
+    return jsonschema.Draft202012Validator(schema.json_schema())
 
 
 def generator() -> ModuleType:
@@ -34,8 +40,8 @@ def generator() -> ModuleType:
     return module
 
 
-def test_the_schema_is_a_schema() -> None:
-    VALIDATOR.check_schema(schema.json_schema())
+def test_the_schema_is_a_schema(validator: Any) -> None:
+    validator.check_schema(schema.json_schema())
 
 
 def test_every_key_is_described() -> None:
@@ -51,13 +57,13 @@ def test_every_field_has_a_docstring() -> None:
             assert set(describe.fields()[name]) == set(kind.__struct_fields__), name
 
 
-def test_the_schema_accepts_good_job_files(tmp_path: Path) -> None:
+def test_the_schema_accepts_good_job_files(validator: Any, tmp_path: Path) -> None:
     (tmp_path / "job.toml").write_text(FULL)
     job = load(tmp_path / "job.toml", env=ENV).job
     documents: list[Any] = [tomllib.loads(FULL), json.loads(msgspec.json.encode(job))]
     documents += [tomllib.loads(template(name)) for name in NAMES]
     for document in documents:
-        VALIDATOR.validate(document)
+        validator.validate(document)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +84,8 @@ def test_the_schema_accepts_good_job_files(tmp_path: Path) -> None:
         {"preprocess": {}},
     ],
 )
-def test_the_schema_refuses_wrong_job_files(document: Any) -> None:
-    assert not VALIDATOR.is_valid(document)
+def test_the_schema_refuses_wrong_job_files(validator: Any, document: Any) -> None:
+    assert not validator.is_valid(document)
 
 
 def test_the_built_in_frameworks_are_offered() -> None:
