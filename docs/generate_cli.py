@@ -14,7 +14,7 @@ from typing import Any
 import click
 import msgspec
 
-from howdah.cli.main import COMMANDS, cli
+from howdah.cli.main import COMMANDS, GROUPS, cli
 from howdah.client import items
 from howdah.client.exits import ExitCode
 
@@ -61,8 +61,10 @@ and what is unknown should be ignored. Times are seconds since the epoch.
 
 def page() -> str:
     """The whole page."""
-    parts = [INTRODUCTION, "## Commands\n"]
-    parts += [_command(name) for name in COMMANDS]
+    parts = [INTRODUCTION]
+    for heading, commands in GROUPS.items():
+        parts.append(f"## {heading}\n")
+        parts += [_command(name) for name in commands]
     parts.append(EXITS + "".join(_exit_rows()))
     parts.append(JSON + "\n".join(_lines()))
     return "\n".join(parts)

@@ -13,39 +13,55 @@ from typing import Any
 
 import click
 
-COMMANDS = {
-    "run": "Run a job and follow it until it ends.",
-    "submit": "Start a job and leave it running.",
-    "sweep": "Run a job once for each of many settings, and compare what came out.",
-    "tony": "Run a job of TonY by its own command line.",
-    "list": "List jobs.",
-    "history": "Add up what jobs held, and how much of it was useful.",
-    "ui": "Show all jobs in the browser, running and past, until Ctrl-C.",
-    "portal": "Show the jobs of all users below a store to a team, behind a reverse proxy, until Ctrl-C.",
-    "status": "Show one job: its tasks, failures and pages.",
-    "logs": "Print what a job's tasks wrote.",
-    "events": "Print a job's event log.",
-    "metrics": "Print what was measured of a job's tasks, and what they reported.",
-    "outputs": "List the files that were kept of a job, or fetch one.",
-    "page": "Print the address of a job's page; that of a job that has ended is served until Ctrl-C.",
-    "advice": "Say what a job wasted, and what to change in its job file.",
-    "attach": "Follow a running job; Ctrl-C leaves it running.",
-    "stop": "Stop a job.",
-    "rerun": "Run a job again.",
-    "rm": "Remove jobs that have ended, with all that is in their directories.",
-    "prune": "Remove jobs that ended long ago; without --yes, list them.",
-    "stack": "Show where running tasks' Python threads are (by py-spy).",
-    "exec": "Run a command beside a task's program, or a shell.",
-    "score": "Score files with a saved model, on Spark.",
-    "notebook": "Run JupyterLab in a container until Ctrl-C.",
-    "tunnel": "Open a port of this machine that leads to a page of a job, until Ctrl-C.",
-    "check": "Report every problem of a job file.",
-    "init": "Write a commented job file to start from.",
-    "pack": "Pack what a job ships to a cluster, and explain it.",
-    "doctor": "Check what this machine offers to jobs.",
-    "completion": "Print what makes a shell complete commands, options and job ids.",
+GROUPS = {
+    "Run jobs": {
+        "init": "Write a commented job file to start from.",
+        "check": "Report every problem of a job file.",
+        "run": "Run a job and follow it until it ends.",
+        "submit": "Start a job and leave it running.",
+        "rerun": "Run a job again.",
+        "sweep": "Run a job once for each of many settings, and compare what came out.",
+        "notebook": "Run JupyterLab in a container until Ctrl-C.",
+        "score": "Score files with a saved model, on Spark.",
+        "tony": "Run a job of TonY by its own command line.",
+    },
+    "Look at jobs": {
+        "list": "List jobs.",
+        "status": "Show one job: its tasks, failures and pages.",
+        "attach": "Follow a running job; Ctrl-C leaves it running.",
+        "logs": "Print what a job's tasks wrote.",
+        "events": "Print a job's event log.",
+        "metrics": "Print what was measured of a job's tasks, and what they reported.",
+        "stack": "Show where running tasks' Python threads are (by py-spy).",
+        "outputs": "List the files that were kept of a job, or fetch one.",
+        "advice": "Say what a job wasted, and what to change in its job file.",
+    },
+    "Control running jobs": {
+        "exec": "Run a command beside a task's program, or a shell.",
+        "stop": "Stop a job.",
+    },
+    "Open pages in the browser": {
+        "page": "Print the address of a job's page; that of a job that has ended is served until Ctrl-C.",
+        "ui": "Show all jobs in the browser, running and past, until Ctrl-C.",
+        "portal": "Show the jobs of all users below a store to a team, behind a reverse proxy, until Ctrl-C.",
+        "tunnel": "Open a port of this machine that leads to a page of a job, until Ctrl-C.",
+    },
+    "Account for past jobs and remove them": {
+        "history": "Add up what jobs held, and how much of it was useful.",
+        "rm": "Remove jobs that have ended, with all that is in their directories.",
+        "prune": "Remove jobs that ended long ago; without --yes, list them.",
+    },
+    "Set up this machine and clusters": {
+        "doctor": "Check what this machine offers to jobs.",
+        "pack": "Pack what a job ships to a cluster, and explain it.",
+        "completion": "Print what makes a shell complete commands, options and job ids.",
+    },
 }
-"""Name to first line of help; a test holds both against the commands themselves."""
+"""Headings of ``howdah --help``, each with its commands in the order people use them: name to first line
+of help. A test holds both against the commands themselves."""
+
+COMMANDS = {name: text for commands in GROUPS.values() for name, text in commands.items()}
+"""Name to first line of help, in the order of the groups."""
 
 _MODULES = {
     "run": "run",
@@ -101,8 +117,11 @@ class LazyGroup(click.Group):
         return [*found, *options]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        # All groups have one column of names: the longest of all, not of each.
+        longest = max(map(len, COMMANDS))
+        for heading, commands in GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(longest), text) for name, text in commands.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
