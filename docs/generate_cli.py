@@ -26,7 +26,7 @@ INTRODUCTION = """\
 <!-- Written by docs/generate_cli.py from src/howdah/cli. Change those. -->
 
 `howdah COMMAND --help` prints what is below. A job is named by its id, by its name, or by enough
-of the id's beginning; `@last` is the newest job, and `attach` and the commands that only read take it
+of the id's beginning; `@last` is the newest job, and `attach`, `exec` and the commands that only read take it
 when no id is given. Where several jobs answer, the one that still runs is meant; if none runs, a whole
 name stands for its newest job, and a beginning is refused.
 

@@ -114,6 +114,19 @@ def test_what_cannot_be_done_is_refused_in_words(job: JobDirectory) -> None:
     )
 
 
+def test_without_an_id_the_newest_job_is_meant(job: JobDirectory) -> None:
+    for which in ((), ("@last",), (job.job_id,)):
+        ran = howdah(
+            "exec", *which, "worker:1", "--", "sh", "-c", "echo $HOWDAH_INDEX of $HOWDAH_JOB_ID"
+        )
+        assert ran.text == f"1 of {job.job_id}"
+    assert "no task 'worker:9'" in howdah("exec", "worker:9", "--", "true", code=2).told
+    dashes = howdah("exec", "worker:0", "ls", code=2)
+    assert "howdah exec worker:0 -- ls" in dashes.told
+    for one in ((), ("beside",), ("--store", str(job.path.parent))):
+        assert "TASK is missing" in howdah("exec", *one, "--", "true", code=2).told
+
+
 def test_what_it_leaves_running_is_ended_and_its_output_is_whole(job: JobDirectory) -> None:
     begun = "(setsid sleep 1000 >/dev/null 2>&1 & echo $!); sleep 1000 & echo $!"
     ran = shell(f"{begun}; head -c 300000 /dev/zero | tr '\\0' x")

@@ -17,7 +17,6 @@ from howdah.cli.jobs import (
     JobCommand,
     command_of,
     handle_of,
-    job_id_argument,
     store_option,
     task_argument,
 )
@@ -38,9 +37,7 @@ LEAVE_AFTER = 3
 
 
 @click.command("exec", cls=JobCommand)
-@job_id_argument
 @task_argument
-@click.argument("words", nargs=-1, metavar="")
 @click.option(
     "-t",
     "--terminal",
@@ -51,7 +48,7 @@ LEAVE_AFTER = 3
 @click.pass_context
 def command(
     ctx: click.Context,
-    job_id: str,
+    job_id: str | None,
     task: str,
     words: tuple[str, ...],
     terminal: bool,
@@ -59,10 +56,11 @@ def command(
 ) -> int:
     """Run a command beside a task's program, or a shell.
 
-    ID is a job's id, its name, or enough of its beginning; TASK a task that runs, such as worker:1. The
-    command has the program's environment variables and working folder; its input, output and errors are
-    this command's own. Without a command, and where standard input is a terminal, a shell gets a terminal
-    on that machine: `~.` at the beginning of a line leaves it, also when the connection is dead.
+    ID is a job's id, its name, or enough of its beginning; the newest job without it. TASK is a task that
+    runs, such as worker:1. The command has the program's environment variables and working folder; its
+    input, output and errors are this command's own. Without a command, and where standard input is a
+    terminal, a shell gets a terminal on that machine: `~.` at the beginning of a line leaves it, also when
+    the connection is dead.
 
     The command ends with the task, and when you leave it. Only the job's owner can run one, and both are
     in the event log. A site may forbid it.
@@ -78,7 +76,7 @@ def command(
     if words:
         raise click.UsageError(
             f"{words[0]!r} is one argument too many. A command goes behind two dashes: "
-            f"howdah exec {job_id} {task} -- {' '.join(words)}"
+            f"howdah exec {' '.join(filter(None, (job_id, task)))} -- {' '.join(words)}"
         )
     at_terminal = is_terminal(0)
     if terminal and not at_terminal:

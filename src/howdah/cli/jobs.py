@@ -290,22 +290,48 @@ job_id_argument = click.argument("job_id", metavar="ID", shell_complete=_jobs)
 job_ids_argument = click.argument(
     "job_ids", metavar="ID...", nargs=-1, required=True, shell_complete=_jobs
 )
-task_argument = click.argument("task", metavar="TASK", shell_complete=_tasks)
 optional_job_id = click.argument("job_id", metavar="[ID]", required=False, shell_complete=_jobs)
 
 
-def tasks_argument(command: F) -> F:
-    """``[ID] [TASK]...``, and ``--task``, which says the same: `job_id` and `tasks`.
+def _job_and_rest(job_id: str | None, rest: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    """Of ``[ID] REST...`` which is which: None is the newest job.
 
     A task has a colon and a job has none: ``howdah logs worker:1`` is about the newest job.
     """
+    if job_id is not None and ":" in job_id:
+        return None, (job_id, *rest)
+    return job_id, rest
+
+
+def task_argument(command: F) -> F:
+    """``[ID] TASK``, and what stands behind them by mistake: `job_id`, `task` and `words`."""
+
+    @functools.wraps(command)
+    def called(job_id: str | None, task: str | None, words: tuple[str, ...], **rest: Any) -> Any:
+        job_id, (first, *others) = _job_and_rest(job_id, (task or "", *words))
+        if not first:
+            meant = f"; of {job_id}, or of the newest job without an ID" if job_id else ""
+            raise click.UsageError(f"TASK is missing: a task that runs, such as worker:1{meant}")
+        others = tuple(filter(None, others))
+        return command(job_id=job_id, task=first, words=others, **rest)
+
+    for argument in (
+        click.argument("words", nargs=-1, metavar=""),
+        click.argument("task", metavar="TASK", required=False, shell_complete=_tasks),
+        optional_job_id,
+    ):
+        called = argument(called)
+    return cast("F", called)
+
+
+def tasks_argument(command: F) -> F:
+    """``[ID] [TASK]...``, and ``--task``, which says the same: `job_id` and `tasks`."""
 
     @functools.wraps(command)
     def called(
         job_id: str | None, tasks: tuple[str, ...], task: tuple[str, ...], **rest: Any
     ) -> Any:
-        if job_id is not None and ":" in job_id:
-            job_id, tasks = None, (job_id, *tasks)
+        job_id, tasks = _job_and_rest(job_id, tasks)
         return command(job_id=job_id, tasks=(*tasks, *task), **rest)
 
     for option in (
