@@ -7,6 +7,7 @@ may be left in the run's own folder for sockets.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import secrets
@@ -14,6 +15,7 @@ import shutil
 import signal
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_LEFT] = []
 
 
+OUT_OF_TIME = "the run is out of time"
+_UNTIL = float(os.environ.get("HOWDAH_TESTS_UNTIL", "inf"))
+"""When no further thorough test begins, in seconds since the epoch."""
+_END = float(os.environ.get("HOWDAH_TESTS_END", "inf"))
+"""When no further test of any kind begins."""
 _FOLDER = pytest.StashKey[Path]()
 _LEFT = pytest.StashKey[list[str]]()
 """What xdist's workers have said is left of their parts of the run."""
@@ -65,26 +72,34 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let each worker of xdist, which begins with an equal part of the list, do the thorough tests last."""
-    if os.environ.get("HOWDAH_TESTS_UNTIL") is None:
+    """Order files for several workers, each of which takes the next file: what may take long comes first.
+
+    Thorough tests come in another order each run, so that it is not always the same that time leaves out.
+    """
+    if "PYTEST_XDIST_WORKER" not in os.environ:
         return
-    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    last = [item for item in items if item.get_closest_marker("thorough")]
-    first = [item for item in items if not item.get_closest_marker("thorough")]
-    items[:] = [
-        item
-        for worker in range(workers)
-        for part in (first, last)
-        for item in part[worker * len(part) // workers : (worker + 1) * len(part) // workers]
-    ]
+    seconds: Counter[Path] = Counter()
+    thorough: set[Path] = set()
+    for item in items:
+        if limit := item.get_closest_marker("timeout"):
+            seconds[item.path] += limit.args[0]
+        if item.get_closest_marker("thorough"):
+            thorough.add(item.path)
+
+    def rank(item: pytest.Item) -> tuple[int, float]:
+        if item.path in thorough:
+            return 1, random.Random(f"{_UNTIL} {item.path}").random()
+        return (0, -seconds[item.path]) if seconds[item.path] else (2, 0.0)
+
+    items.sort(key=rank)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """On a slow machine leave some out rather than never get to the end."""
-    until = float(os.environ.get("HOWDAH_TESTS_UNTIL", "inf"))
-    if item.get_closest_marker("thorough") and time.time() > until:
-        pytest.skip("the run is out of time (HOWDAH_TESTS_UNTIL)")
+    now = time.time()
+    if now > _END or (now > _UNTIL and item.get_closest_marker("thorough")):
+        pytest.skip(OUT_OF_TIME)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
