@@ -7,7 +7,6 @@ may be left in the run's own folder for sockets.
 
 from __future__ import annotations
 
-import math
 import os
 import random
 import secrets
