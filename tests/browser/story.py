@@ -46,6 +46,7 @@ def running(job: FakeJob, *, seconds: float = 120.0) -> None:
                 cpu=1.5 + math.sin(second / 7) / 4,
                 rss_mb=600.0 + second,
                 values={"loss": math.exp(-second / 40)},
+                step=second * 10,
             )
 
 

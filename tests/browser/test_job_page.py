@@ -44,6 +44,26 @@ def test_the_page_shows_the_job(page: Page, served: Served) -> None:
     shoot(page, "running-light")
 
 
+def test_plots_go_over_time_or_steps_and_are_smoothed(page: Page, served: Served) -> None:
+    served.do(story.running)
+    open_job(page, served)
+    loss = page.get_by_role("figure", name="loss:")
+    tip = loss.locator(".tip")
+    loss.locator(".u-over").hover()
+    expect(tip.locator("small")).to_contain_text(":")
+    page.get_by_label("Plotted over").select_option("Over steps")
+    page.get_by_label("Log scale").check()
+    expect(page.locator(".chart")).to_have_count(3)
+    loss.locator(".u-over").hover()
+    expect(tip.locator("small")).to_contain_text("step ")
+    expect(tip.locator("div")).to_have_count(4)
+    before = loss.get_attribute("aria-label")
+    assert before
+    page.get_by_label("Smoothing").select_option("Smoothed more")
+    expect(loss).not_to_have_attribute("aria-label", before)
+    shoot(page, "plots-over-steps")
+
+
 def test_a_new_log_line_appears_by_itself(page: Page, served: Served) -> None:
     served.do(story.running)
     open_job(page, served)

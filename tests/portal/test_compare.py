@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 
@@ -84,6 +85,30 @@ def test_runs_are_compared_from_the_list_without_javascript(
     expect(plain).to_have_title("tuned · Howdah")
 
 
+def test_what_several_runs_reported_is_plotted_in_one_chart(
+    page: Page, portal: Portal, past: Past, runs: list[JobDirectory]
+) -> None:
+    log_in(page, portal)
+    page.goto(f"{portal.url}/compare?job={'&job='.join(each.job_id for each in runs[:2])}")
+    loss = page.get_by_role("figure", name="loss:")
+    # Points are means of a second: their values depend on how fast the programs were.
+    both = re.compile(rf"loss: {runs[0].job_id} [0-9.]+, {runs[1].job_id} [0-9.]+")
+    expect(loss).to_have_accessible_name(both)
+    loss.locator(".u-over").hover()
+    expect(loss.locator(".tip small")).to_contain_text("after")
+    page.get_by_label("Plotted over").select_option("Over steps")
+    page.get_by_label("Log scale").check()
+    loss.locator(".u-over").hover()
+    expect(loss.locator(".tip small")).to_contain_text("step ")
+    shoot(page, "compare-metrics")
+    page.get_by_role("button", name=runs[0].job_id).click()
+    expect(loss).to_have_accessible_name(re.compile(rf"loss: {runs[1].job_id} [0-9.]+$"))
+    # What one of them alone has is in no chart.
+    page.goto(f"{portal.url}/compare?job={runs[0].job_id}&job={past.good.job_id}")
+    expect(page.get_by_role("heading", name="Metrics")).to_be_visible()
+    expect(loss).to_have_count(0)
+
+
 def test_what_cannot_be_compared_is_said(
     page: Page, portal: Portal, past: Past, runs: list[JobDirectory]
 ) -> None:
@@ -96,6 +121,7 @@ def test_what_cannot_be_compared_is_said(
     page.goto(f"{portal.url}/compare?job={odd}")
     assert cells(page, "State") == ["succeeded", "failed", "unreadable", "failed"]
     expect(page.locator(".compared")).to_contain_text("of one of them it cannot be read")
+    expect(page.get_by_role("figure", name="loss:")).to_be_visible()
     expect(page).to_have_title("Compare · Howdah")
 
 

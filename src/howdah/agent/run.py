@@ -142,6 +142,8 @@ class Run:
         return self._heartbeat(Sample(time=time.time(), values=values) if values else None, None)
 
     def _heartbeat(self, sample: Sample | None, progress_s: float | None) -> Heartbeat:
+        if sample is not None and self._reported.step is not None:
+            sample = msgspec.structs.replace(sample, step=self._reported.step)
         return Heartbeat(
             attempt=self._start.attempt,
             sample=sample,

@@ -38,7 +38,7 @@ def compare_page(runs: Sequence[Run], version: str) -> Response:
     """The page. ``version`` is that of the static files."""
     groups = [_outcome(runs), _time(runs), _used(runs), _reported(runs), _job_file(runs)]
     text = environment("howdah.portal").get_template("compare.html").render(
-        runs=[{"job": run.row} for run in runs],
+        runs=[{"job": run.row, "readable": run.job is not None} for run in runs],
         groups=[group for group in groups if group.rows or group.note],
         version=version,
     )  # fmt: skip

@@ -77,6 +77,8 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     io_write_mb: float | None = None
     values: dict[str, float] = {}
     """What the program reported through `howdah.task.report` since the last sample."""
+    step: float | None = None
+    """The newest step reported, in this sample's time or before."""
 
 
 class Heartbeat(Message, frozen=True, kw_only=True):

@@ -25,8 +25,8 @@ def test_a_grid_of_nothing_is_empty() -> None:
 def test_samples_become_means_and_gaps_stay_gaps() -> None:
     samples = {
         "worker:0": [
-            Sample(time=100.1, cpu=1.0, values={"loss": 2.0}),
-            Sample(time=100.9, cpu=2.0),
+            Sample(time=100.1, cpu=1.0, values={"loss": 2.0}, step=4),
+            Sample(time=100.9, cpu=2.0, step=5),
             Sample(time=103.0, cpu=4.0, values={"loss": 1.0, "bad": math.nan}),
             Sample(time=99.0, cpu=100.0),
             Sample(time=200.0, cpu=100.0),
@@ -36,6 +36,7 @@ def test_samples_become_means_and_gaps_stay_gaps() -> None:
     assert {(each.task, each.name): each.points for each in page.series} == {
         ("worker:0", "cpu"): [1.5, None, None, 4.0],
         ("worker:0", "value:loss"): [2.0, None, None, 1.0],
+        ("worker:0", "step"): [4.5, None, None, None],
     }
 
 

@@ -297,9 +297,10 @@ class StaticFiles:
 
 @functools.cache
 def environment(package: str = _PACKAGE) -> jinja2.Environment:
-    """The templates of a package."""
+    """The templates of a package; those of the job page besides, for parts that both have."""
+    packages = dict.fromkeys((package, _PACKAGE))
     return jinja2.Environment(
-        loader=jinja2.PackageLoader(package, "templates"),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(each, "templates") for each in packages]),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

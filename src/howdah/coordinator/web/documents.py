@@ -131,7 +131,8 @@ class Series(_Document, frozen=True, kw_only=True):
 
     task: str
     name: str
-    """cpu (cores), rss_mb, gpu (0 to 1), gpu_memory_mb, or ``value:`` and a reported name."""
+    """cpu (cores), rss_mb, gpu (0 to 1), gpu_memory_mb, step (the newest reported), or ``value:`` and a
+    reported name."""
     points: list[float | None]
 
 
@@ -304,7 +305,7 @@ class Timeline:
 
 # -- series ---------------------------------------------------------------------------------------
 
-MEASUREMENTS = ("cpu", "rss_mb", "gpu", "gpu_memory_mb")
+MEASUREMENTS = ("cpu", "rss_mb", "gpu", "gpu_memory_mb", "step")
 VALUE = "value:"
 """Goes before the name of a value the program reported."""
 
@@ -357,7 +358,7 @@ def on_grid(
 def _measured(sample: Sample) -> Iterable[tuple[str, float]]:
     for name in MEASUREMENTS:
         value = getattr(sample, name)
-        if value is not None:
+        if value is not None and math.isfinite(value):
             yield name, value
     for name, value in sample.values.items():
         if math.isfinite(value):
