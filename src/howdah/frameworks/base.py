@@ -49,6 +49,10 @@ INDEPENDENT = RoleDefaults(restart=Restart.TASK, ranked=False, join=Join.NOW, re
 """A program of a role the framework does not know: it counts, but is no part of the framework."""
 
 
+SERVER = RoleDefaults(tracking=Tracking.UNTRACKED, ranked=False, watched=False)
+"""A role that only serves the ranked ones: its end is not the job's, its silence is no hang."""
+
+
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """Something in a job this framework cannot run: dotted key, what is wrong, what to do."""
 
@@ -114,6 +118,33 @@ class Framework:
         return None
 
 
+class Collective(Framework):
+    """Chief, master and workers form one synchronous group that none of their programs can rejoin alone.
+
+    All are ranked, restarted together, and joined once they hold a connection to a peer.
+    """
+
+    rendezvous: str = ""
+    """The role that serves where they meet, one task of it; none if a program of theirs does."""
+
+    def collective(self, job: Job) -> bool:
+        return True
+
+    def check(self, job: Job) -> list[Problem]:
+        return (
+            needs_one_of(job, "chief", "worker")
+            + at_most_one(job, "chief", "master", self.rendezvous)
+            + only_gang(job)
+        )
+
+    def role(self, job: Job, role: str) -> RoleDefaults:
+        if role == self.rendezvous:
+            return SERVER
+        if role not in ("chief", "master", "worker"):
+            return INDEPENDENT
+        return RoleDefaults(chief=role == chief_role(job, "worker"))
+
+
 def processes(role: Role) -> int:
     """Programs per task; ``"gpus"`` is one for each GPU of the container."""
     if role.processes == "gpus":
@@ -140,16 +171,6 @@ def tracked_roles(job: Job) -> list[str]:
         for name, role in job.roles.items()
         if role.tracking in (None, Tracking.TRACKED) and not role.prepare
     ]
-
-
-def grouped(job: Job, role: str, *names: str) -> RoleDefaults:
-    """Defaults where chief, master and the named roles form one synchronous group.
-
-    All of them are ranked, restarted together, and joined once they hold a connection to a peer.
-    """
-    if role not in ("chief", "master", *names):
-        return INDEPENDENT
-    return RoleDefaults(chief=role == chief_role(job, *names))
 
 
 def needs_one_of(job: Job, *names: str, what: str = "the role that trains") -> list[Problem]:

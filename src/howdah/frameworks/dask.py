@@ -25,11 +25,14 @@ Sources: docs.dask.org "Command Line" (dask scheduler, dask worker), "Configurat
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from howdah.core.messages import Member, Topology
 from howdah.core.plan import Join
 from howdah.frameworks import addresses
 from howdah.frameworks.base import (
     INDEPENDENT,
+    SERVER,
     Framework,
     Problem,
     RoleDefaults,
@@ -76,9 +79,7 @@ class Dask(Framework):
     def role(self, job: Job, role: str) -> RoleDefaults:
         match role:
             case "scheduler":
-                return RoleDefaults(
-                    tracking=Tracking.UNTRACKED, ranked=False, watched=False, ports=2
-                )
+                return replace(SERVER, ports=2)
             case "worker":
                 return RoleDefaults(
                     tracking=Tracking.UNTRACKED,

@@ -22,16 +22,8 @@ from msgspec.structs import replace
 from howdah.core.messages import Member, Topology
 from howdah.core.plan import Join
 from howdah.frameworks import addresses
-from howdah.frameworks.base import (
-    Framework,
-    Problem,
-    RoleDefaults,
-    at_most_one,
-    grouped,
-    needs_one_of,
-    only_gang,
-)
-from howdah.spec.model import Job, Role, Tracking
+from howdah.frameworks.base import Collective, RoleDefaults
+from howdah.spec.model import Job, Role
 from howdah.spec.units import seconds
 
 DRIVER = "driver"
@@ -39,20 +31,11 @@ UNLIMITED_S = 86400
 """Time-out where the job has none: Horovod knows no "never"."""
 
 
-class Horovod(Framework):
+class Horovod(Collective):
     """HOROVOD_* for gloo."""
 
     name = "horovod"
-
-    def collective(self, job: Job) -> bool:
-        return True
-
-    def check(self, job: Job) -> list[Problem]:
-        return (
-            needs_one_of(job, "chief", "worker")
-            + only_gang(job)
-            + at_most_one(job, "chief", "master", DRIVER)
-        )
+    rendezvous = DRIVER
 
     def helpers(self, job: Job) -> dict[str, Role]:
         return {DRIVER: Role(memory="256m")}
@@ -61,9 +44,7 @@ class Horovod(Framework):
         return '"$HOWDAH_PYTHON" "$HOWDAH_HELPERS/horovod_main.py"' if role == DRIVER else None
 
     def role(self, job: Job, role: str) -> RoleDefaults:
-        if role == DRIVER:
-            return RoleDefaults(tracking=Tracking.UNTRACKED, ranked=False, watched=False)
-        rules = grouped(job, role, "worker")
+        rules = super().role(job, role)
         return replace(rules, join=Join.NOW, after=(DRIVER,)) if rules.ranked else rules
 
     def environment(

@@ -19,35 +19,14 @@ from __future__ import annotations
 
 from howdah.core.messages import Member, Topology
 from howdah.frameworks import addresses
-from howdah.frameworks.base import (
-    Framework,
-    Problem,
-    RoleDefaults,
-    at_most_one,
-    grouped,
-    needs_one_of,
-    only_gang,
-)
+from howdah.frameworks.base import Collective
 from howdah.spec.model import Job
 
 
-class Jax(Framework):
+class Jax(Collective):
     """One process of a multi-controller JAX program each."""
 
     name = "jax"
-
-    def collective(self, job: Job) -> bool:
-        return True
-
-    def check(self, job: Job) -> list[Problem]:
-        return (
-            needs_one_of(job, "chief", "worker")
-            + at_most_one(job, "chief", "master")
-            + only_gang(job)
-        )
-
-    def role(self, job: Job, role: str) -> RoleDefaults:
-        return grouped(job, role, "worker")
 
     def environment(
         self, job: Job, topology: Topology, member: Member, process: int

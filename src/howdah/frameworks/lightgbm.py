@@ -20,36 +20,17 @@ from msgspec.structs import replace
 
 from howdah.core.messages import Member, Topology
 from howdah.frameworks import addresses
-from howdah.frameworks.base import (
-    Framework,
-    Problem,
-    RoleDefaults,
-    at_most_one,
-    grouped,
-    needs_one_of,
-    only_gang,
-    processes,
-)
+from howdah.frameworks.base import Collective, RoleDefaults, processes
 from howdah.spec.model import Job
 
 
-class LightGBM(Framework):
+class LightGBM(Collective):
     """One listening program for each entry of the machine list."""
 
     name = "lightgbm"
 
-    def collective(self, job: Job) -> bool:
-        return True
-
-    def check(self, job: Job) -> list[Problem]:
-        return (
-            needs_one_of(job, "chief", "worker")
-            + at_most_one(job, "chief", "master")
-            + only_gang(job)
-        )
-
     def role(self, job: Job, role: str) -> RoleDefaults:
-        rules = grouped(job, role, "worker")
+        rules = super().role(job, role)
         return replace(rules, ports=processes(job.roles[role])) if rules.ranked else rules
 
     def environment(

@@ -22,10 +22,13 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from howdah.core.messages import Member, Topology
 from howdah.core.plan import Join
 from howdah.frameworks import addresses
 from howdah.frameworks.base import (
+    SERVER,
     Framework,
     Problem,
     RoleDefaults,
@@ -71,9 +74,7 @@ class Mpi(Framework):
         if LAUNCHER in job.roles:
             if role == LAUNCHER:
                 return RoleDefaults(chief=True, join=Join.NOW)
-            return RoleDefaults(
-                tracking=Tracking.UNTRACKED, ranked=False, watched=False, join=Join.NOW
-            )
+            return replace(SERVER, join=Join.NOW)
         return RoleDefaults(
             ranked=role in tracked, chief=role == chief_role(job, *tracked), join=Join.NOW
         )

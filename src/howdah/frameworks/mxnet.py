@@ -17,10 +17,13 @@ tested against its documentation and a stand-in process only.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from howdah.core.messages import Member, Topology
 from howdah.frameworks import addresses
 from howdah.frameworks.base import (
     INDEPENDENT,
+    SERVER,
     Framework,
     Problem,
     RoleDefaults,
@@ -28,7 +31,7 @@ from howdah.frameworks.base import (
     needs_one_of,
     only_gang,
 )
-from howdah.spec.model import Job, Role, Tracking
+from howdah.spec.model import Job, Role
 
 
 class MXNet(Framework):
@@ -58,11 +61,9 @@ class MXNet(Framework):
     def role(self, job: Job, role: str) -> RoleDefaults:
         match role:
             case "scheduler":
-                return RoleDefaults(tracking=Tracking.UNTRACKED, ranked=False, watched=False)
+                return SERVER
             case "server":
-                return RoleDefaults(
-                    tracking=Tracking.UNTRACKED, ranked=False, watched=False, after=("scheduler",)
-                )
+                return replace(SERVER, after=("scheduler",))
             case "worker":
                 # Not after the servers: they join only when the workers have come too.
                 return RoleDefaults(chief=True, after=("scheduler",))

@@ -24,15 +24,7 @@ import re
 
 from howdah.core.messages import Member, Topology
 from howdah.frameworks import addresses
-from howdah.frameworks.base import (
-    Framework,
-    Problem,
-    RoleDefaults,
-    at_most_one,
-    grouped,
-    needs_one_of,
-    only_gang,
-)
+from howdah.frameworks.base import Collective, Problem
 from howdah.spec.model import Job
 from howdah.spec.units import instance_range
 
@@ -41,20 +33,13 @@ _TORCHRUN = re.compile(r"(^|[\s/'\"])(torchrun|torch\.distributed\.(run|launch))
 _STANDALONE = re.compile(r"(torchrun|torch\.distributed\.run)\s.*--standalone\b", re.DOTALL)
 
 
-class PyTorch(Framework):
+class PyTorch(Collective):
     """One process group over the tasks of chief and worker."""
 
     name = "pytorch"
 
-    def collective(self, job: Job) -> bool:
-        return True
-
     def check(self, job: Job) -> list[Problem]:
-        found = (
-            needs_one_of(job, "chief", "worker")
-            + at_most_one(job, "chief", "master")
-            + only_gang(job)
-        )
+        found = super().check(job)
         for name, role in job.roles.items():
             command = role.command or job.command or ""
             text = command if isinstance(command, str) else " ".join(command)
@@ -75,9 +60,6 @@ class PyTorch(Framework):
                     )
                 )
         return found
-
-    def role(self, job: Job, role: str) -> RoleDefaults:
-        return grouped(job, role, "worker")
 
     def environment(
         self, job: Job, topology: Topology, member: Member, process: int

@@ -41,6 +41,7 @@ from howdah.core.plan import Completion, Join
 from howdah.frameworks import addresses, tony
 from howdah.frameworks.base import (
     INDEPENDENT,
+    SERVER,
     Framework,
     Problem,
     RoleDefaults,
@@ -97,7 +98,7 @@ class TensorFlow(Framework):
         driven = coordinated(job)
         match role:
             case "ps":
-                return RoleDefaults(tracking=Tracking.UNTRACKED, ranked=False, watched=False)
+                return SERVER
             case "chief" | "master":
                 return RoleDefaults(
                     chief=True,

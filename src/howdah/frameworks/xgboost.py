@@ -19,34 +19,17 @@ from msgspec.structs import replace
 
 from howdah.core.messages import Member, Topology
 from howdah.frameworks import addresses
-from howdah.frameworks.base import (
-    Framework,
-    Problem,
-    RoleDefaults,
-    at_most_one,
-    grouped,
-    needs_one_of,
-    only_gang,
-)
-from howdah.spec.model import Job, Role, Tracking
+from howdah.frameworks.base import Collective, RoleDefaults
+from howdah.spec.model import Job, Role
 
 TRACKER = "tracker"
 
 
-class XGBoost(Framework):
+class XGBoost(Collective):
     """A tracker, and workers that meet through it."""
 
     name = "xgboost"
-
-    def collective(self, job: Job) -> bool:
-        return True
-
-    def check(self, job: Job) -> list[Problem]:
-        return (
-            needs_one_of(job, "chief", "worker")
-            + only_gang(job)
-            + at_most_one(job, "chief", "master", TRACKER)
-        )
+    rendezvous = TRACKER
 
     def helpers(self, job: Job) -> dict[str, Role]:
         return {TRACKER: Role(memory="512m")}
@@ -55,9 +38,7 @@ class XGBoost(Framework):
         return '"$HOWDAH_PYTHON" "$HOWDAH_HELPERS/xgboost_main.py"' if role == TRACKER else None
 
     def role(self, job: Job, role: str) -> RoleDefaults:
-        if role == TRACKER:
-            return RoleDefaults(tracking=Tracking.UNTRACKED, ranked=False, watched=False)
-        rules = grouped(job, role, "worker")
+        rules = super().role(job, role)
         # The tracker must listen before the first worker asks: a worker tries for seconds only.
         return replace(rules, after=(TRACKER,)) if rules.ranked else rules
 

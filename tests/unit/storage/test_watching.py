@@ -131,12 +131,12 @@ def test_a_set_is_not_saved_before_it_has_been_quiet(
 def test_a_program_that_saves_more_often_than_the_settle_time_is_saved_too(
     start: Callable[..., Helper], folder: Path
 ) -> None:
-    helper = start(settle_s=1.0)
+    helper = start(settle_s=2.0)
     over = threading.Event()
 
     def save_all_the_time() -> None:
         number = 0
-        while not over.wait(0.8):
+        while not over.wait(1.8):
             number += 1
             (folder / "model.tmp").write_text(f"weights {number}")
             (folder / "model.tmp").replace(folder / "model")
