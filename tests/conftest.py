@@ -56,6 +56,7 @@ _UNTIL = float(os.environ.get("HOWDAH_TESTS_UNTIL", "inf"))
 """When no further thorough test begins, in seconds since the epoch."""
 _END = float(os.environ.get("HOWDAH_TESTS_END", "inf"))
 """When no further test of any kind begins."""
+_SHARED = ("hadoop_kerberos", "hadoop")
 _FOLDER = pytest.StashKey[Path]()
 _LEFT = pytest.StashKey[list[str]]()
 """What xdist's workers have said is left of their parts of the run."""
@@ -73,22 +74,27 @@ def pytest_testnodedown(node: Any) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Order files for several workers, each of which takes the next file: what may take long comes first.
 
+    Those that share a cluster of Hadoop follow each other, since it ends with the last file that uses it.
     Thorough tests come in another order each run, so that it is not always the same that time leaves out.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
     seconds: Counter[Path] = Counter()
+    users: dict[str, set[Path]] = {fixture: set() for fixture in _SHARED}
     thorough: set[Path] = set()
     for item in items:
         if limit := item.get_closest_marker("timeout"):
             seconds[item.path] += limit.args[0]
         if item.get_closest_marker("thorough"):
             thorough.add(item.path)
+        for fixture in users.keys() & set(getattr(item, "fixturenames", ())):
+            users[fixture].add(item.path)
 
-    def rank(item: pytest.Item) -> tuple[int, float]:
-        if item.path in thorough:
-            return 1, random.Random(f"{_UNTIL} {item.path}").random()
-        return (0, -seconds[item.path]) if seconds[item.path] else (2, 0.0)
+    def rank(item: pytest.Item) -> tuple[bool, bool, int, float]:
+        file = item.path
+        cluster = next((i for i, name in enumerate(_SHARED) if file in users[name]), len(_SHARED))
+        within = random.Random(f"{_UNTIL} {file}").random() if file in thorough else -seconds[file]
+        return not seconds[file], file in thorough, cluster, within
 
     items.sort(key=rank)
 

@@ -46,7 +46,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     gpus: Gpus = Gpus.PLUGIN
     gpus_per_node: int = 2
     labels: bool = True
-    heartbeat_ms: int = 100
+    heartbeat_ms: int = 200
     """Node beats; Hadoop's default is 1000."""
     node_expiry_ms: int = 10_000
     master_expiry_ms: int = 30_000

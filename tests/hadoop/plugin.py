@@ -39,15 +39,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
 
 
-@pytest.fixture(scope="session")
-def hadoop(pytestconfig: pytest.Config) -> Iterator[Cluster]:
-    """The cluster that all tests of this run share: leave it as you found it."""
+@pytest.fixture(scope="module")
+def hadoop() -> Iterator[Cluster]:
+    """The cluster that all tests of this run share: leave it as you found it.
+
+    It ends with the last module that uses it at the time: idle, it takes a tenth of a core.
+    """
     use = _use(_folder(_run()), Options())
     yield use.cluster
     use.end()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def hadoop_kerberos() -> Iterator[Cluster]:
     """A cluster with a realm of its own, which the run's tests of Kerberos share."""
     use = _use(_folder(f"krb-{_run()}"), SECURE)
