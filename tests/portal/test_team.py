@@ -363,3 +363,46 @@ def test_a_second_portal_for_the_store_and_wrong_options_are_refused_in_words(te
     ):
         refused = howdah("portal", *arguments, code=2)
         assert words in refused.told, refused.told
+
+
+def test_old_jobs_are_removed_each_day_as_their_owners_and_administrators_are_told(
+    team: Team, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    own = store / owner(team.open)
+    ended = own / team.open.job_id
+    unended = own / "unended-20261121-143502-k3f9"
+    strange = store / "mallory" / team.open.job_id
+    for each in (ended, unended, strange):
+        shutil.copytree(team.open.path, each)
+    for path in (unended / "final.json", *unended.glob("events-*")):
+        path.unlink()
+    (ended / "logs" / "link").symlink_to(tmp_path)
+    run = start(
+        "portal", "--store", str(store), "--listen", "127.0.0.1:0", "--json", "--admin", "ada",
+        "--trusted-proxy", "127.0.0.1", "--prune-older-than", "0s",
+    )  # fmt: skip
+    port = urlsplit(json.loads(run.until_line('"address"'))["address"]).port
+    assert port is not None
+    portal = team._replace(port=port, prefix="")
+    until(lambda: "last: 1 removed, 1 not" in portal.ask("ada", "/").body.decode(), "it is told")
+    page = portal.ask("ada", "/").body.decode()
+    assert f"<code>{ended.name}</code> removed" in page
+    assert "not removed: it is not mallory&#39;s but" in page
+    assert "removed each day" not in portal.ask(owner(team.open), "/").body.decode()
+    assert (ended.exists(), unended.exists(), strange.exists()) == (False, True, True)
+    run.signal(signal.SIGINT)
+    assert run.end() == 130
+    assert f"removed {ended.name} of {owner(team.open)}, " in run.told
+
+
+@pytest.mark.parametrize(
+    ("store", "time", "told"),
+    [
+        (".", "long", "'long' is not a time"),
+        ("hdfs:///howdah", "90d", "a portal can't remove the jobs in hdfs:///howdah"),
+    ],
+)
+def test_a_schedule_that_cannot_be_kept_is_refused(store: str, time: str, told: str) -> None:
+    given = ("--store", store, "--trusted-proxy", "127.0.0.1", "--prune-older-than", time)
+    assert told in " ".join(howdah("portal", *given, code=2).told.split())

@@ -13,13 +13,22 @@ import click
 
 from howdah.cli.jobs import json_option
 from howdah.cli.pages import show
+from howdah.cli.removal import span_of
 
 if TYPE_CHECKING:
     from howdah.coordinator.web.server import Server
     from howdah.portal.access_control import Team
     from howdah.portal.copies import Store
+    from howdah.portal.pruning import PruneSchedule
 
 _HEADER = re.compile(r"[A-Za-z0-9-]+")
+_ON_HDFS = ("hdfs://", "viewfs://")
+
+
+def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str | None:
+    if text is not None:
+        span_of(text)
+    return text
 
 
 @click.command("portal")
@@ -71,6 +80,12 @@ _HEADER = re.compile(r"[A-Za-z0-9-]+")
     metavar="USER",
     help="May see and stop every job; repeatable.",
 )
+@click.option(
+    "--prune-older-than",
+    callback=_time,
+    metavar="TIME",
+    help="Each day remove jobs that ended longer ago, such as 90d: as 'howdah prune' of their owners.",
+)
 @json_option
 def command(
     store: str,
@@ -80,6 +95,7 @@ def command(
     user_header: str,
     group_header: str | None,
     admins: tuple[str, ...],
+    prune_older_than: str | None,
     as_json: bool,
 ) -> int:
     """Show the jobs of all users below a store to a team, behind a reverse proxy, until Ctrl-C.
@@ -96,8 +112,24 @@ def command(
     if prefix and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+/?", prefix):
         raise click.UsageError(f"--prefix {prefix!r} is no path; write it as /howdah")
     where = _address(listen)
-    asyncio.run(_serve(store_of(store), where, prefix.rstrip("/"), team, as_json=as_json))
+    pruning = None if prune_older_than is None else _pruning(store, prune_older_than)
+    found = store_of(store)
+    asyncio.run(_serve(found, where, prefix.rstrip("/"), team, pruning, as_json=as_json))
     return ExitCode.STOPPED
+
+
+def _pruning(store: str, older_than: str) -> PruneSchedule:
+    from howdah.portal.pruning import CannotPrune, PruneSchedule
+
+    if store.startswith(_ON_HDFS):
+        raise click.UsageError(
+            f"--prune-older-than: a portal can't remove the jobs in {store}, only those in a folder; "
+            "leave it out, and let each user run howdah prune"
+        )
+    try:
+        return PruneSchedule(Path(store_of(store).place), older_than)
+    except (CannotPrune, OSError) as error:
+        raise click.UsageError(f"--prune-older-than: {error}") from None
 
 
 def store_of(store: str) -> Store:
@@ -109,7 +141,7 @@ def store_of(store: str) -> Store:
     from howdah.backends import registry
     from howdah.portal.copies import FolderStore
 
-    if store.startswith(("hdfs://", "viewfs://")):
+    if store.startswith(_ON_HDFS):
         return registry.store_elsewhere(store)
     if "://" in store.removeprefix("file://"):
         raise click.UsageError(
@@ -161,7 +193,13 @@ def _team(
 
 
 async def _serve(
-    store: Store, address: tuple[str, int], prefix: str, team: Team, *, as_json: bool
+    store: Store,
+    address: tuple[str, int],
+    prefix: str,
+    team: Team,
+    pruning: PruneSchedule | None,
+    *,
+    as_json: bool,
 ) -> None:
     from howdah.portal.app import create_portal
     from howdah.portal.copies import Copies, InUse
@@ -182,7 +220,11 @@ async def _serve(
             f"--listen {host}:{port} can't be used ({error.strerror or error}); give another one"
         ) from None
     app = create_portal(
-        Jobs(copies.base, folder, copies), secrets.token_urlsafe(32), team=team, prefix=prefix
+        Jobs(copies.base, folder, copies),
+        secrets.token_urlsafe(32),
+        team=team,
+        prefix=prefix,
+        pruning=pruning,
     )
 
     def url(server: Server) -> str:
@@ -195,7 +237,11 @@ async def _serve(
             "note: a proxy on this machine is trusted, so every program of this machine can say who "
             f"reads; let nobody else sign in here\n{told}"
         )
+    removing = None if pruning is None else asyncio.ensure_future(pruning.run())
     try:
         await show(app, sock, url, folder=store.place, told=told, as_json=as_json)
     finally:
+        if removing is not None:
+            removing.cancel()
+            await asyncio.wait({removing})
         copies.close()

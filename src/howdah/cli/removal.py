@@ -58,10 +58,17 @@ ENDED = ("succeeded", "failed", "stopped", "timed-out")
 
 
 def _span(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
+    return None if text is None else span_of(text)
+
+
+def span_of(text: str) -> float:
+    """Seconds of what an option says.
+
+    Raises:
+        click.BadParameter: it is no span of time.
+    """
     from howdah.client.time_expressions import span
 
-    if text is None:
-        return None
     try:
         return span(text)
     except ValueError as error:

@@ -34,6 +34,7 @@ from howdah.portal.index import Found, Query
 from howdah.portal.job_pages import JobPages, within
 from howdah.portal.jobs import Jobs
 from howdah.portal.pages import Shown, list_page
+from howdah.portal.pruning import PruneSchedule
 from howdah.portal.query import BadQuery
 from howdah.spec.model import Job
 from howdah.storage.jobdir import NotYours, StorageError
@@ -109,6 +110,7 @@ def create_portal(
     clock: Callable[[], float] = time.time,
     team: Team | None = None,
     prefix: str = "",
+    pruning: PruneSchedule | None = None,
 ) -> PortalApp:
     """The portal's web app. All its links are relative, so it works below any path prefix.
 
@@ -120,6 +122,7 @@ def create_portal(
         team: how readers are known, each of whom sees what they may; without it the token lets in the
             user, who sees all.
         prefix: what all paths begin with, where a proxy leaves it there: ``/howdah``.
+        pruning: what removes old jobs, for the list to tell administrators of it.
     """
     identity: Any = Identity(token)
     if team is None:
@@ -168,6 +171,7 @@ def create_portal(
                 jobs.index.may_stop, [row.job_id for row in answer.rows], reader
             ),
             unread=jobs.copies.unread if jobs.copies and reader and reader.is_admin else {},
+            pruning=pruning if reader and reader.is_admin else None,
         )
         response = list_page(asked, answer, shown, page=number, version=static.version, now=clock())
         response.status_code = 400 if problem else 200

@@ -11,6 +11,7 @@ from starlette.responses import HTMLResponse, Response
 from howdah.client.states import STATES
 from howdah.coordinator.web.app import environment
 from howdah.portal.index import Choices, Found, Row
+from howdah.portal.pruning import PruneSchedule
 from howdah.portal.query import Asked
 
 _GOING_ON = ("waiting", "running")
@@ -41,6 +42,8 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs of this page that they may stop."""
     unread: Mapping[str, str]
     """Folders of the store that cannot be read, and why."""
+    pruning: PruneSchedule | None = None
+    """What removes old jobs; only for administrators."""
 
 
 def list_page(
@@ -70,6 +73,7 @@ def list_page(
         all=sum(counts.values()),
         sorts=_sorts(asked),
         shown=shown,
+        moment=moment,
         version=version,
     )  # fmt: skip
     # Without a referrer a form's origin is "null", and the gate lets nothing be stopped.
