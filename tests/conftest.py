@@ -72,10 +72,12 @@ def pytest_testnodedown(node: Any) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order files for several workers, each of which takes the next file: what may take long comes first.
+    """Order files for several workers, each of which takes the next file.
 
-    Those that share a cluster of Hadoop follow each other, since it ends with the last file that uses it.
-    Thorough tests come in another order each run, so that it is not always the same that time leaves out.
+    First those without time limits of their own, which are many and short; then the others, the longest
+    before the shorter ones, and one after the other those that share a cluster of Hadoop, since it ends
+    with the last file that uses it. Thorough ones come last, in another order each run, so that it is not
+    always the same that time leaves out.
     """
     if "PYTEST_XDIST_WORKER" not in os.environ:
         return
@@ -94,7 +96,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         file = item.path
         cluster = next((i for i, name in enumerate(_SHARED) if file in users[name]), len(_SHARED))
         within = random.Random(f"{_UNTIL} {file}").random() if file in thorough else -seconds[file]
-        return not seconds[file], file in thorough, cluster, within
+        return file in thorough, seconds[file] > 0, cluster, within
 
     items.sort(key=rank)
 

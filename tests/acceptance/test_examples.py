@@ -20,10 +20,3 @@ def test_an_example_trains(name: str, tmp_path: Path) -> None:
     check_training(TRAININGS[name], job.run.text, shards)
     assert any((job.directory.path / "tensorboard").rglob("events.out.tfevents*"))
     assert not job.marked(), "nothing is left"
-
-
-@pytest.mark.timeout(320)
-@pytest.mark.parametrize("name", ["command", "horovod", "mpi", "mxnet", "ray"])
-def test_the_other_examples_end_well(name: str, tmp_path: Path) -> None:
-    job = Example(name, tmp_path).run().end(within_s=300)
-    assert not job.marked()

@@ -11,6 +11,8 @@ import pytest
 
 from benchmarks.results import Goal, Of, Result, measure, table
 
+pytestmark = pytest.mark.thorough
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -10,6 +10,8 @@ from benchmarks.results import Result, machine
 from benchmarks.spark import QUICK, benchmark, peer
 from benchmarks.spark.shapes import Shape, arrays, arrow, arrow_words, words
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.parametrize("shape", Shape, ids=lambda shape: shape.value)
 def test_all_consumers_have_the_same_checksum_and_every_byte_counts(shape: Shape) -> None:

@@ -11,6 +11,8 @@ import pytest
 from benchmarks.yarn import distributed_shell, timing
 from tests.hadoop.cluster import Cluster
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:

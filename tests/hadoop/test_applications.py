@@ -12,6 +12,8 @@ from tests.hadoop.cluster import Cluster
 from tests.hadoop.leftovers import leftovers, processes, wait_same
 from tests.hadoop.polling import wait
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture
 def submitted(hadoop: Cluster) -> Iterator[list[str]]:

@@ -15,6 +15,8 @@ from tests.hadoop.leftovers import leftovers, processes
 from tests.hadoop.plugin import MakeCluster
 from tests.hadoop.polling import wait
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def cluster(hadoop_module_cluster: MakeCluster) -> Cluster:

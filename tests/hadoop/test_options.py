@@ -13,6 +13,8 @@ from tests.hadoop.options import Gpus, LogFormat
 from tests.hadoop.plugin import MakeCluster
 from tests.hadoop.polling import wait
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.fixture(scope="module")
 def cluster(hadoop_module_cluster: MakeCluster) -> Cluster:

@@ -17,7 +17,7 @@ from tests.hadoop.polling import wait
 
 _ROOT = Path(__file__).resolve().parents[2]
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.timeout(300), pytest.mark.thorough]
 
 _USER = """\
 import sys, time

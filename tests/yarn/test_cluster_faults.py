@@ -24,7 +24,10 @@ from tests.hadoop.plugin import MakeCluster
 from tests.yarn.runner import Yarn, YarnJob, make_active, make_whole, until
 from tests.yarn.test_faults import births, last_step, steps, stop
 
-pytestmark = [pytest.mark.xdist_group("cluster-faults"), pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.thorough,
+]
 
 SOON_S = 120.0
 """A node is given up after twenty seconds, a master after fifteen; the rest is for a busy machine."""

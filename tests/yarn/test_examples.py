@@ -35,7 +35,6 @@ def alone(hadoop: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     lock.close()
 
 
-@pytest.mark.xdist_group("trainings-on-yarn")
 @pytest.mark.timeout(360, func_only=True)
 @pytest.mark.parametrize(
     "name",

@@ -60,7 +60,6 @@ def same(text: str, pattern: str) -> float:
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.xdist_group("trainings-on-yarn")
 @pytest.mark.timeout(300, func_only=True)
 @pytest.mark.on_yarn("Accelerate")
 @pytest.mark.on_yarn("Lightning")
@@ -98,7 +97,6 @@ def test_two_ranks_learn_the_digits(tmp_path: Path, framework: str, script: str,
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.xdist_group("trainings-on-yarn")
 @pytest.mark.timeout(300, func_only=True)
 @pytest.mark.on_yarn("JAX and Orbax")
 def test_orbax_saves_from_a_container(tmp_path: Path) -> None:
@@ -114,7 +112,6 @@ def test_orbax_saves_from_a_container(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.xdist_group("trainings-on-yarn")
 @pytest.mark.timeout(300, func_only=True)
 @pytest.mark.on_yarn("PyTorch, FSDP and DCP")
 def test_fsdp_saves_its_shards_from_a_container(tmp_path: Path) -> None:
@@ -130,7 +127,6 @@ def test_fsdp_saves_its_shards_from_a_container(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.xdist_group("trainings-on-yarn")
 @pytest.mark.timeout(300, func_only=True)
 @pytest.mark.on_yarn("MPI")
 def test_mpirun_spreads_its_ranks_over_containers(tmp_path: Path) -> None:
@@ -143,7 +139,6 @@ def test_mpirun_spreads_its_ranks_over_containers(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.xdist_group("trainings-on-yarn")
 @pytest.mark.timeout(300, func_only=True)
 @pytest.mark.on_yarn("Dask")
 def test_a_dask_client_has_all_its_workers_and_restarts_them(tmp_path: Path) -> None:
@@ -154,7 +149,6 @@ def test_a_dask_client_has_all_its_workers_and_restarts_them(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.xdist_group("trainings-on-yarn")
 @pytest.mark.timeout(300, func_only=True)
 @pytest.mark.on_yarn("XGBoost on Dask")
 def test_boosting_on_the_workers_of_dask(tmp_path: Path) -> None:
@@ -165,7 +159,6 @@ def test_boosting_on_the_workers_of_dask(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("cluster")
-@pytest.mark.xdist_group("trainings-on-yarn")
 @pytest.mark.timeout(600, func_only=True)
 @pytest.mark.on_yarn("Ray")
 def test_a_ray_driver_has_all_its_nodes(tmp_path: Path) -> None:
