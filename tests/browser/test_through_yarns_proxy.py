@@ -29,7 +29,7 @@ from tests.portal.conftest import Portal
 from tests.portal.test_team import Team
 from tests.yarn.runner import Yarn, YarnJob, until
 
-pytestmark = [pytest.mark.timeout(420), pytest.mark.xdist_group("hadoop-web-proxy")]
+pytestmark = pytest.mark.timeout(420)
 
 PROGRAM = """
 import http.server, os, pathlib, threading, time

@@ -14,7 +14,7 @@ from tests.hosts.training import LONG_S, Training, alone
 from tests.processes import runs
 from tests.yarn.runner import Yarn, until
 
-pytestmark = [pytest.mark.timeout(400)]
+pytestmark = pytest.mark.timeout(400)
 
 SHORT_S = 5.0
 AWAY_S = 40.0

@@ -20,7 +20,7 @@ from tests.conformance.yarn import YarnHarness
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.plugin import MakeCluster
 
-pytestmark = [pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

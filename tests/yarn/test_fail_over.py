@@ -21,7 +21,7 @@ from tests.hadoop.plugin import MakeCluster
 from tests.yarn.runner import Yarn, YarnJob, make_whole, until
 from tests.yarn.test_cluster_faults import whole_story
 
-pytestmark = [pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 SOON_S = 120.0
 AWAY_BYTES = 250

@@ -20,7 +20,7 @@ from tests.hadoop.plugin import MakeCluster
 from tests.yarn.runner import Yarn, until
 from tests.yarn.test_fail_over import SOON_S, finish, saves_on, training
 
-pytestmark = [pytest.mark.timeout(600)]
+pytestmark = pytest.mark.timeout(600)
 
 SAVES = """
 from pathlib import Path
