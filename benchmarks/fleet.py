@@ -24,10 +24,13 @@ from benchmarks.standin import CONTAINER_ID
 from howdah.agent import connection
 from howdah.agent.connection import Connection, Connector, End
 from howdah.agent.launch import AgentLaunch
+from howdah.coordinator.container_secrets import ContainerSecrets
 from howdah.core.messages import Held, HeldPhase, StopTask, TaskJoined, TaskPrepared, TaskStarted
+from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import COORDINATOR, SECRETS
 from howdah.wire import tls
 from howdah.wire.messages import (
+    PROTOCOL,
     AgentHello,
     Heartbeat,
     LeaseRenewed,
@@ -63,11 +66,13 @@ class Agent:
 
     def _hello(self, host: str) -> AgentHello:
         return AgentHello(
+            protocol=PROTOCOL,
             job_id=self._launch.job_id,
             container_id=self._launch.container_id,
             host=host,
             pid=1,
             held=self.held,
+            secret=self._launch.secret,
         )
 
     async def live(self) -> None:
@@ -144,6 +149,7 @@ class Fleet:
         # One context for all: a thousand of them are megabytes of certificates each.
         connection.client_context_from = functools.cache(tls.client_context_from)
         secrets = job_dir / SECRETS
+        of_containers = ContainerSecrets(JobDirectory(job_dir).containers_key())
         self.connecting = asyncio.Semaphore(CONNECTING)
         self._incarnation = 0
         # Sets: an agent may lose its connection and come back, and an order may be repeated.
@@ -159,6 +165,7 @@ class Fleet:
                     ca=str(secrets / tls.CA_FILE),
                     certificate=str(secrets / "agent.pem"),
                     key=str(secrets / "agent.key"),
+                    secret=of_containers.of(pattern.format(number)),
                     work_dir="/nowhere",
                     log_dir="/nowhere",
                     lease_s=600.0,

@@ -140,6 +140,7 @@ class FakeAgent:
                 pid=1,
                 held=self.held,
                 protocol=PROTOCOL,
+                secret=self.launch.secret,
             )
         )
         while (message := await channel.receive()) is not None:

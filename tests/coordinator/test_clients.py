@@ -13,6 +13,7 @@ from howdah.spec.model import Job, Role
 from howdah.wire import tls
 from howdah.wire.channel import Channel, connect
 from howdah.wire.messages import (
+    PROTOCOL,
     AgentHello,
     Answer,
     AskStacks,
@@ -363,6 +364,12 @@ async def test_agents_without_business_here_are_refused_in_words(tmp_path: Path)
         assert isinstance(other_job, Refuse) and "not of another" in other_job.reason
         too_new = await _say_hello(job, "agent", hello(protocol=(9, 0)))
         assert isinstance(too_new, Refuse) and "protocol 9.0" in too_new.reason
+        for secret in ("", one.launch.secret, zero.launch.secret[:-1]):
+            shown = await _say_hello(job, "agent", hello(protocol=PROTOCOL, secret=secret))
+            assert isinstance(shown, Refuse)
+            assert f"this is not the agent of {zero.container_id}" in shown.reason
+        older = await _say_hello(job, "agent", hello())
+        assert isinstance(older, Refuse) and "is of an older Howdah" in older.reason
         client_of_other = await _say_hello(job, "client", ClientHello(job_id="another"))
         assert isinstance(client_of_other, Refuse)
         for agent in (zero, one):

@@ -275,6 +275,7 @@ async def test_an_older_agent_is_not_asked(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("howdah.client.remote.site_of", lambda directory: Here(directory))
     monkeypatch.setattr("tests.coordinator.fakes.PROTOCOL", UNSAID)
     async with world(tmp_path, ONE) as job:
+        (job.directory.secrets / "containers.key").unlink()  # as in a job that it was launched for
         job.start()
         (agent,) = await job.backend.running(1)
         assert "the agent of worker:0 is of an older Howdah" in await refusal(job)

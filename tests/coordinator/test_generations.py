@@ -11,6 +11,7 @@ import json
 import random
 
 from howdah.backends.base import Places
+from howdah.coordinator.container_secrets import ContainerSecrets
 from howdah.coordinator.launch_specs import LaunchSpecs
 from howdah.core.messages import ContainerEnded, ContainerEndKind, StartTask, Task, TaskPrepared
 from howdah.core.plan import RolePlan
@@ -45,7 +46,9 @@ class Gang:
             roles={"worker": Role(instances=instances)},  # type: ignore[arg-type]
         )
         plan = self.bench.state.job
-        self.orders = LaunchSpecs(job, plan, JobDirectory("/j"), 20.0, PLACES)
+        self.orders = LaunchSpecs(
+            job, plan, JobDirectory("/j"), 20.0, PLACES, ContainerSecrets(None)
+        )
         self.places: dict[Task, tuple[str, int]] = {}
         self._serial = itertools.count()
 

@@ -11,6 +11,7 @@ import msgspec
 from howdah.backends.base import Places
 from howdah.backends.interpreter import interpreter
 from howdah.backends.job_paths import tensorboard_folder
+from howdah.coordinator.container_secrets import ContainerSecrets
 from howdah.coordinator.launch_specs import LaunchSpecs
 from howdah.core.messages import LaunchAgent, Member, PrepareTask, StartTask, Task, Topology
 from howdah.frameworks import planning
@@ -39,7 +40,9 @@ def orders(job: Job, home: str = "/jobs/j") -> LaunchSpecs:
         home=home,
         tensorboard_dir=tensorboard_folder(job, home),
     )
-    return LaunchSpecs(job, planning.plan(job, "j"), JobDirectory("/jobs/j"), 20.0, places)
+    return LaunchSpecs(
+        job, planning.plan(job, "j"), JobDirectory("/jobs/j"), 20.0, places, ContainerSecrets(None)
+    )
 
 
 def prepare(job: Job, role: str = "worker", restore: str | None = None) -> dict[str, object] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import os
 import resource
 import socket
@@ -24,7 +25,7 @@ from tests.acceptance.jobs import Job
 from tests.cli.howdah import ended_at_last, howdah, job_file, start, until
 
 PROGRAM = "import time\nprint('begun', flush=True)\ntime.sleep(300)\n"
-SECRETS = ("token", "agent.key", "client.key", "coordinator.key")
+SECRETS = ("token", "agent.key", "client.key", "coordinator.key", "containers.key")
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +96,17 @@ def test_secrets_are_in_their_files_and_nowhere_else(jobs: tuple[Job, Job]) -> N
     folder = job.directory.secrets
     secrets = [(folder / name).read_text().strip().splitlines() for name in SECRETS]
     texts = [(lines[1] if len(lines) > 1 else lines[0]).encode() for lines in secrets]
+    launches = list(job.directory.containers.glob("*/launch.json"))
+    own = {json.loads(path.read_bytes())["secret"].encode() for path in launches}
+    assert len(own) == len(launches) == 2 and min(map(len, own)) > 30
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in launches)
+    texts += own
     for process in _own(job):
         seen = Path(f"/proc/{process.pid}/environ").read_bytes()
         seen += Path(f"/proc/{process.pid}/cmdline").read_bytes()
         assert not any(text in seen for text in texts), process.cmdline()
     for path in job.directory.path.rglob("*"):
-        if path.is_file() and not path.is_symlink() and path.parent != folder:
+        if path.is_file() and not path.is_symlink() and path not in (*folder.iterdir(), *launches):
             assert not any(text in path.read_bytes() for text in texts), path
 
 

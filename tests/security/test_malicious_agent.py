@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks import processes, standin
 from benchmarks.coordinator import ROOT, Fleets
 from benchmarks.jobs import events
+from howdah.coordinator.container_secrets import ContainerSecrets
 from howdah.core.messages import (
     CheckpointSaved,
     Exit,
@@ -39,6 +40,7 @@ from howdah.wire import tls
 from howdah.wire.channel import Channel, ChannelClosed, connect
 from howdah.wire.frames import FrameError
 from howdah.wire.messages import (
+    PROTOCOL,
     AgentHello,
     AgentNote,
     FromAgent,
@@ -66,6 +68,11 @@ class Victim:
         self.directory = directory
         self.process = process
         self.address = until(directory.coordinator, "an address")
+
+    @property
+    def secret(self) -> str:
+        """What the attacker's own container was launched with."""
+        return ContainerSecrets(self.directory.containers_key()).of(MINE)
 
     def get(self, path: str) -> bytes:
         address = self.directory.coordinator()
@@ -109,7 +116,15 @@ class Victim:
             job_id=JOB_ID,
             receives=ToAgent,
         )
-        said = {"job_id": JOB_ID, "container_id": MINE, "host": "127.0.0.1", "pid": 1, **fields}
+        said = {
+            "protocol": PROTOCOL,
+            "job_id": JOB_ID,
+            "container_id": MINE,
+            "host": "127.0.0.1",
+            "pid": 1,
+            "secret": self.secret,
+            **fields,
+        }
         channel.send(AgentHello(**said))
         return channel
 
@@ -207,6 +222,26 @@ def test_a_task_name_that_is_a_path_leads_nowhere(victim: Victim) -> None:
         assert not list(parent.glob("escaped*")), parent
     told = [event for _, event in events(victim.directory) if isinstance(event, StacksTaken)]
     assert [event.path for event in told] == [""]
+
+
+def test_a_program_cannot_register_as_another_containers_agent(victim: Victim) -> None:
+    """A program with the certificate that agents of a job share says that it is another container's agent,
+    with its own container's secret, with none, or as an agent of the first release; it is refused in
+    words, and the agent whose place it wants keeps it."""
+    refused: list[Any] = []
+
+    async def body() -> None:
+        for said in ({}, {"secret": ""}, {"secret": "é" * 64}, {"secret": "", "protocol": (1, 0)}):
+            channel = await victim.agent(container_id="c1", **said)
+            refused.append(await channel.receive(20.0))
+            assert await channel.receive(20.0) is None
+
+    attack(body)
+    assert [type(each) for each in refused] == [Refuse] * 4
+    assert "this is not the agent of c1" in refused[0].reason
+    assert victim.secret not in repr(refused)
+    victim.unharmed()
+    assert victim.secret not in (victim.directory.logs / "coordinator.log").read_text()
 
 
 def test_old_and_made_up_attempts_and_other_tasks_change_nothing(victim: Victim) -> None:

@@ -193,6 +193,7 @@ def test_access_lists_are_users_and_groups() -> None:
 def container(folder: Path, told: ContainerLaunch = CONTAINER_LAUNCH) -> dict[str, str]:
     """A container's folder and environment as YARN makes them."""
     secrets = {f"howdah.{name}": name.encode() for name in secretfile.AGENT}
+    secrets[secretfile.CONTAINER] = b"its own"
     Credentials({}, secrets).write(folder / "container_tokens")
     (folder / "logs").mkdir()
     (folder / "source").mkdir()
@@ -210,6 +211,8 @@ def test_a_container_is_laid_out_for_its_agent(tmp_path: Path) -> None:
     assert entry.__module__ == "howdah.agent.main"
     assert Path(launch.key).read_bytes() == b"agent.key"
     assert Path(launch.key).stat().st_mode & 0o777 == 0o600
+    assert (launch.secret, file.stat().st_mode & 0o777) == ("its own", 0o600)
+    assert {path.name for path in (tmp_path / "secrets").iterdir()} == set(secretfile.AGENT)
     assert (launch.work_dir, launch.log_dir) == (str(tmp_path), f"{tmp_path}/logs")
     assert launch.source == f"{tmp_path}/source"
     assert [p.name for p in Path(launch.python_path).rglob("*") if p.is_file()] == ["task.py"]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
+import re
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from howdah.coordinator.container_secrets import ContainerSecrets
 from howdah.hadoop.aggregated import AggregatedLogs
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.ids import ApplicationId
@@ -26,6 +29,7 @@ from tests.security.strangers import needs_root, program
 from tests.yarn.runner import Yarn, YarnJob, until
 
 SECRET = "planted-secret-4711"
+_LAUNCH = re.compile(rb'HOWDAH_LAUNCH="([A-Za-z0-9+/=]+)"')
 WORKS = """
 import os, signal, socket, time
 from howdah import task
@@ -200,7 +204,8 @@ def test_another_user_of_a_node_gets_nothing_of_a_container(yarn: Yarn) -> None:
 
 def test_aggregated_logs_tell_no_secret(yarn: Yarn) -> None:
     """The logs of all containers, their launch scripts among them, are kept on HDFS when the job has
-    ended, for everybody who may view it; no value of [env], no token and no key is in them."""
+    ended, for everybody who may view it; no value of [env], no token, no key and no container's secret is in
+    them."""
     job = yarn.submit(JOB.replace("python3 works.py", "true"), files={"works.py": WORKS})
     assert job.wait().outcome == "succeeded"
     secrets = [SECRET.encode(), job.directory.token().encode(), b"PRIVATE KEY"]
@@ -210,9 +215,12 @@ def test_aggregated_logs_tell_no_secret(yarn: Yarn) -> None:
     found = logs.of(ApplicationId.parse(job.application_id), yarn.cluster.site.user)
     assert len({log.container for log in found}) == 2
     assert {log.name for log in found} >= {"launch_container.sh", "stderr"}
+    of_containers = ContainerSecrets(job.directory.containers_key())
     for log in found:
         content = b"".join(logs.read(log))
-        assert not [each for each in secrets if each in content], (log.container, log.name)
+        content += b"".join(map(base64.b64decode, _LAUNCH.findall(content)))
+        own = of_containers.of(log.container).encode()
+        assert not [each for each in (own, *secrets) if each in content], (log.container, log.name)
 
 
 def _get(url: str, user: str = "", method: str = "GET", **headers: str) -> tuple[int, str]:

@@ -241,6 +241,7 @@ class Agent:
             pid=os.getpid(),
             listen=self._listener.address,
             held=self._attempt.held() if self._attempt is not None else None,
+            secret=self._launch.secret,
         )
 
     def say(self, message: Any) -> None:

@@ -39,6 +39,8 @@ class AgentLaunch(msgspec.Struct, frozen=True, kw_only=True):
     certificate: str
     key: str
     """Paths of the PEM files: authority, the agent's certificate, its private key."""
+    secret: str = ""
+    """Proves to the coordinator which container this is; empty where an older one launches it."""
     work_dir: str
     """The container's own folder; the programs' working folder is ``work_dir/task``."""
     log_dir: str

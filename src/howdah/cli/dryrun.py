@@ -25,6 +25,7 @@ from howdah.cli.terminal import echo, echo_json
 from howdah.client import checks
 from howdah.client.errors import BadInput
 from howdah.client.exits import ExitCode
+from howdah.coordinator.container_secrets import ContainerSecrets
 from howdah.coordinator.launch_specs import LaunchSpecs
 from howdah.core.messages import LaunchAgent, StartTask, Task, Topology
 from howdah.core.plan import Plan
@@ -129,7 +130,7 @@ def dry_run(loaded: LoadedJob, backend: str) -> DryRun:
         howdah=__version__,
     )
     places = container_paths.places_with(job, directory, meta.source)
-    specs = LaunchSpecs(job, plan, directory, 0.0, places)
+    specs = LaunchSpecs(job, plan, directory, 0.0, places, ContainerSecrets(None))
     specs.master = ("127.0.0.1", EXAMPLE_PORT)
     members = _example_tasks(job, plan)
     formed = topology(plan, 1, members)

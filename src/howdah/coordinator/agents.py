@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from howdah.coordinator.agent_limits import Allowances, is_planned
+from howdah.coordinator.container_secrets import ContainerSecrets
 from howdah.coordinator.heartbeats import HeartbeatMonitor
 from howdah.coordinator.job_logs import JobLogs, save_stacks
 from howdah.coordinator.status import LiveState, UnknownTask
@@ -185,6 +186,7 @@ class AgentConversations:
         emit: Callable[[AnyEvent], None],
         note: Callable[[Record], None],
         *,
+        secrets: ContainerSecrets,
         welcome: Welcome,
         heartbeats: HeartbeatMonitor,
         logs: JobLogs,
@@ -196,6 +198,7 @@ class AgentConversations:
         self._state = state
         self._emit = emit
         self._note = note
+        self._secrets = secrets
         self._welcome = welcome
         self._heartbeats = heartbeats
         self._logs = logs
@@ -226,6 +229,8 @@ class AgentConversations:
                 f"the job does not hold container {hello.container_id[:100]}: it was given up or "
                 "never granted; end what runs in it"
             )
+        if reason := self._secrets.refusal(hello):
+            return reason
         if hello.held is not None and not is_planned(hello.held.task, self._state().plan):
             return "the job has no such task as the agent holds; end what runs in its container"
         return ""

@@ -9,6 +9,7 @@ from typing import Any
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import Places
+from howdah.coordinator.container_secrets import ContainerSecrets
 from howdah.coordinator.heartbeats import BEAT_S
 from howdah.core.messages import LaunchAgent, Member, PrepareTask, StartTask, Task, Topology
 from howdah.core.plan import Join, Plan
@@ -32,11 +33,13 @@ class LaunchSpecs:
         directory: JobDirectory,
         lease_s: float,
         places: Places,
+        secrets: ContainerSecrets,
     ) -> None:
         self._job = job
         self._plan = plan
         self._directory = directory
         self._lease_s = lease_s
+        self._secrets = secrets
         self._inside = places
         self._places = programs.Places(
             python=places.python,
@@ -62,6 +65,7 @@ class LaunchSpecs:
             ca=str(directory.secrets / "ca.pem"),
             certificate=str(directory.secrets / "agent.pem"),
             key=str(directory.secrets / "agent.key"),
+            secret=self._secrets.of(command.container_id),
             work_dir=str(directory.container_path(command.container_id)),
             log_dir=str(directory.logs),
             source=self._inside.source,

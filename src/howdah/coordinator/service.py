@@ -18,6 +18,7 @@ from howdah.coordinator.address import AddressAnnouncer, Redial, own_address
 from howdah.coordinator.agents import AgentConversations, Agents, StackRequests
 from howdah.coordinator.background import persist, trim_memory
 from howdah.coordinator.clients import Clients
+from howdah.coordinator.container_secrets import ContainerSecrets
 from howdah.coordinator.driver import Clock, Driver, replay
 from howdah.coordinator.event_log import EventLog
 from howdah.coordinator.execs import Execs, unrecorded_ends
@@ -155,8 +156,14 @@ class Coordinator:
             self.agents.send,
             None if self.meta.url is None else RemoteLogs(self.meta.url, directory.path),
         )
+        secrets = ContainerSecrets(directory.containers_key())
         self.specs: LaunchSpecs = LaunchSpecs(
-            self.job, self.plan, directory, backend.lease_s, backend.places(self.job, directory)
+            self.job,
+            self.plan,
+            directory,
+            backend.lease_s,
+            backend.places(self.job, directory),
+            secrets,
         )
         self.executor: Executor = Executor(
             backend,
@@ -196,6 +203,7 @@ class Coordinator:
             self._state,
             self.driver.emit,
             self.driver.note,
+            secrets=secrets,
             welcome=welcome,
             heartbeats=self.heartbeats,
             logs=self.logs,

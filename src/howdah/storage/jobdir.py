@@ -27,6 +27,7 @@ from howdah.wire.status import JobView
 T = TypeVar("T")
 
 TOKEN = "token"
+CONTAINERS_KEY = "containers.key"
 
 _SUFFIX_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 """No letters that look like others."""
@@ -237,6 +238,17 @@ class JobDirectory:
         except OSError as error:
             self.meta()  # says so where the whole directory is gone
             raise StorageError(f"The token of job {self.job_id} can't be read: {error}") from error
+
+    def containers_key(self) -> bytes | None:
+        """What the secrets of the job's containers are made of; None in one of an older release.
+
+        Raises:
+            OSError: it can't be read.
+        """
+        try:
+            return (self.secrets / CONTAINERS_KEY).read_bytes()
+        except FileNotFoundError:
+            return None
 
     def coordinator(self) -> CoordinatorAddress | None:
         """Where the coordinator is, as the last one wrote it; None if none lives.

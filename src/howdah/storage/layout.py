@@ -21,7 +21,8 @@
       results/<rank>.pkl               return values of a function job
       coordinator-died-<who>.json      why a coordinator ended before its job did
       final.json                       JobView at the end
-      secrets/                         0700: ca.pem, {coordinator,agent,client}.{pem,key}, token
+      secrets/                         0700: ca.pem, {coordinator,agent,client}.{pem,key}, token,
+                                       containers.key
 """
 
 from __future__ import annotations

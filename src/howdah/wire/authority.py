@@ -15,6 +15,7 @@ from pathlib import Path
 from howdah.wire.tls import CA_FILE, PeerRole, certificate_name
 
 TOKEN_FILE = "token"
+CONTAINERS_FILE = "containers.key"
 
 _VALID = datetime.timedelta(days=3650)
 _SKEW = datetime.timedelta(days=1)
@@ -24,10 +25,11 @@ _JOB_ID = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def create(job_id: str, secrets_dir: Path) -> None:
-    """Write a fresh authority, a certificate for each role, and the job's HTTP token.
+    """Write a fresh authority, a certificate for each role, the job's HTTP token, and the key that the
+    secrets of its containers are made of.
 
-    ``secrets_dir`` (created 0700) gets ``ca.pem``, ``{coordinator,agent,client,feeder}.{pem,key}`` and
-    ``token``, all 0600. Takes some 10 ms, and 100 ms for importing what it needs.
+    ``secrets_dir`` (created 0700) gets ``ca.pem``, ``{coordinator,agent,client,feeder}.{pem,key}``,
+    ``token`` and ``containers.key``, all 0600. Takes some 10 ms, and 100 ms for importing what it needs.
 
     Raises:
         ValueError: the job id can't be part of a certificate's name.
@@ -42,7 +44,8 @@ def create(job_id: str, secrets_dir: Path) -> None:
     secrets_dir.chmod(0o700)
     for name, data in _files(job_id).items():
         _write_private(secrets_dir / name, data)
-    _write_private(secrets_dir / TOKEN_FILE, random_secrets.token_urlsafe(32).encode())
+    for name in (TOKEN_FILE, CONTAINERS_FILE):
+        _write_private(secrets_dir / name, random_secrets.token_urlsafe(32).encode())
 
 
 def _files(job_id: str) -> dict[str, bytes]:

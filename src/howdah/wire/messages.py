@@ -27,7 +27,7 @@ from howdah.core.messages import (
     TaskStarted,
 )
 
-PROTOCOL = (1, 1)
+PROTOCOL = (1, 2)
 """Major, minor. The major number changes when old peers could misunderstand."""
 
 UNSAID = (1, 0)
@@ -36,6 +36,9 @@ UNSAID = (1, 0)
 EXEC_PROTOCOL = (1, 1)
 """The first that runs commands beside programs. Older peers would take `OpenExec` and `DialExec` for
 no message at all, so they are not sent to them."""
+
+SECRET_PROTOCOL = (1, 2)
+"""The first whose agents show their container's secret."""
 
 MAX_FRAME = 4 * 1024 * 1024
 """Bytes of one frame's body; a peer that announces more is cut off before any is read."""
@@ -59,6 +62,8 @@ class AgentHello(Message, frozen=True, kw_only=True):
     listen: tuple[str, int] | None = None
     """Where a new coordinator may dial this agent."""
     held: Held | None = None
+    secret: str = ""
+    """That of its container, from its launch file: agents of a job share a certificate. Never journaled."""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -4,8 +4,8 @@ Who a peer is stands in its certificate's subject alternative name, ``<role>.<di
 digest of the job id, for a server shows its certificate to anybody who connects:
 the connecting side has the ssl module itself check that the server is the coordinator of its job,
 the serving side reads the peer's role from the verified certificate (`peer_identity`).
-Agents of one job share a certificate: it separates jobs and roles, not the tasks of one job, which
-all run the same user's code anyway.
+Agents of one job share a certificate: it separates jobs and roles. Containers of one job are told apart
+by secrets of their own (`howdah.wire.messages.AgentHello.secret`).
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ def test_it_writes_what_each_role_needs_and_never_the_authoritys_own_key() -> No
         "client.key",
         "feeder.pem",
         "feeder.key",
+        "containers.key",
         "token",
     }
     authority_key = x509.load_pem_x509_certificate((secrets_of(JOB) / "ca.pem").read_bytes())

@@ -148,7 +148,7 @@ class YarnBackend:
         self._address: CoordinatorAddress | None = None
         self._final: JobView | None = None
         self._queue = ""
-        self._agent_tokens: bytes | None = None
+        self._agent_secrets: dict[str, bytes] | None = None
         self._token_file = Path(env[TOKEN_FILE])
         self._renewed: asyncio.Queue[bytes] = asyncio.Queue()
         url = directory.meta().url
@@ -399,7 +399,6 @@ class YarnBackend:
         except OSError as error:
             log.warning("new tokens cannot be written to %s: %s", self._token_file, error)
         self._login = dataclasses.replace(self._login, credentials=self._credentials)
-        self._agent_tokens = None
         self._renewed.put_nowait(self._for_agents())
 
     async def _note_former_ends(self) -> None:
@@ -470,8 +469,9 @@ class YarnBackend:
                 self.local_resources,
                 container.role,
                 self._roles[container.role],
-                self.container_launch(launch),
-                self._for_agents(),
+                # Their environment is copied into logs of the node.
+                self.container_launch(msgspec.structs.replace(launch, secret="")),
+                self._for_agents(launch.secret),
                 self._acl,
                 self._hadoop,
             )
@@ -479,12 +479,13 @@ class YarnBackend:
         request.container_token.CopyFrom(common.TokenProto.FromString(container.token))
         return request
 
-    def _for_agents(self) -> bytes:
-        """An agent's credential file."""
-        if self._agent_tokens is None:
-            secrets = secretfile.of_folder(self._directory.secrets, secretfile.AGENT)
-            self._agent_tokens = launch_context.for_agents(self._credentials, secrets)
-        return self._agent_tokens
+    def _for_agents(self, secret: str = "") -> bytes:
+        """An agent's credential file. One that replaces it needs no secret of the container: its agent
+        has it."""
+        if self._agent_secrets is None:
+            self._agent_secrets = secretfile.of_folder(self._directory.secrets, secretfile.AGENT)
+        own = {secretfile.CONTAINER: secret.encode()} if secret else {}
+        return launch_context.for_agents(self._credentials, self._agent_secrets | own)
 
     def container_launch(self, launch: AgentLaunch) -> ContainerLaunch:
         """What the container's first process is told; tests have it start something else."""

@@ -72,11 +72,14 @@ def prepare(here: Path, env: Mapping[str, str]) -> Any:
     tokens = env.get(secretfile.LOCATION)
     if tokens is None:
         raise CannotBegin(f"{secretfile.LOCATION} is not set: YARN gave no credential file")
-    secretfile.write(secretfile.read(Path(tokens)), here / SECRETS)
+    secrets = secretfile.read(Path(tokens))
+    secretfile.write(secrets, here / SECRETS)
     python_path(here)
     name_python(here, launch_order.python)
     put_beside(here, launch_order.files)
-    launch = complete(launch_order, here, env)
+    launch = msgspec.structs.replace(
+        complete(launch_order, here, env), secret=secrets.get(secretfile.CONTAINER, b"").decode()
+    )
     changes = {**launch_order.env, MARKER: marker(launch.job_id, launch.container_id)}
     changes |= hadoop(launch_order, here, env)
     if launch_order.gpus:

@@ -15,6 +15,8 @@ from pathlib import Path
 from howdah.storage.files import write_private
 
 PREFIX = "howdah."
+CONTAINER = "howdah-container"
+"""The container's own secret (`howdah.agent.launch.AgentLaunch.secret`): for its agent, and no file."""
 AGENT = ("ca.pem", "agent.pem", "agent.key")
 """What an agent needs of the job's secrets; the master gets all of them."""
 
