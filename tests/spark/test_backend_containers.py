@@ -182,6 +182,39 @@ def test_a_process_that_missed_an_acknowledgement_gets_it_before_its_next_launch
     run(tmp_path, test)
 
 
+def test_a_container_process_keeps_its_name_under_the_next_coordinator_too(tmp_path: Path) -> None:
+    """A program beside an agent shows the certificate that they all have, and another process's name."""
+
+    async def test(harness: SparkHarness) -> None:
+        first = await harness.coordinator()
+        harness.drivers[0].full = True
+        here = Register(
+            name="one", secret="own", spark_job=1, host="here", base="/tmp/one", sees_job_dir=True
+        )
+        await dial(harness, here)
+        [container_id] = await first.grant(1)
+        await harness.launch(first, container_id, "wait")
+        here = msgspec.structs.replace(here, container_id=container_id)
+
+        async def strangers_are_refused() -> None:
+            for secret in ("", "other"):
+                stranger = await dial(harness, msgspec.structs.replace(here, secret=secret))
+                assert await stranger.receive() is None
+
+        await strangers_are_refused()
+        assert not first.all(ContainerEnded)
+        await harness.crash(first)
+        second = await harness.coordinator()
+        harness.drivers[1].full = True
+        await strangers_are_refused()
+        channel = await dial(harness, here)
+        channel.send(Exited(container_id=container_id, kind=ContainerEndKind.EXITED))
+        assert (await second.ended(container_id)).kind is ContainerEndKind.EXITED
+        channel.abort()
+
+    run(tmp_path, test)
+
+
 def test_processes_of_a_spark_job_that_failed_end_their_containers_at_once_and_get_no_other(
     tmp_path: Path,
 ) -> None:

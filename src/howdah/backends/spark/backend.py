@@ -186,6 +186,7 @@ class SparkBackend:
             role=role,
             host=registration.host,
             spark_job=registration.spark_job,
+            proof=container.proof,
         )
         await self._state.launched(container_id, entry)
         if container_id not in self._state.containers:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -99,6 +100,7 @@ class ContainerProcess:
             self._loop, config.job_id, base, config.agent, self._container_ended
         )
         self._connection: FramedConnection[ToContainer] | None = None
+        self._secret = secrets.token_hex(16)
         self._container_id = ""
         """The container that has, or had, an agent, until its end is acknowledged."""
         self._exited: Exited | None = None
@@ -184,6 +186,7 @@ class ContainerProcess:
         config = self._config
         return Register(
             name=config.name,
+            secret=self._secret,
             spark_job=config.spark_job,
             host=config.host,
             base=str(self._base),

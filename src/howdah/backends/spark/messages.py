@@ -41,6 +41,8 @@ class Register(Message, frozen=True, kw_only=True):
 
     name: str
     """Of the container process, unique for ever."""
+    secret: str = ""
+    """Made by the process, which shows it at each connection: programs have the agents' certificate, too."""
     spark_job: int
     """Number of the driver's Spark job that started it; `ON_DRIVER` for none."""
     host: str

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import hmac
 import logging
 import socket
 from pathlib import Path
@@ -54,6 +56,8 @@ class LaunchedContainer(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     host: str
     spark_job: int = 0
+    proof: str = ""
+    """See `RegisteredContainer`."""
 
 
 class SavedState(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,10 +118,15 @@ class RegistryState:
 
 
 class RegisteredContainer:
-    """One container process as the coordinator knows it."""
+    """One container process as the coordinator knows it.
 
-    def __init__(self, registration: Register) -> None:
+    ``proof`` is the digest of its secret, so that what is on disk gives nobody the secret itself; empty for
+    one of an older release, which has none.
+    """
+
+    def __init__(self, registration: Register, proof: str) -> None:
         self.registration = registration
+        self.proof = proof
         self.channel: Channel[Any] | None = None
         self.container_id = ""
         """What was granted in it."""
@@ -196,7 +205,7 @@ class ContainerRegistry:
         registration = Register(
             name=entry.name, spark_job=entry.spark_job, host=entry.host, base=""
         )
-        container = self._containers[entry.name] = RegisteredContainer(registration)
+        container = self._containers[entry.name] = RegisteredContainer(registration, entry.proof)
         container.container_id = container_id
         container.start_timer(self._lease_s, self._gone)
 
@@ -264,6 +273,14 @@ class ContainerRegistry:
         if not isinstance(registration, Register):
             return
         container = self._register(registration, channel)
+        if container is None:
+            log.warning(
+                "a connection that registers as container process %s on %s is refused: it does not show "
+                "that process's secret",
+                registration.name[:100],
+                channel.peer.host,
+            )
+            return
         try:
             await channel.dispatch(lambda message: self._handle(container, message))
         finally:
@@ -272,10 +289,17 @@ class ContainerRegistry:
                 self._changed.set()
                 self._disconnected(container)
 
-    def _register(self, registration: Register, channel: Channel[Any]) -> RegisteredContainer:
+    def _register(
+        self, registration: Register, channel: Channel[Any]
+    ) -> RegisteredContainer | None:
+        """The process; None where that is not the one of its name."""
         container = self._containers.get(registration.name)
+        proof = _proof(registration)
         if container is None:
-            container = self._containers[registration.name] = RegisteredContainer(registration)
+            container = RegisteredContainer(registration, proof)
+            self._containers[registration.name] = container
+        elif container.proof and not hmac.compare_digest(container.proof, proof):
+            return None
         else:
             container.reconnected = True
             if container.channel is not None:
@@ -360,3 +384,8 @@ class ContainerRegistry:
 
     def _registered(self) -> Registered:
         return Registered(address=self._address, lease_s=self._lease_s)
+
+
+def _proof(registration: Register) -> str:
+    secret = registration.secret.encode()
+    return hashlib.sha256(secret).hexdigest() if secret else ""
