@@ -61,6 +61,8 @@ def _call(port: int, user: str, *, protocol: str, method: str, request: bytes) -
         with connection.makefile("rb") as stream:
             length = int.from_bytes(stream.read(4))
             answer = stream.read(length)
+    if not answer:
+        raise ConnectionError("the server, which may be starting, closed the connection")
     header = _delimited(answer)
     status = header.get(2, 0)
     if status != 0:

@@ -13,7 +13,8 @@ end of file, or SIGTERM
     the agent died: the same, with one try.
 
 A store that is away is tried again and again: while the programs run without end, then for so many
-seconds. What it does not take meanwhile is kept beside the folder (`howdah.storage.local_fallback`).
+seconds. What it does not take meanwhile is kept beside the folder (`howdah.storage.local_fallback`),
+and so is what a program would have written over before it was uploaded.
 """
 
 from __future__ import annotations
@@ -150,6 +151,8 @@ class _Watch:
         self._left_out: UnsavedFiles | None = None
         """Since another task's folder is the one that is saved."""
         self._left_out_told = ""
+        self._outpaced = False
+        """The program saved again before the last upload was over."""
         self._turn_at: float | None = None
         """When it is this task's turn, unless one of a lower rank says so before."""
         self._open_file: str | None = None
@@ -263,10 +266,16 @@ class _Watch:
         return self._publisher
 
     def _try(self, publisher: CheckpointUploader) -> None:
+        tree: Tree | None = self._tree
         try:
-            self._publish(publisher, self._tree)
+            # A local copy takes far less time than an upload does.
+            if self._outpaced and local_fallback.keep(self._spec, self._tree):
+                if (copy := local_fallback.kept(self._spec)) is not None:
+                    publisher, tree = CheckpointUploader(copy, _PATIENCE_S), None
+            self._publish(publisher, tree)
+            self._outpaced = False
         except FolderChanged:
-            self._quiet_since = time.monotonic()
+            self._quiet_since, self._outpaced = time.monotonic(), True
         except Outdated as error:
             self._has_gone_on(error)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ import msgspec
 import pytest
 
 from howdah.core.messages import Task
-from howdah.storage import watching
+from howdah.storage import stores, watching
 from howdah.storage.checkpoints import (
     CheckpointSpec,
     Problem,
@@ -150,6 +151,31 @@ def test_a_program_that_saves_more_often_than_the_settle_time_is_saved_too(
     finally:
         over.set()
         saver.join()
+
+
+def test_a_program_that_saves_again_before_each_upload_is_over_is_saved_from_a_copy(
+    spec: CheckpointSpec, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, steps = stores._LocalDraft.add, itertools.count(1)
+
+    def save() -> None:
+        (folder / "model.tmp").write_text(f"step {next(steps)}")
+        (folder / "model.tmp").replace(folder / "model")
+
+    def slow_add(draft: Any, source: Path, name: str) -> str:
+        digest = add(draft, source, name)
+        if source.is_relative_to(folder):
+            save()
+        return digest
+
+    monkeypatch.setattr(stores._LocalDraft, "add", slow_add)
+    reports: list[Any] = []
+    own = msgspec.structs.replace(spec, spare=str(tmp_path / "spare"), settle_s=0.05)
+    with watched(own, reports):
+        save()
+        until(lambda: saved(reports))
+    (version,) = set(versions(spec))
+    assert (Path(spec.store) / version / "model").read_text().startswith("step ")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
