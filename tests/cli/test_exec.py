@@ -135,6 +135,17 @@ def test_what_it_leaves_running_is_ended_and_its_output_is_whole(job: JobDirecto
     assert rest == "x" * 300000
 
 
+def test_closed_streams_are_as_empty_ones(job: JobDirectory) -> None:
+    command = shlex.join([*HOWDAH, "exec", "worker:0", "--", "sh", "-c", "cat; echo out; exit 4"])
+    for closed in ("<&- >&- 2>&-", "<&-", ">&-"):
+        assert (
+            subprocess.run(f"{command} {closed}", shell=True, timeout=60, check=False).returncode
+            == 4
+        )
+    status = subprocess.run(f"{shlex.join(HOWDAH)} status >&-", shell=True, timeout=60, check=False)
+    assert status.returncode == 0
+
+
 def test_ctrl_c_without_a_terminal_is_the_commands(job: JobDirectory) -> None:
     trap = "trap 'echo caught; exit 9' INT; echo ready; while :; do sleep 0.05; done"
     run = start("exec", "beside", "worker:0", "--", "sh", "-c", trap)

@@ -175,8 +175,23 @@ def cli() -> None:
     """Distributed training jobs from one job file."""
 
 
+def _open_closed_streams() -> None:
+    """Open standard streams that were closed (`>&-`, some daemons): the next file opened would be one of
+    them, and what is printed would go into it."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            os.set_inheritable(number, True)  # as the other standard streams are
+            mode = "w" if number else "r"
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - for good
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; returns its exit code."""
+    _open_closed_streams()
     try:
         result: Any = cli.main(
             args=list(argv) if argv is not None else None,
