@@ -175,6 +175,8 @@ def test_each_sees_at_every_door_what_they_may_and_nothing_that_there_is_more(
         assert team.ids(user, query, groups=groups) == found & seen, query
     page = team.ask(user, "/", groups=groups).body.decode()
     assert (team.open.job_id in page, team.closed.job_id in page) == (sees_open, sees_closed)
+    scraped = team.ask(user, "/metrics", groups=groups).body.decode()
+    assert f'howdah_portal_jobs{{state="failed"}} {len(seen)}.0' in scraped
     # Nor is it among what can be chosen, or counted.
     assert (">own<" in page) == sees_closed
     assert f"All <b>{len(seen)}</b>" in page and SECRET not in page
@@ -265,6 +267,11 @@ def test_a_running_job_is_shown_to_who_may_look_and_stopped_by_who_may_stop(
             assert SECRET.encode() not in team.ask("vera", root + door).body, door
         assert team.ask("sam", root + door).status == 404, door
     until(lambda: f"{root[1:]}/stop" in team.ask("mo", "/").body.decode(), "a button to stop it")
+    scraped = team.ask("vera", "/metrics").body.decode()
+    assert f'howdah_portal_job_running{{job_id="{directory.job_id}"}} 1.0' in scraped
+    assert f'howdah_portal_job_tasks{{job_id="{directory.job_id}"}} 1.0' in scraped
+    assert team.open.job_id not in scraped and SECRET not in scraped
+    assert directory.job_id not in team.ask("sam", "/metrics").body.decode()
     for user, may in (("vera", False), ("mo", True), ("ada", True)):
         page = team.ask(user, "/").body.decode()
         assert (f"{root[1:]}/stop" in page) == may

@@ -30,7 +30,7 @@ from howdah.portal.access_control import Reader, Team, TeamGate, mask_of_directo
 from howdah.portal.compare_page import compare_page
 from howdah.portal.comparison import MOST, read
 from howdah.portal.documents import JobList
-from howdah.portal.index import Found, Query
+from howdah.portal.index import PAGE_MAX, Found, Query
 from howdah.portal.job_pages import JobPages, within
 from howdah.portal.jobs import Jobs
 from howdah.portal.pages import Shown, list_page
@@ -214,6 +214,16 @@ def create_portal(
                 response.body = mask(bytes(response.body))
         return response
 
+    async def scraped(request: Request) -> Response:
+        # Imported at the first scrape: most portals are never scraped.
+        from howdah.portal import prometheus
+
+        reader = reader_of(request)
+        unended = await found(Query(states=("waiting", "running"), limit=PAGE_MAX), reader)
+        choices = await asyncio.to_thread(jobs.index.choices, reader)
+        body = prometheus.text(choices.states, unended)
+        return Response(body, media_type=prometheus.CONTENT_TYPE)
+
     async def described(request: Request) -> Response:
         from howdah.portal import openapi
 
@@ -232,6 +242,7 @@ def create_portal(
             *([Route(LOGIN_PATH, signed_in)] if team is None else []),
             Route("/static/{version}/{name:path}", static_file),
             Route("/compare", compared),
+            Route("/metrics", scraped),
             Route("/api/v1/jobs", listed),
             Route("/api/v1/openapi.json", described),
             Mount("/jobs/{job_id}", app=pages),

@@ -161,6 +161,8 @@ _INTRODUCTION = """
 
 `howdah ui` and `howdah portal` serve the list of jobs and, below `jobs/<job id>/`, all operations above for each
 job, running or past. Addresses are relative to the list; `api/v1/openapi.json` there describes them all.
+`metrics` beside them has the jobs by state, and those that wait or run, at most 1,000, in Prometheus' text format:
+[what it has](../guides/portal-team.md).
 
 **`howdah ui`** lets in its user: with the cookie of the link that it prints.
 
