@@ -39,7 +39,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """Give the run its marker, home and socket folder before any test module is imported."""
     # In the background of a script SIGINT is ignored, also by what is started here: a Ctrl-C would be in vain.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    run = f"{os.getpid()}-{secrets.token_hex(4)}"
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    # A worker that is killed, as by a second Ctrl-C, leaves to the process that started it what it has begun.
+    run = (
+        f"{os.environ[leaks.MARKER]}/{worker}"
+        if worker
+        else f"{os.getpid()}-{secrets.token_hex(4)}"
+    )
     os.environ[leaks.MARKER] = run
     # Unix socket paths are limited to 107 bytes: pytest's own folders are too long for them.
     folder = Path(tempfile.mkdtemp(prefix="hwt-", dir="/tmp"))
@@ -116,7 +122,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Fail the run if anything it started is left, naming the test that started it."""
-    left = leaks.wait_gone(_END_S)
+    left = leaks.wait_gone(_END_S if exitstatus != pytest.ExitCode.INTERRUPTED else 1.0)
     sockets = leaks.sockets(Path(os.environ["HOWDAH_RUNTIME_DIR"]))
     lines = [f"  process {p.pid}: {p.command} (started in {p.test or 'no test'})" for p in left]
     lines += [f"  socket {path}" for path in sockets]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import tempfile
@@ -36,15 +37,18 @@ class Leftover(NamedTuple):
 
 
 def processes() -> list[Leftover]:
-    """Living processes with this run's marker in their environment, but this one."""
-    marker = os.environ[MARKER]
+    """Living processes with this run's marker, or that of a worker of it, in their environment, but this one."""
+    run = os.environ[MARKER]
     found: list[Leftover] = []
     for process in psutil.process_iter():
         if process.pid == os.getpid():
             continue
         try:
             environment = process.environ()
-            if environment.get(MARKER) != marker or process.status() == psutil.STATUS_ZOMBIE:
+            marker = environment.get(MARKER, "")
+            if marker != run and not marker.startswith(f"{run}/"):
+                continue
+            if process.status() == psutil.STATUS_ZOMBIE:
                 continue
             command = " ".join(process.cmdline())[:200] or process.name()
             test = environment.get("PYTEST_CURRENT_TEST", "")
@@ -57,9 +61,10 @@ def processes() -> list[Leftover]:
 def wait_gone(timeout_s: float) -> list[Leftover]:
     """Processes of this run that are still there after at most ``timeout_s`` seconds."""
     deadline = time.monotonic() + timeout_s
-    while (left := processes()) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return left
+    with contextlib.suppress(KeyboardInterrupt):  # in a hurry, but not to leave something
+        while processes() and time.monotonic() < deadline:
+            time.sleep(0.05)
+    return processes()
 
 
 def end(left: Iterable[Leftover]) -> None:
