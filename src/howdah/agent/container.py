@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from howdah.agent.children import Children, Helpers
-from howdah.agent.execs import Execs
+from howdah.agent.execs import ContainerExecs
 from howdah.agent.forwarder import LogFollowers
 from howdah.agent.launch import AgentLaunch, LogNames
 from howdah.agent.processes import Stat, marker, stat
@@ -52,7 +52,7 @@ class Container:
         self.given: dict[str, Signature] = {}
         """The files there that are not the programs' own, as they were put there."""
         self.checkpoint_request: Path = self.work / "checkpoint-request"
-        self.execs: Execs = Execs(children, watchdog, lambda: self.task)
+        self.execs: ContainerExecs = ContainerExecs(children, watchdog, lambda: self.task)
 
     @property
     def host(self) -> str:

@@ -63,7 +63,7 @@ log = logging.getLogger(__name__)
 message_decoder(ToExec)  # made before agents are forked
 
 
-class Execs:
+class ContainerExecs:
     """The commands of one container."""
 
     def __init__(self, children: Children, watchdog: Watchdog, folder: Callable[[], Path]) -> None:

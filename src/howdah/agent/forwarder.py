@@ -6,7 +6,7 @@ for `_HOLD_S`. Each stream's last lines are kept for the report of a failure.
 
 The programs must not wait for us: pipes are as large as the system allows, reads are large, and a
 log that cannot be written loses bytes instead of time (see `howdah.storage.logs`). What a
-`LogFollower` sends to the coordinator is read back from the file, so that a slow connection costs no
+`LogSender` sends to the coordinator is read back from the file, so that a slow connection costs no
 memory here: the follower just falls behind. Offsets are the log's own.
 """
 
@@ -358,7 +358,7 @@ def _clean(line: bytes, length: int) -> str:
 # -- to the coordinator --------------------------------------------------------------------------
 
 
-class LogFollower:
+class LogSender:
     """Pushes one attempt's log over one connection, from an offset on."""
 
     def __init__(
@@ -435,7 +435,7 @@ class LogFollowers:
     """Those of all logs of one container, over its present connection."""
 
     def __init__(self) -> None:
-        self._all: dict[tuple[Task, int], LogFollower] = {}
+        self._all: dict[tuple[Task, int], LogSender] = {}
 
     def follow(
         self,
@@ -448,7 +448,7 @@ class LogFollowers:
     ) -> None:
         """Push that log from ``offset`` on, instead of what was pushed of it before."""
         self.leave(task, attempt)
-        self._all[task, attempt] = LogFollower(channel, task, attempt, path, offset, end)
+        self._all[task, attempt] = LogSender(channel, task, attempt, path, offset, end)
 
     def leave(self, task: Task, attempt: int) -> None:
         """Push that log no more."""

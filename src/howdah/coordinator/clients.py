@@ -9,7 +9,7 @@ from typing import Any
 
 from howdah.coordinator import task_pages
 from howdah.coordinator.driver import JobOver
-from howdah.coordinator.execs import Execs
+from howdah.coordinator.execs import ExecRelay
 from howdah.coordinator.job_logs import LogFollower
 from howdah.coordinator.live_job import LiveJob
 from howdah.core.messages import Task
@@ -42,7 +42,7 @@ LOGS = 16
 class Clients:
     """All connected clients of one job."""
 
-    def __init__(self, job: LiveJob, execs: Execs, welcome: Welcome) -> None:
+    def __init__(self, job: LiveJob, execs: ExecRelay, welcome: Welcome) -> None:
         self._job = job
         self._execs = execs
         self._welcome = welcome

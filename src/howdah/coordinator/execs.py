@@ -59,8 +59,8 @@ STARTED, ENDED = "exec-started", "exec-ended"
 """Kinds of records."""
 
 
-class Execs:
-    """All commands of one job."""
+class ExecRelay:
+    """All commands of one job, each between its client and its agent."""
 
     def __init__(
         self,

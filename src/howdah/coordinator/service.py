@@ -21,7 +21,7 @@ from howdah.coordinator.clients import Clients
 from howdah.coordinator.container_secrets import ContainerSecrets
 from howdah.coordinator.driver import Clock, Driver, replay
 from howdah.coordinator.event_log import EventLog
-from howdah.coordinator.execs import Execs, unrecorded_ends
+from howdah.coordinator.execs import ExecRelay, unrecorded_ends
 from howdah.coordinator.executor import Executor
 from howdah.coordinator.heartbeats import BEAT_S, REMEMBERED_S, STORE_S, HeartbeatMonitor, Metrics
 from howdah.coordinator.job_logs import JobLogs
@@ -210,7 +210,7 @@ class Coordinator:
             live=self.live,
             stacks=self.stacks,
         )
-        self.execs: Execs = Execs(
+        self.execs: ExecRelay = ExecRelay(
             directory.job_id,
             self._state,
             self.agents,

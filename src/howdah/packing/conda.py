@@ -39,8 +39,8 @@ _LEFT_OUT = (
 _MACH_O = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa\xcf")
 
 
-class Looked(msgspec.Struct, frozen=True):
-    """A conda environment, looked at."""
+class CondaContents(msgspec.Struct, frozen=True):
+    """What was found in a conda environment."""
 
     folder: Path
     found: Found
@@ -71,7 +71,7 @@ class Looked(msgspec.Struct, frozen=True):
         )
 
 
-def look(folder: Path, progress: Progress) -> Looked:
+def look(folder: Path, progress: Progress) -> CondaContents:
     """Look at a conda environment.
 
     Raises:
@@ -89,7 +89,7 @@ def look(folder: Path, progress: Progress) -> Looked:
             )
     whole = folder.resolve()
     rules = Rules([(whole, GitIgnoreSpec.from_lines(_LEFT_OUT))], fixed=True)
-    return Looked(whole, look_at(whole, rules, links_out=True))
+    return CondaContents(whole, look_at(whole, rules, links_out=True))
 
 
 def _relative(entry: Entry, folder: Path) -> Entry:

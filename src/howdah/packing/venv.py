@@ -24,8 +24,8 @@ _NOT_SHIPPED = re.compile(r"(python|pypy)[0-9.]*|activate.*|deactivate.*|Activat
 _MACH_O = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa\xcf")
 
 
-class Looked(msgspec.Struct, frozen=True):
-    """A virtual environment, looked at."""
+class VenvContents(msgspec.Struct, frozen=True):
+    """What was found in a virtual environment."""
 
     folder: Path
     base: Path
@@ -73,7 +73,7 @@ class Looked(msgspec.Struct, frozen=True):
         )
 
 
-def look(folder: Path, progress: Progress) -> Looked:
+def look(folder: Path, progress: Progress) -> VenvContents:
     """Look at a virtual environment.
 
     Raises:
@@ -90,7 +90,7 @@ def look(folder: Path, progress: Progress) -> Looked:
     site = _site(folder)
     packages = look_at(site, ignore_rules.only_caches(site.resolve()), links_out=True)
     editable, paths = _development(site, packages)
-    return Looked(
+    return VenvContents(
         folder=folder,
         base=base,
         site=site,

@@ -57,7 +57,7 @@ RETRY_S = 1.0
 _RESYNC, _SHUTDOWN = 1, 2  # AMCommandProto
 
 
-class Superseded(Exception):
+class AttemptSuperseded(Exception):
     """This master's attempt is over for YARN: another one has the job, or none."""
 
 
@@ -141,7 +141,7 @@ class AllocateLoop:
             try:
                 await self._allocate()
                 pause_s = self._pause_s()
-            except Superseded as error:
+            except AttemptSuperseded as error:
                 log.error("%s", error)
                 self._superseded(str(error))
                 return
@@ -174,7 +174,7 @@ class AllocateLoop:
         except (ApplicationMasterNotRegistered, ApplicationAttemptNotFound) as error:
             await self._register_again(error)
         except (InvalidToken, AuthenticationError) as error:
-            raise Superseded(
+            raise AttemptSuperseded(
                 f"the ResourceManager no longer accepts this master's token: {error}"
             ) from error
 
@@ -217,7 +217,7 @@ class AllocateLoop:
             self._tracking_url = None
         command = answer.a_m_command if answer.HasField("a_m_command") else None
         if command == _SHUTDOWN:
-            raise Superseded("the ResourceManager told this master to end")
+            raise AttemptSuperseded("the ResourceManager told this master to end")
         if command == _RESYNC:
             await self._register_again(None)
             return
@@ -254,7 +254,9 @@ class AllocateLoop:
             log.warning("%s; this master has its containers and tokens already", problem)
             answer = yarn.RegisterApplicationMasterResponseProto()
         except (ApplicationAttemptNotFound, InvalidToken, AuthenticationError) as problem:
-            raise Superseded(f"this attempt of the application is over: {problem}") from problem
+            raise AttemptSuperseded(
+                f"this attempt of the application is over: {problem}"
+            ) from problem
         for container_id in self._unsent.release:
             self._requests.release(container_id)
         self._unsent = Changes()

@@ -6,7 +6,7 @@ import time
 from typing import NamedTuple
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.epochs import EpochState, Extent, Handed, Line, RunState, Source
+from howdah.spark.feed.epochs import Extent, Handed, Line, Source, TrainerEpoch, TrainerRun
 from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.messages import Align
 from howdah.spark.feed.state import FeedState, Key
@@ -28,7 +28,7 @@ class Piece(NamedTuple):
 class Run(NamedTuple):
     """So many whole batches of one record batch, which the program may take without asking."""
 
-    book: EpochState
+    book: TrainerEpoch
     source: Source
     count: int
 
@@ -36,7 +36,7 @@ class Run(NamedTuple):
 class Pieces(NamedTuple):
     """One batch, of pieces that follow each other."""
 
-    book: EpochState
+    book: TrainerEpoch
     pieces: list[Piece]
     rows: int
     taking: IngestStream | None = None
@@ -106,7 +106,7 @@ class BatchDispenser:
                         return (run.number, run.current)
                 state.wait(LOOK_S)
 
-    def wait_run(self) -> RunState | None:
+    def wait_run(self) -> TrainerRun | None:
         """The run of rows to train with that is handed out, once there is one. None: the feed has
         ended."""
         state = self.state
@@ -201,7 +201,7 @@ class BatchDispenser:
                     return found
         return None if only is not None and not seen else Wait(seconds)
 
-    def _train(self, run: RunState, only: Key | None) -> Run | Pieces | Wait | None:
+    def _train(self, run: TrainerRun, only: Key | None) -> Run | Pieces | Wait | None:
         state = self.state
         while not run.over:
             if only is not None and run.current != only[1]:
@@ -215,13 +215,13 @@ class BatchDispenser:
         # The epoch was the run's last: another run may be there.
         return None if only is not None else self._find(None)
 
-    def _short_of_permits(self, book: EpochState) -> bool:
+    def _short_of_permits(self, book: TrainerEpoch) -> bool:
         """More batches are allowed than there are: the batch size has grown meanwhile."""
         rest = book.available
         over = not rest or (self.state.drop_last and rest < self.state.size)
         return book.fed and book.final and book.align is Align.DROP and over
 
-    def _batch(self, book: EpochState) -> Run | Pieces | Wait:
+    def _batch(self, book: TrainerEpoch) -> Run | Pieces | Wait:
         size = self.state.size
         if book.batches >= book.limit:
             return Wait(LOOK_S)
@@ -251,7 +251,7 @@ class BatchDispenser:
         self.state.batches.append(Handed(book, extents))
         return Pieces(book, pieces, rows)
 
-    def _score(self, run: RunState) -> Pieces | Wait:
+    def _score(self, run: TrainerRun) -> Pieces | Wait:
         size = self.state.size
         now = time.monotonic()
         takings = [
@@ -267,7 +267,7 @@ class BatchDispenser:
                 return self._scored(run, taking)
         return Wait(LINGER_S if takings else LOOK_S)
 
-    def _scored(self, run: RunState, taking: IngestStream) -> Pieces:
+    def _scored(self, run: TrainerRun, taking: IngestStream) -> Pieces:
         book = run.epoch(run.current)
         rows = min(taking.available, self.state.size)
         pieces = self._cut(taking, rows)

@@ -82,7 +82,7 @@ class Extent(NamedTuple):
 class Handed(NamedTuple):
     """One batch to train with that was handed out."""
 
-    book: EpochState
+    book: TrainerEpoch
     extents: list[Extent]
 
 
@@ -145,7 +145,7 @@ class Line:
         return freed
 
 
-class EpochState(Line):
+class TrainerEpoch(Line):
     """One epoch at one trainer. Chunks that `Align.PAD` repeats wait in its line too."""
 
     def __init__(self, run: int, number: int, options: Options, *, scoring: bool = False) -> None:
@@ -285,7 +285,7 @@ class EpochState(Line):
         return self.clear()
 
 
-class RunState:
+class TrainerRun:
     """One call of `Cluster.train`, or one inference."""
 
     def __init__(self, opening: Open) -> None:
@@ -298,7 +298,7 @@ class RunState:
         """The epoch being handed out."""
         cached = opening.first_epoch if opening.cached_epoch is None else opening.cached_epoch
         self.cached_epoch: int | None = cached if opening.options.cache else None
-        self.epochs: dict[int, EpochState] = {}
+        self.epochs: dict[int, TrainerEpoch] = {}
         self.shelf: Shelf | None = None
         """Of the cached epoch."""
         self.over = False
@@ -307,11 +307,11 @@ class RunState:
     def scoring(self) -> bool:
         return self.purpose is Purpose.SCORE
 
-    def epoch(self, number: int) -> EpochState:
+    def epoch(self, number: int) -> TrainerEpoch:
         """The book of that epoch, begun if need be."""
         book = self.epochs.get(number)
         if book is None:
-            book = EpochState(self.number, number, self.options, scoring=self.scoring)
+            book = TrainerEpoch(self.number, number, self.options, scoring=self.scoring)
             book.last = not self.scoring and number + 1 >= self.options.epochs
             self.epochs[number] = book
         return book

@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.feeder_client import Enough, NotTaken, Trainer
+from howdah.spark.feed.feeder_client import EnoughRows, NotTaken, Trainer
 from howdah.spark.feed.feeding import Connecting, Me, NobodyLeft, Task
 from howdah.spark.feed.intervals import count, first, merged, without
 from howdah.spark.feed.messages import Fed, GoOn, Purpose
@@ -160,7 +160,7 @@ class _Feeding(Connecting):
             try:
                 self._write(batch, start)
                 break
-            except Enough as enough:
+            except EnoughRows as enough:
                 # This batch has not been taken: a trainer that wants no more stops before one.
                 self._go_on_without(enough.rows)
         size = batch.nbytes
@@ -220,7 +220,7 @@ class _Feeding(Connecting):
             writer.close()
             while trainer.taken is None:
                 trainer.wait()
-        except Enough as enough:
+        except EnoughRows as enough:
             self._go_on_without(enough.rows)
             return
         if trainer.taken != self._in_stretch:

@@ -48,7 +48,7 @@ LOST_S = 60.0
 """A master that does not answer for so long is gone."""
 
 
-class Enough(Exception):
+class EnoughRows(Exception):
     """No more rows of the epoch are wanted: by this trainer, or by none of them.
 
     Args:
@@ -104,7 +104,7 @@ class Trainer:
         """All of it, however long the trainer holds us back.
 
         Raises:
-            Enough, NotTaken, ConnectionError: as `look`.
+            EnoughRows, NotTaken, ConnectionError: as `look`.
         """
         view = memoryview(data).cast("B")
         size = len(view)
@@ -148,7 +148,7 @@ class Trainer:
         """Take in what has come, without waiting.
 
         Raises:
-            Enough: no more rows are wanted.
+            EnoughRows: no more rows are wanted.
             NotTaken: the partition is refused.
             ConnectionError: the trainer is gone.
         """
@@ -206,7 +206,7 @@ class Trainer:
             case Load():
                 self.load = message
             case Stop():
-                raise Enough(message.rows)
+                raise EnoughRows(message.rows)
             case Refused():
                 raise NotTaken(message.reason, message.again)
             case Taken():

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.feeder_client import Access, Enough, Master, Trainer, first_word
+from howdah.spark.feed.feeder_client import Access, EnoughRows, Master, Trainer, first_word
 from howdah.spark.feed.messages import Again, Begin, GoOn, Intervals, Purpose
 
 
@@ -135,7 +135,7 @@ class Connecting:
                         Begin(**self.named(), purpose=self.task.purpose, start=begin, skip=skip)
                     )
                     return trainer
-                except Enough:
+                except EnoughRows:
                     assert trainer is not None
                     trainer.close()
                     self.enough.add(rank)

@@ -13,7 +13,7 @@ from howdah.spark.errors import FeedError
 from howdah.spark.feed.buffer_pool import BufferPool
 from howdah.spark.feed.cache import Entry, Shelf, spooled
 from howdah.spark.feed.connections import Connection
-from howdah.spark.feed.epochs import Chunk, EpochState, RunState
+from howdah.spark.feed.epochs import Chunk, TrainerEpoch, TrainerRun
 from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.intervals import joined, without
 from howdah.spark.feed.ipc import Kind, read_body, read_head, read_schema, record_batch
@@ -188,7 +188,7 @@ def _limit(state: FeedState, taking: IngestStream) -> int:
     return run.options.buffer if run is not None else 0
 
 
-def _shelf(state: FeedState, run: RunState, book: EpochState) -> Shelf | None:
+def _shelf(state: FeedState, run: TrainerRun, book: TrainerEpoch) -> Shelf | None:
     """Where the epoch's rows are kept, if they are needed again."""
     cached = run.cached_epoch == book.number and run.options.epochs > book.number + 1
     if book.shelf is None and (cached or book.align is Align.PAD):

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.feeder_client import Enough, NotTaken, Trainer
+from howdah.spark.feed.feeder_client import EnoughRows, NotTaken, Trainer
 from howdah.spark.feed.feeding import Connecting, Me, Task
 from howdah.spark.feed.messages import Fed
 
@@ -56,7 +56,7 @@ class Scoring(Connecting):
             yield from self._answers(0)
             if self._trainer is not None:
                 self.master.tell(Fed(**self.named(), rank=self._trainer.rank))
-        except Enough as end:
+        except EnoughRows as end:
             raise FeedError(
                 "the program takes no more rows to score: it has stopped the feed or returned"
             ) from end

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from howdah.spark.feed.cache import shuffled
-from howdah.spark.feed.epochs import Chunk, EpochState, Extent, Handed, RunState, Source
+from howdah.spark.feed.epochs import Chunk, Extent, Handed, Source, TrainerEpoch, TrainerRun
 from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.messages import (
     Abort,
@@ -48,7 +48,7 @@ class FeedState:
         self.name = name
         self.board = board
         self.changed: threading.Condition = board.changed
-        self.runs: dict[int, RunState] = {}
+        self.runs: dict[int, TrainerRun] = {}
         """That go on."""
         self.over: set[int] = set()
         """Runs that are over."""
@@ -91,7 +91,7 @@ class FeedState:
         with self.changed:
             if message.run in self.runs or message.run in self.over:
                 return  # said again after a lost connection
-            self.runs[message.run] = RunState(message)
+            self.runs[message.run] = TrainerRun(message)
             self.newest = max(self.newest, message.run)
             self.changed.notify_all()
 
@@ -148,7 +148,7 @@ class FeedState:
             self.failure = self.failure or error
             self._interrupt()
 
-    def hand_out(self, book: EpochState, source: Source, rows: int) -> None:
+    def hand_out(self, book: TrainerEpoch, source: Source, rows: int) -> None:
         """The program is given the next rows of the source as a batch."""
         with self.changed:
             start, source.at = source.at, source.at + rows
@@ -198,7 +198,7 @@ class FeedState:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def news(self, book: EpochState) -> None:
+    def news(self, book: TrainerEpoch) -> None:
         """Tell the master for how many batches there are rows, if that is new."""
         if book.scoring or not self.size or book.done:
             return
@@ -206,7 +206,7 @@ class FeedState:
         if message is not None:
             self.board.tell(message)
 
-    def prepare(self, run: RunState, number: int) -> None:
+    def prepare(self, run: TrainerRun, number: int) -> None:
         """Lay out an epoch that comes from the cache, once all that it is made of is there."""
         cached = run.cached_epoch
         if run.over or cached is None or not cached < number < run.options.epochs:
@@ -214,7 +214,7 @@ class FeedState:
         if run.current > cached or (cached in run.epochs and run.epochs[cached].fed):
             self._lay_out(run, number)
 
-    def _lay_out(self, run: RunState, number: int) -> None:
+    def _lay_out(self, run: TrainerRun, number: int) -> None:
         if number in run.epochs:
             return
         book = run.epoch(number)
@@ -229,7 +229,7 @@ class FeedState:
         book.fed = True
         self.news(book)
 
-    def finish(self, run: RunState, book: EpochState) -> None:
+    def finish(self, run: TrainerRun, book: TrainerEpoch) -> None:
         """The epoch is over for the program."""
         self._end(run, book, left=True)
         run.epochs.pop(book.number, None)
@@ -242,7 +242,7 @@ class FeedState:
             self.prepare(run, run.current + 1)
         self.changed.notify_all()
 
-    def finish_run(self, run: RunState) -> None:
+    def finish_run(self, run: TrainerRun) -> None:
         """The run is over, whatever was handed out."""
         if run.over:
             return
@@ -266,7 +266,7 @@ class FeedState:
             if whole and not run.scoring:
                 self._leave_run(run)
 
-    def _leave_run(self, run: RunState) -> None:
+    def _leave_run(self, run: TrainerRun) -> None:
         """It is over here, and goes on elsewhere: without the rows that only this rank has kept."""
         if run.cached_epoch is not None:
             for number in range(run.cached_epoch + 1, run.options.epochs):
@@ -289,14 +289,14 @@ class FeedState:
             self.board.tell(Enough(feed=self.name))
             self._interrupt()
 
-    def _turn_away(self, run: RunState, epoch: int) -> None:
+    def _turn_away(self, run: TrainerRun, epoch: int) -> None:
         """No more rows of that epoch are taken."""
         for taking in self.takings:
             begin = taking.begin
             if begin.run == run.number and begin.epoch <= epoch and not taking.ended:
                 taking.stop()
 
-    def _end(self, run: RunState, book: EpochState, *, left: bool = False) -> None:
+    def _end(self, run: TrainerRun, book: TrainerEpoch, *, left: bool = False) -> None:
         """Nothing more of the epoch is handed out. ``left``: for the program has left it."""
         over = left or self._over(run, book)
         self.buffered -= book.drop()
@@ -305,12 +305,12 @@ class FeedState:
         self.rows += book.handed
         self._report(run, book, over=over)
 
-    def _over(self, run: RunState, book: EpochState) -> bool:
+    def _over(self, run: TrainerRun, book: TrainerEpoch) -> bool:
         # One that has no rows is not over before the program is there: it may be far behind.
         there = not book.scoring and book.number == run.current
         return there and book.over(self.size or 1, self.drop_last)
 
-    def _report(self, run: RunState, book: EpochState, *, over: bool | None = None) -> None:
+    def _report(self, run: TrainerRun, book: TrainerEpoch, *, over: bool | None = None) -> None:
         """Tell how much of the epoch was handed out, if that is new."""
         done = self._over(run, book) if over is None else over
         dropped = book.dropped if book.done else book.left if done else 0
@@ -331,7 +331,7 @@ class FeedState:
             self._ends.append(message)
         self.board.tell(message)
 
-    def _forget(self, run: RunState) -> None:
+    def _forget(self, run: TrainerRun) -> None:
         run.over = True
         run.shelf = None
         self.runs.pop(run.number, None)

@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from howdah.spark.feed import control_server, ingest, plan, run_state, state
-from howdah.spark.feed.epochs import EpochState, RunState
+from howdah.spark.feed.epochs import TrainerEpoch, TrainerRun
 from howdah.spark.feed.messages import HowFar, Kept
 
 Mutant = Callable[[], AbstractContextManager[Any]]
@@ -55,7 +55,7 @@ def _how_far(feed: state.FeedState, message: HowFar) -> Kept:
     )
 
 
-def _over(feed: state.FeedState, run: RunState, book: EpochState) -> bool:
+def _over(feed: state.FeedState, run: TrainerRun, book: TrainerEpoch) -> bool:
     return book.over(feed.size or 1, feed.drop_last)
 
 
@@ -68,11 +68,11 @@ def _allows_the_richest(align: Any, ranks: Any, held: Any) -> Any:
     return plan.Allowance(batches=most, final=found.final, empty=found.empty)
 
 
-def _drop(book: EpochState) -> int:
+def _drop(book: TrainerEpoch) -> int:
     return book.clear()
 
 
-def _prepare(feed: state.FeedState, run: RunState, number: int) -> None:
+def _prepare(feed: state.FeedState, run: TrainerRun, number: int) -> None:
     if run.shelf is not None and not run.streamed(number) and number < run.options.epochs:
         feed._lay_out(run, number)
 
@@ -91,7 +91,7 @@ MUTANTS: dict[str, Mutant] = {
     "ranks that are done are waited for": _put(run_state.RunState, "takes", _takes_though_done),
     "an epoch without rows is over before it begins": _put(state.FeedState, "_over", _over),
     "as many batches as the richest rank has": _put(run_state, "allowance", _allows_the_richest),
-    "dropped rows are not counted": _put(EpochState, "drop", _drop),
+    "dropped rows are not counted": _put(TrainerEpoch, "drop", _drop),
     "a rank without rows has no cached epochs": _put(state.FeedState, "prepare", _prepare),
     "what a broken connection lost is not told again": _put(state.FeedState, "told_anew", _nothing),
 }
