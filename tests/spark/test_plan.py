@@ -1,4 +1,4 @@
-"""Decisions of a feed's master."""
+"""Decisions of a feed's controller."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from howdah.spark.feed.intervals import merged, without
 from howdah.spark.feed.messages import (
-    Again,
     Align,
+    AssignmentRequest,
+    Available,
+    Endpoint,
     Fed,
     HandedOut,
-    Held,
     Options,
-    Place,
     Position,
     Purpose,
 )
@@ -34,12 +34,12 @@ from howdah.spark.session import shuffles
 RANGES = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)))
 
 
-def held(batches: int, *, final: bool = False, epoch: int = 0) -> Held:
-    return Held(feed="train", run=1, epoch=epoch, batches=batches, rows=0, final=final)
+def held(batches: int, *, final: bool = False, epoch: int = 0) -> Available:
+    return Available(feed="train", run=1, epoch=epoch, batches=batches, rows=0, final=final)
 
 
-def place(rank: int, host: str = "here", folder: str = "/a") -> Place:
-    return Place(rank=rank, host=host, folder=folder)
+def endpoint(rank: int, host: str = "here", folder: str = "/a") -> Endpoint:
+    return Endpoint(rank=rank, host=host, folder=folder)
 
 
 def test_a_batch_is_allowed_when_every_rank_can_have_one_of_its_number() -> None:
@@ -90,7 +90,7 @@ def test_what_was_allowed_is_never_taken_back(
     steps = {
         rank: [sum(parts[: i + 1]) for i in range(len(parts))] for rank, parts in enumerate(growth)
     }
-    state: dict[int, Held] = {}
+    state: dict[int, Available] = {}
     before = allowance(align, ranks, state)
     while any(steps.values()):
         rank = data.draw(st.sampled_from([rank for rank in ranks if steps[rank]]))
@@ -156,44 +156,44 @@ def test_ranks_that_do_not_wait_for_each_other_go_on_with_the_earliest_epoch() -
 
 def test_a_feeder_goes_to_the_trainer_of_its_own_executor() -> None:
     loads = [
-        Load(place=place(0, "there")),
-        Load(place=place(1, "here", "/b")),
-        Load(place=place(2, "here", "/a")),
+        Load(endpoint=endpoint(0, "there")),
+        Load(endpoint=endpoint(1, "here", "/b")),
+        Load(endpoint=endpoint(2, "here", "/a")),
     ]
     assert preference(loads, host="here", folder="/a", rest=1) == [2, 1, 0]
 
 
 def test_a_feeder_goes_to_another_host_when_ranks_there_are_behind() -> None:
-    loads = [Load(place=place(0), rows=1000), Load(place=place(1, "there"), rows=100)]
+    loads = [Load(endpoint=endpoint(0), rows=1000), Load(endpoint=endpoint(1, "there"), rows=100)]
     assert preference(loads, host="here", folder="/a", rest=100)[0] == 1
 
 
 def test_a_feeder_stays_with_its_trainer_until_others_are_half_of_what_comes_behind() -> None:
-    near = [Load(place=place(0), rows=1040), Load(place=place(1), rows=1000)]
+    near = [Load(endpoint=endpoint(0), rows=1040), Load(endpoint=endpoint(1), rows=1000)]
     assert preference(near, host="here", folder="/a", rest=100, current=0)[0] == 0
-    far = [Load(place=place(0), rows=1200), Load(place=place(1), rows=1000)]
+    far = [Load(endpoint=endpoint(0), rows=1200), Load(endpoint=endpoint(1), rows=1000)]
     assert preference(far, host="here", folder="/a", rest=100, current=0)[0] == 1
 
 
 def test_a_trainer_that_was_not_reached_comes_last() -> None:
-    loads = [Load(place=place(0)), Load(place=place(1), rows=10)]
+    loads = [Load(endpoint=endpoint(0)), Load(endpoint=endpoint(1), rows=10)]
     assert preference(loads, host="here", folder="/a", rest=1, avoid=[0]) == [1, 0]
 
 
-def again(partition: int, attempt: int, **fields: object) -> Again:
-    return Again(
+def again(partition: int, attempt: int, **fields: object) -> AssignmentRequest:
+    return AssignmentRequest(
         feed="train", run=1, epoch=0, partition=partition, attempt=attempt, host="here", **fields
     )
 
 
 def test_partitions_spread_over_the_ranks_as_they_come() -> None:
     run = RunState(1, Purpose.TRAIN, Options(feed="train"))
-    places = {rank: place(rank) for rank in range(3)}
+    endpoints = {rank: endpoint(rank) for rank in range(3)}
     taken: dict[int, int] = {}
     for partition in range(30):
         word = again(partition, attempt=partition)
         run.begin(word)
-        rank = run.choose(word, places)[0].rank
+        rank = run.choose(word, endpoints)[0].rank
         taken[rank] = taken.get(rank, 0) + 1
         run.note_sent(
             Fed(
@@ -219,14 +219,14 @@ def test_attempts_that_fed_the_gang_before_are_known_to_the_next() -> None:
 
 def test_two_small_partitions_one_after_the_other_are_shared_equally() -> None:
     run = RunState(1, Purpose.TRAIN, Options(feed="train"))
-    places = {rank: place(rank) for rank in range(2)}
+    endpoints = {rank: endpoint(rank) for rank in range(2)}
     for partition in range(2):
         word = again(partition, attempt=partition)
         run.begin(word)
-        rank = run.choose(word, places)[0].rank
+        rank = run.choose(word, endpoints)[0].rank
         word = again(partition, attempt=partition, rank=rank, rows=250)
         run.note_sent(word)
-        rank = run.choose(word, places)[0].rank
+        rank = run.choose(word, endpoints)[0].rank
         run.note_sent(
             Fed(
                 feed="train",
@@ -243,14 +243,14 @@ def test_two_small_partitions_one_after_the_other_are_shared_equally() -> None:
 
 def test_one_large_partition_is_spread_over_the_ranks() -> None:
     run = RunState(1, Purpose.TRAIN, Options(feed="train"))
-    places = {rank: place(rank) for rank in range(2)}
+    endpoints = {rank: endpoint(rank) for rank in range(2)}
     word = again(0, attempt=0)
     run.begin(word)
-    rank = run.choose(word, places)[0].rank
+    rank = run.choose(word, endpoints)[0].rank
     for _ in range(20):
         word = again(0, attempt=0, rank=rank, rows=100)
         run.note_sent(word)
-        rank = run.choose(word, places)[0].rank
+        rank = run.choose(word, endpoints)[0].rank
     rows = run.epoch(0).rows
     assert abs(rows[0] - rows[1]) <= 200
 
@@ -270,9 +270,9 @@ def test_a_partition_that_is_brought_to_its_end_again_counts_once() -> None:
                 rows=rows,
             )
         )
-    book = run.epoch(0)
-    assert book.finished == {(0, 0): 10, (0, 1): 2}
-    assert (book.stretch(), book.active) == (6, {})
+    epoch = run.epoch(0)
+    assert epoch.finished == {(0, 0): 10, (0, 1): 2}
+    assert (epoch.expected_rows(), epoch.active) == (6, {})
 
 
 def test_a_later_attempt_asks_how_far_the_earlier_came_and_the_earlier_may_not_go_on() -> None:
@@ -313,7 +313,7 @@ def test_a_rank_that_comes_late_reads_from_the_next_epoch_or_at_once(
     run = RunState(1, Purpose.TRAIN, Options(feed="train", epochs=3, align=align))
     run.readers = {0: 0}
     for epoch in range(2):
-        run.note_held(0, Held(feed="train", run=1, epoch=epoch, batches=1, rows=1))
+        run.note_available(0, Available(feed="train", run=1, epoch=epoch, batches=1, rows=1))
     assert run.join(1) and not run.join(1)
     assert [run.takes(1, epoch) for epoch in range(3)] == [epoch >= first for epoch in range(3)]
     assert not run.done(2, [0, 1])

@@ -14,8 +14,8 @@ from howdah.client.errors import BadInput, JobFailed
 from howdah.client.items import LogLine
 from howdah.client.loading import load_object
 from howdah.client.submit import submit
+from howdah.spark.feed.controller import FeedController
 from howdah.spark.feed.feeder_client import Access
-from howdah.spark.feed.master import Master
 from howdah.spark.feed.messages import Align, Options
 from howdah.spark.framework_inference import infer
 from howdah.spark.inference import answered, scorer
@@ -24,7 +24,7 @@ from howdah.spark.live import Live
 from howdah.spark.reports import TrainReport
 from howdah.spark.rows import known_rows, source_of
 from howdah.spark.session import Session
-from howdah.spark.training import Beside, Training
+from howdah.spark.training import Training, ValidationRun
 from howdah.spec.model import Checkpoint, Role, Slots, Spark, TensorBoard
 from howdah.spec.units import octets, port_range
 from howdah.storage.jobdir import JobDirectory
@@ -148,7 +148,7 @@ class Cluster:
         )
         cluster = cls(live, feeds)
         if not feeds:
-            live.master.end()  # a program that asks for a feed all the same gets none
+            live.controller.end()  # a program that asks for a feed all the same gets none
         try:
             live.wait_formed(start_timeout_s, cluster._formed)
         except BaseException as error:
@@ -166,7 +166,7 @@ class Cluster:
 
     def _formed(self) -> bool:
         if self._feeds:
-            return self._live.master.complete()
+            return self._live.controller.complete()
         view = self._live.view
         return view is not None and view.started is not None
 
@@ -216,18 +216,18 @@ class Cluster:
         """
         self._check_fed()
         session = self._live.session
-        beside = None if validation is None else source_of(session, validation, columns)
+        validated = None if validation is None else source_of(session, validation, columns)
         source = source_of(session, data, columns)
         if steps is not None and steps < 1:
             raise BadInput(f"steps is {steps}; an epoch has at least one batch")
         options = _options(feed, epochs, align, cache, shuffle, spill)
         options = msgspec.structs.replace(options, steps=steps, rows=known_rows(source))
         training = Training(self._live, source, options, timeout_s=timeout_s)
-        if beside is None:
+        if validated is None:
             return training.run()
         options = _options("validation", epochs, align, cache, None, spill)
-        options = msgspec.structs.replace(options, rows=known_rows(beside))
-        with Beside(self._live, beside, options, main=training):
+        options = msgspec.structs.replace(options, rows=known_rows(validated))
+        with ValidationRun(self._live, validated, options, main=training):
             return training.run()
 
     def train_stream(self, data: Any, *, feed: str = "train", **options: Any) -> Any:
@@ -282,7 +282,7 @@ class Cluster:
             TimeoutError: they have not returned in time; they go on.
         """
         if self._results is None:
-            self._live.master.end()
+            self._live.controller.end()
             try:
                 self._results = self._live.results(timeout_s)
             except JobFailed:
@@ -297,7 +297,7 @@ class Cluster:
 
     def end_feed(self, feed: str = "train") -> None:
         """No more rows of this feed will come: its iteration ends in the functions."""
-        self._live.master.end(feed)
+        self._live.controller.end(feed)
 
     # -- looking ---------------------------------------------------------------------------------
 
@@ -329,8 +329,8 @@ class Cluster:
 
     @property
     def places(self) -> Sequence[Any]:
-        """Where the trainers are (`howdah.spark.feed.messages.Place`), by rank."""
-        return self._live.master.places
+        """Where the trainers are (`howdah.spark.feed.messages.Endpoint`), by rank."""
+        return self._live.controller.endpoints
 
     def __enter__(self) -> Cluster:
         return self
@@ -375,17 +375,17 @@ def _submit(
     on_log: Callable[[LogLine], Any] | None,
     restarts: int,
 ) -> Live:
-    """Start the job and the master of its feeds."""
+    """Start the job and the controller of its feeds."""
     loaded = load_object(job.job)
     ports = port_range(loaded.job.network.ports)
-    master = Master(job.trainers, job.fed_roles)
+    controller = FeedController(job.trainers, job.fed_roles)
     port = 0
 
     def populate(directory: JobDirectory) -> None:
         nonlocal port
         # Now, as the job may have a say in where this machine is reached.
         try:
-            port = master.bind(submission.listen_address, ports)
+            port = controller.bind(submission.listen_address, ports)
         except OSError as error:
             raise BadInput(f"network.ports: {error.strerror}") from error
         wiring = Wiring(
@@ -403,9 +403,9 @@ def _submit(
         directory = submit(loaded, backend="spark", populate=populate, submission=submission)
         if submission.notice and on_log is not None:
             _say(submission.notice)
-        master.start(directory.secrets)
+        controller.start(directory.secrets)
     except BaseException:
-        master.close()
+        controller.close()
         submission.close()
         raise
     access = Access(
@@ -416,7 +416,7 @@ def _submit(
         certificate=secret(directory, "feeder.pem"),
         key=secret(directory, "feeder.key"),
     )
-    return Live(session, submission, directory, master, access, on_log, restarts=restarts)
+    return Live(session, submission, directory, controller, access, on_log, restarts=restarts)
 
 
 def _feeds(mode: str) -> bool:

@@ -20,7 +20,7 @@ FED_ROLES = ("chief", "master", "worker")
 
 
 class Wiring(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the master of the feeds is, and what else the driver lets its functions know."""
+    """Where the controller of the feeds is, and what else the driver lets its functions know."""
 
     job_id: str
     host: str
@@ -58,7 +58,7 @@ class Context:
         """``host:port`` of every task, by role and index."""
         fed = sum(len(self.cluster.get(role, ())) for role in FED_ROLES)
         self.num_workers: int = (wiring.workers if wiring is not None else 0) or fed or 1
-        """Ranks that are fed: roles chief, master and worker."""
+        """Ranks that are fed: roles chief, controller and worker."""
         self.job_id: str = me.job_id
         self.host: str = me.host
         self.checkpoint_dir: Path = me.checkpoint_dir

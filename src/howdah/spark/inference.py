@@ -71,10 +71,10 @@ def scorer(live: Live, feed: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
 def _opened(live: Live, feed: str, columns: Sequence[str] | None) -> Task:
     """Let the programs expect rows to be answered."""
-    with live.master.watching():
+    with live.controller.watching():
         live.check()
-    run = live.master.open(Purpose.SCORE, Options(feed=feed, align=Align.NONE))
-    live.master.announce(run)
+    run = live.controller.open(Purpose.SCORE, Options(feed=feed, align=Align.NONE))
+    live.controller.announce(run)
     return Task(
         access=live.access,
         feed=feed,

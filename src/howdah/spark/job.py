@@ -20,7 +20,7 @@ from howdah.storage.files import write_atomically
 from howdah.storage.jobdir import JobDirectory, NoSuchJob
 
 WIRING = "wiring.json"
-"""Beside the pickled call: where the feeds' master is."""
+"""Beside the pickled call: where the feeds' controller is."""
 
 CHIEFS = ("chief", "master")
 _IDLE = frozenset({"ps", "evaluator", "scheduler", "tensorboard"})

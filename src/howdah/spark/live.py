@@ -18,8 +18,8 @@ from howdah.core.causes import FailureCause
 from howdah.core.state import JobPhase
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.control_server import Failure
+from howdah.spark.feed.controller import FeedController
 from howdah.spark.feed.feeder_client import Access
-from howdah.spark.feed.master import Master
 from howdah.spark.feed.messages import Align
 from howdah.spark.feed.plan import enough as has_enough
 from howdah.spark.feed.run_state import RunState
@@ -45,7 +45,7 @@ class Live:
         session: Session,
         submission: SparkSubmission,
         directory: JobDirectory,
-        master: Master,
+        controller: FeedController,
         access: Access,
         on_log: Callable[[LogLine], Any] | None,
         *,
@@ -53,7 +53,7 @@ class Live:
     ) -> None:
         self.session = session
         self.directory = directory
-        self.master = master
+        self.controller = controller
         self.access = access
         self.view: JobView | None = None
         """The newest status document that was seen."""
@@ -71,15 +71,15 @@ class Live:
         self._stopping = False
         self._lock = threading.Lock()
         self.handle: JobHandle = JobHandle(directory, Callbacks(on_state=self._see, on_log=on_log))
-        master.trouble = self.trouble
+        controller.trouble = self.trouble
 
     # -- looking -----------------------------------------------------------------------------------
 
     def _see(self, view: JobView) -> None:
-        with self.master.changed:
+        with self.controller.changed:
             self.view = view
             self.moved = time.monotonic()
-            self.master.changed.notify_all()
+            self.controller.changed.notify_all()
 
     def over(self) -> bool:
         """Whether the job has ended."""
@@ -92,10 +92,10 @@ class Live:
 
     def enough(self, feed: str, align: Align) -> bool:
         """Whether the programs have stopped that feed, in a run or between two."""
-        return has_enough(align, self.master.stopped(feed), self.master.running())
+        return has_enough(align, self.controller.stopped(feed), self.controller.running())
 
     def check(self, *, enough: bool = False) -> None:
-        """Whether the cluster can still be fed. With the master's lock held.
+        """Whether the cluster can still be fed. With the controller's lock held.
 
         Args:
             enough: the programs want no more rows: they may have returned since.
@@ -119,7 +119,7 @@ class Live:
 
     def _heard_out(self) -> bool:
         """Whether the programs' last words are known: the job's end may be heard before them."""
-        return not self.master.talking() or time.monotonic() - self.moved > LAST_WORDS_S
+        return not self.controller.talking() or time.monotonic() - self.moved > LAST_WORDS_S
 
     def trouble(self) -> str | None:
         """What `check` would raise, or nothing; None while that can't be told."""
@@ -131,18 +131,18 @@ class Live:
 
     def note_trained(self, run: RunState) -> None:
         """A run is over: what the programs have learned of it a restart must not lose."""
-        with self.master.changed:
-            if any(each.rows for book in run.epochs.values() for each in book.handed.values()):
+        with self.controller.changed:
+            if any(each.rows for epoch in run.epochs.values() for each in epoch.handed.values()):
                 self._trained = (run.generation, run.number, run.feed)
 
     def forgotten(self) -> str | None:
         """Why the present programs know nothing of what was learned in runs that are over; empty if
         they do, None while that can't be told."""
         generation, run, feed = self._trained
-        now = self.master.generation
+        now = self.controller.generation
         if not generation or now <= generation:
             return ""
-        resumed = self.master.resumed()
+        resumed = self.controller.resumed()
         if resumed:
             self._trained = (now, run, feed)
         if resumed is not False:
@@ -161,7 +161,7 @@ class Live:
         With a budget for restarts it is told from echoes by what was seen before it and by what the
         coordinator says of that generation; after `ECHO_S` without any sign it counts.
         """
-        for first in self.master.failures:
+        for first in self.controller.failures:
             if first.generation in self._echoes:
                 continue
             if not self._restarts:
@@ -190,8 +190,8 @@ class Live:
         return None
 
     def _wake(self) -> None:
-        with self.master.changed:
-            self.master.changed.notify_all()
+        with self.controller.changed:
+            self.controller.changed.notify_all()
 
     def _why_over(self) -> str:
         view = self.view
@@ -206,7 +206,7 @@ class Live:
     # -- acting ------------------------------------------------------------------------------------
 
     def query(self, action: Callable[[], Any]) -> Query:
-        """Start a Spark action; the master's `changed` is notified at its end."""
+        """Start a Spark action; the controller's `changed` is notified at its end."""
         return Query(self.session, action, self._wake)
 
     def wait_formed(self, timeout_s: float, formed: Callable[[], bool]) -> None:
@@ -217,7 +217,7 @@ class Live:
             TimeoutError: it was not there in time.
         """
         deadline = time.monotonic() + timeout_s
-        with self.master.changed:
+        with self.controller.changed:
             while not formed():
                 if self.over():
                     break
@@ -235,7 +235,7 @@ class Live:
                         f" (start_timeout_s){': ' + why if why else ''}. Spark's slots may be taken "
                         "by other jobs; more time can be given, or fewer workers asked for"
                     )
-                self.master.changed.wait(left)
+                self.controller.changed.wait(left)
         if self.over() and not formed():
             view = self.view
             assert view is not None
@@ -250,7 +250,7 @@ class Live:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         failure: Failure | None = None
-        with self.master.changed:
+        with self.controller.changed:
             while not self.over():
                 if failure is None and (failure := self.failure()) is not None:
                     self._stop_soon(f"rank {failure.rank} raised {failure.error}")
@@ -262,8 +262,8 @@ class Live:
                         f"the functions have not returned within {timeout_s:g} s; they go on: call "
                         "results() again, or stop()"
                     )
-                self.master.changed.wait(left)
-            failure = failure or self.failure() or next(iter(self.master.failures[-1:]), None)
+                self.controller.changed.wait(left)
+            failure = failure or self.failure() or next(iter(self.controller.failures[-1:]), None)
             forgotten = self.forgotten()
         view = self.handle.wait(END_S)
         self._submission.closed.wait(END_S)
@@ -279,7 +279,7 @@ class Live:
 
     def stop(self, reason: str) -> None:
         """Stop the job; nothing of it is left when this returns."""
-        self.master.end()
+        self.controller.end()
         if not self.over():
             with contextlib.suppress(HowdahError):
                 self.handle.stop(reason)
@@ -293,7 +293,7 @@ class Live:
             if self._closed:
                 return
             self._closed = True
-        self.master.close()
+        self.controller.close()
         self._submission.close()
 
     def _stop_soon(self, reason: str) -> None:

@@ -172,7 +172,7 @@ class Stream:
             return  # who feeds looks too, and knows a program that has had enough
         try:
             live = self._live
-            with live.master.changed:
+            with live.controller.changed:
                 if self._ending.is_set():
                     return
                 # What a program says after its last rows comes too late for their micro-batch.

@@ -5,9 +5,9 @@
         for batch in epoch.batches(256):
             ...
 
-In an epoch's order the row groups of all files are one long sequence of rows. Each rank has a stretch
-of it, and all stretches are equally long: ranks make the same number of steps. Each rank works that
-out by itself from the files' footers, so ranks exchange nothing. A row group in which one stretch ends
+In an epoch's order the row groups of all files are one long sequence of rows. Each rank has a segment
+of it, and all segments are equally long: ranks make the same number of steps. Each rank works that
+out by itself from the files' footers, so ranks exchange nothing. A row group in which one segment ends
 and another begins is read by both ranks.
 
 A rank holds the row group it hands out and the next one, no more.
@@ -35,7 +35,7 @@ from howdah.spark.feed.loaders import Loaders
 from howdah.spark.tfrecord.filesystems import find, resolved
 from howdah.storage.hdfs_names import is_hdfs
 
-Stretch = tuple[int, int]
+Segment = tuple[int, int]
 """Rows of an epoch's sequence: from, up to."""
 
 REMEMBERED = 1024
@@ -56,7 +56,7 @@ class FilePosition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ParquetFeed(Loaders):
-    """Rows of Parquet files for one rank, a stretch of its own. For one thread at a time.
+    """Rows of Parquet files for one rank, a segment of its own. For one thread at a time.
 
     Batches are those of `howdah.spark.feed.feed.Feed`: `howdah.spark.feed.columns` says which array a
     column becomes.
@@ -67,7 +67,7 @@ class ParquetFeed(Loaders):
             without a JVM. Or any `pyarrow.dataset.Dataset` of files, such as that of a Delta table
             (``deltalake.DeltaTable(url).to_pyarrow_dataset()``).
         columns: only these are read.
-        rank: whose stretch; by default that of this task of a Howdah job, else 0.
+        rank: whose segment; by default that of this task of a Howdah job, else 0.
         world_size: of how many ranks; by default the job's, else 1.
         epochs: how often the files are read; None: again and again.
         shuffle: a seed. In each epoch row groups change places, and rows within each. None: the order
@@ -165,7 +165,7 @@ class ParquetFeed(Loaders):
     def iterate(
         self,
         begun: FilePosition,
-        left: list[Stretch],
+        left: list[Segment],
         size: int,
         columns: Sequence[str] | None,
         shapes: Shapes | None,
@@ -262,17 +262,17 @@ class ParquetFeed(Loaders):
         taken = (*begun.taken, (self.world_size, handed))
         self._behind.append(msgspec.structs.replace(begun, taken=taken))
 
-    def _left(self, position: FilePosition) -> list[Stretch]:
+    def _left(self, position: FilePosition) -> list[Segment]:
         left = [(0, sum(self._lengths))]
         for ranks, taken in position.taken:
             left = remainder(left, ranks, taken, self._align)
         return left
 
-    def _share(self, left: list[Stretch]) -> list[Stretch]:
+    def _share(self, left: list[Segment]) -> list[Segment]:
         return share(left, self.rank, self.world_size, self._align)
 
     def _pieces(
-        self, epoch: int, left: list[Stretch], convert: Converter
+        self, epoch: int, left: list[Segment], convert: Converter
     ) -> Iterator[dict[str, Any]]:
         """The rows' arrays, one row group after another; the next one is read meanwhile."""
         order = np.arange(len(self._groups))
@@ -313,7 +313,7 @@ class ParquetFeed(Loaders):
 class FileEpoch:
     """One pass over the files."""
 
-    def __init__(self, feed: ParquetFeed, begun: FilePosition, left: list[Stretch]) -> None:
+    def __init__(self, feed: ParquetFeed, begun: FilePosition, left: list[Segment]) -> None:
         self._feed = feed
         self._left = left
         self.begun = begun
@@ -341,7 +341,7 @@ class FileEpoch:
 # -- who has which rows: pure ----------------------------------------------------------------------
 
 
-def share(left: list[Stretch], rank: int, ranks: int, align: str) -> list[Stretch]:
+def share(left: list[Segment], rank: int, ranks: int, align: str) -> list[Segment]:
     """What one of so many ranks has of these rows."""
     total = _size(left)
     if align == "none":
@@ -355,7 +355,7 @@ def share(left: list[Stretch], rank: int, ranks: int, align: str) -> list[Stretc
     return found
 
 
-def remainder(left: list[Stretch], ranks: int, taken: int, align: str) -> list[Stretch]:
+def remainder(left: list[Segment], ranks: int, taken: int, align: str) -> list[Segment]:
     """What is left of these rows when each of so many ranks has taken so many of its own."""
     total = _size(left)
     found, end = [], 0
@@ -369,8 +369,8 @@ def remainder(left: list[Stretch], ranks: int, taken: int, align: str) -> list[S
     return found + _cut(left, end, total)
 
 
-def _cut(left: list[Stretch], start: int, stop: int) -> list[Stretch]:
-    """The rows from ``start`` up to ``stop``, counted along these stretches."""
+def _cut(left: list[Segment], start: int, stop: int) -> list[Segment]:
+    """The rows from ``start`` up to ``stop``, counted along these segments."""
     found, at = [], 0
     for begins, ends in left:
         low, high = max(start, at), min(stop, at + ends - begins)
@@ -380,8 +380,8 @@ def _cut(left: list[Stretch], start: int, stop: int) -> list[Stretch]:
     return found
 
 
-def _size(stretches: list[Stretch]) -> int:
-    return sum(stop - start for start, stop in stretches)
+def _size(segments: list[Segment]) -> int:
+    return sum(stop - start for start, stop in segments)
 
 
 # -- files -----------------------------------------------------------------------------------------

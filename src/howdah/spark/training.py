@@ -1,7 +1,7 @@
 """One call of `Cluster.train`: Spark's queries, the trainers' progress, restarts, all in one place.
 
 The user's thread waits here, for whichever comes first: Spark has fed an epoch, the programs have
-used it, one has raised or wants no more, the gang has formed anew, nothing moves, Ctrl-C.
+used it, one has raised or wants no more, the gang has restarted, nothing moves, Ctrl-C.
 """
 
 from __future__ import annotations
@@ -69,17 +69,17 @@ class Training:
         options: Options,
         *,
         timeout_s: float | None,
-        beside: Training | None = None,
+        main: Training | None = None,
     ) -> None:
-        """``beside``: what programs train on meanwhile, while they read this now and then."""
+        """``main``: what programs train on meanwhile, while they read this now and then."""
         self._live = live
-        self._master = live.master
+        self._controller = live.controller
         self._source = source
         self._options = options
         self._timeout_s = timeout_s
-        self._beside = beside
+        self._main = main
         self._fed = False
-        self._run: RunState = self._master.open(Purpose.TRAIN, options)
+        self._run: RunState = self._controller.open(Purpose.TRAIN, options)
         self._run.ordered = source.ordered()
         self._queries: list[Query] = []
         self._left = False
@@ -103,11 +103,11 @@ class Training:
                     break
         except FeedError as error:
             # Feeders that ask again hear of it and end; Spark itself takes seconds to end a task.
-            self._master.abort(self._run, str(error))
+            self._controller.abort(self._run, str(error))
             self._end_queries(wait_s=0)
             raise
         finally:
-            self._master.close_run(self._run)
+            self._controller.close_run(self._run)
             self._live.note_trained(self._run)
             self._end_queries()
         self._await_counts()
@@ -120,18 +120,18 @@ class Training:
         Raises:
             FeedError: nothing moves because ranks wait for others to ask for rows.
         """
-        with self._master.watching() as changed:
-            while other.is_alive() and not self._master.left(self._run):
-                idle = time.monotonic() - max(self._master.moved, self._live.moved)
+        with self._controller.watching() as changed:
+            while other.is_alive() and not self._controller.left(self._run):
+                idle = time.monotonic() - max(self._controller.moved, self._live.moved)
                 if self._timeout_s is not None and idle > self._timeout_s:
-                    if waiting := self._master.waiting():
+                    if waiting := self._controller.waiting():
                         raise FeedError(f"nothing has moved for {idle:.0f} s: {waiting}")
                     return
                 changed.wait(LOOK_S)
 
     def leave(self) -> None:
         """Let `run` end soon, as if the programs had had enough."""
-        with self._master.watching() as changed:
+        with self._controller.watching() as changed:
             self._left = True
             changed.notify_all()
 
@@ -141,32 +141,32 @@ class Training:
         """Wait until all trainers are there, and all that read rows ask for them: the generation,
         and who they are. None: the programs have stopped the feed, or `leave` was called."""
         feed, align = self._options.feed, self._options.align
-        with self._master.watching() as changed:
+        with self._controller.watching() as changed:
             while True:
                 enough = self._live.enough(feed, align)
                 self._live.check(enough=enough)
                 if self._left or (enough and self._live.over()):
                     return None
-                if self._master.connected() and not self._live.wants_slots():
+                if self._controller.connected() and not self._live.wants_slots():
                     if enough:
                         return None
-                    beside = self._beside and self._beside._run
-                    readers = self._master.readers(feed, beside)
+                    main = self._main and self._main._run
+                    readers = self._controller.readers(feed, main)
                     if readers is not None:
-                        return self._master.generation, readers
+                        return self._controller.generation, readers
                 self._check_time("the programs do not ask for rows of the feed")
                 changed.wait(LOOK_S)
 
     def _turn(self, generation: int, readers: set[int]) -> _Turn:
         run, options = self._run, self._options
-        positions = self._master.positions(options.feed)
+        positions = self._controller.positions(options.feed)
         found = resumption(run.number, options.align, positions.values())
-        with self._master.watching():
+        with self._controller.watching():
             run.begin_again(generation, found, positions)
-            run.forgotten += self._master.forgotten(options.feed, generation)
-            # An epoch that goes on in its middle cannot be kept whole: Spark feeds the next anew.
+            run.forgotten += self._controller.forgotten(options.feed, generation)
+            # An epoch that goes on in its middle cannot be kept whole: Spark feeds the next one again.
             run.cached_epoch = found.epoch + bool(found.skip) if options.cache else None
-            self._master.announce(run, readers)
+            self._controller.announce(run, readers)
             self._fed = False
         if found.skip and not run.ordered:
             raise FeedError(
@@ -204,7 +204,7 @@ class Training:
             turn = self._after_failure(generation, query)
             if turn is not None:
                 return turn
-        gone = self._master.fed(self._run, epoch, skip.skip)
+        gone = self._controller.fed(self._run, epoch, skip.skip)
         if gone is not None:
             raise FeedError(moved(self._options.feed, gone))
         self._queries.remove(query)
@@ -212,7 +212,7 @@ class Training:
 
     def _task(self, epoch: int, skip: Resumption) -> bytes:
         """What the tasks of one more query are told; those of earlier ones are heard no more."""
-        with self._master.watching():
+        with self._controller.watching():
             self._run.query += 1
             task = Task(
                 access=self._live.access,
@@ -227,13 +227,13 @@ class Training:
     def _after_failure(self, generation: int, query: Query) -> _Turn | None:
         """Spark's query has failed: whose fault was it? None: it is worth another try."""
         deadline = time.monotonic() + ECHO_S
-        with self._master.watching() as changed:
+        with self._controller.watching() as changed:
             while (left := deadline - time.monotonic()) > 0:
                 turn = self._look(generation)
                 if turn is not None:
                     return turn
                 changed.wait(left)
-            if not self._master.connected():
+            if not self._controller.connected():
                 # A program was killed, and Spark's task with it or after it.
                 return self._wait(generation, lambda: False)
         if self._retries and any(words in query.problem for words in _DIED):
@@ -250,7 +250,7 @@ class Training:
     # -- waiting -----------------------------------------------------------------------------------
 
     def _wait(self, generation: int, there: Callable[[], bool]) -> _Turn:
-        with self._master.watching() as changed:
+        with self._controller.watching() as changed:
             while True:
                 turn = self._look(generation)
                 if turn is not None:
@@ -267,12 +267,12 @@ class Training:
         used = run.done(last, readers)
         if used and self._fed and any(each.done for each in run.epoch(last).handed.values()):
             return _Turn.DONE
-        if self._master.generation != generation:
+        if self._controller.generation != generation:
             return _Turn.FORMED_ANEW
         if self._live.wants_slots():
             # The feeders wait for programs, and these for the slots that the feeders are in.
             return _Turn.FORMED_ANEW
-        running = self._master.running() & readers
+        running = self._controller.running() & readers
         over = used or self._left or enough(self._options.align, run.stopped, running)
         self._live.check(enough=over)
         if over:
@@ -281,11 +281,11 @@ class Training:
         return None
 
     def _check_padding(self) -> None:
-        for book in self._run.epochs.values():
-            if book.allowed.empty:
-                ranks = ", ".join(map(str, book.allowed.empty))
+        for epoch in self._run.epochs.values():
+            if epoch.allowed.empty:
+                ranks = ", ".join(map(str, epoch.allowed.empty))
                 raise FeedError(
-                    f"rank {ranks} got no rows of epoch {book.number} and has nothing to pad with: "
+                    f"rank {ranks} got no rows of epoch {epoch.number} and has nothing to pad with: "
                     "use align='drop', or give the rows at least as many partitions as there are "
                     "ranks (write them so: df.repartition(n).write.parquet(path))"
                 )
@@ -293,7 +293,7 @@ class Training:
     def _check_time(self, what: str) -> None:
         if self._timeout_s is None:
             return
-        moved = max(self._master.moved, self._live.moved, self._work[1])
+        moved = max(self._controller.moved, self._live.moved, self._work[1])
         idle = time.monotonic() - moved
         if idle > self._timeout_s and not self._spark_works():
             raise FeedError(
@@ -315,23 +315,23 @@ class Training:
         """What each rank does, for the text of a time-out."""
         feed = self._options.feed
         parts: list[str] = []
-        for rank, trainer in sorted(self._master.trainers.items()):
+        for rank, trainer in sorted(self._controller.trainers.items()):
             if feed not in trainer.asks:
                 parts.append(f"rank {rank} has not asked for rows of {feed!r}")
             elif trainer.channel is None:
                 parts.append(f"rank {rank} is not connected")
             else:
                 handed = sum(
-                    book.handed[rank].batches
-                    for book in self._run.epochs.values()
-                    if rank in book.handed
+                    epoch.handed[rank].batches
+                    for epoch in self._run.epochs.values()
+                    if rank in epoch.handed
                 )
                 parts.append(f"rank {rank} was given {handed} batches")
-        if waiting := self._master.waiting():
+        if waiting := self._controller.waiting():
             parts.append(waiting)
-        missing = self._master.expected - len(self._master.trainers)
+        missing = self._controller.expected - len(self._controller.trainers)
         if missing > 0:
-            parts.append(f"{missing} of {self._master.expected} ranks are not there")
+            parts.append(f"{missing} of {self._controller.expected} ranks are not there")
         return "; ".join(parts)
 
     # -- counts ------------------------------------------------------------------------------------
@@ -339,9 +339,9 @@ class Training:
     def _await_counts(self) -> None:
         """Until the trainers have told what they were given and did not use."""
         deadline = time.monotonic() + COUNTS_S
-        with self._master.watching() as changed:
+        with self._controller.watching() as changed:
             while (left := deadline - time.monotonic()) > 0:
-                trainers = self._master.trainers
+                trainers = self._controller.trainers
                 readers = (self._run.readers or {}).keys()
                 there = {rank for rank in readers & trainers.keys() if trainers[rank].channel}
                 if there <= self._run.counted:
@@ -352,16 +352,16 @@ class Training:
         counts: dict[int, list[int]] = {}
         epochs = 0
         cached = self._run.cached_epoch
-        for book in self._run.epochs.values():
-            epochs += any(each.done for each in book.handed.values())
-            for rank, handed in book.handed.items():
+        for epoch in self._run.epochs.values():
+            epochs += any(each.done for each in epoch.handed.values())
+            for rank, handed in epoch.handed.items():
                 total = counts.setdefault(rank, [0, 0, 0])
                 total[0] += handed.rows
                 total[1] += handed.batches
                 total[2] += handed.dropped
             # What was not kept of the cached epoch is missing in each that comes from the cache.
-            times = self._options.epochs - book.number if book.number == cached else 1
-            for (rank, _), dropped in book.dropped.items():
+            times = self._options.epochs - epoch.number if epoch.number == cached else 1
+            for (rank, _), dropped in epoch.dropped.items():
                 counts.setdefault(rank, [0, 0, 0])[2] += count(dropped) * times
         ranks = tuple(
             RankReport(rank=rank, rows=rows, batches=batches, dropped=dropped)
@@ -398,19 +398,19 @@ class Training:
         self._queries.clear()
 
 
-class Beside:
+class ValidationRun:
     """Another feed of the same call, in a thread of its own: while the block runs, and until the
     programs have come back from what they do after the last epoch of ``main``."""
 
     def __init__(self, live: Live, source: Source, options: Options, *, main: Training) -> None:
         # Whether anything moves is the main feed's to judge.
-        self._training = Training(live, source, options, timeout_s=None, beside=main)
+        self._training = Training(live, source, options, timeout_s=None, main=main)
         self._main = main
         self._error: BaseException | None = None
         self.report: TrainReport | None = None
         self._thread = live.session.thread(self._run)
 
-    def __enter__(self) -> Beside:
+    def __enter__(self) -> ValidationRun:
         self._thread.start()
         return self
 

@@ -1,4 +1,4 @@
-"""A trainer with a master and feeders, over real sockets."""
+"""A trainer with a controller and feeders, over real sockets."""
 
 from __future__ import annotations
 

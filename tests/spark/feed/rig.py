@@ -1,4 +1,4 @@
-"""A trainer in this process, with a master and feeders that do as they are told."""
+"""A trainer in this process, with a controller and feeders that do as they are told."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from howdah.spark.feed.messages import (
     Begin,
     Broken,
     Close,
+    Credit,
+    Endpoint,
     EpochFed,
     FromControl,
     FromTrainer,
@@ -29,8 +31,6 @@ from howdah.spark.feed.messages import (
     Load,
     Open,
     Options,
-    Permit,
-    Place,
     Purpose,
     Returned,
     Scored,
@@ -53,7 +53,7 @@ def access(secrets: Path, port: int) -> Access:
     return Access(job_id=JOB, host="127.0.0.1", port=port, ca=ca, certificate=certificate, key=key)
 
 
-class Master:
+class FeedController:
     """Takes down what trainers say, and says what it is told to say."""
 
     def __init__(self, secrets: Path) -> None:
@@ -147,14 +147,14 @@ class Feeder:
     """One data connection."""
 
     def __init__(
-        self, place: Place, secrets: Path | None = None, role: PeerRole = PeerRole.FEEDER
+        self, endpoint: Endpoint, secrets: Path | None = None, role: PeerRole = PeerRole.FEEDER
     ) -> None:
         """Over mutual TLS if ``secrets`` are given."""
         if secrets is None:
             self.socket = socket.socket(socket.AF_UNIX)
-            self.socket.connect(place.socket)
+            self.socket.connect(endpoint.socket)
         else:
-            plain = socket.create_connection(("127.0.0.1", place.port))
+            plain = socket.create_connection(("127.0.0.1", endpoint.port))
             context = client_context(secrets, role)
             self.socket = context.wrap_socket(
                 plain, server_hostname=certificate_name(PeerRole.AGENT, JOB)
@@ -170,7 +170,7 @@ class Feeder:
         return self
 
     def send(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Feeder:
-        """A whole stretch."""
+        """A whole segment."""
         with pa.ipc.new_stream(self._file, schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)
@@ -217,24 +217,24 @@ class Feeder:
 
 
 class Rig:
-    """A master, and trainers as they are asked for."""
+    """A controller, and trainers as they are asked for."""
 
     def __init__(self, secrets: Path, folder: Path) -> None:
         self.secrets = secrets
         self.folder = folder
-        self.master = Master(secrets)
+        self.controller = FeedController(secrets)
         self.trainers: list[Trainer] = []
         self._purposes: dict[int, Purpose] = {}
 
     def trainer(self, rank: int = 0, lease_s: float = 10.0, **fields: Any) -> Trainer:
         me = task.context()._replace(rank=rank, index=rank, host="127.0.0.1", **fields)
-        wiring = Wiring(job_id=JOB, host="127.0.0.1", port=self.master.port)
+        wiring = Wiring(job_id=JOB, host="127.0.0.1", port=self.controller.port)
         trainer = Trainer(me, wiring, self.secrets, str(self.folder), lease_s=lease_s)
         self.trainers.append(trainer)
         return trainer
 
-    def place(self, rank: int = 0) -> Place:
-        return self.master.wait(Hello, lambda hello: hello.place.rank == rank).place
+    def endpoint(self, rank: int = 0) -> Endpoint:
+        return self.controller.wait(Hello, lambda hello: hello.endpoint.rank == rank).endpoint
 
     def open(self, run: int = 1, purpose: Purpose = Purpose.TRAIN, **fields: Any) -> None:
         self._purposes[run] = purpose
@@ -244,26 +244,28 @@ class Rig:
             if name in fields
         }
         options = Options(**{"feed": "train", **fields})
-        self.master.say(Open(run=run, purpose=purpose, options=options, **extra))
+        self.controller.say(Open(run=run, purpose=purpose, options=options, **extra))
 
     def feeder(self, rank: int = 0, *, far: bool = False, **fields: Any) -> Feeder:
         purpose = self._purposes.get(fields.get("run", 1), Purpose.TRAIN)
-        feeder = Feeder(self.place(rank), self.secrets if far else None)
+        feeder = Feeder(self.endpoint(rank), self.secrets if far else None)
         return feeder.begin(purpose=purpose, **fields)
 
     def fed(self, run: int = 1, epoch: int = 0, feed: str = "train") -> None:
-        self.master.say(EpochFed(feed=feed, run=run, epoch=epoch))
+        self.controller.say(EpochFed(feed=feed, run=run, epoch=epoch))
 
-    def permit(self, batches: int, *, final: bool = False, epoch: int = 0, run: int = 1) -> None:
-        self.master.say(Permit(feed="train", run=run, epoch=epoch, batches=batches, final=final))
+    def credit(self, batches: int, *, final: bool = False, epoch: int = 0, run: int = 1) -> None:
+        self.controller.say(
+            Credit(feed="train", run=run, epoch=epoch, batches=batches, final=final)
+        )
 
     def end(self, feed: str = "train") -> None:
-        self.master.say(Close(feed=feed, end=True))
+        self.controller.say(Close(feed=feed, end=True))
 
     def close(self) -> None:
         for trainer in self.trainers:
             trainer.close()
-        self.master.close()
+        self.controller.close()
 
 
-__all__ = ["JOB", "Feeder", "Master", "Rig", "Stop", "access"]
+__all__ = ["JOB", "Feeder", "FeedController", "Rig", "Stop", "access"]

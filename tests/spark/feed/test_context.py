@@ -1,4 +1,4 @@
-"""What a training function is given, and how it finds the master."""
+"""What a training function is given, and how it finds the controller."""
 
 from __future__ import annotations
 
@@ -36,7 +36,13 @@ def test_paths_belong_to_the_clusters_file_system(default: str, path: str, expec
 
 @pytest.fixture
 def task_env(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    wiring = {"job_id": JOB, "host": "127.0.0.1", "port": rig.master.port, "workers": 3, "new": 1}
+    wiring = {
+        "job_id": JOB,
+        "host": "127.0.0.1",
+        "port": rig.controller.port,
+        "workers": 3,
+        "new": 1,
+    }
     (tmp_path / "wiring.json").write_bytes(msgspec.json.encode(wiring))
     given = {
         "HOWDAH_JOB_ID": JOB,
@@ -65,13 +71,13 @@ def test_the_function_is_told_who_it_is_and_its_end_is_told(
         batch = next(feed.batches(2))
         return args, ctx.role, ctx.index, ctx.rank, ctx.generation, ctx.num_workers, batch["y"][1]
 
-    place_of = rig.place
+    place_of = rig.endpoint
 
     import threading
 
     def feed() -> None:
-        place = place_of(2)
-        assert (place.role, place.index, place.generation) == ("worker", 1, 4)
+        endpoint = place_of(2)
+        assert (endpoint.role, endpoint.index, endpoint.generation) == ("worker", 1, 4)
         rig.open(align="none")
         rig.feeder(2).send([pa.record_batch({"y": [5, 6]})], pa.schema({"y": pa.int64()})).hear()
 
@@ -79,7 +85,7 @@ def test_the_function_is_told_who_it_is_and_its_end_is_told(
     thread.start()
     assert run(train, {"lr": 1}, task_env) == ({"lr": 1}, "worker", 1, 2, 4, 3, 6)
     thread.join()
-    rig.master.wait(Returned)
+    rig.controller.wait(Returned)
 
 
 @pytest.mark.parametrize("code", [0, None, 3])
@@ -91,7 +97,7 @@ def test_exits_by_number_are_returns_or_failures(
 
     with pytest.raises(SystemExit):
         run(train, None, task_env)
-    rig.master.wait(Broken if code else Returned)
+    rig.controller.wait(Broken if code else Returned)
 
 
 def test_without_wiring_there_is_a_context_and_no_feed(

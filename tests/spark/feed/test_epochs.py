@@ -17,12 +17,12 @@ import pytest
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.intervals import count
 from howdah.spark.feed.messages import (
+    Available,
     Close,
     HandedOut,
-    Held,
     Hello,
-    HowFar,
-    Kept,
+    OffsetQuery,
+    OffsetReply,
     Position,
     Refused,
     Returned,
@@ -99,7 +99,7 @@ def test_short_last_batches_are_dropped_when_asked(rig: Rig) -> None:
     rig.fed()
     epoch = next(feed.epochs())
     assert values(epoch.batches(4, drop_last=True)) == [[0, 1, 2, 3], [4, 5, 6, 7]]
-    done = rig.master.wait(HandedOut, lambda message: message.done)
+    done = rig.controller.wait(HandedOut, lambda message: message.done)
     assert (done.rows, done.dropped) == (8, 2)
 
 
@@ -110,11 +110,11 @@ def test_epochs_without_rows_end(rig: Rig, partitions: int) -> None:
     for partition in range(partitions):
         give(rig, partition=partition)
     rig.fed()
-    rig.permit(0, final=True)
-    done = rig.master.wait(HandedOut, lambda message: message.done)
+    rig.credit(0, final=True)
+    done = rig.controller.wait(HandedOut, lambda message: message.done)
     assert (done.rows, done.batches, done.dropped) == (0, 0, 0)
     assert values(next(feed.epochs()).batches(4)) == []
-    held = rig.master.wait(Held, lambda message: message.final)
+    held = rig.controller.wait(Available, lambda message: message.final)
     assert (held.batches, held.rows) == (0, 0)
 
 
@@ -123,10 +123,10 @@ def test_the_poorer_rank_pads_with_its_own_rows(rig: Rig) -> None:
     rig.open(align="pad")
     give(rig, (0, 3), (3, 5))
     rig.fed()
-    rig.permit(4, final=True)
+    rig.credit(4, final=True)
     assert values(next(feed.epochs()).batches(3)) == [[0, 1, 2], [3, 4, 0], [1, 2, 3], [4, 0, 1]]
-    assert rig.master.wait(Held, lambda message: message.final).batches == 2
-    done = rig.master.wait(HandedOut, lambda message: message.done)
+    assert rig.controller.wait(Available, lambda message: message.final).batches == 2
+    done = rig.controller.wait(HandedOut, lambda message: message.done)
     assert (done.rows, done.batches, done.dropped) == (12, 4, 0)
 
 
@@ -134,7 +134,7 @@ def test_a_rank_without_rows_cannot_pad_and_says_so(rig: Rig) -> None:
     feed = rig.trainer().feed("train")
     rig.open(align="pad")
     rig.fed()
-    rig.permit(4, final=True)
+    rig.credit(4, final=True)
     with pytest.raises(FeedError, match=r"no rows of epoch 0.*repartition"):
         next(feed.batches(3))
 
@@ -153,7 +153,7 @@ def test_later_epochs_come_from_the_cache(rig: Rig, memory: int) -> None:
     rig.end()
     assert next(found, None) is None
     assert list(rig.folder.glob("howdah-rows-*")) == []
-    assert rig.master.wait(Held, lambda held: held.epoch == 2).final
+    assert rig.controller.wait(Available, lambda held: held.epoch == 2).final
 
 
 def test_the_file_of_a_cache_goes_with_its_run_and_its_folder_may_go_before(rig: Rig) -> None:
@@ -204,11 +204,11 @@ def test_cached_epochs_keep_to_the_masters_permits(rig: Rig) -> None:
     rig.open(epochs=2, cache=True)
     give(rig, (0, 8))
     rig.fed()
-    rig.permit(2, final=True)
-    rig.permit(1, final=True, epoch=1)
+    rig.credit(2, final=True)
+    rig.credit(1, final=True, epoch=1)
     batches = feed.batches(4)
     assert values([next(batches) for _ in range(3)]) == [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 3]]
-    done = rig.master.wait(HandedOut, lambda message: message.done and message.epoch == 1)
+    done = rig.controller.wait(HandedOut, lambda message: message.done and message.epoch == 1)
     assert (done.batches, done.dropped) == (1, 4)
 
 
@@ -222,7 +222,7 @@ def test_leaving_an_epoch_drops_its_rest(rig: Rig) -> None:
     give(rig, (10, 12), epoch=1)
     rig.fed(epoch=1)
     assert values(next(found).batches(4)) == [[10, 11]]
-    done = rig.master.wait(HandedOut, lambda message: message.done and message.epoch == 0)
+    done = rig.controller.wait(HandedOut, lambda message: message.done and message.epoch == 0)
     assert (done.rows, done.dropped) == (4, 6)
 
 
@@ -278,7 +278,7 @@ def test_the_position_leaves_out_batches_that_are_not_trained_yet(
     give(rig, (0, 10), (10, 15))
     rig.fed()
     for epoch in range(2):
-        rig.permit(6, epoch=epoch, final=True)
+        rig.credit(6, epoch=epoch, final=True)
     batches = feed.batches(4)
     trained: list[Position] = []
     for index in range(9):
@@ -322,10 +322,10 @@ def test_any_thread_may_ask_for_the_position_while_another_draws(rig: Rig) -> No
 
 def test_a_restored_position_is_told_before_rows_are_asked_for(rig: Rig) -> None:
     feed = rig.trainer().feed("train")
-    rig.master.wait(Hello)
+    rig.controller.wait(Hello)
     position = Position(run=1, epoch=2, rows={0: [(0, 6)]}, batches=2)
     feed.restore(position)
-    told = rig.master.wait(Hello, lambda hello: bool(hello.positions))
+    told = rig.controller.wait(Hello, lambda hello: bool(hello.positions))
     assert told.positions == {"train": position} and told.asks == []
     assert feed.position() == position
     rig.open(align="none", epochs=3, first_epoch=2)
@@ -334,7 +334,7 @@ def test_a_restored_position_is_told_before_rows_are_asked_for(rig: Rig) -> None
     rig.fed(epoch=2)
     batches = feed.batches(3)
     assert next(batches)["y"].tolist() == [6, 7, 9]
-    assert rig.master.wait(Hello, lambda hello: hello.asks == ["train"])
+    assert rig.controller.wait(Hello, lambda hello: hello.asks == ["train"])
     now = Position(run=1, epoch=2, rows={0: [(0, 8), (9, 10)]}, batches=3)
     assert feed.position() == now  # what the checkpoint before had seen included
     with pytest.raises(FeedError, match="before the first batch"):
@@ -352,14 +352,14 @@ def test_a_later_attempt_goes_on_where_the_earlier_one_was(rig: Rig) -> None:
     earlier.flush()
     batches = feed.batches(5)
     assert next(batches)["y"].tolist() == [0, 1, 2, 3, 4]
-    rig.master.say(HowFar(feed="train", run=1, epoch=0, partition=0, attempt=5))
-    assert rig.master.wait(Kept).upto == 5
+    rig.controller.say(OffsetQuery(feed="train", run=1, epoch=0, partition=0, attempt=5))
+    assert rig.controller.wait(OffsetReply).upto == 5
     assert earlier.gone()
     give(rig, (5, 8), attempt=7, start=5)
     rig.fed()
     assert next(batches)["y"].tolist() == [5, 6, 7]
-    rig.master.say(HowFar(feed="train", run=1, epoch=0, partition=9, attempt=1))
-    assert rig.master.wait(Kept, lambda kept: kept.partition == 9).upto == -1
+    rig.controller.say(OffsetQuery(feed="train", run=1, epoch=0, partition=9, attempt=1))
+    assert rig.controller.wait(OffsetReply, lambda kept: kept.partition == 9).upto == -1
 
 
 def test_no_row_is_taken_twice_whatever_is_sent(rig: Rig) -> None:
@@ -390,7 +390,7 @@ def test_an_earlier_attempt_is_refused_while_a_later_one_feeds(rig: Rig) -> None
 def test_rows_of_a_run_that_is_over_are_not_taken(rig: Rig) -> None:
     rig.trainer().feed("train")
     rig.open(align="none")
-    rig.master.say(Close(feed="train", run=1))
+    rig.controller.say(Close(feed="train", run=1))
     rig.open(run=2, align="none")
     give(rig, (0, 3), run=2)
     assert rig.feeder(run=1).hear() == Stop(rows=0)
@@ -401,8 +401,8 @@ def test_an_earlier_attempt_that_waits_for_its_run_is_refused_once_a_later_one_h
 ) -> None:
     feed = rig.trainer().feed("train")
     early = rig.feeder(attempt=1)  # before its run is announced
-    rig.master.say(HowFar(feed="train", run=1, epoch=0, partition=0, attempt=2))
-    assert rig.master.wait(Kept).upto == -1
+    rig.controller.say(OffsetQuery(feed="train", run=1, epoch=0, partition=0, attempt=2))
+    assert rig.controller.wait(OffsetReply).upto == -1
     rig.open(align="none")
     assert isinstance(early.hear(), Refused)
     early.close()
@@ -419,11 +419,11 @@ def test_an_epoch_without_rows_is_not_over_before_those_before_it_are(rig: Rig) 
     rig.fed(epoch=1)
     batches = feed.batches(2)
     next(batches)
-    rig.master.wait(HandedOut, lambda message: message.rows == 2)
-    rig.master.say(HowFar(feed="train", run=1, epoch=0, partition=9, attempt=1))
-    rig.master.wait(Kept)  # what was said with the progress has been heard, too
-    assert [message.epoch for message in rig.master.heard(HandedOut) if message.done] == []
-    rig.master.say(Close(feed="train", end=True))
+    rig.controller.wait(HandedOut, lambda message: message.rows == 2)
+    rig.controller.say(OffsetQuery(feed="train", run=1, epoch=0, partition=9, attempt=1))
+    rig.controller.wait(OffsetReply)  # what was said with the progress has been heard, too
+    assert [message.epoch for message in rig.controller.heard(HandedOut) if message.done] == []
+    rig.controller.say(Close(feed="train", end=True))
     list(batches)
 
 
@@ -433,7 +433,7 @@ def test_a_rank_that_got_no_rows_to_keep_goes_through_the_cached_epochs(rig: Rig
     rig.fed()
     epochs = feed.epochs()
     assert [values(next(epochs).batches(2)) for _ in range(3)] == [[], [], []]
-    assert rig.master.wait(HandedOut, lambda message: message.epoch == 2).done
+    assert rig.controller.wait(HandedOut, lambda message: message.epoch == 2).done
 
 
 def test_a_cached_epoch_is_laid_out_once_all_rows_of_the_one_before_are_there(rig: Rig) -> None:
@@ -460,6 +460,6 @@ def test_a_rank_that_returns_tells_what_the_cached_epochs_lose_with_it(rig: Rig)
     rig.fed()
     assert next(feed.batches(3))["y"].tolist() == [0, 1, 2]
     trainer.close(Returned())
-    rig.master.wait(Returned)
-    told = {message.epoch: message.dropped for message in rig.master.heard(HandedOut)}
+    rig.controller.wait(Returned)
+    told = {message.epoch: message.dropped for message in rig.controller.heard(HandedOut)}
     assert told == {0: 1, 1: 4, 2: 4}

@@ -1,4 +1,4 @@
-"""A feeder's own connections, to trainers of another host and to the master."""
+"""A feeder's own connections, to trainers of another host and to the controller."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import termios
 import pytest
 
 from howdah.spark.feed import feeder_client
-from howdah.spark.feed.feeder_client import Master, Trainer, first_word
-from howdah.spark.feed.messages import Again, Begin, Stop
+from howdah.spark.feed.feeder_client import ControllerConnection, Trainer, first_word
+from howdah.spark.feed.messages import AssignmentRequest, Begin, Stop
 from tests.spark.feed.rig import Rig, access
 
 
 def far(rig: Rig) -> Trainer:
-    trainer = Trainer(rig.place(), access(rig.secrets, rig.master.port), "another-host")
+    trainer = Trainer(rig.endpoint(), access(rig.secrets, rig.controller.port), "another-host")
     first_word(trainer)
     return trainer
 
@@ -56,12 +56,12 @@ def test_both_ends_of_a_data_connection_notice_that_the_other_host_is_gone(rig: 
 
 
 def test_a_feeder_notices_that_the_drivers_host_is_gone(rig: Rig) -> None:
-    master = Master(access(rig.secrets, rig.master.port))
-    master.tell(Again(feed="train", run=1, epoch=0, partition=0, attempt=0))
-    assert master._socket is not None
-    assert option(master._socket, "SO_KEEPALIVE")
-    assert option(master._socket, "TCP_USER_TIMEOUT") > 0
-    master.close()
+    controller = ControllerConnection(access(rig.secrets, rig.controller.port))
+    controller.tell(AssignmentRequest(feed="train", run=1, epoch=0, partition=0, attempt=0))
+    assert controller._socket is not None
+    assert option(controller._socket, "SO_KEEPALIVE")
+    assert option(controller._socket, "TCP_USER_TIMEOUT") > 0
+    controller.close()
 
 
 def test_a_write_to_a_host_that_vanished_says_that_the_connection_is_lost(rig: Rig) -> None:

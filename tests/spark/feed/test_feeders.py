@@ -1,4 +1,4 @@
-"""Feeders as they run in Spark's tasks, with a master and trainers: all of it real but Spark."""
+"""Feeders as they run in Spark's tasks, with a controller and trainers: all of it real but Spark."""
 
 from __future__ import annotations
 
@@ -18,11 +18,19 @@ from howdah import task
 from howdah.spark.context import Wiring
 from howdah.spark.errors import FeedError
 from howdah.spark.feed import control_server, feeder_client
+from howdah.spark.feed.controller import FeedController
 from howdah.spark.feed.feeder import _Feeding
 from howdah.spark.feed.feeder_client import NotTaken
 from howdah.spark.feed.feeding import Connecting, Me, Task
-from howdah.spark.feed.master import Master
-from howdah.spark.feed.messages import Again, Align, Broken, GoOn, Options, Purpose, Returned
+from howdah.spark.feed.messages import (
+    Align,
+    AssignmentRequest,
+    AssignmentResponse,
+    Broken,
+    Options,
+    Purpose,
+    Returned,
+)
 from howdah.spark.feed.plan import Resumption
 from howdah.spark.feed.scorer import Scoring
 from howdah.spark.feed.trainer import Trainer
@@ -35,40 +43,42 @@ def numbers(*ranges: tuple[int, int]) -> list[pa.RecordBatch]:
 
 
 class Gang:
-    """The master of so many ranks, and their trainers, one generation after the other."""
+    """The controller of so many ranks, and their trainers, one generation after the other."""
 
     def __init__(self, secrets: Path, folder: Path, ranks: int = 1) -> None:
         self._secrets = secrets
         self._folder = folder
-        self.master = Master(ranks)
-        self.port = self.master.bind("127.0.0.1")
-        self.master.start(secrets)
+        self.controller = FeedController(ranks)
+        self.port = self.controller.bind("127.0.0.1")
+        self.controller.start(secrets)
         self.access = access(secrets, self.port)
         self.trainers: list[Trainer] = []
 
     def trainer(self, rank: int = 0, generation: int = 1) -> Trainer:
-        """A trainer the master knows."""
+        """A trainer the controller knows."""
         me = task.context()._replace(rank=rank, index=rank, host="127.0.0.1", generation=generation)
         wiring = Wiring(job_id=JOB, host="127.0.0.1", port=self.port)
         made = Trainer(me, wiring, self._secrets, str(self._folder))
         self.trainers.append(made)
-        self.wait(lambda: self.master.generation == generation and rank in self.master.trainers)
+        self.wait(
+            lambda: self.controller.generation == generation and rank in self.controller.trainers
+        )
         return made
 
     def wait(self, condition: Callable[[], bool]) -> None:
-        with self.master.watching() as changed:
+        with self.controller.watching() as changed:
             assert changed.wait_for(condition, DEADLINE_S)
 
     def open(self, purpose: Purpose, **options: Any) -> Task:
-        run = self.master.open(purpose, Options(feed="train", **options))
-        self.master.announce(run)
+        run = self.controller.open(purpose, Options(feed="train", **options))
+        self.controller.announce(run)
         return Task(access=self.access, feed="train", run=run.number, purpose=purpose)
 
     def close(self) -> None:
-        feeder_client.Master.of(self.access).close()
+        feeder_client.ControllerConnection.of(self.access).close()
         for trainer in self.trainers:
             trainer.close()
-        self.master.close()
+        self.controller.close()
 
 
 @pytest.fixture
@@ -141,9 +151,9 @@ def test_a_rank_that_has_returned_is_not_asked_how_far_a_partition_came(gang: Ga
     task = gang.open(Purpose.TRAIN, align=Align.NONE)
     Connecting(task, me()).ask()
     returning.close(Returned())
-    gang.wait(lambda: gang.master.trainers[1].channel is None)
+    gang.wait(lambda: gang.controller.trainers[1].channel is None)
     again = in_background(lambda: Connecting(task, me(attempt=1)).ask())
-    assert [place.rank for place in again().places] == [0]
+    assert [endpoint.rank for endpoint in again().endpoints] == [0]
 
 
 def test_rows_of_a_stretch_are_counted_also_while_nobody_takes_the_next(gang: Gang) -> None:
@@ -153,10 +163,10 @@ def test_rows_of_a_stretch_are_counted_also_while_nobody_takes_the_next(gang: Ga
     feeder = Connecting(task, me())
     feeder.ask()
     gone.close()
-    gang.wait(lambda: not gang.master.connected())
-    answer = feeder.master.ask(Again(**feeder.named(), rank=0, rows=5))
+    gang.wait(lambda: not gang.controller.connected())
+    answer = feeder.controller.ask(AssignmentRequest(**feeder.named(), rank=0, rows=5))
     assert answer.wait_s > 0
-    assert gang.master.runs[task.run].epoch(0).rows == {0: 5}
+    assert gang.controller.runs[task.run].epoch(0).rows == {0: 5}
 
 
 def test_a_connection_to_the_driver_that_broke_while_it_was_idle_fails_no_task(gang: Gang) -> None:
@@ -165,15 +175,15 @@ def test_a_connection_to_the_driver_that_broke_while_it_was_idle_fails_no_task(g
 
     def rows() -> Iterator[pa.RecordBatch]:
         yield from numbers((0, 5))
-        broken = feeder_client.Master.of(gang.access)._socket
+        broken = feeder_client.ControllerConnection.of(gang.access)._socket
         assert broken is not None
         broken.shutdown(socket.SHUT_RDWR)
 
     fed = in_background(lambda: _Feeding(task, me()).run(rows()))
     assert len(next(trainer.feed("train").batches(5))["y"]) == 5
     assert fed()["rows"].to_pylist() == [5]
-    book = gang.master.runs[task.run].epoch(0)
-    gang.wait(lambda: book.finished == {(0, 0): 5})
+    epoch = gang.controller.runs[task.run].epoch(0)
+    gang.wait(lambda: epoch.finished == {(0, 0): 5})
 
 
 @pytest.mark.parametrize("gang", [2], indirect=True)
@@ -194,7 +204,7 @@ def test_an_attempt_that_was_superseded_between_two_stretches_takes_no_row_to_an
         earlier._finish()
     with pytest.raises(FeedError, match="later attempt"):
         earlier.ask(rank=0, rows=4)
-    gang.master.fed(gang.master.runs[task.run], 0)
+    gang.controller.fed(gang.controller.runs[task.run], 0)
     read = [
         in_background(lambda t=t: list(next(t.feed("train").epochs()).batches(8))) for t in trainers
     ]
@@ -212,7 +222,7 @@ def test_an_attempt_that_asks_twice_goes_on_where_the_earlier_one_was(gang: Gang
     earlier._finish()
     later = Connecting(task, me(attempt=2))
     assert later.ask().start == 4
-    later.master.close()
+    later.controller.close()
     assert later.ask().start == 4  # as where the first answer is lost with its connection
 
 
@@ -220,7 +230,7 @@ def test_rows_are_left_out_of_the_partitions_alone_that_they_were_in(gang: Gang)
     """Spark may divide the rows otherwise in a later query."""
     trainer = gang.trainer()
     task = gang.open(Purpose.TRAIN, align=Align.NONE)
-    run = gang.master.runs[task.run]
+    run = gang.controller.runs[task.run]
 
     def feed(part: int, attempt: int, *ranges: tuple[int, int], skip: Any = None) -> list[int]:
         now = msgspec.structs.replace(task, query=run.query, skip=skip or {})
@@ -242,7 +252,7 @@ def test_rows_are_left_out_of_the_partitions_alone_that_they_were_in(gang: Gang)
     # Of an epoch of which nothing is left out it does not matter.
     again = gang.trainer(generation=2)
     run.begin_again(2, Resumption(), {})
-    gang.master.announce(run)
+    gang.controller.announce(run)
     assert feed(0, 8, (0, 3)) == [3]
     assert run.vanished(0, []) is None
     assert run.vanished(0, [5]) == 5
@@ -257,15 +267,15 @@ def test_a_process_that_comes_again_hears_nothing_of_a_run_fed_to_the_gang_befor
 ) -> None:
     gang.trainer()
     gang.open(Purpose.TRAIN, align=Align.NONE)
-    run = gang.master.runs[1]
-    gang.master.fed(run, 0)
+    run = gang.controller.runs[1]
+    gang.controller.fed(run, 0)
     again = gang.trainer(generation=2)
-    channel = gang.master.trainers[0].channel
+    channel = gang.controller.trainers[0].channel
     assert channel is not None
-    gang.master._soon(channel.abort)
-    gang.wait(lambda: gang.master.trainers[0].channel not in (None, channel))
+    gang.controller._soon(channel.abort)
+    gang.wait(lambda: gang.controller.trainers[0].channel not in (None, channel))
     run.begin_again(2, Resumption(), {})
-    gang.master.announce(run)
+    gang.controller.announce(run)
     task = Task(access=gang.access, feed="train", run=1, query=run.query)
     _Feeding(task, me()).run(iter(numbers((0, 4))))
     read = in_background(lambda: next(again.feed("train").batches(4))["y"].tolist())
@@ -283,17 +293,17 @@ def test_a_task_that_fed_the_gang_before_takes_no_row_to_the_one_that_formed_aft
     late._send(numbers((0, 4))[0], 0)
     late._finish()
     again = gang.trainer(generation=2)
-    answers = [late.master.ask(Again(**late.named(), rank=0, rows=4))]
-    run = gang.master.runs[1]
+    answers = [late.controller.ask(AssignmentRequest(**late.named(), rank=0, rows=4))]
+    run = gang.controller.runs[1]
     run.begin_again(2, Resumption(), {})
-    gang.master.announce(run)
-    answers.append(late.master.ask(Again(**late.named(), rank=0, rows=4)))
-    assert [answer.places for answer in answers] == [[], []]
+    gang.controller.announce(run)
+    answers.append(late.controller.ask(AssignmentRequest(**late.named(), rank=0, rows=4)))
+    assert [answer.endpoints for answer in answers] == [[], []]
     assert answers[0].wait_s and "another query" in answers[1].problem
     # Nor where the new process has the address of the one that is gone.
-    known = msgspec.structs.replace(again._place, generation=1)
+    known = msgspec.structs.replace(again._endpoint, generation=1)
     with pytest.raises(FeedError, match="another query"):
-        late.open(GoOn(start=0, places=[known]), 4, [])
+        late.open(AssignmentResponse(start=0, endpoints=[known]), 4, [])
 
 
 @pytest.mark.parametrize("gang", [2], indirect=True)
@@ -305,10 +315,10 @@ def test_an_attempt_after_a_rank_has_returned_goes_on_behind_its_rows(gang: Gang
     earlier._go = earlier.ask()
     earlier._send(rows[0], 0)
     earlier._finish()
-    rank = earlier._go.places[0].rank
+    rank = earlier._go.endpoints[0].rank
     assert len(next(trainers[rank].feed("train").batches(4))["y"]) == 4
     trainers[rank].close(Returned())
-    gang.wait(lambda: gang.master.trainers[rank].content)
+    gang.wait(lambda: gang.controller.trainers[rank].content)
     later = in_background(lambda: _Feeding(task, me(attempt=2)).run(iter(rows)))
     assert later()["rows"].to_pylist() == [4]
     assert next(trainers[1 - rank].feed("train").batches(4))["y"].tolist() == [4, 5, 6, 7]
@@ -322,22 +332,22 @@ def test_a_rank_that_says_nothing_for_longer_than_feeders_wait_costs_no_row_and_
     monkeypatch.setattr(feeder_client, "LOST_S", 0.4)
     monkeypatch.setattr(control_server, "ANSWER_S", 0.1)
     questions = 0
-    how_far = gang.master._how_far
+    how_far = gang.controller._last_offset
 
     async def counted(*arguments: Any) -> int | None:
         nonlocal questions
         questions += 1
         return await how_far(*arguments)
 
-    monkeypatch.setattr(gang.master, "_how_far", counted)
+    monkeypatch.setattr(gang.controller, "_last_offset", counted)
     trainers = [gang.trainer(rank) for rank in range(2)]
     task = gang.open(Purpose.TRAIN, align=Align.NONE)
     rows = numbers((0, 4), (4, 8))
     earlier = _Feeding(task, me(attempt=1))
     earlier._go = earlier.ask()
     earlier._send(rows[0], 0)
-    earlier._finish()  # the master has not heard of them
-    silent = trainers[earlier._go.places[0].rank].feed("train")._state
+    earlier._finish()  # the controller has not heard of them
+    silent = trainers[earlier._go.endpoints[0].rank].feed("train")._state
     with silent.changed:
         later = in_background(lambda: _Feeding(task, me(attempt=2)).run(iter(rows)))
         until(lambda: questions > 5)

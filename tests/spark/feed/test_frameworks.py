@@ -172,7 +172,7 @@ def test_an_exception_passes_through_a_tf_dataset(fed: Rig) -> None:
 
     feed = fed.trainers[0].feed("train")
     dataset = feed.tf_dataset(5, "label", per_epoch=False)
-    fed.master.say(Abort(feed="train", run=1, error="Spark: no such table"))
+    fed.controller.say(Abort(feed="train", run=1, error="Spark: no such table"))
     with pytest.raises((tf.errors.UnknownError, tf.errors.InvalidArgumentError), match="no such"):
         list(dataset)
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.messages import HandedOut, Held, Taken
+from howdah.spark.feed.messages import Available, HandedOut, Taken
 from tests.spark.feed.rig import Rig
 
 
@@ -39,25 +39,25 @@ def test_every_byte_arrives_as_views_of_what_was_received(rig: Rig, far: bool) -
     assert np.array_equal(x.ravel(), np.arange(80_000, dtype=np.float32))
     assert np.array_equal(y, np.arange(10_000))
     assert [len(pair[1]) for pair in seen] == [256] * 39 + [16]
-    done = rig.master.wait(HandedOut, lambda message: message.done)
+    done = rig.controller.wait(HandedOut, lambda message: message.done)
     assert (done.rows, done.batches, done.dropped) == (10_000, 40, 0)
 
 
 def test_batches_are_handed_out_as_far_as_every_rank_can_have_them(rig: Rig) -> None:
     feed = rig.trainer().feed("train")
     rig.open()
-    rig.permit(2)
+    rig.credit(2)
     rig.feeder().send([numbered(0, 100)], SCHEMA).hear()
     batches = feed.batches(10)
     assert [len(next(batches)["y"]) for _ in range(2)] == [10, 10]
-    assert rig.master.wait(Held).batches == 10
+    assert rig.controller.wait(Available).batches == 10
     rig.fed()
-    assert rig.master.wait(Held, lambda held: held.final).batches == 10
-    rig.permit(7, final=True)
+    assert rig.controller.wait(Available, lambda held: held.final).batches == 10
+    rig.credit(7, final=True)
     assert [batch["y"][0] for _, batch in zip(range(5), batches)] == [20, 30, 40, 50, 60]
     rig.end()
     assert list(batches) == []
-    done = rig.master.wait(HandedOut, lambda message: message.done)
+    done = rig.controller.wait(HandedOut, lambda message: message.done)
     assert (done.rows, done.batches, done.dropped) == (70, 7, 30)
 
 
@@ -66,6 +66,6 @@ def test_an_abort_is_raised_in_the_program(rig: Rig) -> None:
 
     feed = rig.trainer().feed("train")
     rig.open()
-    rig.master.say(Abort(feed="train", run=1, error="Spark's query failed: no such column"))
+    rig.controller.say(Abort(feed="train", run=1, error="Spark's query failed: no such column"))
     with pytest.raises(FeedError, match="no such column"):
         next(feed.batches(10))

@@ -161,7 +161,7 @@ def test_a_program_ends_although_its_answers_are_held_back(scored: Rig, paused: 
     ending.start()
     ending.join(DEADLINE_S)
     assert not ending.is_alive()
-    scored.master.wait(Broken)
+    scored.controller.wait(Broken)
 
 
 def test_why_a_program_has_ended_is_told_to_those_it_scores_for(scored: Rig) -> None:

@@ -29,9 +29,9 @@ from howdah.spark.feed.messages import (
     Enough,
     HandedOut,
     Hello,
-    HowFar,
-    Kept,
     Load,
+    OffsetQuery,
+    OffsetReply,
     Open,
     Options,
     Purpose,
@@ -165,11 +165,11 @@ def test_what_waits_for_room_is_not_taken_once_the_master_knows_how_far_it_came(
         writer.write_batch(numbers(ROWS))
     earlier.flush()
     until(lambda: rig.trainers[0]._states["train"].runs[1].epoch(0).received == ROWS)
-    rig.master.say(HowFar(feed="train", run=1, epoch=0, partition=0, attempt=5))
-    assert rig.master.wait(Kept).upto == ROWS
+    rig.controller.say(OffsetQuery(feed="train", run=1, epoch=0, partition=0, attempt=5))
+    assert rig.controller.wait(OffsetReply).upto == ROWS
     batches = next(feed.epochs()).batches(ROWS)
     assert next(batches)["y"][0] == 0  # there is room again
-    until(lambda: not trainer._states["train"].takings)
+    until(lambda: not trainer._states["train"].streams)
     rig.fed()
     assert next(batches, None) is None
 
@@ -182,13 +182,13 @@ def test_rows_of_an_attempt_that_was_superseded_are_not_kept_for_later_epochs(
     state.open(Open(run=1, purpose=Purpose.TRAIN, options=options))
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        taking = IngestStream(Begin(feed="train", run=1, partition=0), Connection(ours))
-        assert ingest.begin(state, taking) is None
-        assert ingest.fence(state, ingest.key_of(taking.begin), 1)
-        ingest.add(state, taking, numbers(0).serialize(), numbers(0), spill=False)
+        stream = IngestStream(Begin(feed="train", run=1, partition=0), Connection(ours))
+        assert ingest.begin(state, stream) is None
+        assert ingest.fence(state, ingest.key_of(stream.begin), 1)
+        ingest.add(state, stream, numbers(0).serialize(), numbers(0), spill=False)
     run = state.runs[1]
     assert run.epoch(0).received == 0
-    assert run.shelf is not None and run.shelf.entries == []
+    assert run.cache is not None and run.cache.entries == []
 
 
 def test_a_full_buffer_goes_on_in_a_file_while_others_keep_the_program_waiting(rig: Rig) -> None:
@@ -198,15 +198,15 @@ def test_a_full_buffer_goes_on_in_a_file_while_others_keep_the_program_waiting(r
     rig.open(buffer=4 * numbers(0).nbytes)
     endless = Endless(rig.feeder(), batches=2000)
     got: list[int] = []
-    taking = in_background(lambda: [got.append(int(b["y"].sum())) for b in feed.batches(ROWS)])
+    stream = in_background(lambda: [got.append(int(b["y"].sum())) for b in feed.batches(ROWS)])
     assert endless.feeder.hear() == Taken(rows=2000 * ROWS)
     assert trainer._states["train"].buffered <= 4 * numbers(0).nbytes
     assert got == []
     rig.fed()
-    rig.permit(2000, final=True)
-    rig.master.wait(HandedOut, lambda message: message.done)
+    rig.credit(2000, final=True)
+    rig.controller.wait(HandedOut, lambda message: message.done)
     rig.end()
-    taking.join(DEADLINE_S)
+    stream.join(DEADLINE_S)
     assert sum(got) == sum(range(2000 * ROWS))
 
 
@@ -225,8 +225,8 @@ def test_the_files_of_a_rank_have_a_limit_that_is_named_where_it_is_reached(rig:
         next(feeds[1].batches(8))
     # What the files of a run had is free again once it is over.
     for run, feed in enumerate(feeds, 1):
-        rig.master.say(Close(feed=feed.name, run=run))
-    until(lambda: trainer._board.space.used == 0)
+        rig.controller.say(Close(feed=feed.name, run=run))
+    until(lambda: trainer._shared.space.used == 0)
     rig.open(run=3, align="pad", cache_memory=0, spill=limit)
     assert rig.feeder(run=3).send([batch] * 3, SCHEMA).hear() == Taken(rows=3 * ROWS)
 
@@ -251,12 +251,12 @@ def test_a_feed_nobody_reads_yet_does_not_keep_another_from_its_rows(rig: Rig) -
     first = Endless(rig.feeder(), batches=500)
     first.held_back()
     rows: list[int] = []
-    taking = in_background(
+    stream = in_background(
         lambda: rows.append(len(next(trainer.feed("validation").batches(8))["y"]))
     )
     assert first.feeder.hear() == Taken(rows=500 * ROWS)
     rig.feeder(feed="validation", run=2).send([numbers(0)], SCHEMA).hear()
-    taking.join(DEADLINE_S)
+    stream.join(DEADLINE_S)
     assert rows == [8]
 
 
@@ -267,8 +267,8 @@ def test_stopping_ends_feeders_at_once(rig: Rig) -> None:
     next(feed.batches(8))
     feed.stop()
     assert isinstance(endless.feeder.hear(), Stop)
-    rig.master.wait(Enough)
-    assert rig.master.wait(HandedOut, lambda message: message.rows == 8)
+    rig.controller.wait(Enough)
+    assert rig.controller.wait(HandedOut, lambda message: message.rows == 8)
     assert list(feed.batches(8)) == [] and list(feed.epochs()) == []
     endless.feeder.close()
     endless.ended()
@@ -289,14 +289,14 @@ def test_a_waiting_program_hears_of_everything_that_ends_it(rig: Rig) -> None:
     for number, name in enumerate(["a", "b", "c"], 1):
         rig.open(run=number, feed=name)
     threads = {name: in_background(lambda name=name: iterate(name)) for name in ("a", "b", "c")}
-    rig.master.wait(Hello, lambda hello: len(hello.asks) == 3)
-    rig.master.say(Abort(feed="a", run=1, error="Job aborted: no column z"))
+    rig.controller.wait(Hello, lambda hello: len(hello.asks) == 3)
+    rig.controller.say(Abort(feed="a", run=1, error="Job aborted: no column z"))
     threads["a"].join(DEADLINE_S)
     assert "no column z" in str(heard.pop())
-    rig.master.say(Close(feed="b", end=True))
+    rig.controller.say(Close(feed="b", end=True))
     threads["b"].join(DEADLINE_S)
     assert heard.pop() == "b ended 0"
-    rig.master.say(Close(feed="", end=True))
+    rig.controller.say(Close(feed="", end=True))
     threads["c"].join(DEADLINE_S)
     assert heard.pop() == "c ended 0"
     assert list(trainer.feed("never opened").batches(1)) == []
@@ -305,8 +305,8 @@ def test_a_waiting_program_hears_of_everything_that_ends_it(rig: Rig) -> None:
 def test_a_master_that_is_gone_ends_the_program_after_the_lease(rig: Rig) -> None:
     feed = rig.trainer(lease_s=0.5).feed("train")
     rig.open()
-    rig.master.wait(Hello)
-    rig.master.vanish()
+    rig.controller.wait(Hello)
+    rig.controller.vanish()
     with pytest.raises(FeedError, match=r"driver program has not been reached for 0.5 s"):
         next(feed.batches(8))
 
@@ -317,14 +317,14 @@ def test_a_master_that_comes_back_hears_again_what_counts(rig: Rig) -> None:
     rig.feeder().send([numbers(0)], SCHEMA).hear()
     batches = feed.batches(8)
     next(batches)
-    rig.master.wait(Hello, lambda hello: hello.asks == ["train"])
-    port = rig.master.port
-    rig.master.vanish()
-    rig.master.said.clear()
+    rig.controller.wait(Hello, lambda hello: hello.asks == ["train"])
+    port = rig.controller.port
+    rig.controller.vanish()
+    rig.controller.said.clear()
     next(batches)
-    rig.master.listen(port)
-    assert rig.master.wait(Hello).asks == ["train"]
-    assert rig.master.wait(HandedOut, lambda message: message.rows == 16)
+    rig.controller.listen(port)
+    assert rig.controller.wait(Hello).asks == ["train"]
+    assert rig.controller.wait(HandedOut, lambda message: message.rows == 16)
     assert len(next(batches)["y"]) == 8
 
 
@@ -349,7 +349,7 @@ def test_an_exception_is_told_with_its_traceback(rig: Rig) -> None:
     with pytest.raises(ZeroDivisionError), trainer:
         next(feeds.batches(8))
         _ = 1 // 0
-    broken = rig.master.wait(Broken)
+    broken = rig.controller.wait(Broken)
     assert broken.error == "ZeroDivisionError: integer division or modulo by zero"
     assert "_ = 1 // 0" in broken.trace
     refused = feeder.hear()
@@ -358,25 +358,25 @@ def test_an_exception_is_told_with_its_traceback(rig: Rig) -> None:
 
 
 def test_the_end_of_the_function_is_told_again_if_its_connection_breaks_just_then(rig: Rig) -> None:
-    rig.master.cuts = 1
+    rig.controller.cuts = 1
     with rig.trainer() as trainer:
-        rig.place()
+        rig.endpoint()
         trainer.feed("train")
-    rig.master.wait(Returned)
-    assert len(rig.master.heard(Hello)) > 1
+    rig.controller.wait(Returned)
+    assert len(rig.controller.heard(Hello)) > 1
 
 
 def test_the_end_of_the_function_is_told_and_leaves_nothing(rig: Rig) -> None:
     before = set(threading.enumerate())
     with rig.trainer() as trainer:
-        place = rig.place()
-        assert Path(place.socket).is_socket()
-        Feeder(place)
+        endpoint = rig.endpoint()
+        assert Path(endpoint.socket).is_socket()
+        Feeder(endpoint)
         trainer.feed("train")
-    rig.master.wait(Returned)
-    assert not Path(place.socket).exists()
+    rig.controller.wait(Returned)
+    assert not Path(endpoint.socket).exists()
     with pytest.raises(OSError):
-        socket.create_connection(("127.0.0.1", place.port))
+        socket.create_connection(("127.0.0.1", endpoint.port))
     until(lambda: set(threading.enumerate()) <= before)
 
 
@@ -384,7 +384,7 @@ def test_the_end_of_the_function_is_told_and_leaves_nothing(rig: Rig) -> None:
 def test_strangers_words_end_their_connection_and_nothing_else(rig: Rig, word: bytes) -> None:
     feed = rig.trainer().feed("train")
     rig.open(align="none")
-    stranger = Feeder(rig.place())
+    stranger = Feeder(rig.endpoint())
     stranger.socket.sendall(word)
     stranger.socket.shutdown(socket.SHUT_WR)
     assert stranger.gone()
@@ -396,15 +396,15 @@ def test_a_feeder_of_another_job_is_not_let_in(rig: Rig, tmp_path: Path) -> None
     rig.trainer()
     create("feeding-1", tmp_path / "forged")
     with pytest.raises((OSError, AssertionError)):
-        Feeder(rig.place(), tmp_path / "forged")
+        Feeder(rig.endpoint(), tmp_path / "forged")
 
 
 @pytest.mark.parametrize("role", [PeerRole.CLIENT, PeerRole.AGENT])
 def test_only_a_feeders_certificate_brings_rows(rig: Rig, role: PeerRole) -> None:
     rig.trainer()
     with pytest.raises((OSError, AssertionError)):
-        Feeder(rig.place(), rig.secrets, role)
-    assert isinstance(Feeder(rig.place(), rig.secrets).load, Load)
+        Feeder(rig.endpoint(), rig.secrets, role)
+    assert isinstance(Feeder(rig.endpoint(), rig.secrets).load, Load)
 
 
 def test_bytes_that_are_no_arrow_stream_are_raised_in_words(rig: Rig) -> None:

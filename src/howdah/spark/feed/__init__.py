@@ -1,7 +1,7 @@
 """Rows from Spark into training processes: Arrow batches over sockets, nothing pickled.
 
 Three sides: feeders in Spark's Python workers (`howdah.spark.feed.feeder`), trainers (`trainer`), and
-the feed's master in the driver (`master`, which decides by the pure `plan`).
+the feed's controller in the driver (`controller`, which decides by the pure `plan`).
 
 - a row's way: `feeder`, `feeder_client`; then in the trainer `server`, `ingest_stream`, `ingest`; out of it
   `batch_dispenser`, `feed`, and `torch_feeds`, `tensorflow_feeds`, `jax_feeds`

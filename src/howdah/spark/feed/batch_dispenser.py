@@ -6,7 +6,7 @@ import time
 from typing import NamedTuple
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.epochs import Extent, Handed, Line, Source, TrainerEpoch, TrainerRun
+from howdah.spark.feed.epochs import ChunkQueue, EpochState, Extent, Handed, RunState, Source
 from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.messages import Align
 from howdah.spark.feed.state import FeedState, Key
@@ -28,7 +28,7 @@ class Piece(NamedTuple):
 class Run(NamedTuple):
     """So many whole batches of one record batch, which the program may take without asking."""
 
-    book: TrainerEpoch
+    epoch: EpochState
     source: Source
     count: int
 
@@ -36,10 +36,10 @@ class Run(NamedTuple):
 class Pieces(NamedTuple):
     """One batch, of pieces that follow each other."""
 
-    book: TrainerEpoch
+    epoch: EpochState
     pieces: list[Piece]
     rows: int
-    taking: IngestStream | None = None
+    stream: IngestStream | None = None
     """Whose rows they are, if they are to be answered."""
 
 
@@ -60,10 +60,10 @@ class BatchDispenser:
         """The next batch or batches; waits. None: the feed has ended, or the epoch ``only``.
 
         Raises:
-            FeedError: the run has failed, the master is gone, or a batch was not answered.
+            FeedError: the run has failed, the controller is gone, or a batch was not answered.
         """
         state = self.state
-        board = state.board
+        shared = state.shared
         with state.changed:
             if self.unanswered is not None and not state.ended:
                 raise FeedError(
@@ -80,12 +80,12 @@ class BatchDispenser:
                     found = self._find(only)
                     if not isinstance(found, Wait):
                         return found
-                    if board.waits_since is None:
-                        board.waits_since = time.monotonic()
+                    if shared.waiting_since is None:
+                        shared.waiting_since = time.monotonic()
                         state.changed.notify_all()
                     state.wait(found.seconds)
             finally:
-                board.waits_since = None
+                shared.waiting_since = None
 
     def next_epoch(self, after: Key | None) -> Key | None:
         """The epoch to be handed out, once there is one other than ``after``, which is left if it
@@ -131,9 +131,9 @@ class BatchDispenser:
                 if state.ended:
                     return None
                 runs = state.runs.values()
-                books = [run.epochs[run.current] for run in runs if run.current in run.epochs]
-                for line in (*books, *state.takings):
-                    if (chunk := line.head()) is not None:
+                epochs = [run.epochs[run.current] for run in runs if run.current in run.epochs]
+                for queue in (*epochs, *state.streams):
+                    if (chunk := queue.head()) is not None:
                         return Source(chunk)
                 state.changed.wait(LOOK_S)
 
@@ -158,7 +158,7 @@ class BatchDispenser:
         state = self.state
         if not state.asks:
             state.asks = True
-            state.board.greet()
+            state.shared.greet()
 
     def _demand(self, size: int, drop_last: bool) -> None:
         state = self.state
@@ -166,13 +166,13 @@ class BatchDispenser:
         if (size, drop_last) != (state.size, state.drop_last):
             state.size, state.drop_last = size, drop_last
             for run in state.runs.values():
-                for book in run.epochs.values():
-                    state.news(book)
+                for epoch in run.epochs.values():
+                    state.report_available(epoch)
 
     def _raise(self) -> None:
         state = self.state
-        if state.board.lost and not state.ended:
-            raise FeedError(state.board.lost)
+        if state.shared.lost and not state.ended:
+            raise FeedError(state.shared.lost)
         if state.failure is not None:
             failure, state.failure = state.failure, None
             raise FeedError(failure)
@@ -206,83 +206,83 @@ class BatchDispenser:
         while not run.over:
             if only is not None and run.current != only[1]:
                 return None
-            book = run.epoch(run.current)
-            book.settle()
-            if book.over(state.size, state.drop_last) or self._short_of_permits(book):
-                state.finish(run, book)
+            epoch = run.epoch(run.current)
+            epoch.commit()
+            if epoch.over(state.size, state.drop_last) or self._short_of_credit(epoch):
+                state.finish(run, epoch)
                 continue
-            return self._batch(book)
+            return self._batch(epoch)
         # The epoch was the run's last: another run may be there.
         return None if only is not None else self._find(None)
 
-    def _short_of_permits(self, book: TrainerEpoch) -> bool:
+    def _short_of_credit(self, epoch: EpochState) -> bool:
         """More batches are allowed than there are: the batch size has grown meanwhile."""
-        rest = book.available
+        rest = epoch.available
         over = not rest or (self.state.drop_last and rest < self.state.size)
-        return book.fed and book.final and book.align is Align.DROP and over
+        return epoch.fed and epoch.final and epoch.align is Align.DROP and over
 
-    def _batch(self, book: TrainerEpoch) -> Run | Pieces | Wait:
+    def _batch(self, epoch: EpochState) -> Run | Pieces | Wait:
         size = self.state.size
-        if book.batches >= book.limit:
+        if epoch.batches >= epoch.limit:
             return Wait(LOOK_S)
-        source = book.source
+        source = epoch.source
         if source is not None and source.left >= size:
-            self.state.last = (book.run, book.number)
-            return Run(book, source, int(min(source.left // size, book.limit - book.batches)))
-        rows = min(book.available, size)
+            self.state.last = (epoch.run, epoch.number)
+            return Run(epoch, source, int(min(source.left // size, epoch.limit - epoch.batches)))
+        rows = min(epoch.available, size)
         if rows < size:
-            if not book.fed:
+            if not epoch.fed:
                 return Wait(LOOK_S)
-            if book.align is Align.PAD:
-                if not book.repeat():
+            if epoch.align is Align.PAD:
+                if not epoch.repeat():
                     raise FeedError(
-                        f"Rank {self.state.board.rank} has got no rows of epoch {book.number} of "
+                        f"Rank {self.state.shared.rank} has got no rows of epoch {epoch.number} of "
                         f'the feed {self.state.name!r}, so it can\'t be padded: use align="drop", or '
                         "give the rows at least as many partitions as there are ranks (write them "
                         "so: df.repartition(n).write.parquet(path))"
                     )
-                return self._batch(book)
+                return self._batch(epoch)
             if not rows or self.state.drop_last:
                 return Wait(LOOK_S)
-        pieces = self._cut(book, rows)
-        book.batches += 1
-        self.state.last = (book.run, book.number)
+        pieces = self._cut(epoch, rows)
+        epoch.batches += 1
+        self.state.last = (epoch.run, epoch.number)
         extents = [Extent.of(piece.source.chunk, piece.start, piece.stop) for piece in pieces]
-        self.state.batches.append(Handed(book, extents))
-        return Pieces(book, pieces, rows)
+        self.state.batches.append(Handed(epoch, extents))
+        return Pieces(epoch, pieces, rows)
 
     def _score(self, run: TrainerRun) -> Pieces | Wait:
         size = self.state.size
         now = time.monotonic()
-        takings = [
-            taking
-            for taking in self.state.takings
-            if taking.begin.run == run.number and taking.available
+        streams = [
+            stream
+            for stream in self.state.streams
+            if stream.begin.run == run.number and stream.available
         ]
-        for taking in takings:
-            if taking.ended or taking.available >= size:
-                return self._scored(run, taking)
-        for taking in takings:
-            if now - taking.came >= LINGER_S:
-                return self._scored(run, taking)
-        return Wait(LINGER_S if takings else LOOK_S)
+        for stream in streams:
+            if stream.ended or stream.available >= size:
+                return self._scored(run, stream)
+        for stream in streams:
+            if now - stream.came >= LINGER_S:
+                return self._scored(run, stream)
+        return Wait(LINGER_S if streams else LOOK_S)
 
-    def _scored(self, run: TrainerRun, taking: IngestStream) -> Pieces:
-        book = run.epoch(run.current)
-        rows = min(taking.available, self.state.size)
-        pieces = self._cut(taking, rows)
-        book.batches += 1
-        book.handed_before += rows
-        self.unanswered = Pieces(book, pieces, rows, taking)
+    def _scored(self, run: RunState, stream: IngestStream) -> Pieces:
+        epoch = run.epoch(run.current)
+        rows = min(stream.available, self.state.size)
+        pieces = self._cut(stream, rows)
+        epoch.batches += 1
+        epoch.handed_before += rows
+        self.unanswered = Pieces(epoch, pieces, rows, stream)
         return self.unanswered
 
-    def _cut(self, line: Line, rows: int) -> list[Piece]:
+    def _cut(self, queue: ChunkQueue, rows: int) -> list[Piece]:
         """The next rows, of which there are so many."""
         pieces: list[Piece] = []
         while rows:
-            if line.source is None or not line.source.left:
-                self._freed(line.begin_next().counted)
-            source = line.source
+            if queue.source is None or not queue.source.left:
+                self._freed(queue.begin_next().counted)
+            source = queue.source
             assert source is not None
             taken = min(source.left, rows)
             pieces.append(Piece(source, source.at, source.at + taken))

@@ -1,6 +1,6 @@
 """Memory that record batches are received into: used again when nobody looks at it any more.
 
-New memory costs a page fault every 4 KiB, a tenth of the time a byte needs on its way. So a slab
+New memory costs a page fault every 4 KiB, a tenth of the time a byte needs on its way. So a buffer
 goes back to its pool when the last view of it, a record batch or a numpy array of the program's,
 is gone.
 """
@@ -24,7 +24,7 @@ _HUGE = 2 << 20
 
 
 class _Lease:
-    """Held by every view of a slab; the slab is free when it dies."""
+    """Held by every view of a buffer, which is free again when this dies."""
 
     __slots__ = ("__weakref__", "memory")
 

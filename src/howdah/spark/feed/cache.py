@@ -28,7 +28,7 @@ _ROOM = "Set TMPDIR or Spark's spark.local.dir to a disk with room for them, tra
 
 
 class Entry:
-    """One record batch on the shelf."""
+    """One record batch of the cache."""
 
     __slots__ = ("load", "offsets", "partition", "rows")
 
@@ -57,7 +57,7 @@ class SpillSpace:
         """Bytes of the disk that stay free where nobody has set a limit."""
         self._lock = threading.Lock()
 
-    def claim(self, size: int, limit: int | None, descriptor: int, place: Path) -> None:
+    def claim(self, size: int, limit: int | None, descriptor: int, folder: Path) -> None:
         """Count ``size`` more bytes.
 
         Args:
@@ -76,14 +76,14 @@ class SpillSpace:
                     self._spare = free // SPARE
                 if free - size < self._spare:
                     raise FeedError(
-                        f"Rows could not be kept in a file in {place}: {free} bytes of its disk are "
+                        f"Rows could not be kept in a file in {folder}: {free} bytes of its disk are "
                         f"free, and {self._spare} are left to others; files of this rank have "
                         f"{self.used}. {_ROOM}, or say how many bytes the files of a rank may have: "
                         "spill= of Cluster.train"
                     )
             elif self.used + size > limit:
                 raise FeedError(
-                    f"Rows could not be kept in a file in {place}: files of this rank have "
+                    f"Rows could not be kept in a file in {folder}: files of this rank have "
                     f"{self.used} bytes, and {size} more are over the limit, spill={limit} of "
                     f"Cluster.train. Raise it, or train with cache=False"
                 )
@@ -95,14 +95,14 @@ class SpillSpace:
             self.used -= size
 
 
-class Spool:
+class SpillFile:
     """A file of messages that grows while it is read; gone when nothing refers to it any more."""
 
     def __init__(self, space: SpillSpace, limit: int | None) -> None:
         """``limit``: see `SpillSpace.claim`."""
         self._space = space
         self._limit = limit
-        self._place = space.folder or Path(tempfile.gettempdir())
+        self._folder = space.folder or Path(tempfile.gettempdir())
         self._file: int | None = None
         self._claimed = 0
         self._size = 0
@@ -121,14 +121,14 @@ class Spool:
                 # Bodies begin at a multiple of 64: the map begins at a page.
                 start = self._size + -self._size % 64
                 view = memoryview(message).cast("B")
-                self._space.claim(len(view), self._limit, descriptor, self._place)
+                self._space.claim(len(view), self._limit, descriptor, self._folder)
                 self._claimed += len(view)
                 done = 0
                 while done < len(view):
                     done += os.pwrite(descriptor, view[done:], start + done)
             except OSError as error:
                 raise FeedError(
-                    f"Rows could not be kept in a file in {self._place}: {error}. {_ROOM}"
+                    f"Rows could not be kept in a file in {self._folder}: {error}. {_ROOM}"
                 ) from error
             self._size = start + len(view)
             return start, len(view)
@@ -154,18 +154,18 @@ class Spool:
                 # The executor it belonged to is gone with its folder; the process lives on.
                 made = tempfile.mkstemp(prefix=_PREFIX)
             self._file, name = made
-            self._place = Path(name).parent
+            self._folder = Path(name).parent
             Path(name).unlink()
         return self._file
 
 
-class Shelf:
+class EpochCache:
     """All record batches of an epoch, in the order they came."""
 
-    def __init__(self, memory: int, spool: Spool) -> None:
+    def __init__(self, memory: int, spill_file: SpillFile) -> None:
         """``memory``: bytes kept before the file is used."""
         self._memory = memory
-        self._spool = spool
+        self._spill_file = spill_file
         self.entries: list[Entry] = []
         self.in_memory: int = 0
         """Bytes."""
@@ -175,7 +175,7 @@ class Shelf:
     ) -> tuple[Callable[[], pa.RecordBatch], bool]:
         """What gives the rows back, for an entry, and whether they were written to the file."""
         if self.in_memory + message.size > self._memory:
-            return spooled(self._spool, message, batch.schema), True
+            return spilled(self._spill_file, message, batch.schema), True
         self.in_memory += message.size
 
         def load() -> pa.RecordBatch:
@@ -184,12 +184,14 @@ class Shelf:
         return load, False
 
 
-def spooled(spool: Spool, message: pa.Buffer, schema: pa.Schema) -> Callable[[], pa.RecordBatch]:
+def spilled(
+    spill_file: SpillFile, message: pa.Buffer, schema: pa.Schema
+) -> Callable[[], pa.RecordBatch]:
     """Write the message, and give back what reads it."""
-    start, size = spool.put(message)
+    start, size = spill_file.put(message)
 
     def load() -> pa.RecordBatch:
-        return record_batch(spool.get(start, size), schema)
+        return record_batch(spill_file.get(start, size), schema)
 
     return load
 

@@ -1,4 +1,4 @@
-"""A trainer's connection to the master of all feeds: kept up by a thread of its own."""
+"""A trainer's connection to the controller of all feeds: kept up by a thread of its own."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from typing import Any
 
 import msgspec
 
-from howdah.spark.feed.ingest import how_far
+from howdah.spark.feed.ingest import answer_offset_query
 from howdah.spark.feed.messages import (
     Abort,
     Close,
+    Credit,
     EpochFed,
     Heard,
     Hello,
-    HowFar,
+    OffsetQuery,
     Open,
-    Permit,
     ToTrainer,
 )
 from howdah.spark.feed.state import FeedState
 from howdah.wire.channel import Channel, connect
 
 LEASE_S = 10.0
-"""A master that has not been reached for so long is given up."""
+"""A controller that has not been reached for so long is given up."""
 FIRST_S = 60.0
 """The same before it was reached for the first time."""
 PROGRESS_S = 0.25
-"""How often the master hears how far the program is."""
-FAREWELL_S = 3.0
+"""How often the controller hears how far the program is."""
+LAST_MESSAGE_S = 3.0
 """What is said last is given so long to be sent."""
 
 _LOG = logging.getLogger(__name__)
@@ -73,8 +73,8 @@ class Control:
         self._thread = threading.Thread(target=self._main, name="howdah-control", daemon=True)
         self._channel: Channel[Any] | None = None
         self._unsent: list[msgspec.Struct] = []
-        """Said while there was no connection, and not said anew by `Hello`."""
-        self._farewell: msgspec.Struct | None = None
+        """Said while there was no connection, and not said again by `Hello`."""
+        self._last_message: msgspec.Struct | None = None
         """Said last, and again over each new connection until it is heard."""
         self._heard = asyncio.Event()
         self._main_task: asyncio.Task[None] | None = None
@@ -92,18 +92,18 @@ class Control:
         """Say `Hello` again, for it says something new."""
         self._call(self._greet)
 
-    def close(self, farewell: msgspec.Struct | None = None) -> None:
+    def close(self, last_message: msgspec.Struct | None = None) -> None:
         """Send the last word, end the connection and the thread."""
         if self._closed:
             return
         self._closed = True
         if self._thread.is_alive():
             with contextlib.suppress(Exception):
-                future = asyncio.run_coroutine_threadsafe(self._end(farewell), self._loop)
-                future.result(2 * FAREWELL_S)
+                future = asyncio.run_coroutine_threadsafe(self._end(last_message), self._loop)
+                future.result(2 * LAST_MESSAGE_S)
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(FAREWELL_S)
+            self._thread.join(LAST_MESSAGE_S)
 
     # -- in the thread ---------------------------------------------------------------------------
 
@@ -159,11 +159,11 @@ class Control:
             self._lost("")
             for state in self._states():
                 state.told_anew()
-            if self._farewell is not None:
-                channel.send(self._farewell)
+            if self._last_message is not None:
+                channel.send(self._last_message)
             await channel.dispatch(self._handle)
         except Exception:
-            _LOG.exception("A message of the feed's master could not be handled")
+            _LOG.exception("A message of the feed's controller could not be handled")
         finally:
             self._channel = None
             channel.close()
@@ -177,12 +177,12 @@ class Control:
                     state.close(message)
             case Open():
                 self._state(message.options.feed).open(message)
-            case HowFar():
-                self._send(how_far(self._state(message.feed), message))
+            case OffsetQuery():
+                self._send(answer_offset_query(self._state(message.feed), message))
             case EpochFed():
                 self._state(message.feed).epoch_fed(message)
-            case Permit():
-                self._state(message.feed).permit(message)
+            case Credit():
+                self._state(message.feed).apply_credit(message)
             case Close():
                 self._state(message.feed).close(message)
             case Abort():
@@ -207,13 +207,13 @@ class Control:
         if self._channel is not None and not self._channel.closed:
             self._channel.send(self._hello())
 
-    async def _end(self, farewell: msgspec.Struct | None) -> None:
-        if farewell is not None:
-            self._farewell = farewell
+    async def _end(self, last_message: msgspec.Struct | None) -> None:
+        if last_message is not None:
+            self._last_message = last_message
             if self._channel is not None:
-                self._channel.send(farewell)
+                self._channel.send(last_message)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(FAREWELL_S):
+                async with asyncio.timeout(LAST_MESSAGE_S):
                     await self._heard.wait()
         channel = self._channel
         if channel is None:
@@ -222,7 +222,7 @@ class Control:
             self._main_task.cancel()
         channel.close()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FAREWELL_S):
+            async with asyncio.timeout(LAST_MESSAGE_S):
                 await channel.wait_closed()
 
     def _call(self, function: Callable[..., None], *args: Any) -> None:

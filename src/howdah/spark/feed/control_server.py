@@ -1,6 +1,6 @@
-"""What the master of a cluster's feeds hears from trainers and feeders, and what it answers.
+"""What the controller of a cluster's feeds hears from trainers and feeders, and what it answers.
 
-Everything runs on the master's loop, under `ControlServer.changed`.
+Everything runs on the controller's loop, under `ControlServer.changed`.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from typing import Any
 import msgspec
 
 from howdah.spark.feed.messages import (
-    Again,
+    AssignmentRequest,
+    AssignmentResponse,
+    Available,
+    AwaitingRows,
     Broken,
     Close,
     Counted,
+    Credit,
+    Endpoint,
     Enough,
     EpochFed,
     Fed,
     FromControl,
-    GoOn,
     HandedOut,
     Heard,
-    Held,
     Hello,
-    HowFar,
-    Kept,
+    OffsetQuery,
+    OffsetReply,
     Open,
-    Permit,
-    Place,
     Position,
     Purpose,
     Returned,
-    Waits,
 )
 from howdah.spark.feed.plan import moved
 from howdah.spark.feed.run_state import RunState
@@ -65,10 +65,10 @@ _Partition = tuple[int, int, int]
 
 
 class Trainer:
-    """A trainer process, as the master knows it."""
+    """A trainer process, as the controller knows it."""
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
         self.channel: Channel[Any] | None = None
         self.positions: dict[str, Position] = {}
         self.checkpoint = False
@@ -84,7 +84,7 @@ class Trainer:
         """Its function has ended: it takes no more rows."""
         self.content = False
         """By returning, not by raising."""
-        self.kept: dict[_Partition, int] = {}
+        self.offsets: dict[_Partition, int] = {}
         """How much it had of partitions when it returned."""
 
 
@@ -100,7 +100,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ControlServer:
-    """With trainers and feeders, on the master's loop. `howdah.spark.feed.master` has the rest."""
+    """With trainers and feeders, on the controller's loop. `howdah.spark.feed.controller` has the rest."""
 
     def __init__(self, trainers: int, takers: frozenset[str] = TAKERS) -> None:
         self.expected = trainers
@@ -124,7 +124,7 @@ class ControlServer:
         self._socket: socket.socket | None = None
         self._server: Listener | None = None
         self._channels: set[Channel[Any]] = set()
-        self._kept: dict[_Partition, dict[int, int]] = {}
+        self._replies: dict[_Partition, dict[int, int]] = {}
         self._asked: dict[_Partition, asyncio.Event] = {}
 
     def complete(self) -> bool:
@@ -179,28 +179,28 @@ class ControlServer:
             self.changed.notify_all()
 
     def _greet(self, channel: Channel[Any], hello: Hello) -> Trainer | None:
-        place = hello.place
-        if place.generation < self.generation:
+        endpoint = hello.endpoint
+        if endpoint.generation < self.generation:
             channel.close()  # of a gang that is over
             return None
-        if place.generation > self.generation:
-            self.generation = place.generation
+        if endpoint.generation > self.generation:
+            self.generation = endpoint.generation
             self.trainers = {}
-        known = self.trainers.get(place.rank)
+        known = self.trainers.get(endpoint.rank)
         new = known is None
         if known is None:
-            known = Trainer(place)
-            if place.role not in self._takers:
+            known = Trainer(endpoint)
+            if endpoint.role not in self._takers:
                 return known
-            self.trainers[place.rank] = known
+            self.trainers[endpoint.rank] = known
         again = known.channel is not channel
-        known.place, known.channel = place, channel
+        known.endpoint, known.channel = endpoint, channel
         known.positions.update(hello.positions)
         known.checkpoint |= hello.checkpoint
         known.asks.update(hello.asks)
         known.readers.update(hello.readers)
         for run in self.runs.values():
-            if not run.closed and run.feed in known.asks and run.join(place.rank):
+            if not run.closed and run.feed in known.asks and run.join(endpoint.rank):
                 again, new = True, False
         if again:
             self._tell_story(known, channel, new=new)
@@ -211,18 +211,18 @@ class ControlServer:
         """Whether it comes from a process of the present gang, or says why one has ended.
 
         What is still under way over a connection that was cut is older than what the next one has
-        said already, and that says all of it anew.
+        said already, and that says all of it again.
         """
         if isinstance(message, Broken):
             return True
-        return self.trainers.get(trainer.place.rank) is trainer and trainer.channel is channel
+        return self.trainers.get(trainer.endpoint.rank) is trainer and trainer.channel is channel
 
     def _tell_story(self, trainer: Trainer, channel: Channel[Any], *, new: bool) -> None:
         """What a trainer that has come (back) may have missed."""
         for feed in sorted(self.ended):
             channel.send(Close(feed=feed, end=True))
         for run in self.runs.values():
-            first = (run.readers or {}).get(trainer.place.rank)
+            first = (run.readers or {}).get(trainer.endpoint.rank)
             if run.purpose is Purpose.SCORE:
                 first = 0
             elif new or first is None or run.generation != self.generation:
@@ -230,27 +230,27 @@ class ControlServer:
             if run.closed:
                 continue
             channel.send(self._opening(run))
-            for book in run.epochs.values():
-                at = {"feed": run.feed, "run": run.number, "epoch": book.number}
-                if book.fed:
+            for epoch in run.epochs.values():
+                at = {"feed": run.feed, "run": run.number, "epoch": epoch.number}
+                if epoch.fed:
                     channel.send(EpochFed(**at))
-                if book.number < first:
-                    channel.send(Permit(**at, batches=0, final=True))
-                elif book.allowed.batches or book.allowed.final:
-                    channel.send(run.permission(book))
+                if epoch.number < first:
+                    channel.send(Credit(**at, batches=0, final=True))
+                elif epoch.allowed.batches or epoch.allowed.final:
+                    channel.send(run.current_credit(epoch))
 
     def _note(self, trainer: Trainer, message: Any) -> None:
-        rank = trainer.place.rank
+        rank = trainer.endpoint.rank
         match message:
-            case Held():
+            case Available():
                 if (run := self.runs.get(message.run)) is not None and not run.closed:
-                    run.note_held(rank, message)
-                    self._permit(run, message.epoch)
+                    run.note_available(rank, message)
+                    self._send_credit(run, message.epoch)
             case HandedOut():
                 if (run := self.runs.get(message.run)) is not None:
                     run.note_handed(rank, message)
                     if message.done and not run.closed:
-                        self._permit(run, message.epoch)
+                        self._send_credit(run, message.epoch)
             case Counted():
                 if (run := self.runs.get(message.run)) is not None:
                     run.counted.add(rank)
@@ -259,7 +259,7 @@ class ControlServer:
                 for run in self.runs.values():
                     if run.feed == message.feed:
                         run.stopped.add(rank)
-            case Waits():
+            case AwaitingRows():
                 trainer.waits[message.feed] = message.run
                 return
             case Broken() if not trainer.returned:  # else it is said again
@@ -269,22 +269,22 @@ class ControlServer:
                         rank=rank,
                         error=message.error,
                         trace=message.trace,
-                        generation=trainer.place.generation,
+                        generation=trainer.endpoint.generation,
                         after_loss=self._lost(),
                     )
                 )
             case Returned():
                 trainer.returned = trainer.content = True
-                for kept in message.kept:
-                    trainer.kept[kept.run, kept.epoch, kept.partition] = kept.upto
+                for reply in message.offsets:
+                    trainer.offsets[reply.run, reply.epoch, reply.partition] = reply.upto
                 for run in self.runs.values():
                     run.returned.add(rank)
                     for epoch in () if run.closed else list(run.epochs):
-                        self._permit(run, epoch)
-            case Kept():
+                        self._send_credit(run, epoch)
+            case OffsetReply():
                 key = (message.run, message.epoch, message.partition)
-                if key in self._kept:
-                    self._kept[key][rank] = message.upto
+                if key in self._replies:
+                    self._replies[key][rank] = message.upto
                     self._asked[key].set()
                 return
         self.moved = time.monotonic()
@@ -293,10 +293,10 @@ class ControlServer:
         """Whether the process of a rank has gone without a word."""
         return any(each.channel is None and not each.returned for each in self.trainers.values())
 
-    def _permit(self, run: RunState, epoch: int) -> None:
-        permit = run.permit(epoch) if self.complete() else None
-        if permit is not None:
-            self._tell(dict.fromkeys(run.readers or (), permit))
+    def _send_credit(self, run: RunState, epoch: int) -> None:
+        credit = run.credit(epoch) if self.complete() else None
+        if credit is not None:
+            self._tell(dict.fromkeys(run.readers or (), credit))
 
     async def _hear_feeder(self, channel: Channel[Any]) -> None:
         while (message := await channel.receive()) is not None:
@@ -310,84 +310,88 @@ class ControlServer:
             else:
                 channel.send(await self._answer(message))
 
-    async def _answer(self, again: Again) -> GoOn:
+    async def _answer(self, request: AssignmentRequest) -> AssignmentResponse:
         with self.changed:
-            run = self.runs.get(again.run)
+            run = self.runs.get(request.run)
             if run is None or run.closed:
                 if run is not None and run.purpose is Purpose.SCORE:
-                    return GoOn(start=0, problem=SCORERS_ENDED)
-                return GoOn(start=0, whole=True)
+                    return AssignmentResponse(start=0, problem=SCORERS_ENDED)
+                return AssignmentResponse(start=0, whole=True)
             if run.purpose is Purpose.SCORE and (trouble := self.trouble()) != "":
                 # Nobody else looks: a scoring query is Spark's, not a call of the cluster's.
                 wait_s = AGAIN_S if trouble is None else 0.0
-                return GoOn(start=0, problem=trouble or "", wait_s=wait_s)
-            if run.superseded(again):
-                return GoOn(start=0, problem=SUPERSEDED)
+                return AssignmentResponse(start=0, problem=trouble or "", wait_s=wait_s)
+            if run.superseded(request):
+                return AssignmentResponse(start=0, problem=SUPERSEDED)
             if not self._feeds(run):
-                return GoOn(start=0, wait_s=AGAIN_S)
-            run.epoch(again.epoch).enough.update(again.enough)
-            if again.rank >= 0:
-                run.note_sent(again)
+                return AssignmentResponse(start=0, wait_s=AGAIN_S)
+            run.epoch(request.epoch).enough.update(request.enough)
+            if request.rank >= 0:
+                run.note_sent(request)
                 self.moved = time.monotonic()
                 self.changed.notify_all()
             if not self.connected():
-                return GoOn(start=0, wait_s=AGAIN_S)
-            retried = run.retried(again)
-            asked = again.rank < 0 and run.begin(again)
+                return AssignmentResponse(start=0, wait_s=AGAIN_S)
+            retried = run.retried(request)
+            asked = request.rank < 0 and run.begin(request)
         start = 0
         if asked and run.purpose is Purpose.TRAIN:
-            found = await self._how_far(run, again)
+            found = await self._last_offset(run, request)
             if found is None:
-                return GoOn(start=0, wait_s=AGAIN_S)
+                return AssignmentResponse(start=0, wait_s=AGAIN_S)
             start = found
             if start > 0 and retried and not run.ordered:
-                return GoOn(start=0, problem=UNORDERED.format(start, again.partition))
+                return AssignmentResponse(
+                    start=0, problem=UNORDERED.format(start, request.partition)
+                )
         with self.changed:
-            if run.superseded(again) or not self._feeds(run):
-                return GoOn(start=0, wait_s=AGAIN_S)  # meanwhile
-            if again.rank < 0 and run.moved(again, max(start, again.leaves_out)):
-                return GoOn(start=0, problem=moved(again.feed, again.partition))
+            if run.superseded(request) or not self._feeds(run):
+                return AssignmentResponse(start=0, wait_s=AGAIN_S)  # meanwhile
+            if request.rank < 0 and run.moved(request, max(start, request.leaves_out)):
+                return AssignmentResponse(start=0, problem=moved(request.feed, request.partition))
             if asked:
-                run.epoch(again.epoch).send_again(again.part, max(start, again.offset))
-            places = {
-                rank: each.place
+                run.epoch(request.epoch).send_again(request.part, max(start, request.offset))
+            endpoints = {
+                rank: each.endpoint
                 for rank, each in self.trainers.items()
-                if not each.returned and run.takes(rank, again.epoch)
+                if not each.returned and run.takes(rank, request.epoch)
             }
-            if not places and self.complete():
+            if not endpoints and self.complete():
                 if run.purpose is Purpose.SCORE:
-                    return GoOn(start=0, problem=SCORERS_ENDED)
-                return GoOn(start=0, whole=True)
-            chosen = run.choose(again, places)
+                    return AssignmentResponse(start=0, problem=SCORERS_ENDED)
+                return AssignmentResponse(start=0, whole=True)
+            chosen = run.choose(request, endpoints)
             if not chosen:
-                return GoOn(start=0, wait_s=AGAIN_S)
-            known = run.layout.get((again.epoch, again.part))
+                return AssignmentResponse(start=0, wait_s=AGAIN_S)
+            known = run.layout.get((request.epoch, request.part))
             length = known.length if known is not None and known.leaves_out else -1
-            return GoOn(start=start, places=chosen, trainers=len(places), length=length)
+            return AssignmentResponse(
+                start=start, endpoints=chosen, trainers=len(endpoints), length=length
+            )
 
     def _feeds(self, run: RunState) -> bool:
-        """Whether its rows go to the present gang: one that has formed anew begins with it when
+        """Whether its rows go to the present gang: one that has restarted begins with it when
         its tasks are others."""
         return run.purpose is Purpose.SCORE or run.generation == self.generation
 
-    async def _how_far(self, run: RunState, again: Again) -> int | None:
+    async def _last_offset(self, run: RunState, request: AssignmentRequest) -> int | None:
         """Offset after the last row that any trainer has of the partition; None if one that must be
         asked says nothing yet, or it, or the run, is gone meanwhile."""
         deadline = time.monotonic() + ANSWER_S
-        key = (again.run, again.epoch, again.partition)
+        key = (request.run, request.epoch, request.partition)
         with self.changed:
-            said = self._kept[key] = {}
+            said = self._replies[key] = {}
             event = self._asked[key] = asyncio.Event()
             asked = {r: each for r, each in self.trainers.items() if each.channel is not None}
             gone = [each for rank, each in self.trainers.items() if rank not in asked]
-            upto = max((each.kept.get(key, 0) for each in gone), default=0)
+            upto = max((each.offsets.get(key, 0) for each in gone), default=0)
             self._tell_all(
-                HowFar(
-                    feed=again.feed,
-                    run=again.run,
-                    epoch=again.epoch,
-                    partition=again.partition,
-                    attempt=again.attempt,
+                OffsetQuery(
+                    feed=request.feed,
+                    run=request.run,
+                    epoch=request.epoch,
+                    partition=request.partition,
+                    attempt=request.attempt,
                 )
             )
         try:
@@ -403,8 +407,8 @@ class ControlServer:
                     await asyncio.wait_for(event.wait(), AGAIN_S)
                 event.clear()
         finally:
-            if self._kept.get(key) is said:
-                del self._kept[key], self._asked[key]
+            if self._replies.get(key) is said:
+                del self._replies[key], self._asked[key]
         return max(upto, *said.values()) if said else upto
 
     # -- inside ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Books of a feed: runs, their epochs, the record batches that wait, and what was handed out.
+"""What a trainer has of a feed: runs, their epochs, the record batches that wait, and what was handed out.
 
 No locks and no threads: `howdah.spark.feed.state` has those.
 """
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from howdah.spark.feed.cache import Shelf, SpillSpace, Spool
+from howdah.spark.feed.cache import EpochCache, SpillFile, SpillSpace
 from howdah.spark.feed.intervals import first, joined, merged, without
-from howdah.spark.feed.messages import Align, Held, Intervals, Open, Options, Position, Purpose
+from howdah.spark.feed.messages import Align, Available, Intervals, Open, Options, Position, Purpose
 
 
 class Chunk:
-    """A record batch that waits, in memory or on a shelf."""
+    """A record batch that waits, in memory or in a cache."""
 
     __slots__ = ("counted", "load", "offsets", "order", "partition", "repeated", "rows")
 
@@ -82,7 +82,7 @@ class Extent(NamedTuple):
 class Handed(NamedTuple):
     """One batch to train with that was handed out."""
 
-    book: TrainerEpoch
+    epoch: EpochState
     extents: list[Extent]
 
 
@@ -105,7 +105,7 @@ class Source:
         return self.chunk.rows - self.at
 
 
-class Line:
+class ChunkQueue:
     """Chunks that wait for their turn, and the one that is being handed out."""
 
     def __init__(self) -> None:
@@ -145,8 +145,8 @@ class Line:
         return freed
 
 
-class TrainerEpoch(Line):
-    """One epoch at one trainer. Chunks that `Align.PAD` repeats wait in its line too."""
+class EpochState(ChunkQueue):
+    """One epoch at one trainer. Chunks that `Align.PAD` repeats wait in its queue too."""
 
     def __init__(self, run: int, number: int, options: Options, *, scoring: bool = False) -> None:
         super().__init__()
@@ -168,25 +168,25 @@ class TrainerEpoch(Line):
         """Rows of chunks handed out whole."""
         self.own_before: int = 0
         """The same without repeated ones."""
-        self.books: dict[int, Intervals] = {}
+        self.handed_offsets: dict[int, Intervals] = {}
         """Offsets of chunks handed out whole, by partition."""
         self._spill = options.spill
-        self.spool: Spool | None = None
+        self.spill_file: SpillFile | None = None
         """Where rows go that do not fit into memory."""
-        self.shelf: Shelf | None = None
+        self.cache: EpochCache | None = None
         """Keeps its rows, for repeating them."""
         self.done = False
         self.dropped: int = 0
         self.told: tuple[int, int, bool] = (-1, -1, False)
-        """What `Held` said last."""
+        """What `Available` said last."""
         self.reported: tuple[int, int, bool, int] = (0, 0, False, 0)
         """What `HandedOut` said last."""
 
-    def file(self, space: SpillSpace) -> Spool:
-        """Its spool, made if need be."""
-        if self.spool is None:
-            self.spool = Spool(space, self._spill)
-        return self.spool
+    def file(self, space: SpillSpace) -> SpillFile:
+        """Its spill file, made if need be."""
+        if self.spill_file is None:
+            self.spill_file = SpillFile(space, self._spill)
+        return self.spill_file
 
     # -- figures ---------------------------------------------------------------------------------
 
@@ -202,22 +202,22 @@ class TrainerEpoch(Line):
         own = source.at if source and not source.chunk.repeated else 0
         return self.received - self.own_before - own
 
-    def held(self, size: int, drop_last: bool) -> int:
+    def whole_batches(self, size: int, drop_last: bool) -> int:
         """Whole batches, handed out or not; with a last short one once all rows are there."""
         batches = self.batches + self.left // size
         if self.fed and self.left % size and (not drop_last or self.align is Align.PAD):
             batches += 1
         return batches
 
-    def news(self, feed: str, size: int, drop_last: bool) -> Held | None:
-        """What the master does not know yet."""
+    def available_delta(self, feed: str, size: int, drop_last: bool) -> Available | None:
+        """What the controller does not know yet."""
         if self.told[2]:
             return None
-        now = (self.held(size, drop_last), self.received if self.fed else 0, self.fed)
+        now = (self.whole_batches(size, drop_last), self.received if self.fed else 0, self.fed)
         if now == self.told:
             return None
         self.told = now
-        return Held(
+        return Available(
             feed=feed,
             run=self.run,
             epoch=self.number,
@@ -235,11 +235,11 @@ class TrainerEpoch(Line):
     # -- handing out -----------------------------------------------------------------------------
 
     def begin_next(self) -> Chunk:
-        self.settle()
+        self.commit()
         return super().begin_next()
 
-    def settle(self) -> None:
-        """Enter a source that was handed out whole into the books."""
+    def commit(self) -> None:
+        """Count a source that was handed out whole, and let it go."""
         source = self.source
         if source is None or source.left:
             return
@@ -251,20 +251,20 @@ class TrainerEpoch(Line):
         if chunk.repeated:
             return
         self.own_before += chunk.rows
-        known = self.books.get(chunk.partition, [])
-        self.books[chunk.partition] = joined(known, chunk.offsets)
+        known = self.handed_offsets.get(chunk.partition, [])
+        self.handed_offsets[chunk.partition] = joined(known, chunk.offsets)
 
     def repeat(self) -> bool:
         """Let its rows wait once more; whether it has any."""
-        if self.shelf is None or not self.received:
+        if self.cache is None or not self.received:
             return False
-        for entry in self.shelf.entries:
+        for entry in self.cache.entries:
             self.push(Chunk(entry.load, entry.rows, entry.partition, entry.offsets, repeated=True))
         return True
 
     def position(self) -> Position:
         """What was handed out of it."""
-        rows = {partition: list(ranges) for partition, ranges in self.books.items()}
+        rows = {partition: list(ranges) for partition, ranges in self.handed_offsets.items()}
         source = self.source
         if source is not None and source.at and not source.chunk.repeated:
             chunk = source.chunk
@@ -276,8 +276,8 @@ class TrainerEpoch(Line):
         """Forget what was not handed out; bytes of the buffer it took."""
         self.dropped += max(self.left, 0)
         if self.source is not None:
-            # What of the source was handed out stays in the books.
-            self.books = self.position().rows
+            # What of the source was handed out stays counted.
+            self.handed_offsets = self.position().rows
             self.handed_before += self.source.at
             if not self.source.chunk.repeated:
                 self.own_before += self.source.at
@@ -298,8 +298,8 @@ class TrainerRun:
         """The epoch being handed out."""
         cached = opening.first_epoch if opening.cached_epoch is None else opening.cached_epoch
         self.cached_epoch: int | None = cached if opening.options.cache else None
-        self.epochs: dict[int, TrainerEpoch] = {}
-        self.shelf: Shelf | None = None
+        self.epochs: dict[int, EpochState] = {}
+        self.cache: EpochCache | None = None
         """Of the cached epoch."""
         self.over = False
 
@@ -307,14 +307,14 @@ class TrainerRun:
     def scoring(self) -> bool:
         return self.purpose is Purpose.SCORE
 
-    def epoch(self, number: int) -> TrainerEpoch:
-        """The book of that epoch, begun if need be."""
-        book = self.epochs.get(number)
-        if book is None:
-            book = TrainerEpoch(self.number, number, self.options, scoring=self.scoring)
-            book.last = not self.scoring and number + 1 >= self.options.epochs
-            self.epochs[number] = book
-        return book
+    def epoch(self, number: int) -> EpochState:
+        """The state of that epoch, begun if need be."""
+        epoch = self.epochs.get(number)
+        if epoch is None:
+            epoch = EpochState(self.number, number, self.options, scoring=self.scoring)
+            epoch.last = not self.scoring and number + 1 >= self.options.epochs
+            self.epochs[number] = epoch
+        return epoch
 
     def streamed(self, number: int) -> bool:
         """Whether Spark feeds that epoch."""

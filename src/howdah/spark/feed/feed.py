@@ -61,7 +61,7 @@ class Feed(Loaders):
 
     def __init__(self, state: FeedState) -> None:
         self._state = state
-        self._hand = BatchDispenser(state)
+        self._dispenser = BatchDispenser(state)
 
     @property
     def name(self) -> str:
@@ -94,10 +94,10 @@ class Feed(Loaders):
     def epochs(self) -> Iterator[Epoch]:
         """The epochs of all runs until the feed is ended; what is left of one is dropped when the
         next is asked for. Ranks that leave an epoch early must all do so."""
-        key = self._hand.next_epoch(None)
+        key = self._dispenser.next_epoch(None)
         while key is not None:
             yield Epoch(self, key)
-            key = self._hand.next_epoch(key)
+            key = self._dispenser.next_epoch(key)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Row by row, as dicts of plain values: slow, for programs that want no batches."""
@@ -121,13 +121,13 @@ class Feed(Loaders):
         """Batches, of the epoch ``only`` if it is given."""
         if size < 1:
             raise ValueError(f"A batch has at least one row, not {size}")
-        state, hand = self._state, self._hand
+        state, dispenser = self._state, self._dispenser
         convert = _Views(Converter(self.name, columns, shapes))
-        while (found := hand.next(size, drop_last, only)) is not None:
+        while (found := dispenser.next(size, drop_last, only)) is not None:
             if isinstance(found, Pieces):
                 yield concatenated([rows(convert(source), *at) for source, *at in found.pieces])
                 continue
-            book, source, count = found
+            epoch, source, count = found
             arrays = convert(source)
             if any(isinstance(values, dict) for values in arrays.values()):
                 yield from _slices(found, arrays, size, state)
@@ -137,7 +137,7 @@ class Feed(Loaders):
             while count and not state.urgent:
                 stop = at + size
                 batch = {name: values[at:stop] for name, values in items}
-                state.hand_out(book, source, size)
+                state.hand_out(epoch, source, size)
                 at = stop
                 count -= 1
                 yield batch
@@ -148,7 +148,7 @@ class Feed(Loaders):
     @property
     def scoring(self) -> bool:
         """Whether the batch given last wants `results`."""
-        return self._hand.unanswered is not None
+        return self._dispenser.unanswered is not None
 
     def results(self, values: Any) -> None:
         """The answer to the batch given last (a feed that is scored): as many rows as it had.
@@ -159,20 +159,20 @@ class Feed(Loaders):
         Raises:
             FeedError: the batch wants no answer, or it has not as many rows.
         """
-        batch = self._hand.unanswered
-        if batch is None or batch.taking is None:
+        batch = self._dispenser.unanswered
+        if batch is None or batch.stream is None:
             raise FeedError(
                 f"The feed {self.name!r} waits for no results: they are given once for each batch "
                 "of Cluster.inference, and for none of Cluster.train"
             )
         answer = record_batch(values, batch.rows, self.name)
-        self._hand.unanswered = None
+        self._dispenser.unanswered = None
         at = 0
         for source, start, stop in batch.pieces:
             source.answered.append(answer.slice(at, stop - start))
             at += stop - start
             if stop == source.chunk.rows:
-                batch.taking.answer(stream(source.answered, self.name))
+                batch.stream.answer(stream(source.answered, self.name))
                 source.answered = []
 
     # -- where it is -----------------------------------------------------------------------------
@@ -203,9 +203,9 @@ class Feed(Loaders):
                     f"{state.batches.maxlen} batches"
                 )
             undone = list(state.batches)[-batches:]
-            book = undone[0].book
-            now = book.position()
-            of_book = [each for each in undone if each.book is book]
+            epoch = undone[0].epoch
+            now = epoch.position()
+            of_book = [each for each in undone if each.epoch is epoch]
             for extent in (extent for each in of_book for extent in each.extents):
                 left = without(now.rows.get(extent.partition, []), extent.ranges())
                 now.rows[extent.partition] = left
@@ -224,11 +224,11 @@ class Feed(Loaders):
         for run in state.runs.values():
             if run.over or run.scoring:
                 continue
-            book = run.epoch(run.current)
+            epoch = run.epoch(run.current)
             size = state.size or 1
-            if book.over(size, state.drop_last) and not book.last:
-                return Position(run=run.number, epoch=book.number + 1)
-            return _continued(book.position(), state.restored)
+            if epoch.over(size, state.drop_last) and not epoch.last:
+                return Position(run=run.number, epoch=epoch.number + 1)
+            return _continued(epoch.position(), state.restored)
         if state.last is not None:
             return Position(run=state.last[0], epoch=state.last[1] + 1)
         return state.restored or Position(epoch=0)
@@ -254,12 +254,12 @@ class Feed(Loaders):
                     f"The feed {self.name!r} has begun: restore its position before the first batch"
                 )
             state.restored = position
-            state.board.greet()
+            state.shared.greet()
 
     @property
     def schema(self) -> pa.Schema:
         """Columns and Arrow types; waits for the first partition to begin."""
-        self._hand.wait_schema()
+        self._dispenser.wait_schema()
         return self._state.schema
 
     @property
@@ -267,8 +267,8 @@ class Feed(Loaders):
         """Handed out so far, of all epochs."""
         state = self._state
         with state.changed:
-            books = [book for run in state.runs.values() for book in run.epochs.values()]
-            return state.rows + sum(book.handed for book in books)
+            epochs = [epoch for run in state.runs.values() for epoch in run.epochs.values()]
+            return state.rows + sum(epoch.handed for epoch in epochs)
 
     def steps(self, size: int, drop_last: bool = False) -> int | None:
         """How many batches of that size this rank has of an epoch of the present run, for schedules and
@@ -282,7 +282,7 @@ class Feed(Loaders):
         """
         if size < 1:
             raise ValueError(f"A batch has at least one row, not {size}")
-        run = self._hand.wait_run()
+        run = self._dispenser.wait_run()
         if run is None:
             return None
         options = run.options
@@ -292,7 +292,7 @@ class Feed(Loaders):
 
     def sample(self, columns: Sequence[str] | None = None, shapes: Shapes | None = None) -> Batch:
         """Some rows that will come, still to be handed out; waits. Empty if none will come."""
-        source = self._hand.peek()
+        source = self._dispenser.peek()
         return {} if source is None else _Views(Converter(self.name, columns, shapes))(source)
 
     # -- frameworks ------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ class Feed(Loaders):
         if not per_epoch:
             yield from self.batches(size, columns, shapes, drop_last)
             return
-        key = self._hand.next_epoch(None)
+        key = self._dispenser.next_epoch(None)
         if key is not None:
             yield from self.iterate(size, columns, shapes, drop_last, key)
 
@@ -345,11 +345,11 @@ class _Views:
 
 
 def _slices(found: Run, arrays: Batch, size: int, state: FeedState) -> Iterator[Batch]:
-    book, source, count = found
+    epoch, source, count = found
     while count and not state.urgent:
         at = source.at
         batch = rows(arrays, at, at + size)
-        state.hand_out(book, source, size)
+        state.hand_out(epoch, source, size)
         count -= 1
         yield batch
 

@@ -1,8 +1,8 @@
 """What runs in a Spark task of a feed: a partition's record batches, to a trainer.
 
 The Arrow IPC stream goes to the trainer's socket as pyarrow writes it: no row is looked at. After
-some megabytes the master is asked whether another trainer has fewer rows; a partition goes over in
-stretches then, each taken completely before the next begins, so that "offset after the last row
+some megabytes the controller is asked whether another trainer has fewer rows; a partition goes over in
+segments then, each taken completely before the next begins, so that "offset after the last row
 taken" says everything about a partition when Spark runs its task again.
 """
 
@@ -21,12 +21,12 @@ from howdah.spark.errors import FeedError
 from howdah.spark.feed.feeder_client import EnoughRows, NotTaken, Trainer
 from howdah.spark.feed.feeding import Connecting, Me, NobodyLeft, Task
 from howdah.spark.feed.intervals import count, first, merged, without
-from howdah.spark.feed.messages import Fed, GoOn, Purpose
+from howdah.spark.feed.messages import AssignmentResponse, Fed, Purpose
 from howdah.spark.feed.plan import moved
 
-FIRST_STRETCH_BYTES = 4 << 10
+FIRST_SEGMENT_BYTES = 4 << 10
 LONGEST_STRETCH_BYTES = 128 << 20
-"""Between two questions to the master."""
+"""Between two questions to the controller."""
 RESULT = "partition int, rows long, bytes long"
 """Schema of a feeding task's one row: Spark's partition, rows and bytes sent by this attempt."""
 
@@ -37,7 +37,7 @@ def feed_partition(
     """For `DataFrame.mapInArrow`; ``sent`` is an encoded `Task`.
 
     Args:
-        checked: the partitions of each query may be others: the master is told what tells them apart.
+        checked: the partitions of each query may be others: the controller is told what tells them apart.
     """
     from pyspark import TaskContext
 
@@ -78,14 +78,14 @@ class _Feeding(Connecting):
         self._skip = task.skip.get(me.partition, [])
         self._trainer: Trainer | None = None
         self._writer: pa.RecordBatchStreamWriter | None = None
-        self._go = GoOn(start=0)
+        self._go = AssignmentResponse(start=0)
         self._offset = 0  # of the next row
-        self._unsaid = 0  # rows since the master was asked
-        self._stretch = 0  # bytes since then
-        self._limit = FIRST_STRETCH_BYTES
+        self._unsaid = 0  # rows since the controller was asked
+        self._segment_bytes = 0  # bytes since then
+        self._limit = FIRST_SEGMENT_BYTES
         self._rows = 0
         self._bytes = 0
-        self._in_stretch = 0  # rows
+        self._segment_rows = 0  # rows
         self._began = 0  # offset of its first row
 
     def run(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
@@ -128,7 +128,7 @@ class _Feeding(Connecting):
             for start, stop in without([(base, base + batch.num_rows)], self._skip):
                 piece = batch.slice(start - base, stop - start)
                 if early and piece.num_rows > 1:
-                    # There may be no other partition: the master hears of this one early.
+                    # There may be no other partition: the controller hears of this one early.
                     half = -(-piece.num_rows // self._go.trainers)
                     self._send(piece.slice(0, half), start)
                     self._check()
@@ -136,14 +136,14 @@ class _Feeding(Connecting):
                 early = False
                 self._send(piece, start)
             self._offset = base + batch.num_rows
-            if self._stretch >= self._limit:
+            if self._segment_bytes >= self._limit:
                 self._limit = min(2 * self._limit, LONGEST_STRETCH_BYTES)
                 self._check()
         rank = self._trainer.rank if self._trainer is not None else -1
         self._finish()
         if self._offset < leaves_out or length not in (-1, self._offset):
             raise FeedError(moved(self.task.feed, self.me.partition))
-        self.master.tell(
+        self.controller.tell(
             Fed(
                 **self.named(),
                 query=self.task.query,
@@ -166,8 +166,8 @@ class _Feeding(Connecting):
         size = batch.nbytes
         self._offset = start + batch.num_rows
         self._unsaid += batch.num_rows
-        self._in_stretch += batch.num_rows
-        self._stretch += size
+        self._segment_rows += batch.num_rows
+        self._segment_bytes += size
         self._rows += batch.num_rows
         self._bytes += size
 
@@ -175,14 +175,14 @@ class _Feeding(Connecting):
         if self._trainer is None:
             ahead = [(max(a, start), b) for a, b in self._skip if b > start]
             self._trainer = self.open(self._go, start, ahead)
-            self._in_stretch, self._began = 0, start
+            self._segment_rows, self._began = 0, start
             self._writer = self._trainer.stream(batch.schema)
         assert self._writer is not None
         self._trainer.look()
         self._writer.write_batch(batch)
 
     def _go_on_without(self, rows: int) -> None:
-        """The trainer takes no more of the epoch, and has so many rows of this stretch: what follows
+        """The trainer takes no more of the epoch, and has so many rows of this segment: what follows
         goes to another one. What is on its way to it cannot be had back; the report says so.
 
         Raises:
@@ -196,23 +196,23 @@ class _Feeding(Connecting):
         dropped = without(sent, first(sent, rows))
         taken = self._unsaid - count(dropped)
         self._go = self.ask(rank=trainer.rank, rows=taken, dropped=dropped, offset=self._offset)
-        self._unsaid = self._stretch = 0
+        self._unsaid = self._segment_bytes = 0
         if self._go.whole:
             raise NobodyLeft
 
     def _check(self) -> None:
-        """Hear from the master whether another trainer should have what follows."""
+        """Hear from the controller whether another trainer should have what follows."""
         if self._trainer is None:
             return
         self._go = self.ask(rank=self._trainer.rank, rows=self._unsaid)
-        self._unsaid = self._stretch = 0
+        self._unsaid = self._segment_bytes = 0
         if self._go.whole:
             raise NobodyLeft
-        if self._go.places and self._go.places[0].rank != self._trainer.rank:
+        if self._go.endpoints and self._go.endpoints[0].rank != self._trainer.rank:
             self._finish()
 
     def _finish(self) -> None:
-        """End the stretch: all its rows are the trainer's when this returns."""
+        """End the segment: all its rows are the trainer's when this returns."""
         trainer, writer = self._trainer, self._writer
         if trainer is None or writer is None:
             return
@@ -223,9 +223,9 @@ class _Feeding(Connecting):
         except EnoughRows as enough:
             self._go_on_without(enough.rows)
             return
-        if trainer.taken != self._in_stretch:
+        if trainer.taken != self._segment_rows:
             raise FeedError(
-                f"rank {trainer.rank} has taken {trainer.taken} rows of {self._in_stretch} that it"
+                f"rank {trainer.rank} has taken {trainer.taken} rows of {self._segment_rows} that it"
                 f" was sent (partition {self.me.partition})"
             )
         trainer.close()

@@ -1,4 +1,4 @@
-"""A feeder's two kinds of connection: to a trainer, and to the master. Blocking code, in Spark's
+"""A feeder's two kinds of connection: to a trainer, and to the controller. Blocking code, in Spark's
 Python workers.
 
 The connection to a trainer is read whenever it is written to, and while it is waited for: a trainer
@@ -25,10 +25,10 @@ import msgspec
 import pyarrow as pa
 
 from howdah.spark.feed.messages import (
+    AssignmentResponse,
+    Endpoint,
     FromTrainer,
-    GoOn,
     Load,
-    Place,
     Refused,
     Scored,
     Stop,
@@ -45,14 +45,14 @@ _HEADER = struct.Struct(">I")
 _PIECE = 1 << 20
 CONNECT_S = 10.0
 LOST_S = 60.0
-"""A master that does not answer for so long is gone."""
+"""A controller that does not answer for so long is gone."""
 
 
 class EnoughRows(Exception):
     """No more rows of the epoch are wanted: by this trainer, or by none of them.
 
     Args:
-        rows: of the stretch that the trainer has taken.
+        rows: of the segment that the trainer has taken.
     """
 
     def __init__(self, rows: int = 0) -> None:
@@ -69,7 +69,7 @@ class NotTaken(Exception):
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """What lets a feeder in: where the master is, and the feeders' certificate (PEM)."""
+    """What lets a feeder in: where the controller is, and the feeders' certificate (PEM)."""
 
     job_id: str
     host: str
@@ -84,9 +84,9 @@ class Trainer:
 
     closed: bool = False
 
-    def __init__(self, place: Place, access: Access, host: str) -> None:
+    def __init__(self, endpoint: Endpoint, access: Access, host: str) -> None:
         """Connect; raises OSError if it cannot be reached."""
-        self.rank: int = place.rank
+        self.rank: int = endpoint.rank
         self.answers: deque[bytes] = deque()
         """Encapsulated Arrow streams, one for each `Scored`."""
         self.taken: int | None = None
@@ -94,7 +94,7 @@ class Trainer:
         self._buffer = bytearray()
         self._raw = 0  # bytes of an answer that follow
         self._decoder = message_decoder(FromTrainer)
-        self._socket = _dial(place, access, host)
+        self._socket = _dial(endpoint, access, host)
         self._socket.setblocking(False)
         self._poll = select.poll()
 
@@ -215,18 +215,18 @@ class Trainer:
                 self._raw = message.size
 
 
-class Master:
-    """A connection to the master, kept for the life of the Python worker: tasks come and go."""
+class ControllerConnection:
+    """A connection to the controller, kept for the life of the Python worker: tasks come and go."""
 
-    _known: dict[tuple[str, int, str], Master] = {}
+    _known: dict[tuple[str, int, str], ControllerConnection] = {}
 
     def __init__(self, access: Access) -> None:
         self._access = access
         self._socket: ssl.SSLSocket | None = None
-        self._decoder: FrameDecoder[Any] = FrameDecoder(GoOn)
+        self._decoder: FrameDecoder[Any] = FrameDecoder(AssignmentResponse)
 
     @classmethod
-    def of(cls, access: Access) -> Master:
+    def of(cls, access: Access) -> ControllerConnection:
         """The one of this process."""
         key = (access.host, access.port, access.job_id)
         if key not in cls._known:
@@ -236,14 +236,14 @@ class Master:
             cls._known[key] = cls(access)
         return cls._known[key]
 
-    def ask(self, message: msgspec.Struct) -> GoOn:
+    def ask(self, message: msgspec.Struct) -> AssignmentResponse:
         """Send it and wait for the answer.
 
         Raises:
-            OSError: the master is not there.
+            OSError: the controller is not there.
         """
 
-        def ask() -> GoOn:
+        def ask() -> AssignmentResponse:
             self._send(message)
             return self._answer()
 
@@ -253,7 +253,7 @@ class Master:
         """Send it.
 
         Raises:
-            OSError: the master is not there.
+            OSError: the controller is not there.
         """
         self._retried(lambda: self._send(message))
 
@@ -262,7 +262,7 @@ class Master:
             with contextlib.suppress(OSError):
                 self._socket.close()
         self._socket = None
-        self._decoder = FrameDecoder(GoOn)
+        self._decoder = FrameDecoder(AssignmentResponse)
 
     def _retried(self, talk: Callable[[], T]) -> T:
         """Over a new connection if need be: this one may have been idle for hours."""
@@ -277,7 +277,7 @@ class Master:
             self._socket = self._dial()
         self._socket.sendall(encode(message))
 
-    def _answer(self) -> GoOn:
+    def _answer(self) -> AssignmentResponse:
         assert self._socket is not None
         while True:
             data = self._socket.recv(65536)
@@ -294,18 +294,18 @@ class Master:
         return secured
 
 
-def _dial(place: Place, access: Access, host: str) -> socket.socket:
-    if place.host == host and place.socket and Path(place.socket).exists():
+def _dial(endpoint: Endpoint, access: Access, host: str) -> socket.socket:
+    if endpoint.host == host and endpoint.socket and Path(endpoint.socket).exists():
         local = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             local.settimeout(CONNECT_S)
             local.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
-            local.connect(place.socket)
+            local.connect(endpoint.socket)
         except OSError:
             local.close()
             raise
         return local
-    address = (place.address or place.host, place.port)
+    address = (endpoint.address or endpoint.host, endpoint.port)
     name = certificate_name(PeerRole.AGENT, access.job_id)
     return dial_tls(address, tls(access), name, CONNECT_S, held_back=True)
 

@@ -9,8 +9,20 @@ from typing import Any
 import msgspec
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.feeder_client import Access, EnoughRows, Master, Trainer, first_word
-from howdah.spark.feed.messages import Again, Begin, GoOn, Intervals, Purpose
+from howdah.spark.feed.feeder_client import (
+    Access,
+    ControllerConnection,
+    Enough,
+    Trainer,
+    first_word,
+)
+from howdah.spark.feed.messages import (
+    AssignmentRequest,
+    AssignmentResponse,
+    Begin,
+    Intervals,
+    Purpose,
+)
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +64,7 @@ class Connecting:
     def __init__(self, task: Task, me: Me) -> None:
         self.task = task
         self.me = me
-        self.master: Master = Master.of(task.access)
+        self.controller: ControllerConnection = ControllerConnection.of(task.access)
         self.enough: set[int] = set()
         """Ranks that take no more rows of the epoch."""
 
@@ -66,7 +78,7 @@ class Connecting:
         offset: int = 0,
         first: int | None = None,
         leaves_out: int = 0,
-    ) -> GoOn:
+    ) -> AssignmentResponse:
         """Where and with whom to go on. Waits while nobody can take rows.
 
         Raises:
@@ -74,8 +86,8 @@ class Connecting:
         """
         while True:
             try:
-                answer = self.master.ask(
-                    Again(
+                answer = self.controller.ask(
+                    AssignmentRequest(
                         **self.named(),
                         query=self.task.query,
                         host=self.me.host,
@@ -116,20 +128,20 @@ class Connecting:
             "attempt": me.attempt,
         }
 
-    def open(self, answer: GoOn, begin: int, skip: Intervals) -> Trainer:
+    def open(self, answer: AssignmentResponse, begin: int, skip: Intervals) -> Trainer:
         """A connection on which the partition has begun."""
         tried: list[int] = []
         problems: list[str] = []
         while True:
-            for place in answer.places:
-                rank = place.rank
+            for endpoint in answer.endpoints:
+                rank = endpoint.rank
                 if rank in tried:
                     continue
                 trainer = None
                 try:
-                    trainer = Trainer(place, self.task.access, self.me.host)
+                    trainer = Trainer(endpoint, self.task.access, self.me.host)
                     word = first_word(trainer)
-                    if (word.rank, word.generation) != (rank, place.generation):
+                    if (word.rank, word.generation) != (rank, endpoint.generation):
                         raise ConnectionError("another process has its address now")
                     trainer.send(
                         Begin(**self.named(), purpose=self.task.purpose, start=begin, skip=skip)
@@ -147,5 +159,5 @@ class Connecting:
             answer = self.ask(unreachable=tried, offset=begin)
             if answer.whole:
                 raise NobodyLeft
-            if all(place.rank in tried for place in answer.places):
+            if all(endpoint.rank in tried for endpoint in answer.endpoints):
                 raise FeedError("no trainer takes rows of this task: " + "; ".join(problems))

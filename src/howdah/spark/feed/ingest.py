@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.buffer_pool import BufferPool
-from howdah.spark.feed.cache import Entry, Shelf, spooled
+from howdah.spark.feed.cache import Entry, EpochCache, spilled
 from howdah.spark.feed.connections import Connection
 from howdah.spark.feed.epochs import Chunk, TrainerEpoch, TrainerRun
 from howdah.spark.feed.ingest_stream import IngestStream
@@ -20,8 +20,8 @@ from howdah.spark.feed.ipc import Kind, read_body, read_head, read_schema, recor
 from howdah.spark.feed.messages import (
     Align,
     Begin,
-    HowFar,
-    Kept,
+    OffsetQuery,
+    OffsetReply,
     Part,
     Purpose,
     Refused,
@@ -32,35 +32,35 @@ from howdah.spark.feed.slicing import chosen, columns
 from howdah.spark.feed.state import FeedState, Key
 
 OPEN_S = 10.0
-"""Rows may come before the master has said that their run begins."""
+"""Rows may come before the controller has said that their run begins."""
 
 
-def begin(state: FeedState, taking: IngestStream) -> Refused | None:
+def begin(state: FeedState, stream: IngestStream) -> Refused | None:
     """Whether these rows are taken; None: yes (also when they are just thrown away)."""
-    begin = taking.begin
+    begin = stream.begin
     deadline = time.monotonic() + OPEN_S
     with state.changed:
         # A later attempt may come while this one waits.
         while fence(state, key_of(begin), begin.attempt):
-            if state.board.gone is not None and state.board.gone.reason:
-                return state.board.gone
+            if state.shared.gone is not None and state.shared.gone.reason:
+                return state.shared.gone
             run = state.runs.get(begin.run)
-            if state.ended or state.board.gone is not None or begin.run in state.over:
-                taking.stop()
+            if state.ended or state.shared.gone is not None or begin.run in state.over:
+                stream.stop()
                 break
             if run is not None:
                 fed = begin.epoch in run.epochs and run.epochs[begin.epoch].fed
                 if not run.scoring and (begin.epoch < run.current or fed):
-                    taking.stop()  # the program has left that epoch, or all its rows are here
+                    stream.stop()  # the program has left that epoch, or all its rows are here
                 break
             left = deadline - time.monotonic()
             if left <= 0:
-                reason = f"The master has not announced run {begin.run} of {state.name!r}"
+                reason = f"The controller has not announced run {begin.run} of {state.name!r}"
                 return Refused(reason=reason, again=True)
             state.changed.wait(left)
         else:
             return Refused(reason="A later attempt of the same task feeds this partition")
-        state.takings.add(taking)
+        state.streams.add(stream)
     return None
 
 
@@ -81,33 +81,33 @@ def check(state: FeedState, schema: pa.Schema) -> str:
     )
 
 
-def room(state: FeedState, taking: IngestStream, size: int) -> bool:
+def room(state: FeedState, stream: IngestStream, size: int) -> bool:
     """Wait until so many bytes may be received, which are reserved; True: they must go to a file."""
     with state.changed:
-        while not taking.discard:
-            if not state.buffered or state.buffered + size <= _limit(state, taking):
-                taking.reserved = size
+        while not stream.discard:
+            if not state.buffered or state.buffered + size <= _limit(state, stream):
+                stream.reserved = size
                 state.buffered += size
                 return False
-            if state.board.starved():
+            if state.shared.starved():
                 return True
-            state.changed.wait(STARVED_S if state.board.waits_since is not None else None)
+            state.changed.wait(STARVED_S if state.shared.waiting_since is not None else None)
     return False
 
 
-def unreserve(state: FeedState, taking: IngestStream) -> None:
+def unreserve(state: FeedState, stream: IngestStream) -> None:
     """The record batch was not kept in memory."""
-    if not taking.reserved:
+    if not stream.reserved:
         return
     with state.changed:
-        state.buffered -= taking.reserved
-        taking.reserved = 0
+        state.buffered -= stream.reserved
+        stream.reserved = 0
         state.changed.notify_all()
 
 
 def add(
     state: FeedState,
-    taking: IngestStream,
+    stream: IngestStream,
     message: pa.Buffer,
     batch: pa.RecordBatch,
     *,
@@ -118,7 +118,7 @@ def add(
     Raises:
         FeedError: they could not be kept in a file.
     """
-    begin = taking.begin
+    begin = stream.begin
     rows = batch.num_rows
     if not rows:
         return
@@ -126,16 +126,16 @@ def add(
         run = state.runs.get(begin.run)
         if run is None:
             return
-        book = run.epoch(begin.epoch)
-        offsets = taking.offsets.take(rows)
-        spool = book.file(state.board.space) if spill else None
-        shelf = None if run.scoring else _shelf(state, run, book)
+        epoch = run.epoch(begin.epoch)
+        offsets = stream.offsets.take(rows)
+        spill_file = epoch.file(state.shared.space) if spill else None
+        cache = None if run.scoring else _epoch_cache(state, run, epoch)
         taken = state.taken.setdefault((begin.run, begin.epoch), {})
         known = taken.get(begin.partition, [])
     fresh = offsets if run.scoring else without(offsets, known)
     if not fresh:
         with state.changed:
-            taking.rows += 0 if taking.discard else rows
+            stream.rows += 0 if stream.discard else rows
         return
     if fresh != offsets:
         batch = chosen(batch, offsets, fresh)
@@ -145,26 +145,26 @@ def add(
         return batch
 
     chunk = Chunk(load, batch.num_rows, begin.partition, fresh, counted=message.size)
-    kept, written = (load, False) if shelf is None else shelf.keep(message, batch)
-    if spool is not None:
-        chunk.load = kept if written else spooled(spool, message, batch.schema)
+    kept, written = (load, False) if cache is None else cache.keep(message, batch)
+    if spill_file is not None:
+        chunk.load = kept if written else spilled(spill_file, message, batch.schema)
         chunk.counted = 0
     with state.changed:
-        if taking.discard or run.over or book.done:
+        if stream.discard or run.over or epoch.done:
             return
-        taking.rows += rows
-        if shelf is not None:
-            shelf.entries.append(Entry(kept, batch.num_rows, begin.partition, fresh))
-        state.buffered += chunk.counted - taking.reserved
-        taking.reserved = 0
+        stream.rows += rows
+        if cache is not None:
+            cache.entries.append(Entry(kept, batch.num_rows, begin.partition, fresh))
+        state.buffered += chunk.counted - stream.reserved
+        stream.reserved = 0
         if run.scoring:
-            taking.push(chunk)
-            taking.came = time.monotonic()
+            stream.push(chunk)
+            stream.came = time.monotonic()
         else:
             taken[begin.partition] = joined(taken.get(begin.partition, []), fresh)
-            book.received += chunk.rows
-            book.push(chunk)
-            state.news(book)
+            epoch.received += chunk.rows
+            epoch.push(chunk)
+            state.report_available(epoch)
         state.changed.notify_all()
 
 
@@ -174,28 +174,28 @@ def arrived(state: FeedState) -> None:
         state.changed.notify_all()
 
 
-def end(state: FeedState, taking: IngestStream) -> None:
+def end(state: FeedState, stream: IngestStream) -> None:
     """Its connection has ended."""
     with state.changed:
-        state.takings.discard(taking)
-        state.buffered -= taking.clear() + taking.reserved
-        taking.reserved = 0
+        state.streams.discard(stream)
+        state.buffered -= stream.clear() + stream.reserved
+        stream.reserved = 0
         state.changed.notify_all()
 
 
-def _limit(state: FeedState, taking: IngestStream) -> int:
-    run = state.runs.get(taking.begin.run)
+def _limit(state: FeedState, stream: IngestStream) -> int:
+    run = state.runs.get(stream.begin.run)
     return run.options.buffer if run is not None else 0
 
 
-def _shelf(state: FeedState, run: TrainerRun, book: TrainerEpoch) -> Shelf | None:
+def _epoch_cache(state: FeedState, run: RunState, epoch: EpochState) -> EpochCache | None:
     """Where the epoch's rows are kept, if they are needed again."""
-    cached = run.cached_epoch == book.number and run.options.epochs > book.number + 1
-    if book.shelf is None and (cached or book.align is Align.PAD):
-        book.shelf = Shelf(run.options.cache_memory, book.file(state.board.space))
+    cached = run.cached_epoch == epoch.number and run.options.epochs > epoch.number + 1
+    if epoch.cache is None and (cached or epoch.align is Align.PAD):
+        epoch.cache = EpochCache(run.options.cache_memory, epoch.file(state.shared.space))
         if cached:
-            run.shelf = book.shelf
-    return book.shelf
+            run.cache = epoch.cache
+    return epoch.cache
 
 
 def key_of(begin: Begin) -> tuple[Key, Part]:
@@ -211,24 +211,24 @@ def fence(state: FeedState, key: tuple[Key, Part], attempt: int) -> bool:
         if known.get(part, attempt) > attempt:
             return False
         known[part] = attempt
-        former = [taking for taking in state.takings if key_of(taking.begin) == key]
-        for taking in former:
+        former = [stream for stream in state.streams if key_of(stream.begin) == key]
+        for stream in former:
             # Ending alone is not enough: what the feeder has sent before can still be read.
-            taking.discard = True
+            stream.discard = True
         state.changed.notify_all()
-    for taking in former:
-        taking.connection.end()
+    for stream in former:
+        stream.connection.end()
     return True
 
 
-def how_far(state: FeedState, message: HowFar) -> Kept:
+def answer_offset_query(state: FeedState, message: OffsetQuery) -> OffsetReply:
     """Ends the partition's connection."""
     epoch = (message.run, message.epoch)
     fence(state, (epoch, (0, message.partition)), message.attempt)
     with state.changed:
         ranges = state.taken.get(epoch, {}).get(message.partition)
         upto = ranges[-1][1] if ranges else -1
-    return Kept(
+    return OffsetReply(
         feed=state.name,
         run=message.run,
         epoch=message.epoch,
@@ -237,62 +237,62 @@ def how_far(state: FeedState, message: HowFar) -> Kept:
     )
 
 
-def take(announced: Begin, connection: Connection, state: FeedState, slabs: BufferPool) -> None:
+def take(announced: Begin, connection: Connection, state: FeedState, pool: BufferPool) -> None:
     """Receive what the feeder has announced, to the end of the connection.
 
     Raises:
         EOFError, OSError, msgspec.DecodeError: the connection ended early, or makes no sense.
     """
-    taking = IngestStream(announced, connection)
-    refused = begin(state, taking)
+    stream = IngestStream(announced, connection)
+    refused = begin(state, stream)
     if refused is not None:
         connection.send(refused)
         _drain(connection)
         return
-    taking.start()
+    stream.start()
     try:
-        _receive(taking, state, slabs)
+        _receive(stream, state, pool)
     except FeedError as error:
-        taking.refuse(str(error), again=False)
+        stream.refuse(str(error), again=False)
         state.fail(str(error))
         _drain(connection)
     except (EOFError, OSError, msgspec.DecodeError):
         connection.end()  # also for an answer that is being sent
         raise
     finally:
-        end(state, taking)
-        taking.end()
+        end(state, stream)
+        stream.end()
 
 
-def _receive(taking: IngestStream, state: FeedState, slabs: BufferPool) -> None:
-    connection = taking.connection
+def _receive(stream: IngestStream, state: FeedState, pool: BufferPool) -> None:
+    connection = stream.connection
     read_into = connection.read_into
     schema: pa.Schema | None = None
     while (head := read_head(read_into)) is not None:
         if head.kind is Kind.SCHEMA:
             schema = read_schema(head, read_into)
             if problem := check(state, schema):
-                taking.refuse(problem, again=False)
+                stream.refuse(problem, again=False)
         elif head.kind is Kind.DICTIONARY or schema is None:
             raise FeedError(
                 "The feeder sent dictionary-encoded columns, which feeds do not take: decode them "
                 "before (pyarrow: column.dictionary_decode())"
             )
         else:
-            spill = room(state, taking, len(head.metadata) + head.body)
-            message = read_body(head, read_into, slabs)
-            if not taking.discard:
-                add(state, taking, message, record_batch(message, schema), spill=spill)
-            unreserve(state, taking)
-    if taking.discard:
+            spill = room(state, stream, len(head.metadata) + head.body)
+            message = read_body(head, read_into, pool)
+            if not stream.discard:
+                add(state, stream, message, record_batch(message, schema), spill=spill)
+            unreserve(state, stream)
+    if stream.discard:
         return
-    taking.ended = True
+    stream.ended = True
     arrived(state)
-    if taking.begin.purpose is Purpose.SCORE:
+    if stream.begin.purpose is Purpose.SCORE:
         # Answers follow; the feeder ends the connection when it has them all.
         connection.read_into(memoryview(bytearray(1)))
     else:
-        connection.send(Taken(rows=taking.rows))
+        connection.send(Taken(rows=stream.rows))
         _drain(connection)
 
 

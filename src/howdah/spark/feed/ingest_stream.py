@@ -9,13 +9,13 @@ import threading
 import msgspec
 
 from howdah.spark.feed.connections import Connection
-from howdah.spark.feed.epochs import Line
+from howdah.spark.feed.epochs import ChunkQueue
 from howdah.spark.feed.intervals import Offsets
 from howdah.spark.feed.messages import Begin, Purpose, Refused, Scored, Stop
 
 
-class IngestStream(Line):
-    """One stretch of a partition that is being received. For scoring it is a line of its own, for
+class IngestStream(ChunkQueue):
+    """One segment of a partition that is being received. For scoring it is a queue of its own, for
     batches never mix partitions."""
 
     def __init__(self, begin: Begin, connection: Connection) -> None:

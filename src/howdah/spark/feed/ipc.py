@@ -109,11 +109,11 @@ def read_schema(head: Head, read_into: ReadInto) -> pa.Schema:
         raise FeedError(f"The feeder sent a schema that cannot be read: {error}") from error
 
 
-def read_body(head: Head, read_into: ReadInto, slabs: BufferPool) -> pa.Buffer:
+def read_body(head: Head, read_into: ReadInto, pool: BufferPool) -> pa.Buffer:
     """The whole message, body aligned."""
     size = len(head.metadata)
     pad = -size % ALIGNMENT
-    buffer, view = slabs.take(pad + size + head.body)
+    buffer, view = pool.take(pad + size + head.body)
     with view:
         view[pad : pad + size] = head.metadata
         if head.body:

@@ -1,6 +1,6 @@
 """What the three sides of a feed say to each other.
 
-Control, trainer and master: msgpack frames of `howdah.wire` over mutual TLS, the trainer dials.
+Control, trainer and controller: msgpack frames of `howdah.wire` over mutual TLS, the trainer dials.
 
 Data, feeder and trainer: one connection a partition, a Unix socket on the same host, mutual TLS
 elsewhere. The trainer speaks first (`Load`), so the feeder knows that it is let in, and sends
@@ -11,6 +11,9 @@ length, big-endian, then msgpack.
 
 Rows are known by (epoch, partition, offset): offset counts the rows of the partition from 0 in the
 order Spark gives them.
+
+Tags and fields are those of the first release, also where classes have other names by now: executors may
+have another version of Howdah than the driver.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     """Trained in that epoch."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
     """Where a trainer takes rows."""
 
     rank: int
@@ -122,7 +125,7 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
     attempt: int = 0
     """Spark's id of the task's attempt (grows over the whole application); a higher one of the same
     partition supersedes lower ones, for ever. One attempt may begin several times, with growing
-    ``start``: large partitions are spread over the trainers in stretches."""
+    ``start``: large partitions are spread over the trainers in segments."""
     purpose: Purpose = Purpose.TRAIN
     start: int = 0
     """Offset of the first row that comes."""
@@ -131,11 +134,11 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True, tag="stop"):
-    """This rank takes no more rows of the epoch. The feeder asks the master for another one; its task
+    """This rank takes no more rows of the epoch. The feeder asks the controller for another one; its task
     ends normally where there is none."""
 
     rows: int = 0
-    """Of this stretch that it has taken; what else comes is thrown away."""
+    """Rows of this segment that it has taken; what else comes is thrown away."""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
@@ -144,7 +147,7 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused"):
     reason: str
     again: bool = False
     """Another trainer, or this one a little later, may take it. A feeder that scores has kept what
-    was not answered and asks the master again; other tasks fail, for Spark to run them again."""
+    was not answered and asks the controller again; other tasks fail, for Spark to run them again."""
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True, tag="taken"):
@@ -169,9 +172,9 @@ FromFeeder = Begin
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """A trainer is there; repeated after a lost connection."""
 
-    place: Place
+    endpoint: Endpoint = msgspec.field(name="place")
     positions: dict[str, Position] = {}
-    """By feed: what the checkpoint it goes on from had seen (``feed.restore`` says it anew)."""
+    """By feed: what the checkpoint it goes on from had seen (``feed.restore`` sends it again)."""
     checkpoint: bool = False
     """There was something in its checkpoint folder when it began."""
     asks: list[str] = []
@@ -180,7 +183,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     """Of these feeds, only those ranks read rows: the program has said so."""
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True, tag="held"):
+class Available(msgspec.Struct, frozen=True, kw_only=True, tag="held"):
     """A trainer has rows for so many whole batches of this epoch, handed out or not."""
 
     feed: str
@@ -220,7 +223,7 @@ class Enough(msgspec.Struct, frozen=True, kw_only=True, tag="enough"):
     feed: str
 
 
-class Waits(msgspec.Struct, frozen=True, kw_only=True, tag="waits"):
+class AwaitingRows(msgspec.Struct, frozen=True, kw_only=True, tag="waits"):
     """The program waits for rows of this feed, and all it was given by runs up to ``run`` is used:
     it is done with what it does between them, such as a validation."""
 
@@ -236,8 +239,8 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True, tag="broken"):
     trace: str
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True, tag="kept"):
-    """Answer to `HowFar`."""
+class OffsetReply(msgspec.Struct, frozen=True, kw_only=True, tag="kept"):
+    """Answer to `OffsetQuery`."""
 
     feed: str
     run: int
@@ -250,7 +253,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, tag="kept"):
 class Returned(msgspec.Struct, frozen=True, kw_only=True, tag="returned"):
     """The training function has returned: it takes no more rows of any feed."""
 
-    kept: list[Kept] = []
+    offsets: list[OffsetReply] = msgspec.field(name="kept", default_factory=list)
     """What nobody can ask it any more, of epochs that are still being fed."""
 
 
@@ -263,7 +266,7 @@ class Open(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
     first_epoch: int = 0
     cached_epoch: int | None = None
     """With `Options.cache`: the last epoch Spark feeds. Trainers keep it whole and hand out later
-    ones from there, telling `Held` (``final``) of each beforehand. None: ``first_epoch``, which is
+    ones from there, telling `Available` (``final``) of each beforehand. None: ``first_epoch``, which is
     right unless that one goes on from a position in its middle."""
     readers: int = 0
     """Ranks that read it."""
@@ -277,7 +280,7 @@ class EpochFed(msgspec.Struct, frozen=True, kw_only=True, tag="epoch-fed"):
     epoch: int
 
 
-class Permit(msgspec.Struct, frozen=True, kw_only=True, tag="permit"):
+class Credit(msgspec.Struct, frozen=True, kw_only=True, tag="permit"):
     """Every rank can have so many batches of this epoch: up to there they may be handed out."""
 
     feed: str
@@ -288,7 +291,7 @@ class Permit(msgspec.Struct, frozen=True, kw_only=True, tag="permit"):
     """There will be no more: the epoch ends after them."""
 
 
-class HowFar(msgspec.Struct, frozen=True, kw_only=True, tag="how-far"):
+class OffsetQuery(msgspec.Struct, frozen=True, kw_only=True, tag="how-far"):
     """Close the connection of that partition, if one is open, and say what you have of it."""
 
     feed: str
@@ -319,16 +322,26 @@ class Heard(msgspec.Struct, frozen=True, kw_only=True, tag="heard"):
     """`Returned` or `Broken` has come: the process may end. It says it again until then."""
 
 
-FromControl = Hello | Held | HandedOut | Counted | Enough | Waits | Broken | Returned | Kept
-ToTrainer = Open | EpochFed | Permit | HowFar | Close | Abort | Heard
+FromControl = (
+    Hello
+    | Available
+    | HandedOut
+    | Counted
+    | Enough
+    | AwaitingRows
+    | Broken
+    | Returned
+    | OffsetReply
+)
+ToTrainer = Open | EpochFed | Credit | OffsetQuery | Close | Abort | Heard
 
-# -- feeder and master (feeders dial it as `howdah.wire.tls.PeerRole.FEEDER`) -----------------------
+# -- feeder and controller (feeders dial it as `howdah.wire.tls.PeerRole.FEEDER`) -----------------------
 
 
-class Again(msgspec.Struct, frozen=True, kw_only=True, tag="again"):
-    """First word of every task of a feed, and again after each stretch of a partition: where and
-    with whom do I go on? The master knows whether an earlier attempt had the partition (`HowFar`);
-    Spark's own attempt numbers begin anew when a stage is repeated."""
+class AssignmentRequest(msgspec.Struct, frozen=True, kw_only=True, tag="again"):
+    """First word of every task of a feed, and again after each segment of a partition: where and
+    with whom do I go on? The controller knows whether an earlier attempt had the partition (`OffsetQuery`);
+    Spark's own attempt numbers begin again when a stage is repeated."""
 
     feed: str
     run: int
@@ -346,9 +359,9 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, tag="again"):
     enough: list[int] = []
     """Ranks that have said that they take no more of this epoch."""
     rank: int = -1
-    """Who took the stretch that was just sent; -1 at a task's beginning."""
+    """Who took the segment that was just sent; -1 at a task's beginning."""
     rows: int = 0
-    """Of that stretch. Less than none if some that were counted before turn out not to be taken."""
+    """Of that segment. Less than none if some that were counted before turn out not to be taken."""
     dropped: Intervals = []
     """Rows that ``rank`` was sent and has thrown away. A later attempt may send them again."""
     offset: int = 0
@@ -364,11 +377,11 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, tag="again"):
         return self.stage, self.partition
 
 
-class GoOn(msgspec.Struct, frozen=True, kw_only=True, tag="go-on"):
-    """Feed from offset ``start`` on, to one of ``places``, in this order of preference."""
+class AssignmentResponse(msgspec.Struct, frozen=True, kw_only=True, tag="go-on"):
+    """Feed from offset ``start`` on, to one of ``endpoints``, in this order of preference."""
 
     start: int
-    places: list[Place] = []
+    endpoints: list[Endpoint] = msgspec.field(name="places", default_factory=list)
     trainers: int = 1
     """How many take rows of this feed in all."""
     whole: bool = False
@@ -393,13 +406,13 @@ class Fed(msgspec.Struct, frozen=True, kw_only=True, tag="fed"):
     query: int = 0
     rank: int = -1
     rows: int = 0
-    """Of the last stretch, which ``rank`` took."""
+    """Of the last segment, which ``rank`` took."""
     length: int = -1
-    """Rows of the whole partition; -1: see `Again.first`."""
+    """Rows of the whole partition; -1: see `AssignmentRequest.first`."""
 
     @property
     def part(self) -> Part:
         return self.stage, self.partition
 
 
-FromFeederControl = Again | Fed
+FromFeederControl = AssignmentRequest | Fed

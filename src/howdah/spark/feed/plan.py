@@ -1,4 +1,4 @@
-"""Decisions of a feed's master, without any I/O: who takes a partition, who may hand out how much,
+"""Decisions of a feed's controller, without any I/O: who takes a partition, who may hand out how much,
 what is left out after a restart.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 import msgspec
 
 from howdah.spark.feed.intervals import merged
-from howdah.spark.feed.messages import Align, Held, Intervals, Place, Position
+from howdah.spark.feed.messages import Align, Available, Endpoint, Intervals, Position
 
 
 class Allowance(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,13 +33,13 @@ def enough(align: Align, stopped: Set[int], ranks: Set[int]) -> bool:
     return bool(stopped) and (align is not Align.NONE or stopped >= ranks)
 
 
-def allowance(align: Align, ranks: Sequence[int], held: Mapping[int, Held]) -> Allowance:
+def allowance(align: Align, ranks: Sequence[int], available: Mapping[int, Available]) -> Allowance:
     """What the ranks may hand out, from what each has said it holds of the epoch.
 
     A batch may be handed out when every rank can have one of that number. It never shrinks as more
-    is held.
+    is available.
     """
-    known = [held[rank] for rank in ranks if rank in held]
+    known = [available[rank] for rank in ranks if rank in available]
     if not ranks or len(known) < len(ranks):
         return Allowance()
     final = all(each.final for each in known)
@@ -50,7 +50,7 @@ def allowance(align: Align, ranks: Sequence[int], held: Mapping[int, Held]) -> A
         return Allowance(batches=poorest, final=final or (bool(ended) and min(ended) <= poorest))
     richest = max(each.batches for each in known)
     if final:
-        empty = tuple(rank for rank in ranks if held[rank].batches == 0) if richest else ()
+        empty = tuple(rank for rank in ranks if available[rank].batches == 0) if richest else ()
         return Allowance(batches=richest, final=True, empty=empty)
     growing = [each.batches for each in known if not each.final]
     nothing = any(each.final and each.batches == 0 for each in known)
@@ -107,7 +107,7 @@ def moved(feed: str, partition: int) -> str:
 class Load(msgspec.Struct, frozen=True, kw_only=True):
     """What a rank has of an epoch."""
 
-    place: Place
+    endpoint: Endpoint
     rows: int = 0
     """Sent to it."""
     coming: float = 0.0
@@ -134,27 +134,27 @@ def preference(
 
     Args:
         rest: rows the feeder's partition still has, as far as can be told.
-        current: who took the last stretch; it goes on unless others are behind.
+        current: who took the last segment; it goes on unless others are behind.
         avoid: they come last.
     """
     if not loads:
         return []
     avoided = set(avoid)
-    expected = {each.place.rank: each.rows + each.coming for each in loads}
+    expected = {each.endpoint.rank: each.rows + each.coming for each in loads}
     poorest = min(expected.values())
     slack = sum(expected.values()) / len(expected) / SLACK
     # A trainer that is connected is left only when it is ahead by half of what still comes.
     patience = max(slack, rest / 2)
 
     def key(each: Load) -> tuple[bool, bool, int, float, int]:
-        rank = each.place.rank
+        rank = each.endpoint.rank
         room = patience if rank == current else slack
-        distance = 0 if each.place.folder == folder and each.place.host == host else 1
-        distance = 2 if each.place.host != host else distance
+        distance = 0 if each.endpoint.folder == folder and each.endpoint.host == host else 1
+        distance = 2 if each.endpoint.host != host else distance
         behind = expected[rank] - poorest > room
         return rank in avoided, behind, -1 if rank == current else distance, expected[rank], rank
 
-    return [each.place.rank for each in sorted(loads, key=key)]
+    return [each.endpoint.rank for each in sorted(loads, key=key)]
 
 
 def steps(align: Align, rows: int, ranks: int, size: int, *, drop_last: bool) -> int:

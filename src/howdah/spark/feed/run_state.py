@@ -1,6 +1,6 @@
-"""The master's books of one run: what each rank holds and has handed out, who takes which partition.
+"""One run at the controller: what each rank has and has handed out, and which trainer takes which partition.
 
-No I/O, no locks: `howdah.spark.feed.master` has those.
+No I/O, no locks: `howdah.spark.feed.controller` has those.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from collections.abc import Iterable, Mapping
 
 from howdah.spark.feed.intervals import before, count, merged
 from howdah.spark.feed.messages import (
-    Again,
     Align,
+    AssignmentRequest,
+    Available,
+    Credit,
+    Endpoint,
     Fed,
     HandedOut,
-    Held,
     Intervals,
     Options,
     Part,
-    Permit,
-    Place,
     Position,
     Purpose,
 )
@@ -30,7 +30,7 @@ class EpochState:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.held: dict[int, Held] = {}
+        self.available: dict[int, Available] = {}
         self.handed: dict[int, HandedOut] = {}
         self.allowed: Allowance = Allowance()
         self.fed = False
@@ -40,20 +40,20 @@ class EpochState:
         """Sent, by rank, as feeders say."""
         self.dropped: dict[tuple[int, Part], Intervals] = {}
         """Sent and thrown away, by rank and partition, as feeders say."""
-        self.begun: dict[Part, _Stretch] = {}
+        self.begun: dict[Part, _Assignment] = {}
         """Who has a partition, and what of it."""
-        self.active: dict[Part, _Stretch] = {}
+        self.active: dict[Part, _Assignment] = {}
         """Those of them that a task is at work with."""
         self.finished: dict[Part, int] = {}
         """Rows of partitions that were brought to their end."""
         self._finished_rows = 0
 
-    def begin(self, part: Part, attempt: int, rows: int = 0) -> _Stretch:
+    def begin(self, part: Part, attempt: int, rows: int = 0) -> _Assignment:
         """A task begins with a partition, of which so many rows were sent before."""
-        self.begun[part] = self.active[part] = _Stretch(attempt, rows)
+        self.begun[part] = self.active[part] = _Assignment(attempt, rows)
         return self.begun[part]
 
-    def of(self, word: Again | Fed) -> _Stretch:
+    def of(self, word: AssignmentRequest | Fed) -> _Assignment:
         """What is known of a task's partition."""
         known = self.begun.get(word.part)
         return self.begin(word.part, word.attempt) if known is None else known
@@ -71,7 +71,7 @@ class EpochState:
             if known == part:
                 self.dropped[rank, known] = before(ranges, start)
 
-    def stretch(self) -> float:
+    def expected_rows(self) -> float:
         """Rows a partition has, as far as can be told."""
         if self.finished:
             return max(1.0, self._finished_rows / len(self.finished))
@@ -79,7 +79,7 @@ class EpochState:
         return max(1.0, *(each.rows for each in self.active.values())) if self.active else 1.0
 
 
-class _Stretch:
+class _Assignment:
     def __init__(self, attempt: int, rows: int) -> None:
         self.attempt = attempt
         self.again = False
@@ -145,13 +145,13 @@ class RunState:
         return self.options.feed
 
     def epoch(self, number: int) -> EpochState:
-        """The book of that epoch."""
+        """The state of that epoch, begun if need be."""
         return self.epochs.setdefault(number, EpochState(number))
 
     def begin_again(
         self, generation: int, found: Resumption, positions: Mapping[int, Position]
     ) -> None:
-        """A gang begins with it, or has formed anew: what its processes held is gone with them.
+        """A gang begins with it, or restarts: what its processes held is gone with them.
 
         Args:
             found: where it goes on.
@@ -163,9 +163,9 @@ class RunState:
             self.restarts += 1
             again = sum(
                 handed.rows
-                for number, book in self.epochs.items()
+                for number, epoch in self.epochs.items()
                 if number >= first_epoch
-                for handed in book.handed.values()
+                for handed in epoch.handed.values()
             )
             before = self._skipped if first_epoch == self.first_epoch else 0
             self.repeated += max(0, before + again - skipped)
@@ -173,19 +173,19 @@ class RunState:
         self.generation, self._skipped = generation, skipped
         self.query += 1  # what fed the gang before is heard no more
         self.first_epoch = first_epoch
-        self.epochs = {n: book for n, book in self.epochs.items() if n < first_epoch}
+        self.epochs = {n: epoch for n, epoch in self.epochs.items() if n < first_epoch}
         self.readers = None
         self.stopped, self.returned, self.counted = set(), set(), set()
 
-    def forget(self, positions: Mapping[int, Position], epoch: int) -> int:
-        """Rows that ranks were handed after these positions, before that epoch; counted once."""
+    def forget(self, positions: Mapping[int, Position], first: int) -> int:
+        """Rows that ranks were handed after these positions, before epoch ``first``; counted once."""
         before = sum(self._forgotten.values())
         for rank, position in positions.items():
             at = position.run, position.epoch
             trained = sum(count(ranges) for ranges in position.rows.values())
-            for number, book in self.epochs.items():
-                handed = book.handed.get(rank)
-                if handed is None or number >= epoch or (self.number, number) < at:
+            for number, epoch in self.epochs.items():
+                handed = epoch.handed.get(rank)
+                if handed is None or number >= first or (self.number, number) < at:
                     continue
                 rows = handed.rows - trained if (self.number, number) == at else handed.rows
                 known = self._forgotten.get((number, rank), 0)
@@ -194,9 +194,9 @@ class RunState:
 
     # -- trainers --------------------------------------------------------------------------------
 
-    def note_held(self, rank: int, held: Held) -> None:
+    def note_available(self, rank: int, word: Available) -> None:
         """A trainer holds more than before."""
-        self.epoch(held.epoch).held[rank] = held
+        self.epoch(word.epoch).available[rank] = word
 
     def note_handed(self, rank: int, handed: HandedOut) -> None:
         """A program has been given more than before."""
@@ -210,10 +210,10 @@ class RunState:
             return True
         if self.readers is not None and self.readers.get(rank, number + 1) > number:
             return False
-        book = self.epochs.get(number)
-        if book is None:
+        epoch = self.epochs.get(number)
+        if epoch is None:
             return True
-        return rank not in book.enough and not (rank in book.handed and book.handed[rank].done)
+        return rank not in epoch.enough and not (rank in epoch.handed and epoch.handed[rank].done)
 
     def join(self, rank: int) -> bool:
         """A rank has come to read that was not waited for; whether it is new.
@@ -227,29 +227,29 @@ class RunState:
         self.readers[rank] = self.first_epoch if alone else max(self.epochs, default=-1) + 1
         return True
 
-    def permit(self, number: int) -> Permit | None:
+    def credit(self, number: int) -> Credit | None:
         """What to tell the trainers that they have not been told."""
         if self.options.align is Align.NONE or self.purpose is Purpose.SCORE:
             return None
-        book = self.epoch(number)
+        epoch = self.epoch(number)
         # Who leaves an epoch before its end, or has returned, holds the others up no longer.
         ranks = [rank for rank in sorted(self.readers or ()) if self.takes(rank, number)]
-        if book.allowed.final or not ranks:
+        if epoch.allowed.final or not ranks:
             return None
-        now = allowance(self.options.align, ranks, book.held)
-        if now == book.allowed:
+        now = allowance(self.options.align, ranks, epoch.available)
+        if now == epoch.allowed:
             return None
-        book.allowed = now
-        return self.permission(book)
+        epoch.allowed = now
+        return self.current_credit(epoch)
 
-    def permission(self, book: EpochState) -> Permit:
+    def current_credit(self, epoch: EpochState) -> Credit:
         """What ranks may hand out of that epoch now."""
-        return Permit(
+        return Credit(
             feed=self.feed,
             run=self.number,
-            epoch=book.number,
-            batches=book.allowed.batches,
-            final=book.allowed.final,
+            epoch=epoch.number,
+            batches=epoch.allowed.batches,
+            final=epoch.allowed.final,
         )
 
     def done(self, number: int, ranks: Iterable[int]) -> bool:
@@ -258,40 +258,40 @@ class RunState:
 
     # -- feeders ---------------------------------------------------------------------------------
 
-    def superseded(self, word: Again | Fed) -> bool:
+    def superseded(self, word: AssignmentRequest | Fed) -> bool:
         """Whether a later attempt has the partition, or another query feeds the run."""
         if word.query != self.query:
             return True
         return self.attempts.get((word.epoch, word.part), word.attempt) > word.attempt
 
-    def retried(self, again: Again) -> bool:
+    def retried(self, request: AssignmentRequest) -> bool:
         """Whether another attempt had the partition before."""
-        known = self.epoch(again.epoch).begun.get(again.part)
-        return known is not None and known.attempt != again.attempt
+        known = self.epoch(request.epoch).begun.get(request.part)
+        return known is not None and known.attempt != request.attempt
 
-    def begin(self, again: Again) -> bool:
+    def begin(self, request: AssignmentRequest) -> bool:
         """A task begins with a partition: whether another attempt may have brought rows of it."""
-        book = self.epoch(again.epoch)
-        known = book.begun.get(again.part)
-        former = self.attempts.get((again.epoch, again.part))
-        self.attempts[again.epoch, again.part] = again.attempt
-        if known is not None and known.attempt == again.attempt:
+        epoch = self.epoch(request.epoch)
+        known = epoch.begun.get(request.part)
+        former = self.attempts.get((request.epoch, request.part))
+        self.attempts[request.epoch, request.part] = request.attempt
+        if known is not None and known.attempt == request.attempt:
             return known.again or known.rows > 0
-        begun = book.begin(again.part, again.attempt, known.rows if known is not None else 0)
+        begun = epoch.begin(request.part, request.attempt, known.rows if known is not None else 0)
         begun.again = former is not None
         return begun.again
 
-    def moved(self, again: Again, leaves_out: int) -> bool:
+    def moved(self, request: AssignmentRequest, leaves_out: int) -> bool:
         """A task begins with a partition: whether it is another one than that of which rows are to be
         left out, up to that offset."""
-        if again.first is None:
+        if request.first is None:
             return False
-        key = again.epoch, again.part
+        key = request.epoch, request.part
         known = self.layout.get(key)
-        if leaves_out and known is not None and known.first != again.first:
+        if leaves_out and known is not None and known.first != request.first:
             return True
-        now = Layout(again.first, again.query, leaves_out)
-        if known is not None and known.first == again.first:
+        now = Layout(request.first, request.query, leaves_out)
+        if known is not None and known.first == request.first:
             now.length = known.length
         self.layout[key] = now
         return False
@@ -308,51 +308,53 @@ class RunState:
             return next((p for (_, p), each in parts.items() if each.query != self.query), None)
         return None
 
-    def note_sent(self, word: Again | Fed) -> None:
+    def note_sent(self, word: AssignmentRequest | Fed) -> None:
         """Rows have gone to a trainer."""
-        book = self.epoch(word.epoch)
-        stretch = book.of(word)
+        epoch = self.epoch(word.epoch)
+        assignment = epoch.of(word)
         if word.rank >= 0:
-            book.rows[word.rank] = book.rows.get(word.rank, 0) + word.rows
-        stretch.rows += word.rows
-        stretch.rank = word.rank
+            epoch.rows[word.rank] = epoch.rows.get(word.rank, 0) + word.rows
+        assignment.rows += word.rows
+        assignment.rank = word.rank
         if isinstance(word, Fed):
-            book.finish(word.part)
+            epoch.finish(word.part)
             if word.length >= 0 and (known := self.layout.get((word.epoch, word.part))):
                 known.length = word.length
         elif word.dropped:
             # As a set: a question whose answer was lost is asked twice.
-            known = book.dropped.get((word.rank, word.part), [])
-            book.dropped[word.rank, word.part] = merged([*known, *word.dropped])
+            known = epoch.dropped.get((word.rank, word.part), [])
+            epoch.dropped[word.rank, word.part] = merged([*known, *word.dropped])
 
-    def choose(self, again: Again, places: Mapping[int, Place]) -> list[Place]:
+    def choose(
+        self, request: AssignmentRequest, endpoints: Mapping[int, Endpoint]
+    ) -> list[Endpoint]:
         """Trainers in the order the feeder should try them, and its partition is booked to the
         first."""
-        book = self.epoch(again.epoch)
-        stretch = book.of(again)
-        usual = book.stretch()
+        epoch = self.epoch(request.epoch)
+        assignment = epoch.of(request)
+        usual = epoch.expected_rows()
         coming: dict[int, float] = {}
-        for each in book.active.values():
-            if each is not stretch:
+        for each in epoch.active.values():
+            if each is not assignment:
                 # What it has sent is among the rank's rows already.
                 rest = max(usual - each.rows, 1.0)
                 coming[each.rank] = coming.get(each.rank, 0.0) + rest
         loads = [
-            Load(place=place, rows=book.rows.get(rank, 0), coming=coming.get(rank, 0.0))
-            for rank, place in sorted(places.items())
+            Load(endpoint=endpoint, rows=epoch.rows.get(rank, 0), coming=coming.get(rank, 0.0))
+            for rank, endpoint in sorted(endpoints.items())
         ]
         order = preference(
             loads,
-            host=again.host,
-            folder=again.folder,
-            rest=max(usual - stretch.rows, 0.0),
-            avoid=again.unreachable,
-            current=again.rank,
+            host=request.host,
+            folder=request.folder,
+            rest=max(usual - assignment.rows, 0.0),
+            avoid=request.unreachable,
+            current=request.rank,
         )
         if order:
-            stretch.rank = order[0]
-        return [places[rank] for rank in order[:MOST_PLACES]]
+            assignment.rank = order[0]
+        return [endpoints[rank] for rank in order[:MOST_ENDPOINTS]]
 
 
-MOST_PLACES = 8
+MOST_ENDPOINTS = 8
 """Trainers a feeder is told of at a time."""

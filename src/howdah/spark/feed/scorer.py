@@ -25,7 +25,7 @@ MOST_LOST = 5
 
 
 AGAIN_S = 0.5
-"""A trainer that ends is asked again after so long: the master hears of its end meanwhile."""
+"""A trainer that ends is asked again after so long: the controller hears of its end meanwhile."""
 LOST = (ConnectionError, NotTaken)
 
 
@@ -55,8 +55,8 @@ class Scoring(Connecting):
             self._close_stream()
             yield from self._answers(0)
             if self._trainer is not None:
-                self.master.tell(Fed(**self.named(), rank=self._trainer.rank))
-        except EnoughRows as end:
+                self.controller.tell(Fed(**self.named(), rank=self._trainer.rank))
+        except Enough as end:
             raise FeedError(
                 "the program takes no more rows to score: it has stopped the feed or returned"
             ) from end

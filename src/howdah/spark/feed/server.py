@@ -116,7 +116,7 @@ class Server:
             connection.send(self._first)
             self._take(connection.receive(Begin), connection)
         except (EOFError, OSError, msgspec.DecodeError) as error:
-            # A feeder that chose another trainer, or has ended: the master hears of it from Spark.
+            # A feeder that chose another trainer, or has ended: the controller hears of it from Spark.
             _LOG.debug("A feeder's connection ended: %s", error)
         finally:
             with self._lock:

@@ -21,21 +21,21 @@ class SharedState:
 
     def __init__(self, tell: Callable[[msgspec.Struct], None], rank: int, folder: Path | None):
         self.tell = tell
-        """Sends a message to the master; never waits."""
+        """Sends a message to the controller; never waits."""
         self.greet: Callable[[], None] = lambda: None
         """Says `Hello` again."""
         self.rank = rank
         self.space: SpillSpace = SpillSpace(folder)
         """For rows that do not fit into memory."""
         self.changed: threading.Condition = threading.Condition(threading.RLock())
-        self.waits_since: float | None = None
+        self.waiting_since: float | None = None
         """`time.monotonic` of when the program began to wait for a batch, of any feed."""
         self.gone: Refused | None = None
         """No rows are taken any more; with ``reason`` empty the program has simply ended."""
         self.lost: str = ""
-        """Why the master is given up."""
+        """Why the controller is given up."""
 
     def starved(self) -> bool:
         """Whether the program waits, and not just for a moment."""
-        since = self.waits_since
+        since = self.waiting_since
         return since is not None and time.monotonic() - since >= STARVED_S

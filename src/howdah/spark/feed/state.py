@@ -1,4 +1,4 @@
-"""One feed of a trainer, shared by three sides: data connections, the master, the program.
+"""One feed of a trainer, shared by three sides: data connections, the controller, the program.
 
 One lock guards it, held for bookkeeping alone: never while something is read, written or converted.
 All feeds of a trainer share the lock, for what one program waits for decides what may go to disk.
@@ -18,18 +18,18 @@ from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.messages import (
     Abort,
     Align,
+    AwaitingRows,
     Close,
     Counted,
+    Credit,
     Enough,
     EpochFed,
     HandedOut,
     Intervals,
-    Kept,
+    OffsetReply,
     Open,
     Part,
-    Permit,
     Position,
-    Waits,
 )
 from howdah.spark.feed.shared_state import SharedState
 
@@ -38,21 +38,21 @@ Key = tuple[int, int]
 IN_FLIGHT = 256
 """So many batches may be handed out and not trained when a position is asked for."""
 REMEMBERED = 64
-"""Ends of epochs that are told again to a master that has come back."""
+"""Ends of epochs that are told again to a controller that has come back."""
 
 
 class FeedState:
     """See the module. `howdah.spark.feed.batch_dispenser` has what the program does with it."""
 
-    def __init__(self, name: str, board: SharedState) -> None:
+    def __init__(self, name: str, shared: SharedState) -> None:
         self.name = name
-        self.board = board
-        self.changed: threading.Condition = board.changed
-        self.runs: dict[int, TrainerRun] = {}
+        self.shared = shared
+        self.changed: threading.Condition = shared.changed
+        self.runs: dict[int, RunState] = {}
         """That go on."""
         self.over: set[int] = set()
         """Runs that are over."""
-        self.takings: set[IngestStream] = set()
+        self.streams: set[IngestStream] = set()
         self.taken: dict[Key, dict[int, Intervals]] = {}
         """Offsets received, by partition, of epochs that are being fed: also once they are left."""
         self.attempts: dict[Key, dict[Part, int]] = {}
@@ -85,7 +85,7 @@ class FeedState:
         """Handed out, of epochs that are over."""
         self._ends: deque[HandedOut | Counted] = deque(maxlen=REMEMBERED)
 
-    # -- the master ------------------------------------------------------------------------------
+    # -- the controller ------------------------------------------------------------------------------
 
     def open(self, message: Open) -> None:
         with self.changed:
@@ -102,24 +102,24 @@ class FeedState:
             run = self.runs.get(message.run)
             if run is None or message.epoch < run.current:
                 return
-            book = run.epoch(message.epoch)
-            book.fed = True
+            epoch = run.epoch(message.epoch)
+            epoch.fed = True
             self._turn_away(run, message.epoch)
-            self.news(book)
+            self.report_available(epoch)
             if not run.streamed(message.epoch + 1):
                 self.prepare(run, message.epoch + 1)
             self.changed.notify_all()
 
-    def permit(self, message: Permit) -> None:
+    def apply_credit(self, message: Credit) -> None:
         with self.changed:
             run = self.runs.get(message.run)
             if run is None or message.epoch < run.current:
                 return
-            book = run.epoch(message.epoch)
-            if book.align is not Align.NONE:
-                book.limit = message.batches
-                book.final = message.final
-                self._report(run, book)
+            epoch = run.epoch(message.epoch)
+            if epoch.align is not Align.NONE:
+                epoch.limit = message.batches
+                epoch.final = message.final
+                self._report(run, epoch)
             self.changed.notify_all()
 
     def close(self, message: Close) -> None:
@@ -148,40 +148,42 @@ class FeedState:
             self.failure = self.failure or error
             self._interrupt()
 
-    def hand_out(self, book: TrainerEpoch, source: Source, rows: int) -> None:
+    def hand_out(self, epoch: EpochState, source: Source, rows: int) -> None:
         """The program is given the next rows of the source as a batch."""
         with self.changed:
             start, source.at = source.at, source.at + rows
-            book.batches += 1
-            self.batches.append(Handed(book, [Extent.of(source.chunk, start, source.at)]))
+            epoch.batches += 1
+            self.batches.append(Handed(epoch, [Extent.of(source.chunk, start, source.at)]))
 
     def progress(self) -> None:
-        """Tell the master how far the program is, if it has moved."""
+        """Tell the controller how far the program is, if it has moved."""
         with self.changed:
             for run in self.runs.values():
-                for book in run.epochs.values():
-                    self._report(run, book)
+                for epoch in run.epochs.values():
+                    self._report(run, epoch)
 
     def told_anew(self) -> None:
-        """The master has changed or come back: say again what it may have missed."""
+        """The controller has changed or come back: say again what it may have missed."""
         with self.changed:
             for end in self._ends:
-                self.board.tell(end)
+                self.shared.tell(end)
             if self.stopped:
-                self.board.tell(Enough(feed=self.name))
+                self.shared.tell(Enough(feed=self.name))
             if self.waits:
-                self.board.tell(Waits(feed=self.name, run=self.newest))
+                self.shared.tell(AwaitingRows(feed=self.name, run=self.newest))
             for run in self.runs.values():
-                for book in run.epochs.values():
-                    book.told = (-1, -1, False)
-                    book.reported = (0, 0, False, 0)
-                    self.news(book)
+                for epoch in run.epochs.values():
+                    epoch.told = (-1, -1, False)
+                    epoch.reported = (0, 0, False, 0)
+                    self.report_available(epoch)
 
-    def kept(self) -> list[Kept]:
+    def offsets(self) -> list[OffsetReply]:
         """How far the partitions came, of epochs that are being fed."""
         with self.changed:
             return [
-                Kept(feed=self.name, run=run, epoch=epoch, partition=part, upto=ranges[-1][1])
+                OffsetReply(
+                    feed=self.name, run=run, epoch=epoch, partition=part, upto=ranges[-1][1]
+                )
                 for (run, epoch), parts in self.taken.items()
                 for part, ranges in parts.items()
                 if ranges
@@ -191,20 +193,20 @@ class FeedState:
         """Wait, in the program's thread, with the lock, until something has changed."""
         if not self.runs and not self.waits:
             self.waits = True
-            self.board.tell(Waits(feed=self.name, run=self.newest))
+            self.shared.tell(AwaitingRows(feed=self.name, run=self.newest))
         self.changed.wait(seconds)
         if self.runs:
             self.waits = False
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def news(self, book: TrainerEpoch) -> None:
-        """Tell the master for how many batches there are rows, if that is new."""
-        if book.scoring or not self.size or book.done:
+    def report_available(self, epoch: EpochState) -> None:
+        """Tell the controller for how many batches there are rows, if that is new."""
+        if epoch.scoring or not self.size or epoch.done:
             return
-        message = book.news(self.name, self.size, self.drop_last)
+        message = epoch.available_delta(self.name, self.size, self.drop_last)
         if message is not None:
-            self.board.tell(message)
+            self.shared.tell(message)
 
     def prepare(self, run: TrainerRun, number: int) -> None:
         """Lay out an epoch that comes from the cache, once all that it is made of is there."""
@@ -217,25 +219,25 @@ class FeedState:
     def _lay_out(self, run: TrainerRun, number: int) -> None:
         if number in run.epochs:
             return
-        book = run.epoch(number)
-        book.shelf = run.shelf
-        kept = run.shelf.entries if run.shelf is not None else []  # it may have got no rows
+        epoch = run.epoch(number)
+        epoch.cache = run.cache
+        kept = run.cache.entries if run.cache is not None else []  # it may have got no rows
         entries: list[tuple[Any, Any]] = [(entry, None) for entry in kept]
         if run.options.shuffle is not None:
-            entries = shuffled(kept, run.options.shuffle, number, self.board.rank)
+            entries = shuffled(kept, run.options.shuffle, number, self.shared.rank)
         for entry, order in entries:
-            book.push(Chunk(entry.load, entry.rows, entry.partition, entry.offsets, order=order))
-        book.received = book.waiting_rows
-        book.fed = True
-        self.news(book)
+            epoch.push(Chunk(entry.load, entry.rows, entry.partition, entry.offsets, order=order))
+        epoch.received = epoch.waiting_rows
+        epoch.fed = True
+        self.report_available(epoch)
 
-    def finish(self, run: TrainerRun, book: TrainerEpoch) -> None:
+    def finish(self, run: RunState, epoch: EpochState) -> None:
         """The epoch is over for the program."""
-        self._end(run, book, left=True)
-        run.epochs.pop(book.number, None)
-        run.current = book.number + 1
-        self._turn_away(run, book.number)
-        if book.last:
+        self._end(run, epoch, left=True)
+        run.epochs.pop(epoch.number, None)
+        run.current = epoch.number + 1
+        self._turn_away(run, epoch.number)
+        if epoch.last:
             self._forget(run)
         else:
             self.prepare(run, run.current)
@@ -247,13 +249,13 @@ class FeedState:
         if run.over:
             return
         self._forget(run)
-        for book in run.epochs.values():
-            self._end(run, book)
+        for epoch in run.epochs.values():
+            self._end(run, epoch)
         run.epochs.clear()
-        for taking in self.takings:
+        for stream in self.streams:
             # One that is answered waits for its answers.
-            if taking.begin.run == run.number and (run.scoring or not taking.ended):
-                taking.stop()
+            if stream.begin.run == run.number and (run.scoring or not stream.ended):
+                stream.stop()
 
     def leave(self, *, whole: bool) -> None:
         """The function has ended; threads of the program's may still wait for rows. With the lock.
@@ -286,66 +288,66 @@ class FeedState:
                 else:
                     self.finish_run(run)
             self.stopped = True
-            self.board.tell(Enough(feed=self.name))
+            self.shared.tell(Enough(feed=self.name))
             self._interrupt()
 
     def _turn_away(self, run: TrainerRun, epoch: int) -> None:
         """No more rows of that epoch are taken."""
-        for taking in self.takings:
-            begin = taking.begin
-            if begin.run == run.number and begin.epoch <= epoch and not taking.ended:
-                taking.stop()
+        for stream in self.streams:
+            begin = stream.begin
+            if begin.run == run.number and begin.epoch <= epoch and not stream.ended:
+                stream.stop()
 
-    def _end(self, run: TrainerRun, book: TrainerEpoch, *, left: bool = False) -> None:
+    def _end(self, run: RunState, epoch: EpochState, *, left: bool = False) -> None:
         """Nothing more of the epoch is handed out. ``left``: for the program has left it."""
-        over = left or self._over(run, book)
-        self.buffered -= book.drop()
-        book.done = True
-        book.spool = book.shelf = None  # who asks for a position still looks at the book
-        self.rows += book.handed
-        self._report(run, book, over=over)
+        over = left or self._over(run, epoch)
+        self.buffered -= epoch.drop()
+        epoch.done = True
+        epoch.spill_file = epoch.cache = None  # its position may still be asked for
+        self.rows += epoch.handed
+        self._report(run, epoch, over=over)
 
-    def _over(self, run: TrainerRun, book: TrainerEpoch) -> bool:
+    def _over(self, run: RunState, epoch: EpochState) -> bool:
         # One that has no rows is not over before the program is there: it may be far behind.
-        there = not book.scoring and book.number == run.current
-        return there and book.over(self.size or 1, self.drop_last)
+        there = not epoch.scoring and epoch.number == run.current
+        return there and epoch.over(self.size or 1, self.drop_last)
 
-    def _report(self, run: TrainerRun, book: TrainerEpoch, *, over: bool | None = None) -> None:
+    def _report(self, run: RunState, epoch: EpochState, *, over: bool | None = None) -> None:
         """Tell how much of the epoch was handed out, if that is new."""
-        done = self._over(run, book) if over is None else over
-        dropped = book.dropped if book.done else book.left if done else 0
-        now = (book.handed, book.batches, done, dropped)
-        if now == book.reported:
+        done = self._over(run, epoch) if over is None else over
+        dropped = epoch.dropped if epoch.done else epoch.left if done else 0
+        now = (epoch.handed, epoch.batches, done, dropped)
+        if now == epoch.reported:
             return
-        book.reported = now
+        epoch.reported = now
         message = HandedOut(
             feed=self.name,
-            run=book.run,
-            epoch=book.number,
-            rows=book.handed,
-            batches=book.batches,
+            run=epoch.run,
+            epoch=epoch.number,
+            rows=epoch.handed,
+            batches=epoch.batches,
             done=done,
             dropped=dropped,
         )
-        if done or book.done:
+        if done or epoch.done:
             self._ends.append(message)
-        self.board.tell(message)
+        self.shared.tell(message)
 
     def _forget(self, run: TrainerRun) -> None:
         run.over = True
-        run.shelf = None
+        run.cache = None
         self.runs.pop(run.number, None)
         self.over.add(run.number)
 
     def _close(self, run: int) -> None:
-        """The master has said that the run is over, for all."""
+        """The controller has said that the run is over, for all."""
         self.over.add(run)
         for known in (self.taken, self.attempts):
             for key in [key for key in known if key[0] == run]:
                 del known[key]
         counted = Counted(feed=self.name, run=run)
         self._ends.append(counted)
-        self.board.tell(counted)
+        self.shared.tell(counted)
 
     def _interrupt(self) -> None:
         self.urgent = True

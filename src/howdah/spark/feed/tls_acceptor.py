@@ -22,7 +22,7 @@ from howdah.wire.unauthenticated_peers import Seldom, UnauthenticatedPeer, Unaut
 
 HANDSHAKE_S = 20.0
 """From a connection's beginning to its proof."""
-STRANGERS = 64
+UNAUTHENTICATED = 64
 LOOK_S = 1.0
 """Between two looks for handshakes that take too long."""
 
@@ -46,7 +46,7 @@ class TlsAcceptor:
         self._context = context
         self._let_in = let_in
         self._prove = prove
-        self._strangers = UnauthenticatedPeers(STRANGERS)
+        self._unauthenticated = UnauthenticatedPeers(UNAUTHENTICATED)
         self._arrivals: dict[UnauthenticatedPeer, float] = {}
         self._selector = selectors.DefaultSelector()
         self._wakes, self._wake = socket.socketpair()
@@ -74,8 +74,8 @@ class TlsAcceptor:
         finally:
             for sock in (*self._listeners, self._wakes):
                 sock.close()
-            for stranger in list(self._arrivals):
-                self._drop(stranger)
+            for peer in list(self._arrivals):
+                self._drop(peer)
             self._selector.close()
 
     def _pause_s(self) -> float | None:
@@ -110,7 +110,7 @@ class TlsAcceptor:
             return
         far = listener.family != socket.AF_UNIX and self._context is not None
         for _ in range(ACCEPTED_AT_ONCE):
-            if far and not self._strangers.has_room():
+            if far and not self._unauthenticated.has_room():
                 self._pause(NO_ROOM_S)
                 return
             try:
@@ -128,52 +128,52 @@ class TlsAcceptor:
                 self._let_in(Connection(sock))
                 continue
             sock.setblocking(False)
-            stranger = self._strangers.arrived(sock)
-            self._arrivals[stranger] = time.monotonic()
-            self._selector.register(sock, selectors.EVENT_READ, stranger)
+            peer = self._unauthenticated.arrived(sock)
+            self._arrivals[peer] = time.monotonic()
+            self._selector.register(sock, selectors.EVENT_READ, peer)
 
-    def _step(self, stranger: UnauthenticatedPeer) -> None:
-        if stranger not in self._arrivals:
+    def _step(self, peer: UnauthenticatedPeer) -> None:
+        if peer not in self._arrivals:
             return
         try:
-            sock = stranger.sock
+            sock = peer.sock
             if not isinstance(sock, ssl.SSLSocket):
-                sock = self._begin(stranger)
+                sock = self._begin(peer)
             sock.do_handshake()
         except ssl.SSLWantReadError:
-            self._selector.modify(stranger.sock, selectors.EVENT_READ, stranger)
+            self._selector.modify(peer.sock, selectors.EVENT_READ, peer)
         except ssl.SSLWantWriteError:
-            self._selector.modify(stranger.sock, selectors.EVENT_WRITE, stranger)
+            self._selector.modify(peer.sock, selectors.EVENT_WRITE, peer)
         except OSError as error:
-            self._refuse(stranger, error)
+            self._refuse(peer, error)
         else:
-            self._let_go(stranger)
+            self._let_go(peer)
             try:
                 self._prove(sock)
             except (OSError, IdentityError) as error:
-                self._refuse(stranger, error)
+                self._refuse(peer, error)
 
-    def _begin(self, stranger: UnauthenticatedPeer) -> ssl.SSLSocket:
+    def _begin(self, peer: UnauthenticatedPeer) -> ssl.SSLSocket:
         assert self._context is not None
-        self._selector.unregister(stranger.sock)
-        stranger.sock = sock = self._context.wrap_socket(
-            stranger.sock, server_side=True, do_handshake_on_connect=False
+        self._selector.unregister(peer.sock)
+        peer.sock = sock = self._context.wrap_socket(
+            peer.sock, server_side=True, do_handshake_on_connect=False
         )
-        self._strangers.begun(stranger)
-        self._selector.register(sock, selectors.EVENT_READ, stranger)
+        self._unauthenticated.begun(peer)
+        self._selector.register(sock, selectors.EVENT_READ, peer)
         return sock
 
-    def _refuse(self, stranger: UnauthenticatedPeer, error: Exception) -> None:
+    def _refuse(self, peer: UnauthenticatedPeer, error: Exception) -> None:
         if self._refusals.now():
             _LOG.warning("A feeder was not let in: %s", error)
-        self._drop(stranger)
+        self._drop(peer)
 
-    def _drop(self, stranger: UnauthenticatedPeer) -> None:
-        self._let_go(stranger)
-        stranger.sock.close()
+    def _drop(self, peer: UnauthenticatedPeer) -> None:
+        self._let_go(peer)
+        peer.sock.close()
 
-    def _let_go(self, stranger: UnauthenticatedPeer) -> None:
-        self._arrivals.pop(stranger, None)
-        stranger.gone()
+    def _let_go(self, peer: UnauthenticatedPeer) -> None:
+        self._arrivals.pop(peer, None)
+        peer.gone()
         with contextlib.suppress(KeyError, ValueError):
-            self._selector.unregister(stranger.sock)
+            self._selector.unregister(peer.sock)

@@ -22,7 +22,7 @@ from howdah.spark.feed.connections import Connection
 from howdah.spark.feed.control import FIRST_S, LEASE_S, Control
 from howdah.spark.feed.feed import Feed
 from howdah.spark.feed.ingest import take
-from howdah.spark.feed.messages import Begin, Broken, Hello, Load, Place, Refused, Returned
+from howdah.spark.feed.messages import Begin, Broken, Endpoint, Hello, Load, Refused, Returned
 from howdah.spark.feed.server import Server
 from howdah.spark.feed.shared_state import SharedState
 from howdah.spark.feed.state import FeedState
@@ -39,7 +39,7 @@ ANSWERS_S = 1.0
 
 
 class Trainer:
-    """A context manager: leaving it tells the master `Returned`, or `Broken` with the trace."""
+    """A context manager: leaving it tells the controller `Returned`, or `Broken` with the trace."""
 
     context: Context
 
@@ -58,15 +58,15 @@ class Trainer:
         self._feeds: dict[str, Feed] = {}
         self._server: Server | None = None
         self._control: Control | None = None
-        self._slabs = BufferPool()
+        self._pool = BufferPool()
         self._all_ended = False
         self._closed = False
         self.context = Context(me, wiring, self.feed)
         if wiring is None or secrets is None or me.rank is None:
             return
         self._checkpoint = me.restored is not None or _has_files(me.checkpoint_dir)
-        self._board = SharedState(self._tell, me.rank, _spool_folder(folder))
-        self._board.greet = self._greet
+        self._shared = SharedState(self._tell, me.rank, _spill_folder(folder))
+        self._shared.greet = self._greet
         self._server = Server(
             self._take,
             Load(rank=me.rank, generation=me.generation),
@@ -77,7 +77,7 @@ class Trainer:
             host="127.0.0.1" if me.host in ("127.0.0.1", "localhost") else "",
             ports=wiring.ports,
         )
-        self._place = Place(
+        self._endpoint = Endpoint(
             rank=me.rank,
             role=me.role,
             index=me.index,
@@ -124,7 +124,7 @@ class Trainer:
         with self._lock:
             return self._feeds.setdefault(name, Feed(state))
 
-    def close(self, farewell: Returned | Broken | None = None) -> None:
+    def close(self, last_message: Returned | Broken | None = None) -> None:
         """End server and connections. May be called twice."""
         if self._closed:
             return
@@ -132,30 +132,30 @@ class Trainer:
         if self._server is None or self._control is None:
             return
         reason = (
-            f"The training function has raised: {farewell.error}"
-            if isinstance(farewell, Broken)
+            f"The training function has raised: {last_message.error}"
+            if isinstance(last_message, Broken)
             else ""
         )
-        with self._board.changed:
-            self._board.gone = Refused(reason=reason, again=True)
-            takings = [taking for state in self._all_states() for taking in state.takings]
+        with self._shared.changed:
+            self._shared.gone = Refused(reason=reason, again=True)
+            streams = [stream for state in self._all_states() for stream in state.streams]
             self._end_all()
             for state in self._all_states():
                 state.leave(whole=not reason)
-            for taking in takings:
+            for stream in streams:
                 if reason:
-                    taking.refuse(reason, again=True)
-                elif not taking.ended and not taking.discard:
-                    taking.stop()
-            self._board.changed.notify_all()
-        if isinstance(farewell, Returned):
-            farewell = Returned(
-                kept=[kept for state in self._all_states() for kept in state.kept()]
+                    stream.refuse(reason, again=True)
+                elif not stream.ended and not stream.discard:
+                    stream.stop()
+            self._shared.changed.notify_all()
+        if isinstance(last_message, Returned):
+            last_message = Returned(
+                offsets=[reply for state in self._all_states() for reply in state.offsets()]
             )
-        self._control.close(farewell)
+        self._control.close(last_message)
         deadline = time.monotonic() + ANSWERS_S
-        for taking in takings:
-            taking.end(max(0.0, deadline - time.monotonic()))
+        for stream in streams:
+            stream.end(max(0.0, deadline - time.monotonic()))
         self._server.close()
 
     def __enter__(self) -> Trainer:
@@ -180,7 +180,7 @@ class Trainer:
         with self._lock:
             state = self._states.get(name)
             if state is None:
-                state = self._states[name] = FeedState(name, self._board)
+                state = self._states[name] = FeedState(name, self._shared)
                 state.ended = self._all_ended
             return state
 
@@ -189,12 +189,12 @@ class Trainer:
             return list(self._states.values())
 
     def _take(self, begin: Begin, connection: Connection) -> None:
-        take(begin, connection, self._state(begin.feed), self._slabs)
+        take(begin, connection, self._state(begin.feed), self._pool)
 
     def _hello(self) -> Hello:
         states = self._all_states()
         return Hello(
-            place=self._place,
+            endpoint=self._endpoint,
             positions={
                 state.name: state.restored for state in states if state.restored is not None
             },
@@ -208,13 +208,13 @@ class Trainer:
         self._all_ended = True
 
     def _lost(self, reason: str) -> None:
-        with self._board.changed:
-            if self._board.lost == reason:
+        with self._shared.changed:
+            if self._shared.lost == reason:
                 return
-            self._board.lost = reason
+            self._shared.lost = reason
             for state in self._all_states():
                 state.urgent = True
-            self._board.changed.notify_all()
+            self._shared.changed.notify_all()
 
     def _tell(self, message: msgspec.Struct) -> None:
         if self._control is not None:
@@ -252,10 +252,10 @@ def connect(env: Mapping[str, str] | None = None) -> Trainer:
 def run(
     train: Callable[[Any, Context], Any], args: Any = None, env: Mapping[str, str] | None = None
 ) -> Any:
-    """In a training process: connect, call ``train(args, ctx)``, tell the master of its end.
+    """In a training process: connect, call ``train(args, ctx)``, tell the controller of its end.
 
     Raises:
-        BaseException: what ``train`` raised, after the master was told.
+        BaseException: what ``train`` raised, after the controller was told.
     """
     with connect(env) as trainer:
         return train(args, trainer.context)
@@ -265,7 +265,7 @@ def _has_files(folder: Path) -> bool:
     return any(each.is_file() for each in folder.rglob("*"))
 
 
-def _spool_folder(folder: str) -> Path | None:
+def _spill_folder(folder: str) -> Path | None:
     """Where rows go that do not fit into memory: the executor's disk, else the temporary folder."""
     path = Path(folder) if folder else None
     return path if path is not None and os.access(path, os.W_OK) else None

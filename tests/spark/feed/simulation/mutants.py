@@ -8,8 +8,8 @@ from typing import Any
 from unittest import mock
 
 from howdah.spark.feed import control_server, ingest, plan, run_state, state
-from howdah.spark.feed.epochs import TrainerEpoch, TrainerRun
-from howdah.spark.feed.messages import HowFar, Kept
+from howdah.spark.feed.epochs import EpochState, RunState
+from howdah.spark.feed.messages import OffsetQuery, OffsetReply
 
 Mutant = Callable[[], AbstractContextManager[Any]]
 
@@ -18,12 +18,12 @@ def _put(where: Any, name: str, what: Any) -> Mutant:
     return lambda: mock.patch.object(where, name, what)
 
 
-def _room(feed: state.FeedState, taking: Any, size: int) -> bool:
+def _room(feed: state.FeedState, stream: Any, size: int) -> bool:
     with feed.changed:
-        while not taking.discard:
-            if not feed.buffered or feed.buffered + size <= ingest._limit(feed, taking):
+        while not stream.discard:
+            if not feed.buffered or feed.buffered + size <= ingest._limit(feed, stream):
                 return False
-            if feed.board.starved():
+            if feed.shared.starved():
                 return True
             feed.changed.wait(0.2)
     return False
@@ -40,13 +40,13 @@ def _takes_though_done(run: run_state.RunState, rank: int, number: int) -> bool:
     return rank not in run.stopped and rank not in run.returned
 
 
-async def _nowhere(master: Any, run: Any, again: Any) -> int:
+async def _nowhere(controller: Any, run: Any, again: Any) -> int:
     return 0
 
 
-def _how_far(feed: state.FeedState, message: HowFar) -> Kept:
+def _how_far(feed: state.FeedState, message: OffsetQuery) -> OffsetReply:
     ranges = feed.taken.get((message.run, message.epoch), {}).get(message.partition)
-    return Kept(
+    return OffsetReply(
         feed=feed.name,
         run=message.run,
         epoch=message.epoch,
@@ -55,8 +55,8 @@ def _how_far(feed: state.FeedState, message: HowFar) -> Kept:
     )
 
 
-def _over(feed: state.FeedState, run: TrainerRun, book: TrainerEpoch) -> bool:
-    return book.over(feed.size or 1, feed.drop_last)
+def _over(feed: state.FeedState, run: RunState, epoch: EpochState) -> bool:
+    return epoch.over(feed.size or 1, feed.drop_last)
 
 
 _allowance = plan.allowance
@@ -68,12 +68,12 @@ def _allows_the_richest(align: Any, ranks: Any, held: Any) -> Any:
     return plan.Allowance(batches=most, final=found.final, empty=found.empty)
 
 
-def _drop(book: TrainerEpoch) -> int:
-    return book.clear()
+def _drop(epoch: EpochState) -> int:
+    return epoch.clear()
 
 
-def _prepare(feed: state.FeedState, run: TrainerRun, number: int) -> None:
-    if run.shelf is not None and not run.streamed(number) and number < run.options.epochs:
+def _prepare(feed: state.FeedState, run: RunState, number: int) -> None:
+    if run.cache is not None and not run.streamed(number) and number < run.options.epochs:
         feed._lay_out(run, number)
 
 
@@ -83,7 +83,9 @@ def _nothing(*args: Any) -> None:
 
 MUTANTS: dict[str, Mutant] = {
     "earlier attempts are let in": _put(ingest, "fence", lambda *args: True),
-    "a retried task begins anew": _put(control_server.ControlServer, "_how_far", _nowhere),
+    "a retried task begins at its first row": _put(
+        control_server.ControlServer, "_last_offset", _nowhere
+    ),
     "the buffer is looked at and not reserved": _put(ingest, "room", _room),
     "ranks that have returned are waited for": _put(
         run_state.RunState, "takes", _takes_though_returned

@@ -16,7 +16,7 @@ from greenlet import GreenletExit
 from howdah.spark.feed import control, feeder_client
 from howdah.spark.feed.connections import Connection
 from howdah.spark.feed.control import PROGRESS_S
-from howdah.spark.feed.messages import Load, Place
+from howdah.spark.feed.messages import Endpoint, Load
 from howdah.wire.tls import PeerRole
 from tests.spark.feed.simulation.actors import Actor, Actors, Calls, Event, drive
 
@@ -84,7 +84,7 @@ class Channel:
 
 
 class ControlChannel(Channel):
-    """A trainer's end of the one to the master; its thread does what others ask it to, too."""
+    """A trainer's end of the one to the controller; its thread does what others ask it to, too."""
 
     control: Control
 
@@ -113,7 +113,7 @@ def channels(actors: Actors, role: PeerRole) -> tuple[ControlChannel, Channel]:
 
 
 class Control(control.Control):
-    """A trainer's connection to the master."""
+    """A trainer's connection to the controller."""
 
     _ended = False
 
@@ -125,15 +125,15 @@ class Control(control.Control):
         for state in self._states():
             state.progress()
 
-    def close(self, farewell: Any = None) -> None:
+    def close(self, last_message: Any = None) -> None:
         if self._closed:
             return
         self._closed = True
-        self._call(self._say_last, farewell)
-        end = world.actors.now + control.FAREWELL_S
-        while farewell is not None and not self._heard._set and world.actors.now < end:  # type: ignore[attr-defined]
+        self._call(self._say_last, last_message)
+        end = world.actors.now + control.LAST_MESSAGE_S
+        while last_message is not None and not self._heard._set and world.actors.now < end:  # type: ignore[attr-defined]
             world.actors.block(0.1)
-        end = world.actors.now + control.FAREWELL_S
+        end = world.actors.now + control.LAST_MESSAGE_S
         self._call(self._part)
         while not self._ended and world.actors.now < end:
             world.actors.block(0.1)
@@ -141,10 +141,10 @@ class Control(control.Control):
         if actor is not None:
             world.actors.kill(actor)
 
-    def _say_last(self, farewell: Any) -> None:
-        self._farewell = farewell
-        if farewell is not None and self._channel is not None:
-            self._channel.send(farewell)
+    def _say_last(self, last_message: Any) -> None:
+        self._last_message = last_message
+        if last_message is not None and self._channel is not None:
+            self._channel.send(last_message)
 
     def _part(self) -> None:
         if self._channel is not None:
@@ -252,9 +252,9 @@ class Rows(Connection):
 class Feeder(feeder_client.Trainer):
     """A feeder's end of a data connection."""
 
-    def __init__(self, place: Place, access: feeder_client.Access, host: str) -> None:
+    def __init__(self, endpoint: Endpoint, access: feeder_client.Access, host: str) -> None:
         actors = world.actors
-        self.rank = place.rank
+        self.rank = endpoint.rank
         self.answers = deque()
         self.taken = None
         self.load = None
@@ -264,7 +264,7 @@ class Feeder(feeder_client.Trainer):
         self._actors = actors
         self._said: deque[Any] = deque()
         self._lost_it = False
-        self._rows = world.dial(self, place)
+        self._rows = world.dial(self, endpoint)
 
     def hear(self, message: Any) -> None:
         self._said.append(message)
@@ -345,8 +345,8 @@ class Stream:
 # -- questions -------------------------------------------------------------------------------------
 
 
-class Asking(feeder_client.Master):
-    """A feeder's connection to the master."""
+class Asking(feeder_client.ControllerConnection):
+    """A feeder's connection to the controller."""
 
     @classmethod
     def of(cls, access: feeder_client.Access) -> Asking:

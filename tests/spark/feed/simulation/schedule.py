@@ -60,7 +60,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     programs: list[Program]
     readers: list[int] | None
     slots: int
-    stretch: int
+    segment: int
     pipe: int
     faults: list[Fault]
     restarts: int = 0
@@ -121,7 +121,7 @@ def schedule(seed: int) -> Schedule:
         programs=programs,
         readers=readers,
         slots=chance.randint(1, 3),
-        stretch=chance.choice((8, 32, 1 << 20)),
+        segment=chance.choice((8, 32, 1 << 20)),
         pipe=chance.choice((1, 300, 1 << 20)),
         faults=[Fault(chance.randint(0, 250), kind) for kind in kinds],
         restarts=restarts,

@@ -1,4 +1,4 @@
-"""A cluster that is fed, in one process and out of one seed: the real master, trainers, feeders and
+"""A cluster that is fed, in one process and out of one seed: the real controller, trainers, feeders and
 the real `howdah.spark.training`, over connections and in threads that are none.
 
 Spark, the coordinator and the programs are models: tasks fail, are run twice at once or go on when
@@ -27,15 +27,15 @@ from howdah.spark.feed import (
     batch_dispenser,
     control,
     control_server,
+    controller,
     feeder,
     feeder_client,
     feeding,
     ingest,
-    master,
     shared_state,
     trainer,
 )
-from howdah.spark.feed.messages import Align, Load, Place, Position
+from howdah.spark.feed.messages import Align, Endpoint, Load, Position
 from howdah.spark.feed.server import Server
 from howdah.spark.reports import TrainReport
 from howdah.wire.tls import PeerRole
@@ -198,7 +198,7 @@ class Job:
         host = world.schedule.hosts[partition]
         me = feeding.Me(partition, number, host, "", 0)
         work = feeder._Feeding(self._task, me)
-        world.asking[number] = work.master  # type: ignore[assignment]
+        world.asking[number] = work.controller  # type: ignore[assignment]
         try:
             work.run(iter(world.rows[partition]))
         except GreenletExit:
@@ -222,7 +222,7 @@ class Job:
                         world.actors.kill(actor)
                 world.actors.wake(self.me)
         finally:
-            work.master.close()
+            work.controller.close()
             world.asking.pop(number, None)
 
 
@@ -243,7 +243,7 @@ class _Live(live.Live):
 
     def __init__(self, world: World, restarts: int) -> None:
         self.session = world.session  # type: ignore[assignment]
-        self.master = world.master
+        self.controller = world.controller
         self.access = ACCESS
         self.view = None
         self.moved = world.actors.now
@@ -252,7 +252,7 @@ class _Live(live.Live):
         self._raised = {}
         self._echoes = set()
         self._trained = (0, 0, "")
-        self.master.trouble = self.trouble
+        self.controller.trouble = self.trouble
 
     def over(self) -> bool:
         return self._world.ended
@@ -306,11 +306,11 @@ class World:
         self.largest = max(
             (batch.serialize().size for rows in self.rows for batch in rows), default=0
         )
-        feeder.FIRST_STRETCH_BYTES = schedule.stretch
-        self.master = master.Master(schedule.ranks)
+        feeder.FIRST_SEGMENT_BYTES = schedule.segment
+        self.controller = controller.FeedController(schedule.ranks)
         self.loop = Calls(self.actors)
-        self.master._loop = self.loop  # type: ignore[assignment]
-        self.master._thread = self.loop  # type: ignore[assignment]
+        self.controller._loop = self.loop  # type: ignore[assignment]
+        self.controller._thread = self.loop  # type: ignore[assignment]
         self._faults = deque(sorted(schedule.faults, key=lambda each: each.step))
 
     def run(self) -> None:
@@ -321,7 +321,9 @@ class World:
         """
         actors = self.actors
         try:
-            actors.spawn("the master's loop", self.loop.run, process=self.master, shares=False)
+            actors.spawn(
+                "the controller's loop", self.loop.run, process=self.controller, shares=False
+            )
             self._form([None] * self.schedule.ranks)
             actors.spawn("driver", self._drive)
             actors.run(lambda: self.finished and self.ended, LIMIT_S, self._step)
@@ -344,7 +346,7 @@ class World:
                 self.reports.append(made.run())
         except FeedError as error:
             self.error = error
-        self.master.end()
+        self.controller.end()
         self.finished = True
 
     # -- processes -------------------------------------------------------------------------------
@@ -366,12 +368,12 @@ class World:
         me = ME._replace(rank=process.rank, index=process.rank, generation=self.generation)
         try:
             with trainer.Trainer(me, WIRING, Path("/nowhere/secrets")) as made:
-                made._board.changed.check = _Bounds(self, made)  # type: ignore[attr-defined]
+                made._shared.changed.check = _Bounds(self, made)  # type: ignore[attr-defined]
                 if self.chance.random() < 0.3:
                     self.actors.block(self.chance.random() * 0.4)
                 self._work(process, program, made, position)
         except FeedError:
-            if self.error is None and not self.master.failures:
+            if self.error is None and not self.controller.failures:
                 raise
         process.returned = True
         if all(each.returned for each in self.gang):
@@ -424,8 +426,8 @@ class World:
             self.actors.pause()
 
     def _tell_driver(self) -> None:
-        with self.master.changed:
-            self.master.changed.notify_all()
+        with self.controller.changed:
+            self.controller.changed.notify_all()
 
     def kill(self, process: Process) -> None:
         """As SIGKILL does."""
@@ -467,16 +469,16 @@ class World:
 
     # -- connections -----------------------------------------------------------------------------
 
-    def dial(self, feeder: network.Feeder, place: Place) -> network.Rows:
-        process = self.gang[place.rank]
+    def dial(self, feeder: network.Feeder, endpoint: Endpoint) -> network.Rows:
+        process = self.gang[endpoint.rank]
         server = process.server
-        gone = process.dead or process.generation != place.generation
+        gone = process.dead or process.generation != endpoint.generation
         if gone or server is None or server._closed:
-            raise ConnectionRefusedError(f"rank {place.rank} is not there")
+            raise ConnectionRefusedError(f"rank {endpoint.rank} is not there")
         rows = network.Rows(self.actors, feeder, self.schedule.pipe)
         server._connections.add(rows)
         self.connections.append(rows)
-        self.actors.spawn(f"rows at rank {place.rank}", server._serve, rows, process=process)
+        self.actors.spawn(f"rows at rank {endpoint.rank}", server._serve, rows, process=process)
         return rows
 
     def ask(self) -> network.Channel:
@@ -494,9 +496,9 @@ class World:
 
     def _talk(self, there: network.Channel) -> None:
         def talk() -> None:
-            drive(self.master._talk(there))
+            drive(self.controller._talk(there))
 
-        self.actors.spawn("a conversation", talk, process=self.master, shares=False)
+        self.actors.spawn("a conversation", talk, process=self.controller, shares=False)
 
     # -- troubles --------------------------------------------------------------------------------
 
@@ -551,10 +553,10 @@ class _Bounds:
 
     def __call__(self) -> None:
         for state in self._made._states.values():
-            known = sum(taking.reserved for taking in state.takings)
+            known = sum(stream.reserved for stream in state.streams)
             for run in state.runs.values():
-                for book in run.epochs.values():
-                    known += sum(chunk.counted for chunk in book.waiting)
+                for epoch in run.epochs.values():
+                    known += sum(chunk.counted for chunk in epoch.waiting)
             if state.buffered != known:
                 raise Given(f"{state.buffered} bytes are said to be buffered, {known} are")
             if known > self._most:
@@ -580,7 +582,7 @@ class _Random:
 def _current() -> Any:
     world = network.world
     actor = world.actors.current
-    return world.loop if actor is not None and actor.process is world.master else None
+    return world.loop if actor is not None and actor.process is world.controller else None
 
 
 def _timer(seconds: float, action: Any) -> Any:
@@ -619,7 +621,7 @@ def virtual() -> Iterator[None]:
         ingest,
         feeder_client,
         live,
-        master,
+        controller,
         trainer,
         training,
     )
@@ -634,7 +636,7 @@ def virtual() -> Iterator[None]:
             (control, "connect", network.connect),
             (control, "random", _Random),
             (feeder, "FIRST_STRETCH_BYTES", 0),
-            (feeding, "Master", network.Asking),
+            (feeding, "ControllerConnection", network.Asking),
             (feeding, "Trainer", network.Feeder),
             (trainer, "Control", _Control),
             (trainer, "Server", _Server),

@@ -19,11 +19,11 @@ from howdah.spark.feed.control_server import ControlServer
 from howdah.spark.feed.messages import (
     Abort,
     Close,
+    Endpoint,
     EpochFed,
     FromControl,
     FromFeederControl,
     Options,
-    Place,
     Position,
     Purpose,
 )
@@ -33,7 +33,7 @@ from howdah.wire.channel import serve
 from howdah.wire.tls import PeerRole, server_context
 
 
-class Master(ControlServer):
+class FeedController(ControlServer):
     """See the module. Everything without an underscore may be called from any thread.
 
     `changed` guards all that is read from outside; it is notified at every change.
@@ -77,7 +77,7 @@ class Master(ControlServer):
             loop.run_until_complete(_cancelled(loop))
             loop.close()
 
-        self._thread = threading.Thread(target=main, name="howdah-feed-master", daemon=True)
+        self._thread = threading.Thread(target=main, name="howdah-feed-controller", daemon=True)
         self._thread.start()
         ready.wait()
         if problem:
@@ -119,10 +119,10 @@ class Master(ControlServer):
     # -- for the cluster ---------------------------------------------------------------------------
 
     @property
-    def places(self) -> list[Place]:
+    def endpoints(self) -> list[Endpoint]:
         """Of the trainers that are there now, by rank."""
         with self.changed:
-            return [trainer.place for _, trainer in sorted(self.trainers.items())]
+            return [trainer.endpoint for _, trainer in sorted(self.trainers.items())]
 
     def open(self, purpose: Purpose, options: Options) -> RunState:
         """A new run; trainers hear of it by `announce`."""
@@ -207,12 +207,12 @@ class Master(ControlServer):
                 if run.feed == feed and run.closed and 0 < run.generation < generation
             )
 
-    def readers(self, feed: str, beside: RunState | None = None) -> set[int] | None:
+    def readers(self, feed: str, main: RunState | None = None) -> set[int] | None:
         """Ranks that have asked for rows of that feed: no position comes of them any more. None while
         others may still ask.
 
         Args:
-            beside: the run of another feed. Who has come further in it than to where programs ask
+            main: the run of another feed. Who has come further in it than to where programs ask
                 for rows of this one is not waited for, once somebody has asked.
         """
         with self.changed:
@@ -223,7 +223,7 @@ class Master(ControlServer):
                     continue
                 if named and rank not in named:
                     continue
-                if not (asking and beside is not None and self._past(rank, beside)):
+                if not (asking and main is not None and self._past(rank, main)):
                     return None
             return {rank for rank in asking if not self.trainers[rank].returned}
 
@@ -271,8 +271,8 @@ class Master(ControlServer):
         """Whether the rank has left the first epoch of that run, or the run."""
         if self.trainers[rank].waits.get(run.feed, -1) >= run.number:
             return True
-        later = [book for number, book in run.epochs.items() if number > run.first_epoch]
-        return any(rank in book.handed and book.handed[rank].batches for book in later)
+        later = [epoch for number, epoch in run.epochs.items() if number > run.first_epoch]
+        return any(rank in epoch.handed and epoch.handed[rank].batches for epoch in later)
 
     @contextmanager
     def watching(self) -> Iterator[threading.Condition]:
