@@ -126,12 +126,12 @@ def test_every_sample_of_a_small_job_is_kept() -> None:
 
 def test_a_new_attempt_shows_nothing_of_the_old_one() -> None:
     live = LiveState()
-    live.beat(TASK, Heartbeat(attempt=1, step=9.0, log_size=100), 50.0)
-    live.beat(TASK, Heartbeat(attempt=2), 51.0)
+    live.heartbeat(TASK, Heartbeat(attempt=1, step=9.0, log_size=100), 50.0)
+    live.heartbeat(TASK, Heartbeat(attempt=2), 51.0)
     assert live.of(TASK, 1) is None
     measured = live.of(TASK, 2)
     assert measured is not None and (measured.step, measured.log_size) == (None, 0)
-    live.beat(TASK, Heartbeat(attempt=1, step=10.0), 52.0)
+    live.heartbeat(TASK, Heartbeat(attempt=1, step=10.0), 52.0)
     assert live.of(TASK, 2) is measured, "a late word of the old one changes nothing"
 
 
@@ -139,7 +139,7 @@ def test_how_long_the_rest_takes_is_told_at_the_attempts_own_pace() -> None:
     live = LiveState()
 
     def left(step: float | None, now: float, total: float | None = 1000.0, attempt: int = 1):
-        live.beat(TASK, Heartbeat(attempt=attempt, step=step, total=total), now)
+        live.heartbeat(TASK, Heartbeat(attempt=attempt, step=step, total=total), now)
         measured = live.of(TASK, attempt)
         assert measured is not None
         return measured.left_s(now)
@@ -176,14 +176,14 @@ def test_a_line_an_agent_tells_is_shown_and_its_log_not_read() -> None:
         assert task is not None
         return task.last_line
 
-    live.beat(TASK, Heartbeat(attempt=1, log_size=10, last_line="epoch 1"), 1.0)
+    live.heartbeat(TASK, Heartbeat(attempt=1, log_size=10, last_line="epoch 1"), 1.0)
     assert line() == "epoch 1"
-    live.beat(TASK, Heartbeat(attempt=1, log_size=20), 2.0)
+    live.heartbeat(TASK, Heartbeat(attempt=1, log_size=20), 2.0)
     assert line() == "epoch 1", "it has not changed"
-    live.beat(TASK, Heartbeat(attempt=1, log_size=30, last_line="epoch 2"), 3.0)
+    live.heartbeat(TASK, Heartbeat(attempt=1, log_size=30, last_line="epoch 2"), 3.0)
     assert line() == "epoch 2"
     assert logs.asked == 0
-    live.beat(TASK, Heartbeat(attempt=2, log_size=5), 4.0)
+    live.heartbeat(TASK, Heartbeat(attempt=2, log_size=5), 4.0)
     asyncio.run(live.read_last_lines(logs.last_line))
     assert logs.asked == 1, "an agent that does not tell: its log is read"
 
@@ -301,7 +301,7 @@ def test_an_agent_that_misses_its_beats_is_silent_once() -> None:
     world = _Monitored()
     world.monitor.connected("c1")
     world.pass_time(10)
-    world.monitor.beat("c1", TASK, Heartbeat())
+    world.monitor.heartbeat("c1", TASK, Heartbeat())
     world.pass_time(14)
     assert not world.events
     world.pass_time(60)

@@ -166,7 +166,7 @@ def test_the_agents_notice_nothing_of_all_that(small: Small) -> None:
 @pytest.fixture
 def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
     monkeypatch.setattr(server, "HEAD_S", 0.5)
-    monkeypatch.setattr(descriptors, "STRANGERS_MOST", 64)
+    monkeypatch.setattr(descriptors, "UNAUTHENTICATED_MOST", 64)
     with serving() as running:
         yield running
 

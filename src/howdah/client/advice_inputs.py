@@ -67,21 +67,21 @@ def evidence(directory: JobDirectory) -> Evidence:
     samples: dict[Task, list[Sample]] = defaultdict(list)
     for each in metrics.read(directory.path):
         samples[each.task].append(each.sample)
-    story = _Story(submitted)
+    events = _Journal(submitted)
     for entry in journal.read(directory.path):
-        story.take(entry)
+        events.take(entry)
     final = directory.final()
     reported = [each.time for found in samples.values() for each in found if each.values]
-    uses = [_use(name, role, samples, story.rates()) for name, role in job.roles.items()]
+    uses = [_use(name, role, samples, events.rates()) for name, role in job.roles.items()]
     end = (final.finished if final is not None else None) or time.time()
     return Evidence(
         roles=tuple(use for use in uses if use is not None),
         took_s=max(end - submitted, 0.0),
-        start=story.start(min(reported, default=None)),
-        restarts=tuple(story.restarts),
+        start=events.start(min(reported, default=None)),
+        restarts=tuple(events.restarts),
         has_checkpoint=job.checkpoint is not None,
-        checkpoints=tuple(story.checkpoints),
-        checkpoint_bytes=story.checkpoint_bytes,
+        checkpoints=tuple(events.checkpoints),
+        checkpoint_bytes=events.checkpoint_bytes,
     )
 
 
@@ -120,8 +120,8 @@ def _busiest(tasks: list[list[float | None]]) -> float | None:
     )
 
 
-class _Story:
-    """What the journal tells, read from its beginning."""
+class _Journal:
+    """What advice needs of a journal, collected from its beginning."""
 
     def __init__(self, submitted: float) -> None:
         self._submitted = submitted

@@ -174,7 +174,7 @@ class Agents:
             session.channel.close()
 
 
-class AgentConversations:
+class AgentServer:
     """Lets agents in, and passes on what they say: events to the machine, the rest to those who
     keep it."""
 
@@ -272,7 +272,7 @@ class AgentConversations:
 
     async def _listen(self, session: Session) -> None:
         """Take what it says until the connection ends, without waking a task for each message."""
-        present, beat, on = self._agents.present, self._heartbeats.beat, self._on
+        present, heartbeat, on = self._agents.present, self._heartbeats.heartbeat, self._on
         allowed = self._allowances.take
 
         def take(message: FromAgent) -> None:
@@ -292,7 +292,7 @@ class AgentConversations:
             # Others are made up: an agent has its attempt from the coordinator.
             real = data is not None and 0 <= about.attempt <= data.attempt
             if type(message) is Heartbeat:
-                beat(session.container_id, session.task, message if real else Heartbeat())
+                heartbeat(session.container_id, session.task, message if real else Heartbeat())
                 return
             if not real or about.task != session.task:
                 return

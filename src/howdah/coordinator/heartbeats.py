@@ -77,30 +77,32 @@ class HeartbeatMonitor:
     def connected(self, container_id: str) -> None:
         """An agent is there: from now on its silence counts."""
         self._connected.add(container_id)
-        self._liveness.beat(container_id, self._clock.now())
+        self._liveness.heartbeat(container_id, self._clock.now())
 
     def disconnected(self, container_id: str) -> None:
         """Its connection ended, which the machine is told by another event."""
         self._connected.discard(container_id)
         self._liveness.forget(container_id)
 
-    def beat(self, container_id: str, task: Task, beat: Heartbeat) -> None:
+    def heartbeat(self, container_id: str, task: Task, heartbeat: Heartbeat) -> None:
         """Take a heartbeat in. The hot path: a thousand of these a second."""
         now = self._clock.now()
-        self._liveness.beat(container_id, now)
-        if not beat.attempt:
+        self._liveness.heartbeat(container_id, now)
+        if not heartbeat.attempt:
             return
-        sample = beat.sample
+        sample = heartbeat.sample
         if sample is not None and (values := few(sample.values)) is not sample.values:
             sample = msgspec.structs.replace(sample, values=values)
-            beat = msgspec.structs.replace(beat, sample=sample)
-        if beat.last_line is not None and len(beat.last_line) > LINE_LENGTH:
-            beat = msgspec.structs.replace(beat, last_line=beat.last_line[:LINE_LENGTH])
-        self._live.beat(task, beat, now)
+            heartbeat = msgspec.structs.replace(heartbeat, sample=sample)
+        if heartbeat.last_line is not None and len(heartbeat.last_line) > LINE_LENGTH:
+            heartbeat = msgspec.structs.replace(
+                heartbeat, last_line=heartbeat.last_line[:LINE_LENGTH]
+            )
+        self._live.heartbeat(task, heartbeat, now)
         if sample is not None:
-            self._metrics.take(task, beat.attempt, sample)
-        if self._watch_hangs and beat.progress_s is not None:
-            self._hangs.observe(task, beat.attempt, now - beat.progress_s)
+            self._metrics.take(task, heartbeat.attempt, sample)
+        if self._watch_hangs and heartbeat.progress_s is not None:
+            self._hangs.observe(task, heartbeat.attempt, now - heartbeat.progress_s)
 
     def tick(self, now: float) -> None:
         """Look for the silent and the stuck."""
@@ -108,7 +110,7 @@ class HeartbeatMonitor:
         self._last_tick = now
         if late_s > STALL_S:
             for container_id in self._connected:
-                self._liveness.beat(container_id, now)
+                self._liveness.heartbeat(container_id, now)
         for container_id, silent_s in self._liveness.due(now):
             self._silent(container_id)
             self._emit(AgentSilent(container_id=container_id, silent_s=silent_s))

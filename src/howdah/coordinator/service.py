@@ -15,7 +15,7 @@ from howdah.backends.base import Backend, BackendError
 from howdah.backends.resources import role_resources
 from howdah.coordinator import remote_directory
 from howdah.coordinator.address import AddressAnnouncer, Redial, own_address
-from howdah.coordinator.agents import AgentConversations, Agents, StackRequests
+from howdah.coordinator.agents import Agents, AgentServer, StackRequests
 from howdah.coordinator.background import persist, trim_memory
 from howdah.coordinator.clients import Clients
 from howdah.coordinator.container_secrets import ContainerSecrets
@@ -197,7 +197,7 @@ class Coordinator:
             beat_s=BEAT_S,
             lease_s=backend.lease_s,
         )
-        self.conversations: AgentConversations = AgentConversations(
+        self.agent_server: AgentServer = AgentServer(
             self.agents,
             directory,
             self._state,
@@ -448,7 +448,7 @@ class Coordinator:
             hello = await channel.receive()
             match hello:
                 case AgentHello():
-                    await self.conversations.serve(channel, hello)
+                    await self.agent_server.serve(channel, hello)
                 case ExecHello():
                     await self.execs.agent(channel, hello)
                 case ClientHello():

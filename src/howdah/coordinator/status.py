@@ -233,26 +233,26 @@ class LiveState:
         live = self._tasks.get(task)
         return live if live is not None and live.attempt == attempt else None
 
-    def beat(self, task: Task, beat: Heartbeat, now: float) -> None:
+    def heartbeat(self, task: Task, heartbeat: Heartbeat, now: float) -> None:
         """Take a heartbeat in. A new attempt starts from nothing; an older one is ignored."""
         live = self._tasks.get(task)
-        if live is None or live.attempt < beat.attempt:
-            live = self._tasks[task] = TaskLive(beat.attempt)
-        elif live.attempt > beat.attempt:
+        if live is None or live.attempt < heartbeat.attempt:
+            live = self._tasks[task] = TaskLive(heartbeat.attempt)
+        elif live.attempt > heartbeat.attempt:
             return
-        if beat.sample is not None:
-            live.sample = beat.sample
-        if beat.progress_s is not None:
-            live.progress = now - beat.progress_s
-        if beat.step is not None:
-            if live.step is None or beat.step < live.step:  # or it counts anew
-                live.first = beat.step, now
-            live.step = beat.step
-        if beat.total is not None:
-            live.total = beat.total
-        if beat.last_line is not None:
-            live.last_line, live.sends_lines = beat.last_line, True
-        live.log_size = beat.log_size
+        if heartbeat.sample is not None:
+            live.sample = heartbeat.sample
+        if heartbeat.progress_s is not None:
+            live.progress = now - heartbeat.progress_s
+        if heartbeat.step is not None:
+            if live.step is None or heartbeat.step < live.step:  # or it counts anew
+                live.first = heartbeat.step, now
+            live.step = heartbeat.step
+        if heartbeat.total is not None:
+            live.total = heartbeat.total
+        if heartbeat.last_line is not None:
+            live.last_line, live.sends_lines = heartbeat.last_line, True
+        live.log_size = heartbeat.log_size
 
     async def read_last_lines(
         self, last_line: Callable[[Task, int], Awaitable[str | None]]

@@ -19,7 +19,7 @@ class Liveness:
         self.limit_s = limit_s
         self._last: dict[str, float] = {}
 
-    def beat(self, container_id: str, now: float) -> None:
+    def heartbeat(self, container_id: str, now: float) -> None:
         """Anything was heard of the container's agent."""
         self._last[container_id] = now
 

@@ -317,7 +317,7 @@ class Connection:
             lost = ConnectionLost(f"the connection to {self.address} ended: {error}")
             self.close(lost)
         except Exception as error:
-            # Whatever a stranger's bytes make a decoder raise is the stranger's fault.
+            # Whatever a peer's bytes make a decoder raise is the peer's fault.
             self.close(ProtocolError(f"{self.address} sent what can't be read: {error!r}"))
 
     def _take(self, frame: bytes) -> None:

@@ -52,8 +52,8 @@ class GssError(Exception):
         self.code: int = minor - (1 << 32) if minor & 0x80000000 else minor
 
 
-class Holder(NamedTuple):
-    """Whose a credential is."""
+class Inquiry(NamedTuple):
+    """What `gss_inquire_cred` says of a credential."""
 
     principal: str
     lifetime_s: float
@@ -109,7 +109,7 @@ class Credential:
         finally:
             _release_name(name)
 
-    def holder(self) -> Holder:
+    def inquire(self) -> Inquiry:
         """Whose it is, and for how long. A ticket of a keytab is got here, where there is none yet.
 
         Raises:
@@ -120,14 +120,14 @@ class Credential:
             byref(minor), self.handle, byref(name), byref(lifetime), None, None
         )
         if major & _ERROR_BITS == _EXPIRED:
-            return Holder("", 0.0)  # nor does it tell whose it was
+            return Inquiry("", 0.0)  # nor does it tell whose it was
         _check(major, minor)
         try:
             principal = _display(name)
         finally:
             _release_name(name)
         endless = lifetime.value == _FOREVER
-        return Holder(principal, float("inf") if endless else float(lifetime.value))
+        return Inquiry(principal, float("inf") if endless else float(lifetime.value))
 
     def __del__(self) -> None:
         if self.handle:

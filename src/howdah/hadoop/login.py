@@ -122,7 +122,7 @@ def _with_kerberos(
             credential = gss.Credential(principal, store)
         else:
             credential = gss.Credential(principal)
-        holder = credential.holder()
+        found = credential.inquire()
     except gss.GssError as error:
         if keytab:
             raise AuthenticationError(
@@ -130,16 +130,16 @@ def _with_kerberos(
                 f" {_of_keytab(error)}"
             ) from error
         raise AuthenticationError(explain(error)) from error
-    if holder.lifetime_s <= 0:
+    if found.lifetime_s <= 0:
         raise AuthenticationError(
             "the ticket has expired (klist): run kinit, or give the job a keytab (under [hadoop])"
         )
     return Login(
-        short_name(holder.principal, configuration, _realm()),
-        holder.principal,
+        short_name(found.principal, configuration, _realm()),
+        found.principal,
         keytab,
         credentials,
-        expires_at=float("inf") if keytab else time.time() + holder.lifetime_s,
+        expires_at=float("inf") if keytab else time.time() + found.lifetime_s,
         credential=credential if keytab or principal else None,
     )
 

@@ -135,7 +135,7 @@ class _Watch:
         self._folder = Path(spec.folder)
         self._requests = requests
         self._report = report
-        self._publisher: CheckpointUploader | None = None
+        self._uploader: CheckpointUploader | None = None
         self._tree: Tree = {}
         self._quiet_since = time.monotonic()
         self._restless_since: float | None = None
@@ -177,8 +177,8 @@ class _Watch:
     def _look(self, tree: Tree, now: float, *, prompt: bool) -> None:
         if tree != self._tree:
             self._tree, self._quiet_since, self._open_file = tree, now, None
-        publisher = self._open(now)
-        changed = publisher.changed(tree) if publisher is not None else bool(tree)
+        uploader = self._open(now)
+        changed = uploader.changed(tree) if uploader is not None else bool(tree)
         if self._outdated or not changed:
             self._restless_since = None
             if self._left_out is not None and self._settled(now):
@@ -186,12 +186,12 @@ class _Watch:
             return
         if self._restless_since is None:
             self._restless_since = now
-        due = publisher is not None and (prompt or now >= self._not_before)
-        if publisher is not None and due and not self._has_turn(publisher, now):
+        due = uploader is not None and (prompt or now >= self._not_before)
+        if uploader is not None and due and not self._has_turn(uploader, now):
             return
         if (due or (self._refusing and tree != self._kept)) and (prompt or self._settled(now)):
-            if publisher is not None and due:
-                self._try(publisher)
+            if uploader is not None and due:
+                self._try(uploader)
             if self._refusing and tree != self._kept and local_fallback.keep(self._spec, tree):
                 self._kept = tree
         waits = self._restless_since is not None and not self._refusing
@@ -228,10 +228,10 @@ class _Watch:
     def _restless_file(self) -> str:
         return max(self._tree, key=lambda name: self._tree[name].ctime_ns, default="")
 
-    def _has_turn(self, publisher: CheckpointUploader, now: float) -> bool:
+    def _has_turn(self, uploader: CheckpointUploader, now: float) -> bool:
         try:
-            if not publisher.claim():
-                self._outdated, self._publisher = True, None
+            if not uploader.claim():
+                self._outdated, self._uploader = True, None
                 self._left_out = UnsavedFiles(self._spec, _PATIENCE_S)
                 return False
         except Exception as error:
@@ -253,27 +253,21 @@ class _Watch:
     # -- the store -------------------------------------------------------------------------------
 
     def _open(self, now: float) -> CheckpointUploader | None:
-        """The publisher, once the store can be read and written."""
-        if self._publisher is None and not self._outdated and now >= self._not_before:
+        """The uploader, once the store can be read and written."""
+        if self._uploader is None and not self._outdated and now >= self._not_before:
             try:
-                publisher = CheckpointUploader(self._spec, _PATIENCE_S)
-                publisher.begin()
-                self._publisher = publisher
+                uploader = CheckpointUploader(self._spec, _PATIENCE_S)
+                uploader.begin()
+                self._uploader = uploader
             except Outdated as error:
                 self._has_gone_on(error)
             except Exception as error:
                 self._refused(error)
-        return self._publisher
+        return self._uploader
 
-    def _try(self, publisher: CheckpointUploader) -> None:
-        tree: Tree | None = self._tree
+    def _try(self, uploader: CheckpointUploader) -> None:
         try:
-            # A local copy takes far less time than an upload does.
-            if self._outpaced and local_fallback.keep(self._spec, self._tree):
-                if (copy := local_fallback.kept(self._spec)) is not None:
-                    publisher, tree = CheckpointUploader(copy, _PATIENCE_S), None
-            self._publish(publisher, tree)
-            self._outpaced = False
+            self._upload(uploader, self._tree)
         except FolderChanged:
             self._quiet_since, self._outpaced = time.monotonic(), True
         except Outdated as error:
@@ -282,8 +276,8 @@ class _Watch:
             # fsspec's stores raise what they like; the program must not notice.
             self._refused(error)
 
-    def _publish(self, publisher: CheckpointUploader, tree: Tree | None) -> None:
-        saved = publisher.publish(tree)
+    def _upload(self, uploader: CheckpointUploader, tree: Tree | None) -> None:
+        saved = uploader.publish(tree)
         self._backoff_s, self._restless_since, self._refusing = _BACKOFF_S[0], None, False
         self._kept = None
         local_fallback.forget(self._spec)
@@ -292,7 +286,7 @@ class _Watch:
 
     def _has_gone_on(self, error: Outdated) -> None:
         self._report(Problem(problem=str(error)))
-        self._outdated, self._publisher = True, None
+        self._outdated, self._uploader = True, None
 
     def _refused(self, error: Exception) -> None:
         self._not_before = time.monotonic() + self._backoff_s
@@ -314,9 +308,9 @@ class _Watch:
         if self._left_out is not None:
             with contextlib.suppress(Exception):
                 self._last_look(self._left_out, request)
-        elif self._publisher is not None:
+        elif self._uploader is not None:
             with contextlib.suppress(Exception):
-                self._publisher.is_over()
+                self._uploader.is_over()
 
     def _last_look(self, left_out: UnsavedFiles, request: Request) -> None:
         text = self._left_out_told
@@ -332,16 +326,16 @@ class _Watch:
         if request.kind is Kind.END and self._perhaps_torn(spec.look()):
             if (kept := local_fallback.kept(spec)) is None:
                 return
-            spec, self._publisher = kept, None
+            spec, self._uploader = kept, None
         deadline = time.monotonic() + request.limit_s
         pause_s, changing = _LAST_BACKOFF_S[0], 0
         while True:
             try:
-                self._publisher = self._publisher or CheckpointUploader(spec, _PATIENCE_S)
-                if self._publisher.changed(spec.look()) and not self._waits_for_turn(deadline):
+                self._uploader = self._uploader or CheckpointUploader(spec, _PATIENCE_S)
+                if self._uploader.changed(spec.look()) and not self._waits_for_turn(deadline):
                     self._left_out = UnsavedFiles(spec, _PATIENCE_S)
                     return
-                self._publish(self._publisher, None)
+                self._upload(self._uploader, None)
                 return
             except Outdated as error:
                 self._has_gone_on(error)
@@ -361,8 +355,8 @@ class _Watch:
 
     def _waits_for_turn(self, deadline: float) -> bool:
         """Whether this folder is the one that is saved."""
-        assert self._publisher is not None
-        while self._publisher.claim():
+        assert self._uploader is not None
+        while self._uploader.claim():
             now = time.monotonic()
             if self._turn_at is None:
                 self._turn_at = now + (TURN_S if self._spec.rank else 0.0)

@@ -197,7 +197,7 @@ class Channel(asyncio.Protocol, Generic[T]):
     async def dispatch(self, handle: Callable[[T], None]) -> None:
         """Call ``handle`` for each message from now on, as it arrives, until no more can come.
 
-        It runs in the read callback: no task is woken, which saves a fifth of a beat's cost.
+        It runs in the read callback: no task is woken, which saves a fifth of a heartbeat's cost.
 
         Raises:
             Exception: what ``handle`` raised; the channel is closed then.
@@ -446,16 +446,16 @@ async def serve(
         finally:
             channel.close()
 
-    def opened(stranger: UnauthenticatedPeer, channel: Channel[Any]) -> None:
-        stranger.proven()
+    def opened(peer: UnauthenticatedPeer, channel: Channel[Any]) -> None:
+        peer.proven()
         channel.expect_frames(first_frame_s)
         task = loop.create_task(run(channel))
         handlers.add(task)
         task.add_done_callback(handlers.discard)
 
-    def channel(stranger: UnauthenticatedPeer) -> Channel[Any]:
+    def channel(peer: UnauthenticatedPeer) -> Channel[Any]:
         return Channel(
-            receives, backlog_bytes=backlog_bytes, opened=functools.partial(opened, stranger)
+            receives, backlog_bytes=backlog_bytes, opened=functools.partial(opened, peer)
         )
 
     return await listen(channel, host, port, ssl_context, handshake_s, most, sock)

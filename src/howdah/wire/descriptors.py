@@ -7,11 +7,11 @@ import contextlib
 import resource
 from collections.abc import Generator
 
-STRANGERS_SHARE = 4
+UNAUTHENTICATED_SHARE = 4
 """Connections that have proven nothing get one descriptor in so many, at each port."""
-STRANGERS_MOST = 512
+UNAUTHENTICATED_MOST = 512
 """They cost up to 50 kB each, whatever the number of descriptors."""
-STRANGERS_LEAST = 16
+UNAUTHENTICATED_LEAST = 16
 
 _before: dict[int, tuple[int, int]] = {}
 """The limits before they were changed."""
@@ -53,9 +53,9 @@ def limits_as_found() -> Generator[None]:
             resource.setrlimit(limit, ours)
 
 
-def strangers_at_a_port() -> int:
+def unauthenticated_at_a_port() -> int:
     """How many connections may wait at one port that have not proven who they are."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
-        return STRANGERS_MOST
-    return max(STRANGERS_LEAST, min(soft // STRANGERS_SHARE, STRANGERS_MOST))
+        return UNAUTHENTICATED_MOST
+    return max(UNAUTHENTICATED_LEAST, min(soft // UNAUTHENTICATED_SHARE, UNAUTHENTICATED_MOST))

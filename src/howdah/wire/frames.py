@@ -123,6 +123,6 @@ class FrameDecoder(Generic[T]):
             with body:
                 return self._decode(body)
         except Exception as error:
-            # Whatever a stranger's bytes make the decoder raise (also RecursionError from deep
-            # nesting, MemoryError from a huge announced size) is the stranger's fault.
+            # Whatever an unknown peer's bytes make the decoder raise (also RecursionError from deep
+            # nesting, MemoryError from a huge announced size) is that peer's fault.
             raise FrameError(f"A frame is not a message expected here: {error}") from error

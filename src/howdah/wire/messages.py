@@ -87,7 +87,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Heartbeat(Message, frozen=True, kw_only=True):
-    """Sent once a beat interval; carries what changed."""
+    """Sent once a heartbeat interval; carries what changed."""
 
     attempt: int = 0
     sample: Sample | None = None

@@ -1,6 +1,6 @@
-"""Listening sockets with asyncio's own TLS, at a fraction of its memory and open to strangers.
+"""Listening sockets with asyncio's own TLS, at a fraction of its memory and open to anybody.
 
-asyncio keeps a buffer of 256 KiB for each TLS connection: 250 MB at 1,000 agents, of which a beat
+asyncio keeps a buffer of 256 KiB for each TLS connection: 250 MB at 1,000 agents, of which a heartbeat
 uses some hundred bytes. Here all connections of a server read into one buffer, for on a selector
 loop a read and its decryption are one uninterrupted step.
 
@@ -19,7 +19,7 @@ from asyncio import sslproto
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from howdah.wire.descriptors import strangers_at_a_port
+from howdah.wire.descriptors import unauthenticated_at_a_port
 from howdah.wire.unauthenticated_peers import Seldom, UnauthenticatedPeer, UnauthenticatedPeers
 
 LISTEN_BACKLOG = 4096
@@ -57,8 +57,8 @@ async def listen(
 ) -> Listener:
     """``loop.create_server(protocol, host, port, ssl=ssl_context, …)`` with less memory.
 
-    ``protocol`` is given the stranger it is to speak with, and says when that has proven itself.
-    ``most`` strangers at once, by default a share of the descriptors. ``sock`` is a bound socket to
+    ``protocol`` is given the peer it is to speak with, and says when that has proven itself.
+    ``most`` unauthenticated at once, by default a share of the descriptors. ``sock`` is a bound socket to
     listen on instead of an address.
 
     Raises:
@@ -67,24 +67,22 @@ async def listen(
     loop = asyncio.get_running_loop()
     buffer = bytearray(_READ_BYTES)
 
-    def secured(stranger: UnauthenticatedPeer) -> asyncio.BaseProtocol:
-        return _SharedBufferTls(
-            buffer, stranger, loop, protocol(stranger), ssl_context, handshake_s
-        )
+    def secured(peer: UnauthenticatedPeer) -> asyncio.BaseProtocol:
+        return _SharedBufferTls(buffer, peer, loop, protocol(peer), ssl_context, handshake_s)
 
-    async def plainly(stranger: UnauthenticatedPeer) -> None:
+    async def plainly(peer: UnauthenticatedPeer) -> None:
         await loop.connect_accepted_socket(
-            lambda: protocol(stranger),
-            stranger.sock,
+            lambda: protocol(peer),
+            peer.sock,
             ssl=ssl_context,
             ssl_handshake_timeout=handshake_s,
             ssl_shutdown_timeout=SHUTDOWN_S,
         )
 
-    async def cheaply(stranger: UnauthenticatedPeer) -> None:
-        await loop.connect_accepted_socket(lambda: secured(stranger), stranger.sock)
+    async def cheaply(peer: UnauthenticatedPeer) -> None:
+        await loop.connect_accepted_socket(lambda: secured(peer), peer.sock)
 
-    strangers = UnauthenticatedPeers(strangers_at_a_port() if most is None else most)
+    unauthenticated = UnauthenticatedPeers(unauthenticated_at_a_port() if most is None else most)
     with socket.socket() as nothing:
         try:
             secured(UnauthenticatedPeers(1).arrived(nothing))
@@ -94,7 +92,7 @@ async def listen(
         else:
             take = cheaply
     sockets = [sock] if sock is not None else await _bound(host, port)
-    return Listener(sockets, take, strangers, silent_s=handshake_s)
+    return Listener(sockets, take, unauthenticated, silent_s=handshake_s)
 
 
 async def _bound(host: str | None, port: int) -> list[socket.socket]:
@@ -114,7 +112,7 @@ class Listener:
         self,
         sockets: Iterable[socket.socket],
         take: Callable[[UnauthenticatedPeer], Coroutine[Any, Any, None]],
-        strangers: UnauthenticatedPeers,
+        unauthenticated: UnauthenticatedPeers,
         *,
         silent_s: float,
     ) -> None:
@@ -126,7 +124,7 @@ class Listener:
         """
         self._loop = asyncio.get_running_loop()
         self._take = take
-        self._strangers = strangers
+        self._unauthenticated = unauthenticated
         self._silent_s = silent_s
         self._waiting: dict[UnauthenticatedPeer, asyncio.TimerHandle] = {}
         self._taking: set[asyncio.Task[None]] = set()
@@ -149,8 +147,8 @@ class Listener:
         for sock in self.sockets:
             self._loop.remove_reader(sock)
             sock.close()
-        for stranger in list(self._waiting):
-            self._drop(stranger)
+        for peer in list(self._waiting):
+            self._drop(peer)
 
     def is_serving(self) -> bool:
         """As of `asyncio.Server`: whether it accepts connections."""
@@ -161,7 +159,7 @@ class Listener:
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(ACCEPTED_AT_ONCE):
-            if not self._strangers.has_room():
+            if not self._unauthenticated.has_room():
                 self._pause(listening, NO_ROOM_S)
                 return
             try:
@@ -176,13 +174,11 @@ class Listener:
                 self._pause(listening, NO_FILES_S)
                 return
             sock.setblocking(False)
-            stranger = self._strangers.arrived(sock)
+            peer = self._unauthenticated.arrived(sock)
             # Most have their first bytes with them.
-            if not self._has_spoken(stranger):
-                self._waiting[stranger] = self._loop.call_later(
-                    self._silent_s, self._drop, stranger
-                )
-                self._loop.add_reader(sock, self._has_spoken, stranger)
+            if not self._has_spoken(peer):
+                self._waiting[peer] = self._loop.call_later(self._silent_s, self._drop, peer)
+                self._loop.add_reader(sock, self._has_spoken, peer)
 
     def _pause(self, listening: socket.socket, pause_s: float) -> None:
         self._loop.remove_reader(listening)
@@ -192,40 +188,40 @@ class Listener:
         del self._pauses[listening]
         self._loop.add_reader(listening, self._accept, listening)
 
-    def _has_spoken(self, stranger: UnauthenticatedPeer) -> bool:
+    def _has_spoken(self, peer: UnauthenticatedPeer) -> bool:
         """Whether more than silence came from it; it is taken or dropped then."""
         try:
-            begun = stranger.sock.recv(1, socket.MSG_PEEK)
+            begun = peer.sock.recv(1, socket.MSG_PEEK)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError:
             begun = b""
         if not begun:
-            self._drop(stranger)
+            self._drop(peer)
             return True
-        self._no_longer_waits(stranger)
-        self._strangers.begun(stranger)
-        task = self._loop.create_task(self._taken(stranger))
+        self._no_longer_waits(peer)
+        self._unauthenticated.begun(peer)
+        task = self._loop.create_task(self._taken(peer))
         self._taking.add(task)
         task.add_done_callback(self._taking.discard)
         return True
 
-    async def _taken(self, stranger: UnauthenticatedPeer) -> None:
+    async def _taken(self, peer: UnauthenticatedPeer) -> None:
         try:
-            await self._take(stranger)
+            await self._take(peer)
         except OSError:  # its handshake failed, or it is gone
-            stranger.gone()
-            stranger.sock.close()
+            peer.gone()
+            peer.sock.close()
 
-    def _drop(self, stranger: UnauthenticatedPeer) -> None:
-        self._no_longer_waits(stranger)
-        stranger.gone()
-        stranger.sock.close()
+    def _drop(self, peer: UnauthenticatedPeer) -> None:
+        self._no_longer_waits(peer)
+        peer.gone()
+        peer.sock.close()
 
-    def _no_longer_waits(self, stranger: UnauthenticatedPeer) -> None:
-        if (timer := self._waiting.pop(stranger, None)) is not None:
+    def _no_longer_waits(self, peer: UnauthenticatedPeer) -> None:
+        if (timer := self._waiting.pop(peer, None)) is not None:
             timer.cancel()
-            self._loop.remove_reader(stranger.sock)
+            self._loop.remove_reader(peer.sock)
 
 
 class _SharedBufferTls(sslproto.SSLProtocol):
@@ -239,7 +235,7 @@ class _SharedBufferTls(sslproto.SSLProtocol):
     def __init__(
         self,
         buffer: bytearray,
-        stranger: UnauthenticatedPeer,
+        peer: UnauthenticatedPeer,
         loop: asyncio.AbstractEventLoop,
         protocol: asyncio.Protocol,
         ssl_context: ssl.SSLContext,
@@ -255,10 +251,10 @@ class _SharedBufferTls(sslproto.SSLProtocol):
         super().__init__(loop, protocol, ssl_context, **arguments)
         self._ssl_buffer = buffer
         self._ssl_buffer_view = memoryview(buffer)
-        self._stranger = stranger
+        self._peer = peer
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._stranger.gone()
+        self._peer.gone()
         super().connection_lost(exc)
 
 

@@ -1,16 +1,16 @@
 """Accepted connections whose peers have not proven who they are.
 
-They are few, so that those who can prove it always find a place, and they are cut off for newcomers,
+They are few, so that those who can prove it always find room, and they are cut off for newcomers,
 so that an honest newcomer always gets in:
 
-1. A stranger that has sent nothing yet costs its socket and nothing else.
-2. When there is no room, the oldest silent stranger is cut off, as long as those are more than a
+1. A peer that has sent nothing yet costs its socket and nothing else.
+2. When there is no room, the oldest silent peer is cut off, as long as those are more than a
    quarter of all.
 3. Otherwise the oldest that has begun to speak is cut off, once it has had its undisturbed time: an
    honest peer whose handshake is under way on a busy machine is not cut off by others like it.
 4. Otherwise newcomers wait in the kernel's queue.
 
-A peer that has proven itself is no stranger any more and never makes room for one.
+A peer that has proven itself is no longer counted here and never makes room for one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import socket
 import time
 
 SILENT_SHARE = 4
-"""One place in so many is for connections that have sent nothing yet."""
+"""One connection in so many is for connections that have sent nothing yet."""
 
 UNDISTURBED_S = 5.0
 """For a handshake that has begun. A busy machine with thousands of agents needs a second for one."""
@@ -88,24 +88,24 @@ class UnauthenticatedPeers:
 
     def arrived(self, sock: socket.socket) -> UnauthenticatedPeer:
         """A connection was accepted; nothing has come from it yet."""
-        stranger = UnauthenticatedPeer(sock, self)
-        self._silent[stranger] = None
-        return stranger
+        peer = UnauthenticatedPeer(sock, self)
+        self._silent[peer] = None
+        return peer
 
-    def begun(self, stranger: UnauthenticatedPeer) -> None:
+    def begun(self, peer: UnauthenticatedPeer) -> None:
         """Its first bytes have come."""
-        if stranger in self._silent:
-            del self._silent[stranger]
-            self._begun[stranger] = time.monotonic()
+        if peer in self._silent:
+            del self._silent[peer]
+            self._begun[peer] = time.monotonic()
 
-    def forget(self, stranger: UnauthenticatedPeer) -> None:
-        """It is no stranger any more."""
-        self._silent.pop(stranger, None)
-        self._begun.pop(stranger, None)
+    def forget(self, peer: UnauthenticatedPeer) -> None:
+        """It is proven, or gone."""
+        self._silent.pop(peer, None)
+        self._begun.pop(peer, None)
 
-    def _cut_off(self, stranger: UnauthenticatedPeer) -> None:
-        self.forget(stranger)
-        stranger.cut_off()
+    def _cut_off(self, peer: UnauthenticatedPeer) -> None:
+        self.forget(peer)
+        peer.cut_off()
         if self._seldom.now():
             _LOG.warning(
                 "%d connections have proven nothing yet; the oldest are cut off for newcomers",

@@ -10,8 +10,8 @@ from tests.unit.core.bench import WORKER, Bench, workers
 
 def test_an_agent_is_silent_once_after_missed_beats() -> None:
     liveness = Liveness(5.0)
-    liveness.beat("c1", 100.0)
-    liveness.beat("c2", 103.0)
+    liveness.heartbeat("c1", 100.0)
+    liveness.heartbeat("c2", 103.0)
     assert liveness.due(104.0) == []
     assert liveness.due(106.0) == [("c1", 6.0)]
     assert liveness.due(107.0) == []
@@ -19,10 +19,10 @@ def test_an_agent_is_silent_once_after_missed_beats() -> None:
 
 def test_a_closed_connection_is_not_silence_and_a_new_beat_counts_again() -> None:
     liveness = Liveness(5.0)
-    liveness.beat("c1", 100.0)
+    liveness.heartbeat("c1", 100.0)
     liveness.forget("c1")
     assert liveness.due(200.0) == []
-    liveness.beat("c1", 300.0)
+    liveness.heartbeat("c1", 300.0)
     assert liveness.due(306.0) == [("c1", 6.0)]
 
 

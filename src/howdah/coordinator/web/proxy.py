@@ -354,12 +354,10 @@ class WebSockets:
         self._gate = gate
         self._open: set[asyncio.Task[None]] = set()
 
-    def protocol(
-        self, *, stranger: UnauthenticatedPeer, **_: object
-    ) -> asyncio.StreamReaderProtocol:
+    def protocol(self, *, peer: UnauthenticatedPeer, **_: object) -> asyncio.StreamReaderProtocol:
         """What the HTTP server gives the connection to; it then feeds the request's head again."""
         reader = asyncio.StreamReader(limit=HEAD_MAX)
-        return asyncio.StreamReaderProtocol(reader, functools.partial(self._start, stranger))
+        return asyncio.StreamReaderProtocol(reader, functools.partial(self._start, peer))
 
     def close(self) -> None:
         """End them all."""
@@ -368,17 +366,17 @@ class WebSockets:
 
     def _start(
         self,
-        stranger: UnauthenticatedPeer,
+        peer: UnauthenticatedPeer,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
-        task = asyncio.ensure_future(self._run(stranger, reader, writer))
+        task = asyncio.ensure_future(self._run(peer, reader, writer))
         self._open.add(task)
         task.add_done_callback(self._open.discard)
 
     async def _run(
         self,
-        stranger: UnauthenticatedPeer,
+        peer: UnauthenticatedPeer,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
@@ -387,17 +385,17 @@ class WebSockets:
             try:
                 async with asyncio.timeout(UPGRADE_S):
                     head = await reader.readuntil(b"\r\n\r\n")
-                await self._connect(stranger, head, reader, writer)
+                await self._connect(peer, head, reader, writer)
             except security.Refusal as refusal:
                 writer.write(_answer(refusal.status, refusal.message))
                 await writer.drain()
             finally:
-                stranger.gone()
+                peer.gone()
                 writer.close()
 
     async def _connect(
         self,
-        stranger: UnauthenticatedPeer,
+        peer: UnauthenticatedPeer,
         head: bytes,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
@@ -408,12 +406,12 @@ class WebSockets:
         # Without the client's address: those who may only look get none, for what goes through it is
         # not seen and may change something.
         await self._gate.admit(security.headers_of(pairs), method, stream=True)
-        stranger.proven()
+        peer.proven()
         task, rest, address = self._target(target)
         path, _, query = rest.partition("?")
-        peer = writer.get_extra_info("peername")
+        client = writer.get_extra_info("peername")
         passed = upward_headers(
-            pairs, client=str(peer[0]) if peer else "", keep=_KEPT, secret=address.secret
+            pairs, client=str(client[0]) if client else "", keep=_KEPT, secret=address.secret
         )
         try:
             far_reader, far_writer = await connect(address)

@@ -281,7 +281,7 @@ PROOF = "howdah.proof"
 """Where a request's scope has its `Proof`."""
 MAY_STOP = "howdah.may-stop"
 """In the scope of a reader's request, true: they may stop the job all the same."""
-STRANGER = "howdah.stranger"
+PEER = "howdah.stranger"
 """In a request's scope: its connection, which is told once a request of it is let in."""
 
 BODY_MAX_PROXIED = 1024 * 1024 * 1024
@@ -412,8 +412,8 @@ class GateMiddleware:
                 proof = scope[PROOF] = await self._gate.admit(
                     headers, scope["method"], stream=path == STREAM_PATH, client=client[0]
                 )
-                if (stranger := scope.get(STRANGER)) is not None:
-                    stranger.proven()
+                if (peer := scope.get(PEER)) is not None:
+                    peer.proven()
                 if proof is Proof.READER and not path.startswith((PROXY_ROOT, STATIC_ROOT)):
                     answering = masked(guarded, mask_of(self._gate.source))
             receive = _limited(headers, receive, BODY_MAX_PROXIED if proxied else MAX_BODY)

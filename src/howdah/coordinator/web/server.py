@@ -15,14 +15,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from howdah.coordinator.web.app import JobApp
 from howdah.coordinator.web.proxy import WebSockets
-from howdah.coordinator.web.security import STRANGER, Broken
-from howdah.wire.descriptors import strangers_at_a_port
+from howdah.coordinator.web.security import PEER, Broken
+from howdah.wire.descriptors import unauthenticated_at_a_port
 from howdah.wire.sockets import Listener
 from howdah.wire.unauthenticated_peers import UnauthenticatedPeer, UnauthenticatedPeers
 
 HEAD_S = 15.0
 """A connection must have sent a request's head within this: the first from its beginning, later ones
-from their first byte. Those of strangers end with it in any case."""
+from their first byte. Those of unauthenticated peers end with it in any case."""
 
 HEAD_MAX = 32 * 1024
 """Bytes of a request's head."""
@@ -109,23 +109,23 @@ class _Uvicorn(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, but strangers get only so much."""
+        """As uvicorn's, but unauthenticated peers get only so much."""
         loop = asyncio.get_running_loop()
 
-        async def take(stranger: UnauthenticatedPeer) -> None:
+        async def take(peer: UnauthenticatedPeer) -> None:
             protocol = functools.partial(
                 _Protocol,
-                stranger,
+                peer,
                 config=self.config,
                 server_state=self.server_state,
                 app_state=self.lifespan.state,
                 _loop=loop,
             )
-            await loop.connect_accepted_socket(protocol, stranger.sock)
+            await loop.connect_accepted_socket(protocol, peer.sock)
 
         # A request's head comes at once with its connection: nobody needs time undisturbed.
-        strangers = UnauthenticatedPeers(strangers_at_a_port(), undisturbed_s=0.0)
-        self.servers = [Listener(sockets or (), take, strangers, silent_s=HEAD_S)]  # type: ignore[list-item]
+        unauthenticated = UnauthenticatedPeers(unauthenticated_at_a_port(), undisturbed_s=0.0)
+        self.servers = [Listener(sockets or (), take, unauthenticated, silent_s=HEAD_S)]  # type: ignore[list-item]
         self.started = True
 
     async def main_loop(self) -> None:
@@ -137,15 +137,15 @@ class _Uvicorn(uvicorn.Server):
 class _Protocol(H11Protocol):
     """Connections that do not finish their requests are not kept."""
 
-    def __init__(self, stranger: UnauthenticatedPeer, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, peer: UnauthenticatedPeer, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         # Whatever handlers the program has: an access log would hold the tickets of one-time links.
         self.access_log = False
         self.ws_protocol_class = functools.partial(  # type: ignore[assignment]
             self.config.ws_protocol_class,  # type: ignore[arg-type]
-            stranger=stranger,
+            peer=peer,
         )
-        self._stranger = stranger
+        self._peer = peer
         self._waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
@@ -157,7 +157,7 @@ class _Protocol(H11Protocol):
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stranger.gone()
+        self._peer.gone()
         self._heard()
         super().connection_lost(exc)
 
@@ -170,12 +170,12 @@ class _Protocol(H11Protocol):
         before = self.cycle
         super().handle_events()
         if self.cycle is not before:
-            self.scope[STRANGER] = self._stranger  # type: ignore[typeddict-unknown-key]
+            self.scope[PEER] = self._peer  # type: ignore[typeddict-unknown-key]
             self._heard()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if not self._stranger.is_proven and self._waiting is None:
+        if not self._peer.is_proven and self._waiting is None:
             self._wait()
 
     def _between_requests(self) -> bool:
@@ -196,7 +196,7 @@ class _Protocol(H11Protocol):
 
 
 def _worth_telling(record: logging.LogRecord) -> bool:
-    """Strangers' malformed requests and programs that break off are no news for the log."""
+    """Malformed requests and connections that break off are not logged."""
     if record.levelno < logging.ERROR:
         return False
     problem = record.exc_info[1] if record.exc_info else None

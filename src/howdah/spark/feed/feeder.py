@@ -25,7 +25,7 @@ from howdah.spark.feed.messages import AssignmentResponse, Fed, Purpose
 from howdah.spark.feed.plan import moved
 
 FIRST_SEGMENT_BYTES = 4 << 10
-LONGEST_STRETCH_BYTES = 128 << 20
+LONGEST_SEGMENT_BYTES = 128 << 20
 """Between two questions to the controller."""
 RESULT = "partition int, rows long, bytes long"
 """Schema of a feeding task's one row: Spark's partition, rows and bytes sent by this attempt."""
@@ -137,7 +137,7 @@ class _Feeding(Connecting):
                 self._send(piece, start)
             self._offset = base + batch.num_rows
             if self._segment_bytes >= self._limit:
-                self._limit = min(2 * self._limit, LONGEST_STRETCH_BYTES)
+                self._limit = min(2 * self._limit, LONGEST_SEGMENT_BYTES)
                 self._check()
         rank = self._trainer.rank if self._trainer is not None else -1
         self._finish()

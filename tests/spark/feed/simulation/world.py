@@ -635,7 +635,7 @@ def virtual() -> Iterator[None]:
         for module, name, value in (
             (control, "connect", network.connect),
             (control, "random", _Random),
-            (feeder, "FIRST_STRETCH_BYTES", 0),
+            (feeder, "FIRST_SEGMENT_BYTES", 0),
             (feeding, "ControllerConnection", network.Asking),
             (feeding, "Trainer", network.Feeder),
             (trainer, "Control", _Control),
