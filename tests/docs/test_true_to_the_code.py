@@ -17,7 +17,7 @@ from howdah.core.causes import RULES, FailureCause
 from howdah.frameworks import registry
 from howdah.portal import openapi
 from howdah.storage import layout
-from tests.docs.pages import DOCS, ROOT
+from tests.docs.pages import DOCS, PAGES, ROOT
 
 SOURCE = ROOT / "src" / "howdah"
 
@@ -169,3 +169,22 @@ def test_the_overview_names_files_that_are_there() -> None:
     assert {path.name for path in SOURCE.joinpath("core").glob("*.py")} - {"__init__.py"} == {
         *of_core
     }
+
+
+def test_every_test_that_a_page_names_by_its_path_is_there() -> None:
+    missing: list[str] = []
+    for page in PAGES:
+        named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", page.read_text(encoding="utf-8"))
+        for path, test in named:
+            file = ROOT / path
+            text = file.read_text(encoding="utf-8") if file.is_file() else ""
+            if not text or (test and not re.search(rf"^(async )?def {test}\(", text, re.M)):
+                missing.append(f"{page.relative_to(ROOT)}: {path}::{test}")
+    assert not missing
+
+
+def test_each_promise_names_a_test() -> None:
+    text = (DOCS / "design/promises.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (?!Promise)[^-|][^|]*\|[^|]*\|([^|]*)\|$", text, re.M)
+    assert len(rows) > 20
+    assert all(re.search(r"`tests/[\w/]+\.py::test_\w+`", tests) for tests in rows)
