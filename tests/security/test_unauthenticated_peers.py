@@ -223,12 +223,12 @@ def test_the_owners_connection_outlives_a_flood(served: Served) -> None:
 def test_a_stranger_costs_a_feed_server_no_thread(rig: Rig) -> None:
     """Finding 11: each connection got a thread before TLS; now only feeders of the job do."""
     with rig.trainer() as trainer:
-        place = rig.place()
+        endpoint = rig.endpoint()
         before = threading.active_count()
         with contextlib.ExitStack() as stack:
             for first in (b"", client_hello(), b"GET / HTTP/1.1\r\n\r\n"):
-                flood(stack, place.port, first, 100)
-            feeder = Feeder(place, rig.secrets)
+                flood(stack, endpoint.port, first, 100)
+            feeder = Feeder(endpoint, rig.secrets)
             assert threading.active_count() <= before + 1
             feeder.close()
         trainer.close()
