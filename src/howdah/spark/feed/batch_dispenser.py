@@ -6,7 +6,7 @@ import time
 from typing import NamedTuple
 
 from howdah.spark.errors import FeedError
-from howdah.spark.feed.epochs import ChunkQueue, EpochState, Extent, Handed, RunState, Source
+from howdah.spark.feed.epochs import ChunkQueue, Extent, Handed, Source, TrainerEpoch, TrainerRun
 from howdah.spark.feed.ingest_stream import IngestStream
 from howdah.spark.feed.messages import Align
 from howdah.spark.feed.state import FeedState, Key
@@ -28,7 +28,7 @@ class Piece(NamedTuple):
 class Run(NamedTuple):
     """So many whole batches of one record batch, which the program may take without asking."""
 
-    epoch: EpochState
+    epoch: TrainerEpoch
     source: Source
     count: int
 
@@ -36,7 +36,7 @@ class Run(NamedTuple):
 class Pieces(NamedTuple):
     """One batch, of pieces that follow each other."""
 
-    epoch: EpochState
+    epoch: TrainerEpoch
     pieces: list[Piece]
     rows: int
     stream: IngestStream | None = None
@@ -215,13 +215,13 @@ class BatchDispenser:
         # The epoch was the run's last: another run may be there.
         return None if only is not None else self._find(None)
 
-    def _short_of_credit(self, epoch: EpochState) -> bool:
+    def _short_of_credit(self, epoch: TrainerEpoch) -> bool:
         """More batches are allowed than there are: the batch size has grown meanwhile."""
         rest = epoch.available
         over = not rest or (self.state.drop_last and rest < self.state.size)
         return epoch.fed and epoch.final and epoch.align is Align.DROP and over
 
-    def _batch(self, epoch: EpochState) -> Run | Pieces | Wait:
+    def _batch(self, epoch: TrainerEpoch) -> Run | Pieces | Wait:
         size = self.state.size
         if epoch.batches >= epoch.limit:
             return Wait(LOOK_S)
@@ -267,7 +267,7 @@ class BatchDispenser:
                 return self._scored(run, stream)
         return Wait(LINGER_S if streams else LOOK_S)
 
-    def _scored(self, run: RunState, stream: IngestStream) -> Pieces:
+    def _scored(self, run: TrainerRun, stream: IngestStream) -> Pieces:
         epoch = run.epoch(run.current)
         rows = min(stream.available, self.state.size)
         pieces = self._cut(stream, rows)

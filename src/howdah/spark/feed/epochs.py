@@ -82,7 +82,7 @@ class Extent(NamedTuple):
 class Handed(NamedTuple):
     """One batch to train with that was handed out."""
 
-    epoch: EpochState
+    epoch: TrainerEpoch
     extents: list[Extent]
 
 
@@ -145,7 +145,7 @@ class ChunkQueue:
         return freed
 
 
-class EpochState(ChunkQueue):
+class TrainerEpoch(ChunkQueue):
     """One epoch at one trainer. Chunks that `Align.PAD` repeats wait in its queue too."""
 
     def __init__(self, run: int, number: int, options: Options, *, scoring: bool = False) -> None:
@@ -298,7 +298,7 @@ class TrainerRun:
         """The epoch being handed out."""
         cached = opening.first_epoch if opening.cached_epoch is None else opening.cached_epoch
         self.cached_epoch: int | None = cached if opening.options.cache else None
-        self.epochs: dict[int, EpochState] = {}
+        self.epochs: dict[int, TrainerEpoch] = {}
         self.cache: EpochCache | None = None
         """Of the cached epoch."""
         self.over = False
@@ -307,11 +307,11 @@ class TrainerRun:
     def scoring(self) -> bool:
         return self.purpose is Purpose.SCORE
 
-    def epoch(self, number: int) -> EpochState:
+    def epoch(self, number: int) -> TrainerEpoch:
         """The state of that epoch, begun if need be."""
         epoch = self.epochs.get(number)
         if epoch is None:
-            epoch = EpochState(self.number, number, self.options, scoring=self.scoring)
+            epoch = TrainerEpoch(self.number, number, self.options, scoring=self.scoring)
             epoch.last = not self.scoring and number + 1 >= self.options.epochs
             self.epochs[number] = epoch
         return epoch

@@ -12,7 +12,7 @@ from howdah.spark.errors import FeedError
 from howdah.spark.feed.feeder_client import (
     Access,
     ControllerConnection,
-    Enough,
+    EnoughRows,
     Trainer,
     first_word,
 )

@@ -188,7 +188,7 @@ def _limit(state: FeedState, stream: IngestStream) -> int:
     return run.options.buffer if run is not None else 0
 
 
-def _epoch_cache(state: FeedState, run: RunState, epoch: EpochState) -> EpochCache | None:
+def _epoch_cache(state: FeedState, run: TrainerRun, epoch: TrainerEpoch) -> EpochCache | None:
     """Where the epoch's rows are kept, if they are needed again."""
     cached = run.cached_epoch == epoch.number and run.options.epochs > epoch.number + 1
     if epoch.cache is None and (cached or epoch.align is Align.PAD):

@@ -56,7 +56,7 @@ class Scoring(Connecting):
             yield from self._answers(0)
             if self._trainer is not None:
                 self.controller.tell(Fed(**self.named(), rank=self._trainer.rank))
-        except Enough as end:
+        except EnoughRows as end:
             raise FeedError(
                 "the program takes no more rows to score: it has stopped the feed or returned"
             ) from end

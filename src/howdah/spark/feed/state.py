@@ -48,7 +48,7 @@ class FeedState:
         self.name = name
         self.shared = shared
         self.changed: threading.Condition = shared.changed
-        self.runs: dict[int, RunState] = {}
+        self.runs: dict[int, TrainerRun] = {}
         """That go on."""
         self.over: set[int] = set()
         """Runs that are over."""
@@ -148,7 +148,7 @@ class FeedState:
             self.failure = self.failure or error
             self._interrupt()
 
-    def hand_out(self, epoch: EpochState, source: Source, rows: int) -> None:
+    def hand_out(self, epoch: TrainerEpoch, source: Source, rows: int) -> None:
         """The program is given the next rows of the source as a batch."""
         with self.changed:
             start, source.at = source.at, source.at + rows
@@ -200,7 +200,7 @@ class FeedState:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def report_available(self, epoch: EpochState) -> None:
+    def report_available(self, epoch: TrainerEpoch) -> None:
         """Tell the controller for how many batches there are rows, if that is new."""
         if epoch.scoring or not self.size or epoch.done:
             return
@@ -231,7 +231,7 @@ class FeedState:
         epoch.fed = True
         self.report_available(epoch)
 
-    def finish(self, run: RunState, epoch: EpochState) -> None:
+    def finish(self, run: TrainerRun, epoch: TrainerEpoch) -> None:
         """The epoch is over for the program."""
         self._end(run, epoch, left=True)
         run.epochs.pop(epoch.number, None)
@@ -298,7 +298,7 @@ class FeedState:
             if begin.run == run.number and begin.epoch <= epoch and not stream.ended:
                 stream.stop()
 
-    def _end(self, run: RunState, epoch: EpochState, *, left: bool = False) -> None:
+    def _end(self, run: TrainerRun, epoch: TrainerEpoch, *, left: bool = False) -> None:
         """Nothing more of the epoch is handed out. ``left``: for the program has left it."""
         over = left or self._over(run, epoch)
         self.buffered -= epoch.drop()
@@ -307,12 +307,12 @@ class FeedState:
         self.rows += epoch.handed
         self._report(run, epoch, over=over)
 
-    def _over(self, run: RunState, epoch: EpochState) -> bool:
+    def _over(self, run: TrainerRun, epoch: TrainerEpoch) -> bool:
         # One that has no rows is not over before the program is there: it may be far behind.
         there = not epoch.scoring and epoch.number == run.current
         return there and epoch.over(self.size or 1, self.drop_last)
 
-    def _report(self, run: RunState, epoch: EpochState, *, over: bool | None = None) -> None:
+    def _report(self, run: TrainerRun, epoch: TrainerEpoch, *, over: bool | None = None) -> None:
         """Tell how much of the epoch was handed out, if that is new."""
         done = self._over(run, epoch) if over is None else over
         dropped = epoch.dropped if epoch.done else epoch.left if done else 0

@@ -8,7 +8,7 @@ from typing import Any
 from unittest import mock
 
 from howdah.spark.feed import control_server, ingest, plan, run_state, state
-from howdah.spark.feed.epochs import EpochState, RunState
+from howdah.spark.feed.epochs import TrainerEpoch, TrainerRun
 from howdah.spark.feed.messages import OffsetQuery, OffsetReply
 
 Mutant = Callable[[], AbstractContextManager[Any]]
@@ -55,7 +55,7 @@ def _how_far(feed: state.FeedState, message: OffsetQuery) -> OffsetReply:
     )
 
 
-def _over(feed: state.FeedState, run: RunState, epoch: EpochState) -> bool:
+def _over(feed: state.FeedState, run: TrainerRun, epoch: TrainerEpoch) -> bool:
     return epoch.over(feed.size or 1, feed.drop_last)
 
 
@@ -68,11 +68,11 @@ def _allows_the_richest(align: Any, ranks: Any, held: Any) -> Any:
     return plan.Allowance(batches=most, final=found.final, empty=found.empty)
 
 
-def _drop(epoch: EpochState) -> int:
+def _drop(epoch: TrainerEpoch) -> int:
     return epoch.clear()
 
 
-def _prepare(feed: state.FeedState, run: RunState, number: int) -> None:
+def _prepare(feed: state.FeedState, run: TrainerRun, number: int) -> None:
     if run.cache is not None and not run.streamed(number) and number < run.options.epochs:
         feed._lay_out(run, number)
 
