@@ -266,8 +266,14 @@ class _Watch:
         return self._uploader
 
     def _try(self, uploader: CheckpointUploader) -> None:
+        tree: Tree | None = self._tree
         try:
-            self._upload(uploader, self._tree)
+            # A local copy takes far less time than an upload does.
+            if self._outpaced and local_fallback.keep(self._spec, self._tree):
+                if (copy := local_fallback.kept(self._spec)) is not None:
+                    uploader, tree = CheckpointUploader(copy, _PATIENCE_S), None
+            self._upload(uploader, tree)
+            self._outpaced = False
         except FolderChanged:
             self._quiet_since, self._outpaced = time.monotonic(), True
         except Outdated as error:
