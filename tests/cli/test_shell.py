@@ -27,7 +27,7 @@ def completed(*words: str) -> list[str]:
 
 
 def test_a_shell_completes_commands_options_jobs_and_tasks(tmp_path: Path) -> None:
-    assert completed("st") == ["status", "stop", "stack"]
+    assert completed("st") == ["status", "stack", "stop"]
     assert "--timestamps" in completed("logs", "--t")
     assert completed("logs", "d") == []
     file = job_file(tmp_path, "pass", name="digits", roles={"worker": {"instances": 2}})

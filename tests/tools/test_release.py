@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -44,7 +45,9 @@ def commit(folder: Path) -> None:
 
 def release(folder: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, folder / "tools/release"]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    # A make below another one says which folders it enters.
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
 def test_what_agrees_can_be_built(checkout: Path) -> None:

@@ -17,7 +17,7 @@ from howdah.client.advice import (
     Severity,
     advise,
 )
-from howdah.client.advice_inputs import _Story
+from howdah.client.advice_inputs import _Journal
 from howdah.core import messages as m
 from howdah.core.messages import Task
 from howdah.storage import journal
@@ -102,14 +102,14 @@ def test_the_summary_has_the_three_worst_of_a_job_that_took_a_while() -> None:
 def test_what_a_lost_attempt_took_is_no_part_of_the_start() -> None:
     """Nor is it put down to files that came slowly."""
     task = Task("worker", 0)
-    story = _Story(0.0)
+    seen = _Journal(0.0)
 
     def happens(now: float, event: m.AnyEvent) -> None:
-        story.take(journal.EventEntry(seq=1, now=now, event=event))
+        seen.take(journal.EventEntry(seq=1, now=now, event=event))
 
     def told(now: float, kind: str) -> None:
         record = m.Record(kind=kind, text=kind)
-        story.take(journal.RecordEntry(seq=1, now=now, record=record))
+        seen.take(journal.RecordEntry(seq=1, now=now, record=record))
 
     prepared = m.TaskPrepared(task=task, attempt=1)
     happens(1.0, prepared)
@@ -117,5 +117,5 @@ def test_what_a_lost_attempt_took_is_no_part_of_the_start() -> None:
     told(41.0, "restarting")
     happens(42.0, msgspec.structs.replace(prepared, attempt=2))
     told(43.0, "running")
-    assert story.start(reported=44.0) == (Phase("preparing", 1.0),)
-    assert [each.lost_s for each in story.restarts] == [41.0]
+    assert seen.start(reported=44.0) == (Phase("preparing", 1.0),)
+    assert [each.lost_s for each in seen.restarts] == [41.0]
