@@ -24,6 +24,8 @@ from tests.hadoop.rest import call
 from tests.yarn import unmanaged
 from tests.yarn.runner import Yarn, YarnJob, until
 
+pytestmark = pytest.mark.thorough
+
 JOBS = 20
 WINDOW_S = 30.0
 BEFORE_S = 31.0

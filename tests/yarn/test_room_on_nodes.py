@@ -11,6 +11,8 @@ from tests.hadoop.cluster import Cluster
 from tests.hadoop.plugin import MakeCluster
 from tests.yarn.runner import Yarn, until, with_defaults
 
+pytestmark = pytest.mark.thorough
+
 _SCHEDULERS = "org.apache.hadoop.yarn.server.resourcemanager.scheduler"
 CAPACITY = {"yarn.scheduler.capacity.node-locality-delay": "40"}
 FAIR = {
