@@ -13,8 +13,6 @@ import secrets
 import shutil
 import signal
 import tempfile
-import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ from hypothesis import settings
 
 from tests import leaks
 
-pytest_plugins = ["tests.hadoop.plugin"]
+pytest_plugins = ["tests.hadoop.plugin", "tests.run_order"]
 
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True)
@@ -57,12 +55,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_LEFT] = []
 
 
-OUT_OF_TIME = "the run is out of time"
-_UNTIL = float(os.environ.get("HOWDAH_TESTS_UNTIL", "inf"))
-"""When no further thorough test begins, in seconds since the epoch."""
-_END = float(os.environ.get("HOWDAH_TESTS_END", "inf"))
-"""When no further test of any kind begins."""
-_SHARED = ("hadoop_kerberos", "hadoop")
 _FOLDER = pytest.StashKey[Path]()
 _LEFT = pytest.StashKey[list[str]]()
 """What xdist's workers have said is left of their parts of the run."""
@@ -74,45 +66,6 @@ _END_S = 60.0
 def pytest_testnodedown(node: Any) -> None:
     """Hear what a worker of xdist leaves behind: its own exit code goes nowhere."""
     node.config.stash[_LEFT] += getattr(node, "workeroutput", {}).get("left", ())
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Order files for several workers, each of which takes the next file.
-
-    First those without time limits of their own, which are many and short; then the others, the longest
-    before the shorter ones, and one after the other those that share a cluster of Hadoop, since it ends
-    with the last file that uses it. Thorough ones come last, in another order each run, so that it is not
-    always the same that time leaves out.
-    """
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        return
-    seconds: Counter[Path] = Counter()
-    users: dict[str, set[Path]] = {fixture: set() for fixture in _SHARED}
-    thorough: set[Path] = set()
-    for item in items:
-        if limit := item.get_closest_marker("timeout"):
-            seconds[item.path] += limit.args[0]
-        if item.get_closest_marker("thorough"):
-            thorough.add(item.path)
-        for fixture in users.keys() & set(getattr(item, "fixturenames", ())):
-            users[fixture].add(item.path)
-
-    def rank(item: pytest.Item) -> tuple[bool, bool, int, float]:
-        file = item.path
-        cluster = next((i for i, name in enumerate(_SHARED) if file in users[name]), len(_SHARED))
-        within = random.Random(f"{_UNTIL} {file}").random() if file in thorough else -seconds[file]
-        return file in thorough, seconds[file] > 0, cluster, within
-
-    items.sort(key=rank)
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """On a slow machine leave some out rather than never get to the end."""
-    now = time.time()
-    if now > _END or (now > _UNTIL and item.get_closest_marker("thorough")):
-        pytest.skip(OUT_OF_TIME)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
