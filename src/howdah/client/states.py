@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from howdah.wire.status import JobView
 
 UNREADABLE = "unreadable"
-STATES = ("waiting", "running", "succeeded", "failed", "stopped", "timed-out", "lost", UNREADABLE)
+GOING_ON = ("waiting", "running")
+STATES = (*GOING_ON, "succeeded", "failed", "stopped", "timed-out", "lost", UNREADABLE)
 
 
 def state(view: JobView) -> str:

@@ -40,7 +40,7 @@ from howdah.frameworks.base import (
     at_most_one,
     needs_one_of,
 )
-from howdah.spec.model import Job, Restart, Role, Tracking
+from howdah.spec.model import Job, Restart, Role
 from howdah.spec.units import mebibytes
 
 SCHEDULER = (
@@ -81,11 +81,9 @@ class Dask(Framework):
             case "scheduler":
                 return replace(SERVER, ports=2)
             case "worker":
-                return RoleDefaults(
-                    tracking=Tracking.UNTRACKED,
+                return replace(
+                    SERVER,
                     restart=Restart.TASK,
-                    ranked=False,
-                    watched=False,
                     ports=2,
                     after=("scheduler",),
                     join=Join.REPORT if _own_worker(job) else Join.NETWORK,

@@ -20,11 +20,14 @@ Sources: docs.ray.io "Launching an On-Premise Cluster" (``ray start``), "Configu
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from howdah.core.messages import Member, Topology
 from howdah.core.plan import Join
 from howdah.frameworks import addresses
 from howdah.frameworks.base import (
     INDEPENDENT,
+    SERVER,
     Framework,
     Problem,
     RoleDefaults,
@@ -84,19 +87,11 @@ class Ray(Framework):
     def role(self, job: Job, role: str) -> RoleDefaults:
         match role:
             case "head":
-                return RoleDefaults(
-                    tracking=Tracking.UNTRACKED,
-                    ranked=False,
-                    watched=False,
-                    ports=HEAD_PORTS,
-                    restart_grace_s=4.0,
-                )
+                return replace(SERVER, ports=HEAD_PORTS, restart_grace_s=4.0)
             case "worker":
-                return RoleDefaults(
-                    tracking=Tracking.UNTRACKED,
+                return replace(
+                    SERVER,
                     restart=Restart.TASK,
-                    ranked=False,
-                    watched=False,
                     ports=NODE_PORTS,
                     after=("head",),
                     restart_grace_s=4.0,

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
+from howdah.client.states import GOING_ON
 from howdah.coordinator.web import app as web
 from howdah.coordinator.web.app import JobApp, StaticFiles, notice
 from howdah.coordinator.web.security import (
@@ -219,7 +220,7 @@ def create_portal(
         from howdah.portal import prometheus
 
         reader = reader_of(request)
-        unended = await found(Query(states=("waiting", "running"), limit=PAGE_MAX), reader)
+        unended = await found(Query(states=GOING_ON, limit=PAGE_MAX), reader)
         choices = await asyncio.to_thread(jobs.index.choices, reader)
         body = prometheus.text(choices.states, unended)
         return Response(body, media_type=prometheus.CONTENT_TYPE)

@@ -27,7 +27,7 @@ from howdah.storage.jobdir import JobDirectory, StorageError, own
 
 log: logging.Logger = logging.getLogger(__name__)
 
-_JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 
 class InUse(Exception):
@@ -142,7 +142,7 @@ class Copies:
             return
         for user in users:
             try:
-                for job_id in filter(_JOB_ID.fullmatch, self._store.jobs_of(user)):
+                for job_id in filter(JOB_ID.fullmatch, self._store.jobs_of(user)):
                     there.setdefault(job_id, set()).add(user)
             except OSError as error:
                 # Copies of what cannot be read just now are kept.

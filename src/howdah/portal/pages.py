@@ -8,13 +8,12 @@ from collections.abc import Mapping
 import msgspec
 from starlette.responses import HTMLResponse, Response
 
-from howdah.client.states import STATES
+from howdah.client.states import GOING_ON, STATES
 from howdah.coordinator.web.app import environment
 from howdah.portal.index import Choices, Found, Row
 from howdah.portal.pruning import PruneSchedule
 from howdah.portal.query import Asked
 
-_GOING_ON = ("waiting", "running")
 _TONES = {
     "waiting": "prep",
     "running": "live",
@@ -64,7 +63,7 @@ def list_page(
         asked=asked,
         rows=[_cells(row, now) for row in found.rows],
         restarted=any(row.restarts for row in found.rows),
-        busy=any(not row.ended and row.state in _GOING_ON for row in found.rows),
+        busy=any(not row.ended and row.state in GOING_ON for row in found.rows),
         total=found.total,
         first=(page - 1) * int(asked.value("limit") or 50) + 1 if found.rows else 0,
         older=asked.link(page=str(page + 1)) if found.more else "",
@@ -98,7 +97,7 @@ def _sorts(asked: Asked) -> dict[str, tuple[str, str]]:
 
 
 def _cells(row: Row, now: float) -> dict[str, object]:
-    going_on = not row.ended and row.state in _GOING_ON
+    going_on = not row.ended and row.state in GOING_ON
     return {
         "job": row,
         "word": row.state.replace("-", " "),

@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from howdah.client.states import STATES
+from howdah.client.states import GOING_ON, STATES
 from howdah.coordinator.web import prometheus
 from howdah.portal.index import Found
 
@@ -29,7 +29,7 @@ class _Jobs(Collector):
             counts.add_metric([state], self._states.get(state, 0))
         yield counts
         rows = self._unended.rows
-        known = sum(self._states.get(state, 0) for state in ("waiting", "running"))
+        known = sum(self._states.get(state, 0) for state in GOING_ON)
         yield GaugeMetricFamily(
             "howdah_portal_jobs_left_out",
             "Waiting and running jobs, the oldest, that are too many to be named below.",

@@ -11,7 +11,6 @@ import contextlib
 import logging
 import os
 import pwd
-import re
 import signal
 import sys
 import time
@@ -23,6 +22,7 @@ from typing import Any
 import msgspec
 
 from howdah.packing.archives import quantity
+from howdah.portal.copies import JOB_ID
 from howdah.storage.local_copy import account
 
 log: logging.Logger = logging.getLogger(__name__)
@@ -34,7 +34,6 @@ ROUNDS = 30
 """That are shown."""
 _ANSWER_BYTES = 4 * 1024 * 1024
 _TEXT_MAX = 500
-_JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _PASSED_ON = ("PATH", "LANG", "LC_ALL", "TZ", "HOWDAH_SITE", "HADOOP_CONF_DIR", "JAVA_HOME")
 
 
@@ -161,7 +160,7 @@ class PruneSchedule:
             return _no(place, _plain(last) or f"howdah prune exited with code {code}")
         # Its owner may have made it say anything.
         return _Answer(
-            [each for each in answer.removed if _JOB_ID.fullmatch(each.job_id)],
+            [each for each in answer.removed if JOB_ID.fullmatch(each.job_id)],
             [Failed(_plain(each.job_id), _plain(each.reason)) for each in answer.failed],
         )
 

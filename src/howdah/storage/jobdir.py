@@ -26,9 +26,6 @@ from howdah.wire.status import JobView
 
 T = TypeVar("T")
 
-TOKEN = "token"
-CONTAINERS_KEY = "containers.key"
-
 _SUFFIX_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
 """No letters that look like others."""
 
@@ -233,8 +230,11 @@ class JobDirectory:
             StorageError: there is none (no authority was made), it is not this user's, or this is no
                 job directory.
         """
+        # Not for those who only list jobs: it brings ssl.
+        from howdah.wire import authority
+
         try:
-            return (self.secrets / TOKEN).read_text().strip()
+            return (self.secrets / authority.TOKEN_FILE).read_text().strip()
         except OSError as error:
             self.meta()  # says so where the whole directory is gone
             raise StorageError(f"The token of job {self.job_id} can't be read: {error}") from error
@@ -245,8 +245,10 @@ class JobDirectory:
         Raises:
             OSError: it can't be read.
         """
+        from howdah.wire import authority  # as above
+
         try:
-            return (self.secrets / CONTAINERS_KEY).read_bytes()
+            return (self.secrets / authority.CONTAINERS_FILE).read_bytes()
         except FileNotFoundError:
             return None
 

@@ -21,13 +21,13 @@ from howdah.storage.versions import CheckpointSpec, Problem, Saved
 _FILES, _SPEC = "files", "spec.json"
 
 
-def keep(spec: CheckpointSpec, tree: Tree) -> bool:
-    """Copy the folder, in which ``tree`` was seen, in place of an earlier copy; whether it is kept.
+def keep(spec: CheckpointSpec, tree: Tree) -> CheckpointSpec | None:
+    """Copy the folder, in which ``tree`` was seen, in place of an earlier copy; what saves it, as `kept`.
 
-    It is not without a place for it, without room, or if the folder changes meanwhile.
+    None without a place for it, without room, or if the folder changes meanwhile.
     """
     if not spec.spare:
-        return False
+        return None
     spare, folder = Path(spec.spare), Path(spec.folder)
     fresh = spare.with_name(f"{spare.name}.tmp")
     try:
@@ -49,8 +49,8 @@ def keep(spec: CheckpointSpec, tree: Tree) -> bool:
         fresh.rename(spare)
     except (OSError, FolderChanged):
         shutil.rmtree(fresh, ignore_errors=True)
-        return False
-    return True
+        return None
+    return own
 
 
 def kept(spec: CheckpointSpec) -> CheckpointSpec | None:

@@ -269,9 +269,8 @@ class _Watch:
         tree: Tree | None = self._tree
         try:
             # A local copy takes far less time than an upload does.
-            if self._outpaced and local_fallback.keep(self._spec, self._tree):
-                if (copy := local_fallback.kept(self._spec)) is not None:
-                    uploader, tree = CheckpointUploader(copy, _PATIENCE_S), None
+            if self._outpaced and (copy := local_fallback.keep(self._spec, self._tree)):
+                uploader, tree = CheckpointUploader(copy, _PATIENCE_S), None
             self._upload(uploader, tree)
             self._outpaced = False
         except FolderChanged:
