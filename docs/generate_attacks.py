@@ -2,9 +2,10 @@
 
 They are in tests/security; those that need a real Hadoop or Spark are in a ``test_security.py`` beside
 the fixtures that start it.
-The first sentences of a test's docstring tell the attack and what stops it; one of the report of
-findings begins with its number, ``Finding 5: …``. A test without a docstring is told by its name.
-Run it after a change there; tests/docs compares what is committed with it.
+The first paragraph of a test's docstring says what the attack is and what stops it. If the attack is one
+of the report of findings, the docstring begins with its number, ``Finding 5: …``. A test without a
+docstring is described by its name. Run this after a change there; tests/docs compares what is committed
+with it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,9 @@ _HEAD = """\
 
 <!-- Written by docs/generate_attacks.py from tests/security and tests/*/test_security.py. Change those. -->
 
-Each line is an attack on a running job, its files or its clients, and the test that tries it. An attack
-that once got through has the number it was found under. Files are in `tests/security` where no folder is
-named. What is guaranteed and what is not is in
-[Threat model](005-security.md).
+Each row is an attack on a running job, its files or its clients, with the test that tries it. If an attack
+once succeeded, the row has the number of its finding. Files without a folder are in `tests/security`. The
+[threat model](005-security.md) says what is guaranteed and what is not.
 """
 _FINDING = re.compile(r"Findings? ([\d, ]+(?:and \d+)?): +")
 
@@ -55,9 +55,9 @@ def page() -> str:
     others = [each for each in found if not each.finding]
     return (
         _HEAD
-        + "\n## Once got through\n\n| Finding | Attack | Test |\n|---|---|---|\n"
+        + "\n## Attacks that once succeeded\n\n| Finding | Attack | Test |\n|---|---|---|\n"
         + "".join(f"| {each.finding} | {each.text} | {_test(each)} |\n" for each in known)
-        + "\n## Others\n\n| Attack | Test |\n|---|---|\n"
+        + "\n## Other attacks\n\n| Attack | Test |\n|---|---|\n"
         + "".join(f"| {each.text} | {_test(each)} |\n" for each in others)
     )
 

@@ -59,6 +59,7 @@ def _own(job: Job) -> list[psutil.Process]:
 def test_a_job_listens_on_two_ports_of_this_host_alone_and_on_private_sockets(
     jobs: tuple[Job, Job],
 ) -> None:
+    """A job listens on two ports of this host only, and on private sockets."""
     job, _ = jobs
     ports: set[tuple[str, int]] = set()
     paths: set[Path] = set()
@@ -79,6 +80,7 @@ def test_a_job_listens_on_two_ports_of_this_host_alone_and_on_private_sockets(
 
 
 def test_nothing_of_a_job_can_be_read_by_others(jobs: tuple[Job, Job]) -> None:
+    """Other users try to read a job's files. They can read none."""
     top = jobs[0].directory.path
     for path in [top, *top.rglob("*")]:
         assert path.is_symlink() or _closed(path, below=top), path
@@ -92,6 +94,7 @@ def _closed(path: Path, below: Path) -> bool:
 
 
 def test_secrets_are_in_their_files_and_nowhere_else(jobs: tuple[Job, Job]) -> None:
+    """A job's secrets are in their files, and nowhere else that the test looks."""
     job, _ = jobs
     folder = job.directory.secrets
     secrets = [(folder / name).read_text().strip().splitlines() for name in SECRETS]
@@ -140,6 +143,7 @@ def _context(
 
 @pytest.mark.timeout(90)
 def test_the_port_of_frames_tells_a_stranger_nothing(jobs: tuple[Job, Job]) -> None:
+    """A stranger calls the coordinator's port for agents and clients. It tells them nothing."""
     job, other = jobs
     port = _address(job).port
     frame = b"\0\0\0\x10" + b"x" * 16
@@ -155,6 +159,7 @@ _TLS_ALERT = bytes.fromhex("15030300020246")
 
 
 def test_the_page_tells_a_stranger_nothing(jobs: tuple[Job, Job]) -> None:
+    """A stranger asks for the job page. It tells them nothing."""
     job, other = jobs
     port = _address(job).http_port
     cookie = f"howdah-{job.directory.job_id}"
@@ -177,8 +182,8 @@ def test_the_page_tells_a_stranger_nothing(jobs: tuple[Job, Job]) -> None:
 
 @pytest.mark.timeout(90)
 def test_a_job_has_no_say_over_another(jobs: tuple[Job, Job]) -> None:
-    """A compromised task has its own job's certificates, keys and token, and knows all of another job's
-    names; it can neither stop nor read the job beside its own."""
+    """A compromised task has its own job's certificates, keys and token, and knows all names of
+    another job. It can neither stop nor read that job."""
     job, mine = jobs
     held = Held(task=Task("worker", 0), attempt=1, generation=1, phase=HeldPhase.RUNNING)
     for job_id in (job.directory.job_id, mine.directory.job_id):
@@ -199,8 +204,8 @@ def test_a_job_has_no_say_over_another(jobs: tuple[Job, Job]) -> None:
 
 @pytest.mark.timeout(90)
 def test_a_recorded_conversation_says_nothing_when_it_is_sent_again(jobs: tuple[Job, Job]) -> None:
-    """Somebody on the way records all that a client says to the coordinator and sends it again; the
-    coordinator says nothing to them, and does nothing."""
+    """Someone on the network records all that a client sends to the coordinator, and sends it
+    again. The coordinator answers nothing and does nothing."""
     job, _ = jobs
     address = _address(job)
     recorded: list[bytes] = []
@@ -241,8 +246,8 @@ def _relay(listener: socket.socket, port: int, recorded: list[bytes]) -> None:
 
 @pytest.mark.timeout(90)
 def test_neither_coordinator_nor_agent_leaves_its_memory_in_a_file(tmp_path: Path) -> None:
-    """Finding 18: a core file of a coordinator or an agent would hold keys and the token wherever the process was
-    started; they write none, whatever the user's limit, which the user's programs get as it was."""
+    """Finding 18: A core file of a coordinator or an agent would hold keys and the token. They
+    write none, whatever the user's limit is, and programs get the limit as it was."""
     before = resource.getrlimit(resource.RLIMIT_CORE)
     told = "import resource\nprint('limit', resource.getrlimit(resource.RLIMIT_CORE), flush=True)\n"
     resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
@@ -263,6 +268,7 @@ def test_neither_coordinator_nor_agent_leaves_its_memory_in_a_file(tmp_path: Pat
 
 
 def test_the_node_daemon_hangs_up_on_whoever_does_not_greet(jobs: tuple[Job, Job]) -> None:
+    """A program connects to the node daemon and does not greet it. The node daemon hangs up."""
     job, _ = jobs
     paths = {c.laddr for c in job.node().net_connections("unix") if c.laddr}
     for path in paths:
@@ -277,6 +283,7 @@ def test_the_node_daemon_hangs_up_on_whoever_does_not_greet(jobs: tuple[Job, Job
 
 
 def test_garbage_for_the_programs_socket_is_dropped(jobs: tuple[Job, Job]) -> None:
+    """A program sends garbage to the socket for reports. It is dropped."""
     job, _ = jobs
     for program in job.programs("worker:0"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:

@@ -55,6 +55,8 @@ NEWS = encode(Moved(incarnation=9, host=HOST, port=1))
 
 @pytest.mark.parametrize("role", [None, "agent", "client"])
 async def test_only_a_coordinator_is_heard(tmp_path: Path, role: str | None) -> None:
+    """Someone without a coordinator's certificate calls an agent's port. Only a coordinator is
+    heard."""
     async with listening(tmp_path) as (rig, _):
         secrets = rig.folder / "secrets" if role else None
         await nothing_comes(door(rig), bare_context(secrets, role or ""), NEWS)
@@ -63,6 +65,7 @@ async def test_only_a_coordinator_is_heard(tmp_path: Path, role: str | None) -> 
 
 @pytest.mark.parametrize("job_id", [JOB, OTHER_JOB], ids=["of its name", "of another name"])
 async def test_a_coordinator_of_another_authority_is_not_heard(tmp_path: Path, job_id: str) -> None:
+    """A coordinator with a certificate of another authority calls an agent. It is not heard."""
     async with listening(tmp_path) as (rig, _):
         secrets = secrets_of_another_job(tmp_path, job_id)
         await nothing_comes(door(rig), bare_context(secrets), NEWS)
@@ -79,6 +82,7 @@ async def test_a_coordinator_of_another_authority_is_not_heard(tmp_path: Path, j
     ids=["http", "zeros", "a call in the clear"],
 )
 async def test_what_is_no_tls_is_cut_off(tmp_path: Path, data: bytes) -> None:
+    """Someone speaks to an agent's port without TLS. The connection is cut off."""
     async with listening(tmp_path) as (rig, _):
         await nothing_comes(door(rig), None, data)
         await unharmed(rig)
@@ -92,6 +96,7 @@ async def test_what_is_no_tls_is_cut_off(tmp_path: Path, data: bytes) -> None:
 async def test_what_is_no_call_costs_even_a_coordinator_its_connection(
     tmp_path: Path, data: bytes
 ) -> None:
+    """A coordinator sends an agent's port something that is no call. It loses its connection."""
     async with listening(tmp_path) as (rig, _):
         await nothing_comes(door(rig), bare_context(rig.folder / "secrets"), data)
         await unharmed(rig)
@@ -100,6 +105,8 @@ async def test_what_is_no_call_costs_even_a_coordinator_its_connection(
 async def test_a_crowd_that_never_finishes_its_handshakes_is_bounded_and_ends(
     tmp_path: Path,
 ) -> None:
+    """A crowd begins handshakes with an agent and never finishes them. Their number is bounded, and
+    they are cut off."""
     async with listening(tmp_path) as (rig, agent):
         before = rss(agent.pid)
         crowd = [await asyncio.open_connection(*door(rig)) for _ in range(200)]

@@ -29,8 +29,8 @@ HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
     ],
 )
 def test_every_dependency_is_pinned_with_its_hashes_and_no_index(name: str) -> None:
-    """An index, or who stands between, gives another version, or other bytes, of a dependency; every
-    one is pinned with hashes, and no index or place is named that could be taken over."""
+    """An index, or someone on the way to it, gives another version of a dependency, or other bytes.
+    Every dependency is pinned with hashes, and no index is named that someone could take over."""
     text = (ROOT / name).read_text().replace("\\\n", " ")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     assert lines
@@ -62,8 +62,8 @@ def wheel(folder: Path, text: str) -> Path:
 @pytest.mark.skipif(UV is None, reason="there is no uv here; tools/setup installs it")
 @pytest.mark.parametrize("planted", [False, True])
 def test_a_download_that_was_tampered_with_is_not_installed(tmp_path: Path, planted: bool) -> None:
-    """Finding 14: a download of a pinned dependency was tampered with; it fails, as tools/setup installs it, and
-    nothing is installed."""
+    """Finding 14: The download of a pinned dependency has been changed. It fails when tools/setup
+    installs it, and nothing is installed."""
     assert UV is not None
     setup = (ROOT / "tools" / "setup").read_text()
     assert "--constraint constraints.txt" in setup and "--no-verify-hashes" not in setup

@@ -50,6 +50,7 @@ def says_nothing(answer: Answer, served: Served) -> bool:
 
 
 def test_every_route_wants_the_token(served: Served) -> None:
+    """A stranger tries every route of the page without the token. Every route refuses."""
     served.job.print("worker:0", "line\n", attempt=1)
     for method, path in [*every_path(served), ("GET", "/nothing"), ("TRACE", "/"), ("GET", "//")]:
         for headers in (
@@ -71,6 +72,7 @@ def test_every_route_wants_the_token(served: Served) -> None:
 
 
 def test_with_the_token_every_route_answers(served: Served) -> None:
+    """The owner tries every route with the token. Every route answers."""
     served.job.print("worker:0", "line\n", attempt=1)
     for method, path in every_path(served):
         if path.endswith("/stream") or path.startswith("/proxy"):
@@ -83,6 +85,7 @@ def test_with_the_token_every_route_answers(served: Served) -> None:
     "host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "a@localhost", "", "::1"]
 )
 def test_a_strange_host_name_is_refused_whatever_the_proof(served: Served, host: str) -> None:
+    """A request names another host. It is refused, whatever proof it brings."""
     for path in ("/", "/api/v1/job", served.login_link().removeprefix(served.url)):
         answer = served.get(path, headers={**BEARER, "Host": host})
         assert answer.status in (400, 421)
@@ -92,10 +95,12 @@ def test_a_strange_host_name_is_refused_whatever_the_proof(served: Served, host:
 
 @pytest.mark.parametrize("host", ["localhost:1", "127.0.0.1", "[::1]:80", "node1.cluster:8080"])
 def test_the_jobs_own_names_are_known(served: Served, host: str) -> None:
+    """A request names the job by one of its own host names. It is let in."""
     assert served.get("/api/v1/job", headers={**BEARER, "Host": host}).status == 200
 
 
 def test_a_link_opens_one_session_and_no_more(served: Served) -> None:
+    """Someone uses a one-time link a second time. It opens no session."""
     path = served.login_link().removeprefix(served.url)
     assert served.ask("HEAD", path, headers={}).headers["Set-Cookie"] is None
     first = served.get(path, headers={})
@@ -113,6 +118,7 @@ def test_a_link_opens_one_session_and_no_more(served: Served) -> None:
 
 @pytest.mark.parametrize("ticket", ["", "x", TOKEN, "1.2.3.4", "%00", "a" * 10_000, "é"])
 def test_a_wrong_ticket_opens_nothing(served: Served, ticket: str) -> None:
+    """Someone makes up a ticket. It opens nothing."""
     answer = served.get(f"/login?ticket={ticket.encode().hex() if ticket == 'é' else ticket}", {})
     assert answer.status == 401
     assert "Set-Cookie" not in answer.headers
@@ -133,6 +139,7 @@ def test_a_wrong_ticket_opens_nothing(served: Served, ticket: str) -> None:
     ],
 )
 def test_a_link_leads_only_to_pages_of_the_job(served: Served, to: str, leads: str) -> None:
+    """A one-time link names a page elsewhere to go on to. It leads to the job's pages only."""
     base, token = served.url, served.job.token
     link = tickets.login_link(base, token, time.time(), to).removeprefix(base)
     for _ in range(2):
@@ -141,11 +148,13 @@ def test_a_link_leads_only_to_pages_of_the_job(served: Served, to: str, leads: s
 
 
 def test_an_old_ticket_opens_nothing(served: Served) -> None:
+    """Someone finds a link that is too old. It opens nothing."""
     ticket = tickets.mint_ticket(TOKEN, time.time() - tickets.TICKET_LIFE_S - 2)
     assert served.get(f"/login?ticket={ticket}", {}).status == 401
 
 
 def test_two_jobs_on_one_host_do_not_clash() -> None:
+    """Two jobs have the same host name. A session of one opens nothing of the other."""
     one, two = FakeJob(), FakeJob()
     two.change(job_id="another-20261121-143503-x1y2")
     two.token = "another-token"
@@ -185,6 +194,8 @@ def test_two_jobs_on_one_host_do_not_clash() -> None:
 def test_only_the_jobs_own_page_may_change_something(
     served: Served, headers: dict[str, str], allowed: bool
 ) -> None:
+    """Another site sends a request that changes something, with the browser's cookie. Only the
+    job's own page may do that."""
     given = {name: value.replace("{url}", served.url) for name, value in headers.items()}
     session = served.log_in()
     for path in ("/api/v1/stop", "/api/v1/stacks/worker:0"):
@@ -194,6 +205,8 @@ def test_only_the_jobs_own_page_may_change_something(
 
 
 def test_only_the_jobs_own_page_may_open_a_stream(served: Served) -> None:
+    """Another site opens a stream of events with the browser's cookie. Only the job's own page may
+    do that."""
     session = served.log_in()
     for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
         assert served.get("/api/v1/stream", {**session, **headers}).status == 403
@@ -202,6 +215,7 @@ def test_only_the_jobs_own_page_may_open_a_stream(served: Served) -> None:
 
 
 def test_a_proxied_program_is_not_posted_to_by_other_sites(served: Served) -> None:
+    """Another site sends a form to a program behind the proxy. It is refused."""
     session = served.log_in()
     with program() as port:
         address = WebAddress(
@@ -215,6 +229,7 @@ def test_a_proxied_program_is_not_posted_to_by_other_sites(served: Served) -> No
 
 
 def test_no_other_site_is_allowed_to_read(served: Served) -> None:
+    """A script of another site asks whether it may read answers. No answer allows it."""
     for method in ("OPTIONS", "GET"):
         headers = {
             **BEARER,
@@ -226,6 +241,7 @@ def test_no_other_site_is_allowed_to_read(served: Served) -> None:
 
 
 def test_every_answer_of_ours_has_the_security_headers(served: Served) -> None:
+    """Every answer of the page carries the security headers."""
     session = served.log_in()
     paths = ["/", "/api/v1/job", "/metrics", "/nothing", "/login?ticket=x", "/proxy/worker:0/"]
     answers = [served.get(path, session) for path in paths]
@@ -246,6 +262,7 @@ def test_every_answer_of_ours_has_the_security_headers(served: Served) -> None:
 def test_the_token_and_tickets_are_in_no_log_and_no_answer(
     served: Served, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """Someone reads logs and answers for the token or a ticket. Neither is there."""
     caplog.set_level(logging.DEBUG)
     link = served.login_link()
     ticket = link.partition("ticket=")[2]
@@ -276,6 +293,7 @@ def test_the_token_and_tickets_are_in_no_log_and_no_answer(
 
 
 def test_a_body_over_the_limit_is_refused_unread(served: Served) -> None:
+    """A request announces a body over the limit. It is refused unread."""
     headers = {**BEARER, "Content-Type": "application/json", "Content-Length": str(10**12)}
     with socket.create_connection(("127.0.0.1", served.port), timeout=20) as sender:
         head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
@@ -284,6 +302,7 @@ def test_a_body_over_the_limit_is_refused_unread(served: Served) -> None:
 
 
 def test_a_body_that_grows_over_the_limit_is_refused(served: Served) -> None:
+    """The body of a request grows over the limit. It is refused."""
     with socket.create_connection(("127.0.0.1", served.port), timeout=20) as sender:
         sender.sendall(
             b"POST /api/v1/stop HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
@@ -298,6 +317,7 @@ def test_a_body_that_grows_over_the_limit_is_refused(served: Served) -> None:
 
 
 def test_a_strangers_body_is_not_waited_for(served: Served) -> None:
+    """A stranger announces a body and does not send it. The answer does not wait for it."""
     with socket.create_connection(("127.0.0.1", served.port), timeout=20) as sender:
         sender.sendall(
             b"POST /api/v1/stop HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
@@ -309,6 +329,7 @@ def test_a_strangers_body_is_not_waited_for(served: Served) -> None:
 
 
 def test_an_endless_head_is_cut_off(served: Served) -> None:
+    """The head of a request never ends. The connection is cut off."""
     for line in (b"X-A: " + b"a" * 200_000, b"X-A: a\r\n" * 20_000):
         with socket.create_connection(("127.0.0.1", served.port), timeout=20) as sender:
             try:
@@ -335,6 +356,7 @@ def test_an_endless_head_is_cut_off(served: Served) -> None:
     ],
 )
 def test_malformed_requests_cost_only_their_sender(served: Served, request_bytes: bytes) -> None:
+    """Someone sends malformed requests. They cost only their sender."""
     with socket.create_connection(("127.0.0.1", served.port), timeout=20) as sender:
         sender.sendall(request_bytes.replace(b"{token}", TOKEN.encode()))
         sender.shutdown(socket.SHUT_WR)
@@ -359,6 +381,7 @@ def lasting() -> Iterator[Served]:
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=400))
 def test_arbitrary_bytes_get_nothing_but_an_error(lasting: Served, data: bytes) -> None:
+    """Someone sends arbitrary bytes. They get an error and nothing else."""
     with socket.create_connection(("127.0.0.1", lasting.port), timeout=20) as sender:
         sender.sendall(data + b"\r\n\r\n")
         sender.shutdown(socket.SHUT_WR)
@@ -374,6 +397,7 @@ def test_arbitrary_bytes_get_nothing_but_an_error(lasting: Served, data: bytes) 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=st.text(min_size=0, max_size=60), query=st.text(max_size=40))
 def test_arbitrary_addresses_are_answered_in_words(lasting: Served, path: str, query: str) -> None:
+    """Someone asks for arbitrary addresses. Each gets an answer in words."""
     target = f"/{_quoted(path)}?{_quoted(query)}"
     assert lasting.get(target, {}).status == 401
     answer = lasting.get(target)
@@ -385,6 +409,7 @@ def _quoted(text: str) -> str:
 
 
 def test_many_idle_strangers_do_not_keep_the_owner_out(served: Served) -> None:
+    """Many strangers open connections and send nothing. The owner still gets in."""
     idle = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(300)]
     try:
         assert served.get("/api/v1/job").status == 200

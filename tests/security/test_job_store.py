@@ -88,8 +88,8 @@ def given_away(path: Path) -> None:
 
 @pytest.mark.timeout(120)
 def test_a_job_that_another_user_has_planted_is_refused_by_every_command(store: Store) -> None:
-    """Finding 9: another user puts a job into the victim's store and its id into the victim's
-    command line; every command refuses it, and `list` passes it over and says so."""
+    """Finding 9: Another user puts a job into the victim's store, and gets the victim to name its
+    id. Every command refuses the job; `list` skips it and says so."""
     given_away(store.planted)
     store.refuses(store.planted, f"belongs to another user, uid {STRANGER}")
     listed = store.howdah("list")
@@ -100,7 +100,8 @@ def test_a_job_that_another_user_has_planted_is_refused_by_every_command(store: 
 
 @pytest.mark.timeout(120)
 def test_a_job_folder_that_others_may_write_to_or_that_is_a_link_is_refused(store: Store) -> None:
-    """A job folder is open to others, or a link to a folder elsewhere; neither is run."""
+    """Others may write to a job's folder, or it is a link to a folder elsewhere. The job is not
+    run."""
     store.planted.chmod(0o770 if os.getgid() else 0o777)
     told = store.howdah("attach", "--revive", store.planted.name)
     assert f"others may write to {store.planted}" in told.stderr
@@ -115,8 +116,8 @@ def test_a_job_folder_that_others_may_write_to_or_that_is_a_link_is_refused(stor
 
 @pytest.mark.timeout(120)
 def test_a_store_whose_folder_others_could_replace_is_refused(store: Store) -> None:
-    """A level above the job store is open to others, who swap the folder of jobs; every command
-    refuses the whole store, a new job too."""
+    """Others may write to a level above the job store and replace the folder of jobs. Every command
+    refuses the whole store, for a new job too."""
     open_level = store.base.parent
     open_level.chmod(0o777)
     store.refuses(store.own, f"others may write to {open_level}")
@@ -133,8 +134,9 @@ def test_a_store_whose_folder_others_could_replace_is_refused(store: Store) -> N
 def test_a_shared_folder_is_refused_until_its_user_says_that_it_is_trusted(
     store: Store, mode: int
 ) -> None:
-    """A store is below a folder of a team, or one that everybody may write to and root owns; it is
-    refused with what to do, and taken when the user trusts that folder, but not what is below it."""
+    """A store is below a team's folder, or below one of root's that everyone may write to. It is
+    refused with what to do. It is taken once the user trusts that folder, but what is below the
+    folder is still checked."""
     shared = store.home
     if os.getuid() == 0:
         os.chown(shared, -1, STRANGER)
@@ -158,8 +160,8 @@ def test_a_shared_folder_is_refused_until_its_user_says_that_it_is_trusted(
 
 @pytest.mark.timeout(60)
 def test_every_level_of_a_new_store_is_its_owners_alone(tmp_path: Path) -> None:
-    """The victim's umask is 000 when the first job is run; nobody else may enter any level of the
-    store that Howdah has made."""
+    """The victim's umask is 000 when they run their first job. Nobody else may enter any level of
+    the store that Howdah has made."""
     command = ("run", "--", sys.executable, "-c", "pass")
     env: dict[str, Any] = {**os.environ, "HOWDAH_HOME": str(tmp_path / "a" / "b")}
     done = subprocess.run([*HOWDAH, *command], env=env, umask=0, timeout=50, cwd=tmp_path)

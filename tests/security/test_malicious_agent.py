@@ -198,7 +198,8 @@ async def settled(channel: Channel[Any]) -> None:
 
 
 def test_a_task_name_that_is_a_path_leads_nowhere(victim: Victim) -> None:
-    """An agent that holds a task called ../../x could have files written there; it is refused."""
+    """An agent says that it holds a task called ../../x, to have files written there. It is
+    refused."""
 
     async def body() -> None:
         for task in (ESCAPE, Task("worker", -1), Task("worker", 2**63), Task("", 0)):
@@ -225,9 +226,9 @@ def test_a_task_name_that_is_a_path_leads_nowhere(victim: Victim) -> None:
 
 
 def test_a_program_cannot_register_as_another_containers_agent(victim: Victim) -> None:
-    """A program with the certificate that agents of a job share says that it is another container's agent,
-    with its own container's secret, with none, or as an agent of the first release; it is refused in
-    words, and the agent whose place it wants keeps it."""
+    """A program with the certificate that agents of a job share says that it is another container's
+    agent: with its own container's secret, with none, or as an agent of the first release. It is
+    refused with a message, and the real agent keeps its place."""
     refused: list[Any] = []
 
     async def body() -> None:
@@ -245,7 +246,8 @@ def test_a_program_cannot_register_as_another_containers_agent(victim: Victim) -
 
 
 def test_old_and_made_up_attempts_and_other_tasks_change_nothing(victim: Victim) -> None:
-    """Messages of another task, or with an attempt number that is not now, do not end anything."""
+    """An agent sends messages about another task, or with the number of another attempt. They
+    change nothing."""
 
     async def body() -> None:
         channel = await victim.agent(held=HELD)
@@ -267,7 +269,8 @@ def test_old_and_made_up_attempts_and_other_tasks_change_nothing(victim: Victim)
 
 
 def test_names_of_programs_are_data_in_the_metrics(victim: Victim) -> None:
-    """A reported name with quotes and newlines makes no metric or label of its own."""
+    """A program reports a value whose name has quotes and newlines. It makes no metric or label of
+    its own."""
     evil = 'x"} 1\nhowdah_job_outcome{outcome="succeeded'
 
     async def body() -> None:
@@ -293,7 +296,8 @@ def test_names_of_programs_are_data_in_the_metrics(victim: Victim) -> None:
 
 
 def test_a_flood_of_messages_costs_only_its_sender(victim: Victim) -> None:
-    """Endless notes, pages, names and events filled journal and memory; now they end the connection."""
+    """Endless notes, pages, names and events filled the memory and the journal. Now they end the
+    connection."""
     memory, size = processes.memory(victim.process.pid).rss, victim.size()
 
     async def body() -> None:
@@ -372,7 +376,8 @@ def hostile(kind: Any, chance: random.Random) -> Any:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_no_message_of_an_agent_ends_the_coordinator(tmp_path: Path, seed: int) -> None:
-    """Any message an agent may send, with any values and in any order, is taken or dropped.
+    """An agent sends every message that it may send, with any values and in any order. Each is
+    taken or dropped.
 
     One with an infinite number in it went into the journal, which no coordinator could read then.
     """

@@ -92,8 +92,8 @@ def attempt(port: int, data: bytes, context: ssl.SSLContext | None) -> None:
 
 
 def test_a_command_without_a_certificate_is_not_run(node: tuple[Path, int]) -> None:
-    """Somebody who reaches the port of a task that takes mpirun's commands sends one, plain or over TLS without a
-    certificate; nothing is run."""
+    """Someone reaches the port of a task that takes mpirun's commands, and sends one without TLS,
+    or over TLS without a certificate. Nothing is run."""
     folder, port = node
     bare = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     bare.check_hostname, bare.verify_mode = False, ssl.CERT_NONE
@@ -104,7 +104,8 @@ def test_a_command_without_a_certificate_is_not_run(node: tuple[Path, int]) -> N
 
 @pytest.mark.parametrize("job_id", [JOB, OTHER], ids=["of its name", "of another name"])
 def test_a_command_of_another_job_is_not_run(node: tuple[Path, int], job_id: str) -> None:
-    """A task of another job, whatever its name, sends a command to a task that takes mpirun's; it is not run."""
+    """A task of another job, whatever its name, sends a command to a task that takes mpirun's. It
+    is not run."""
     folder, port = node
     authority.create(job_id, folder / "other")
     done = remote(folder / "other", port, f"touch {folder}/done", job_id)
@@ -114,7 +115,8 @@ def test_a_command_of_another_job_is_not_run(node: tuple[Path, int], job_id: str
 
 @pytest.mark.parametrize("role", ["client", "coordinator"])
 def test_a_command_of_who_is_no_task_is_not_run(node: tuple[Path, int], role: str) -> None:
-    """Who has another certificate of the job than its tasks' sends them a command; it is not run."""
+    """Someone with another certificate of the job than its tasks' sends them a command. It is not
+    run."""
     folder, port = node
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
@@ -125,8 +127,8 @@ def test_a_command_of_who_is_no_task_is_not_run(node: tuple[Path, int], role: st
 
 
 def test_a_port_that_somebody_else_has_taken_is_told_no_command(tmp_path: Path) -> None:
-    """Somebody takes the port of a task that takes mpirun's commands, with a certificate of another job;
-    it is told nothing of the command."""
+    """Someone with a certificate of another job takes the port of a task that takes mpirun's
+    commands. It is told no command."""
     authority.create(JOB, tmp_path / "secrets")
     authority.create(OTHER, tmp_path / "other")
     port = free_port()

@@ -62,7 +62,8 @@ def document(path: tuple[str, ...], value: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", PATHS, ids=".".join)
 def test_a_number_is_planned_with_or_refused_in_words(path: tuple[str, ...]) -> None:
-    """Finding 14: instances = 1000000000 ended in a traceback; each key has a bound and words now."""
+    """Finding 14: Instances = 1000000000 ended in a traceback. Now every key has a bound and a
+    message."""
     for value in [*NUMBERS, *WORDS]:
         try:
             loaded = load.from_document(document(path, value), env={}, frameworks=registry.names())
@@ -74,7 +75,8 @@ def test_a_number_is_planned_with_or_refused_in_words(path: tuple[str, ...]) -> 
 
 
 def test_a_billion_tasks_are_refused_with_their_line(tmp_path: Path) -> None:
-    """Finding 14: the file is named with the line, and the exit code says bad input."""
+    """Finding 14: A job file asks for a billion tasks. The message names the file and the line, and
+    the exit code says bad input."""
     (tmp_path / "job.toml").write_text('command = "true"\n[roles.worker]\ninstances = 1000000000\n')
     done = howdah("check", "job.toml", cwd=tmp_path, code=2)
     assert "job.toml:3: roles.worker.instances: 1000000000 is more than 100,000" in done.told
@@ -98,7 +100,8 @@ TONY = {
 
 @pytest.mark.parametrize("key", TONY)
 def test_a_number_of_a_tony_job_has_a_bound_and_a_message(key: str, tmp_path: Path) -> None:
-    """A number in tony.xml that nobody can mean is refused with its key, not with a traceback."""
+    """A number in tony.xml is too large to be meant. It is refused with its key, not with a
+    traceback."""
     values = {"tony.worker.instances": "1", "tony.worker.command": "true", key: TONY[key]}
     (tmp_path / "tony.xml").write_text(xml(values))
     done = start("run", "--tony", "tony.xml", "--dry-run", cwd=tmp_path)
@@ -112,7 +115,7 @@ def commands() -> list[click.Command]:
 
 
 def test_every_number_of_a_command_line_has_bounds() -> None:
-    """An option that takes a number takes none that nobody can mean."""
+    """An option gets a number that is too large or too small to be meant. It is refused."""
     for command in commands():
         for option in command.params:
             kind = option.type
@@ -123,12 +126,14 @@ def test_every_number_of_a_command_line_has_bounds() -> None:
 
 
 def test_a_number_of_lines_has_a_bound() -> None:
+    """Someone asks for more lines of a log than anyone can mean. It is refused."""
     done = howdah("logs", "nothing", "--tail", "9" * 5000, code=2)
     assert "at most 999,999,999" in done.told
 
 
 def test_includes_that_fan_out_are_bounded(tmp_path: Path) -> None:
-    """Finding 14: a file that includes two, which include two, … was read 65,536 times."""
+    """Finding 14: A file that includes two files, each of which includes two, and so on, was read
+    65,536 times. Now the number is bounded."""
     for depth in range(16):
         lines = f'<xi:include href="{depth + 1}.xml"/>' * 2
         (tmp_path / f"{depth}.xml").write_text(
@@ -141,7 +146,8 @@ def test_includes_that_fan_out_are_bounded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("href", ["http://[", "pipe", "\x00", "a" * 5000, "/dev/zero", "//host/x"])
 def test_an_include_leads_to_a_file_or_to_words(tmp_path: Path, href: str) -> None:
-    """An include of a pipe, a device or no path at all neither hangs nor crashes the reader."""
+    """A file includes a pipe, a device or something that is no path. The reader neither hangs nor
+    crashes."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "site.xml").write_text(
         '<configuration xmlns:xi="http://www.w3.org/2001/XInclude">'

@@ -37,8 +37,8 @@ def announce(served: Served, port: int) -> None:
 
 @pytest.mark.parametrize("cookie", OURS)
 def test_a_program_sets_no_cookie_by_our_names(served: Served, cookie: str) -> None:
-    """Finding 13: a cookie of a job page's name is not set, nor one without a name whose value looks
-    like it when the browser sends it back."""
+    """Finding 13: A program sets a cookie with the name of a job page's, or one without a name
+    whose value looks like it when the browser sends it back. Neither gets through."""
 
     def answer(request: Program) -> None:
         request.answer(200, b"", {"Set-Cookie": f"a=b\n{cookie}"})
@@ -85,7 +85,8 @@ def upgraded(served: Served, answer: bytes) -> tuple[bytes, list[bytes]]:
 
 @pytest.mark.parametrize("cookie", OURS)
 def test_a_websockets_answer_sets_no_cookie_by_our_names(served: Served, cookie: str) -> None:
-    """Finding 13: the answer that opens a websocket is filtered like any other."""
+    """Finding 13: A program sets such a cookie in the answer that opens a websocket. It is filtered
+    like any other answer."""
     head = (
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Accept: x\r\nSet-Cookie: a=b\r\nset-cookie: {cookie}\r\n"
@@ -103,7 +104,8 @@ def test_a_websockets_answer_sets_no_cookie_by_our_names(served: Served, cookie:
 
 
 def test_a_websockets_answer_hides_no_header_behind_a_lone_line_feed(served: Served) -> None:
-    """A header that is written into another one's value, behind a line feed alone, is not passed on."""
+    """A program hides a header in another one's value, behind a line feed alone. It is not passed
+    on."""
     answer = b"HTTP/1.1 101 Switching Protocols\r\nX: a\nSet-Cookie: howdah-job=1\r\n\r\n"
     back, _ = upgraded(served, answer)
     assert back.startswith(b"HTTP/1.1 502 ")
@@ -111,8 +113,8 @@ def test_a_websockets_answer_hides_no_header_behind_a_lone_line_feed(served: Ser
 
 
 def test_a_refused_websocket_gives_the_program_no_later_request(served: Served) -> None:
-    """A program that answers an upgrade with an ordinary answer would get the browser's next request
-    on that connection, which is one to us with our cookie: the connection ends instead."""
+    """A program answers an upgrade with an ordinary answer, to get the browser's next request on
+    that connection, which has the session cookie. The connection ends instead."""
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSet-Cookie: howdah-job=1\r\n\r\nok"
     back, got = upgraded(served, answer)
     assert back.startswith(b"HTTP/1.1 502 ")

@@ -102,8 +102,8 @@ def every_look(served: Served) -> list[str]:
 
 
 def test_no_route_tells_a_reader_a_secret(served: Served) -> None:
-    """Finding 3: who may only look at a job is told no value of [env], no token and no secret of a
-    page by any route there is; every answer to such a reader goes through one mask."""
+    """Finding 3: Someone who may only look at a job tries every route. They see no value of [env],
+    no token and no page's secret, because every answer to them goes through one mask."""
     looks = every_look(served)
     assert len(looks) > 12
     told: set[str] = set()
@@ -138,7 +138,7 @@ def test_no_route_tells_a_reader_a_secret(served: Served) -> None:
 
 
 def test_a_reader_gets_no_part_of_a_secret_by_asking_for_a_stretch_of_a_log(served: Served) -> None:
-    """Finding 3: a log asked for in stretches that cut a secret in two tells neither part."""
+    """Finding 3: A reader asks for parts of a log that cut a secret in two. Neither part is shown."""
     whole = served.get("/api/v1/logs/worker:0").json()["text"]
     at = whole.index(PLANTED[0])
     for cut in (4, 8, 11):
@@ -150,8 +150,8 @@ def test_a_reader_gets_no_part_of_a_secret_by_asking_for_a_stretch_of_a_log(serv
 
 
 def test_a_secret_of_several_lines_is_hidden_line_by_line(served: Served) -> None:
-    """Finding 16: a key of several lines stands in [env] and in a program's last lines, which answers bring line by
-    line; a reader sees none of them."""
+    """Finding 16: A key of several lines is in [env] and in a program's last lines, which answers
+    bring one by one. A reader sees none of them."""
     lines = ["-----BEGIN KEY-----", "MIIEvQIBADANBgkqhkiG9w0", "BAQEFAASCBKcwggSjAgEA"]
     job = msgspec.structs.replace(JOB, env={"KEY": "\n".join(lines) + "\n"})
     failure = FailureView(
@@ -180,7 +180,8 @@ def test_a_secret_of_several_lines_is_hidden_line_by_line(served: Served) -> Non
 
 
 def test_a_reader_of_the_stream_is_told_no_secret(served: Served) -> None:
-    """Finding 3: the stream of events tells a reader no secret, also where a log brings one in parts."""
+    """Finding 3: A reader follows the stream of events. It shows no secret, even if a log brings
+    one in parts."""
     served.do(lambda job: job.print("worker:1", "begin\n", attempt=1))
     with served.stream("/api/v1/stream?log=worker:1", headers=READER) as events:
         seen = [events.next() for _ in range(2)]
@@ -197,8 +198,8 @@ def test_a_reader_of_the_stream_is_told_no_secret(served: Served) -> None:
 
 
 def test_a_reader_opens_no_notebook_and_no_websocket(served: Served) -> None:
-    """Finding 3: who may only look is not let into a page that is its owner's alone, nor given a
-    websocket, by which it could change something unseen."""
+    """Finding 3: Someone who may only look asks for a page that is only the owner's, or for a
+    websocket, through which they could change something unseen. Both are refused."""
     upgrade = {**READER, "Upgrade": "websocket", "Connection": "Upgrade"}
     assert served.get("/proxy/worker:0/ws", headers=upgrade).status == 401
     assert served.get("/proxy/worker:0/x", headers=READER).status == 200
@@ -220,8 +221,8 @@ def own(page: WebAddress) -> WebAddress:
 
 
 def test_no_name_makes_a_metric_or_a_label_of_its_own(served: Served) -> None:
-    """Names of the job, its user, its framework and the causes of its failures have quotes, backslashes
-    and line breaks; in the metrics they are values of labels and nothing else."""
+    """Names of the job, its user, its framework and the causes of its failures have quotes,
+    backslashes and line breaks. In the metrics they are values of labels and nothing else."""
     evil = 'x"} 1\nhowdah_job_outcome{outcome="succeeded"} 1\n# EOF\\'
     failure = FailureView(
         time=1.0,

@@ -74,8 +74,8 @@ def ports_said(run: Run) -> list[int]:
 def test_another_user_who_takes_a_reserved_port_ends_the_job_after_its_attempts(
     tmp_path: Path,
 ) -> None:
-    """Finding 6: another user listens on a reserved port before the program does, in every attempt;
-    each attempt is ended at once, counts, and the job's failure names the user."""
+    """Finding 6: In every attempt, another user listens on a reserved port before the program does.
+    Each attempt ends at once and counts, and the job's failure names the user."""
     file = job_file(tmp_path, SLOW, roles={"worker": {"instances": 2, "ports": 1, "attempts": 2}})
     taken: list[socket.socket] = []
     with ended_at_last():
@@ -103,8 +103,9 @@ def test_another_user_who_takes_a_reserved_port_ends_the_job_after_its_attempts(
 def test_who_takes_a_reserved_port_again_and_again_does_not_restart_a_job_for_ever(
     tmp_path: Path,
 ) -> None:
-    """Finding 6: somebody who cannot be told apart takes the reserved port in every attempt; three
-    times are put down to chance, later ones count, and the job ends when its attempts are spent."""
+    """Finding 6: In every attempt, a program that cannot be told apart takes the reserved port.
+    Three times are taken for chance. Later ones count, and the job ends when its attempts are
+    used up."""
     file = job_file(tmp_path, LATE, roles={"worker": {"ports": 1, "attempts": 2}})
     taken: list[socket.socket] = []
     with ended_at_last():
@@ -131,9 +132,9 @@ def test_who_takes_a_reserved_port_again_and_again_does_not_restart_a_job_for_ev
 def test_nobody_gets_a_port_between_its_choice_and_the_frameworks_server(
     tmp_path: Path, framework: str, program: str
 ) -> None:
-    """Finding 6: another user, or another program of the same user, binds the port of TensorFlow's
-    server, or of JAX's service, during the seconds the framework takes to be imported; the agent still
-    holds it, and the server gets it."""
+    """Finding 6: While the framework is being imported, another user, or another program of the
+    same user, tries to bind the port of TensorFlow's server or JAX's service. The agent still
+    holds the port, and the server gets it."""
     go = tmp_path / "go"
     file = job_file(
         tmp_path,

@@ -44,8 +44,8 @@ def announced(rig: Rig) -> list[Any]:
 
 
 async def test_a_page_that_somebody_else_serves_is_not_announced(tmp_path: Path) -> None:
-    """Finding 1: whoever binds an announced port before the program does is given no reader; a page
-    is announced while the task's own processes listen."""
+    """Finding 1: Someone binds an announced port before the program does. No reader is sent there:
+    a page is announced only once the task's own processes listen."""
     async with Rig(tmp_path) as rig:
         await rig.agent()
         (port,) = (await rig.prepare()).ports
@@ -66,7 +66,8 @@ async def test_a_page_that_somebody_else_serves_is_not_announced(tmp_path: Path)
 
 
 async def test_a_page_that_changes_hands_is_withdrawn(tmp_path: Path) -> None:
-    """Finding 1: a stranger who takes the port when the program has let it go gets no reader."""
+    """Finding 1: A stranger takes the port when the program lets it go. The page is withdrawn, and
+    no reader is sent there."""
     async with Rig(tmp_path) as rig:
         await rig.agent()
         (port,) = (await rig.prepare()).ports
@@ -95,8 +96,8 @@ async def test_a_page_that_changes_hands_is_withdrawn(tmp_path: Path) -> None:
 
 
 async def test_each_attempt_has_a_page_token_of_its_own_in_a_private_file(tmp_path: Path) -> None:
-    """Finding 1: the secret of a page is new for each attempt and stands in a file of its owner's
-    alone, not in an environment."""
+    """Finding 1: The secret of a page is new for each attempt. It is in a file that only its owner
+    can read, and in no environment."""
     told = (
         "import os\nfrom howdah import task\npath = os.environ['HOWDAH_PAGE_TOKEN_FILE']\n"
         "print(oct(os.stat(path).st_mode & 0o777), task.page_token())"
@@ -130,8 +131,8 @@ except OSError as error:
 
 @strangers.needs_root
 def test_the_proxy_tells_nothing_to_another_users_listener() -> None:
-    """Finding 1: a program of another user that listens where a task announced its page is sent no
-    request and no secret, not even in the moment before the agent withdraws the page."""
+    """Finding 1: A program of another user listens where a task announced its page. It gets no
+    request and no secret, not even before the agent withdraws the page."""
     with serving() as served, strangers.program(LISTENS) as thief:
         port = int(strangers.line(thief))
         address = WebAddress(
@@ -163,9 +164,9 @@ while True:
 
 @strangers.needs_root
 def test_the_proxy_shows_nothing_of_a_listener_that_has_hung_up_already() -> None:
-    """Finding 15: a program of another user listens where a task announced its page, sends an answer
-    before it is asked and hangs up, so that nobody is at the other end when that is looked up; its
-    answer, with scripts of its own, is not shown as the job's."""
+    """Finding 15: A program of another user listens where a task announced its page. It sends an
+    answer before it is asked and hangs up, so that nobody is found at the other end. Its answer,
+    with scripts of its own, is not shown as the job's."""
     with serving() as served, strangers.program(ANSWERS_AT_ONCE) as thief:
         port = int(strangers.line(thief))
         address = WebAddress(
@@ -183,8 +184,8 @@ def test_the_proxy_shows_nothing_of_a_listener_that_has_hung_up_already() -> Non
 
 
 def test_the_proxy_shows_a_locked_page_to_its_owner() -> None:
-    """Finding 8: a page that demands the attempt's secret is opened by the job's page, whose reader
-    is never shown the secret and cannot send another."""
+    """Finding 8: A page demands the attempt's secret. The job page opens it for a reader, who never
+    sees the secret and cannot send another one."""
     with serving() as served, program() as port:
         address = WebAddress(
             task=Task("worker", 0),
@@ -253,8 +254,9 @@ except OSError:
 
 @pytest.mark.timeout(120)
 def test_tensorboard_answers_nobody_without_the_attempts_secret(tensorboard: Run) -> None:
-    """Finding 8: TensorBoard's own port and a tunnel to it answer only who has the attempt's secret,
-    which the address that `howdah tunnel` prints carries and the browser then forgets."""
+    """Finding 8: Someone calls TensorBoard's own port, or a tunnel to it, without the attempt's
+    secret, and is refused. The address that `howdah tunnel` prints contains the secret; the
+    browser then forgets it."""
     port = tensorboard_port()
     base = "/proxy/tensorboard:0/"
     data = f"{base}data/environment"
@@ -286,8 +288,9 @@ def test_tensorboard_answers_nobody_without_the_attempts_secret(tensorboard: Run
 
 @pytest.mark.timeout(120)
 def test_a_notebooks_token_is_in_no_environment_and_no_document(tmp_path: Path) -> None:
-    """Finding 1: nobody reads a notebook's token out of the job file, an environment, an argument
-    list or a log; who has it not is refused at the notebook's own port and through the tunnel."""
+    """Finding 1: Someone looks for a notebook's token in the job file, in environments, argument
+    lists and logs, and does not find it. Without it, the notebook's own port and the tunnel
+    refuse them."""
     with ended_at_last():
         run = start("notebook", "--source", str(tmp_path))
         link = wait_for(

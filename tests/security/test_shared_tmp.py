@@ -61,8 +61,8 @@ PLANTED = [closed, open_to_all, link, file]
 def test_a_job_runs_where_its_socket_folder_was_made_by_somebody_else(
     tmp_path_factory: pytest.TempPathFactory, plant: Callable[[Path], None]
 ) -> None:
-    """Finding 10: `/tmp/howdah-<uid>` is there before its user is: somebody's folder, a link, a file;
-    jobs use another one, and find it again."""
+    """Finding 10: `/tmp/howdah-<uid>` already exists: another user's folder, a link or a file. Jobs
+    use a different folder, and find it again."""
     place = Path(os.environ["HOWDAH_RUNTIME_DIR"]) / plant.__name__  # sockets need short paths
     place.mkdir()
     usual = place / f"howdah-{os.getuid()}"
@@ -89,8 +89,8 @@ def test_a_job_runs_where_its_socket_folder_was_made_by_somebody_else(
 def test_ports_are_reserved_whatever_stands_in_the_place_of_their_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plant: Callable[[Path], None]
 ) -> None:
-    """Finding 10: the folder of port locks is made by somebody else first, or is a link; ports are
-    reserved and locked all the same, and nothing is made where the link leads."""
+    """Finding 10: Another user makes the folder of port locks first, or puts a link there. Ports
+    are reserved and locked all the same, and nothing is made where the link leads."""
     monkeypatch.setattr(ports, "BASE", tmp_path)
     plant(tmp_path / f"howdah-{os.getuid()}")
     reservation = ports.reserve(2, "127.0.0.1", (21000, 29999))
@@ -104,8 +104,8 @@ def test_ports_are_reserved_whatever_stands_in_the_place_of_their_locks(
 def test_nobody_else_can_see_or_take_the_locks_of_ports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Finding 6: another user reads in the names of lock files which ports are about to be bound, or
-    locks them all; the locks are in a folder that only their user can enter."""
+    """Finding 6: Another user reads from the names of lock files which ports are about to be bound,
+    or locks them all. The locks are in a folder that only their user can enter."""
     monkeypatch.setattr(ports, "BASE", tmp_path)
     reservation = ports.reserve(1, "127.0.0.1", (21000, 29999))
     folder = ports.folder()
@@ -150,7 +150,7 @@ def taken(locks: DeviceLocks) -> tuple[list[str], float]:
 def test_a_stranger_who_keeps_the_lock_on_choosing_gpus_keeps_nobody_waiting(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Finding 10: somebody keeps `/tmp/howdah-gpus/all.lock` locked for ever; GPUs are chosen without
+    """Finding 10: Someone keeps `/tmp/howdah-gpus/all.lock` locked forever. GPUs are chosen without
     it, and a device that another job holds is still not given twice."""
     folder = tmp_path / "locks"
     locks = DeviceLocks(folder)
@@ -168,8 +168,8 @@ def test_gpus_are_had_whatever_stands_in_the_place_of_their_locks(
     caplog: pytest.LogCaptureFixture,
     plant: Callable[[Path], None],
 ) -> None:
-    """Finding 10: `/tmp/howdah-gpus` is a link or a file, or closed; GPUs are locked in a folder of the
-    user's own, with a warning, and nothing is made where the link leads."""
+    """Finding 10: `/tmp/howdah-gpus` is a link, a file or a closed folder. GPUs are locked in a
+    folder of the user's own, with a warning, and nothing is made where the link leads."""
     if plant is closed and os.getuid() == 0:
         pytest.skip("root enters every folder")
     monkeypatch.setenv(runtime.VARIABLE, str(tmp_path))
@@ -187,8 +187,8 @@ def test_gpus_are_had_whatever_stands_in_the_place_of_their_locks(
 def test_a_gpu_lock_that_is_no_file_blocks_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """A lock of GPUs is a named pipe, a socket, a link or a folder; no job waits for it, and nothing is
-    locked through it."""
+    """A lock of GPUs is a named pipe, a socket, a link or a folder. No job waits for it, and
+    nothing is locked through it."""
     monkeypatch.setenv(runtime.VARIABLE, str(tmp_path))
     folder = tmp_path / "locks"
     folder.mkdir()

@@ -46,8 +46,8 @@ LEFT = re.compile(
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=ascii)
 def test_only_looks_pass_to_a_terminal(attack: str) -> None:
-    """Finding 12: nothing but a whole look (SGR) is left of a text, however sequences are nested,
-    split by a bell, begun by C1 characters, or switch the character set."""
+    """Finding 12: A text has control sequences that are nested, split by a bell, begun by C1
+    characters, or that switch the character set. Only complete styles (SGR) are left of them."""
     for text in (
         attack,
         f"\x1b{attack}",
@@ -65,7 +65,7 @@ def test_only_looks_pass_to_a_terminal(attack: str) -> None:
 
 
 def test_colours_and_text_stay() -> None:
-    """What tasks print in colour, and text of any language, is shown as it was."""
+    """Tasks print colours and text of any language. They are shown as they were."""
     assert tame(GOOD) == GOOD
     assert tame_bytes(b"\xff\x9b2J plain") == "\ufffd\ufffd2J plain".encode()
 
@@ -107,8 +107,8 @@ time.sleep(300)
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize("colour", [True, False], ids=["colour", "no colour"])
 def test_no_command_lets_a_job_command_the_terminal(tmp_path: Path, colour: bool) -> None:
-    """Finding 12: logs, events, a page's name and the last line reach the terminal through one door
-    in every command, with colours or without."""
+    """Finding 12: Logs, events, a page's name and the last line have control sequences. In every
+    command they pass through the same filter, with colours and without."""
     env = {} if colour else {"NO_COLOR": "1"}
     with ended_at_last():
         job = start(

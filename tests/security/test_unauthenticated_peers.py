@@ -125,7 +125,8 @@ HALF_REQUESTS = {
 def test_more_strangers_than_descriptors_keep_no_owner_out(
     small: Small, port: str, first: bytes
 ) -> None:
-    """Finding 2: idle connections used all descriptors; now the oldest make room for the owner."""
+    """Finding 2: Idle connections used up all descriptors. Now the oldest ones make room for the
+    owner."""
     memory = processes.memory(small.process.pid).rss
     with contextlib.ExitStack() as stack:
         number = small.address.port if port == "wire" else small.address.http_port
@@ -140,7 +141,8 @@ def test_more_strangers_than_descriptors_keep_no_owner_out(
 
 
 def test_a_client_gets_in_while_strangers_hold_the_wire(small: Small) -> None:
-    """Handshakes that are begun and never finished hold no place for ever: a client gets in."""
+    """Strangers begin handshakes and never finish them. They do not keep their places forever, and
+    a client gets in."""
     context = bare_context()
     secrets = small.directory.secrets
     context.load_cert_chain(secrets / "client.pem", secrets / "client.key")
@@ -152,7 +154,7 @@ def test_a_client_gets_in_while_strangers_hold_the_wire(small: Small) -> None:
 
 
 def test_the_agents_notice_nothing_of_all_that(small: Small) -> None:
-    """Connections of strangers never make room at the cost of an agent's."""
+    """Strangers fill all places at the coordinator. They never displace an agent's connection."""
     with contextlib.ExitStack() as stack:
         flood(stack, small.address.port, b"")
         flood(stack, small.address.port, client_hello())
@@ -197,7 +199,8 @@ def ends(sock: socket.socket) -> bool:
 def test_half_a_request_is_not_waited_for_whatever_came_before(
     served: Served, request_before: bytes
 ) -> None:
-    """Finding 7: a half second request held its connection for ever; now each has the same limit."""
+    """Finding 7: Half of a second request held its connection forever. Now every request has the
+    same time limit."""
     with socket.create_connection(("127.0.0.1", served.port), timeout=20) as sock:
         if request_before == b"login":
             head = b"GET /login HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -210,7 +213,7 @@ def test_half_a_request_is_not_waited_for_whatever_came_before(
 
 
 def test_the_owners_connection_outlives_a_flood(served: Served) -> None:
-    """A crowd with half a request each does not push out a connection that was let in once."""
+    """A crowd sends half a request each. It does not displace a connection that was let in once."""
     with contextlib.ExitStack() as stack:
         owner = stack.enter_context(socket.create_connection(("127.0.0.1", served.port)))
         owner.settimeout(20)
@@ -221,7 +224,8 @@ def test_the_owners_connection_outlives_a_flood(served: Served) -> None:
 
 
 def test_a_stranger_costs_a_feed_server_no_thread(rig: Rig) -> None:
-    """Finding 11: each connection got a thread before TLS; now only feeders of the job do."""
+    """Finding 11: Each connection got a thread before its TLS handshake. Now only the job's feeders
+    get one."""
     with rig.trainer() as trainer:
         endpoint = rig.endpoint()
         before = threading.active_count()
@@ -235,7 +239,8 @@ def test_a_stranger_costs_a_feed_server_no_thread(rig: Rig) -> None:
 
 
 def test_programs_keep_the_limit_of_descriptors_they_were_given() -> None:
-    """An agent with many descriptors gives none of them to programs that can't count so far."""
+    """An agent raises its limit of descriptors. Programs, which may not expect so many, keep
+    theirs."""
     code = (
         "import resource, subprocess, sys\n"
         "from howdah.wire import descriptors\n"

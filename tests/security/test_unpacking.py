@@ -79,8 +79,8 @@ HOSTILE: list[dict[str, bytes | str]] = [
 def test_a_version_that_would_be_written_elsewhere_is_passed_over(
     tmp_path: Path, home: Path, files: dict[str, bytes | str]
 ) -> None:
-    """Finding 5: a manifest has links and a file below them that lands two levels up; it is refused
-    as damaged, and the version before it is restored."""
+    """Finding 5: A manifest has links, and a file below them that would be written two levels up.
+    The version counts as damaged, and the one before it is restored."""
     version(tmp_path / "store", "000001", SOUND)
     version(tmp_path / "store", "000002", files)
     wanted = spec(tmp_path, home)
@@ -98,7 +98,8 @@ def test_a_version_that_would_be_written_elsewhere_is_passed_over(
 def test_a_link_in_place_of_the_folder_is_replaced_and_not_followed(
     tmp_path: Path, home: Path
 ) -> None:
-    """A link stands where a checkpoint is restored to; it is replaced, and what it led to stays."""
+    """There is a link where a checkpoint is to be restored. The link is replaced, and what it led
+    to stays as it is."""
     version(tmp_path / "store", "000001", {"weights": TEXT, "latest": "weights"})
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -112,7 +113,7 @@ def test_a_link_in_place_of_the_folder_is_replaced_and_not_followed(
 
 
 def test_what_a_container_sends_follows_no_link(tmp_path: Path) -> None:
-    """A container of a Spark job sends a file below a link of the job directory; it is not written,
+    """A container of a Spark job sends a file below a link of the job directory. It is not written,
     and no folder is made where the link leads."""
     directory, elsewhere = tmp_path / "job", tmp_path / "elsewhere"
     (directory / "outputs").mkdir(parents=True)
@@ -128,8 +129,8 @@ def test_what_a_container_sends_follows_no_link(tmp_path: Path) -> None:
 
 
 def test_what_a_container_sends_waits_at_no_pipe(tmp_path: Path) -> None:
-    """Finding 17: a program has made a named pipe where a file of the job directory is to be written, which would
-    keep the driver waiting for a reader for ever; it is refused at once."""
+    """Finding 17: A program has made a named pipe in the place of a file of the job directory.
+    Writing there would keep the driver waiting forever. It is refused at once."""
     (tmp_path / "outputs").mkdir()
     os.mkfifo(tmp_path / "outputs" / "x")
     with pytest.raises(ValueError, match="outputs/x"):
@@ -137,8 +138,8 @@ def test_what_a_container_sends_waits_at_no_pipe(tmp_path: Path) -> None:
 
 
 def test_event_files_are_not_pulled_through_links(tmp_path: Path) -> None:
-    """A program has put a link into its TensorBoard folder; what is pulled there is not written
-    through it."""
+    """A program has put a link into its TensorBoard folder. Files that are pulled there are not
+    written through it."""
     there, here, elsewhere = tmp_path / "there", tmp_path / "here", tmp_path / "elsewhere"
     for folder in (there / "run", here, elsewhere):
         folder.mkdir(parents=True)
@@ -175,7 +176,7 @@ SLIPS = [
 def test_a_source_archive_is_unpacked_nowhere_else(
     tmp_path: Path, path: str, link: tuple[str, str] | None
 ) -> None:
-    """A source archive with a path out of its folder reaches an executor; nothing is written."""
+    """A source archive with a path out of its folder reaches an executor. Nothing is written."""
     with pytest.raises(tarfile.FilterError):
         unpack_source(slip(path, link), tmp_path / "a" / "source")
     assert everything(tmp_path) <= {"a", "a/source", "a/source/p"}
@@ -183,7 +184,7 @@ def test_a_source_archive_is_unpacked_nowhere_else(
 
 @pytest.mark.parametrize("name", ["../agent.key", "/tmp/howdah-planted", "a/../../x", "l/x"])
 def test_what_travels_to_an_executor_stays_in_its_folder(tmp_path: Path, name: str) -> None:
-    """A file that travels to an executor has a name that leads out of the folder; it is refused."""
+    """A file for an executor has a name that leads out of its folder. It is refused."""
     folder = tmp_path / "shipped"
     folder.mkdir()
     (folder / "l").symlink_to(tmp_path)
@@ -209,8 +210,8 @@ def zipped(path: str, link: tuple[str, str] | None) -> bytes:
 def test_an_environment_with_a_path_out_of_its_folder_is_not_shipped(
     tmp_path: Path, path: str, link: tuple[str, str] | None, suffix: str
 ) -> None:
-    """A ready environment archive has a path that leads out of its folder on the nodes; it is
-    refused before anything is submitted."""
+    """An environment archive has a path that leads out of its folder on the nodes. It is refused
+    before anything is submitted."""
     file = tmp_path / f"environment{suffix}"
     file.write_bytes(zipped(path, link) if suffix == ".zip" else slip(path, link))
     archive = Archive(

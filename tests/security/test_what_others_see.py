@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_opening_the_page_shows_no_ticket_to_other_users(tmp_path: Path) -> None:
-    """Finding 4: `--open` does not put the one-time link into the browser's argument list, where
-    another user reads it and uses it first; the browser reads it from its owner's file."""
+    """Finding 4: Another user reads the one-time link in the browser's argument list and uses it
+    first. `--open` does not put it there: the browser reads it from a file of its owner."""
     browser = tmp_path / "browser"
     browser.write_text(BROWSER)
     browser.chmod(0o755)
@@ -52,8 +52,9 @@ def test_opening_the_page_shows_no_ticket_to_other_users(tmp_path: Path) -> None
 
 
 def test_each_jobs_links_have_a_host_name_of_their_own(tmp_path: Path) -> None:
-    """Finding 14: session cookies are sent to every port of a host name: each job of this machine is
-    linked by a name of its own, below .localhost, so no other program's page gets them."""
+    """Finding 14: A browser sends a session cookie to every port of a host name. So each job on
+    this machine has a name of its own below .localhost, and no other program's page gets the
+    cookie."""
     script = "import time\nprint('up', flush=True)\ntime.sleep(300)\n"
     with ended_at_last():
         run = start("run", "--json", str(job_file(tmp_path, script, name="My_Job.1")))
@@ -70,7 +71,8 @@ def test_each_jobs_links_have_a_host_name_of_their_own(tmp_path: Path) -> None:
 
 
 def test_no_example_puts_a_secret_into_an_argument() -> None:
-    """Finding 4: documented commands give curl its token in a file, not in an argument list."""
+    """Finding 4: The commands in the documentation give curl its token in a file, not in an
+    argument."""
     found = 0
     for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/**/*.py")]:
         for line in path.read_text(encoding="utf-8").splitlines():

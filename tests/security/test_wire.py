@@ -107,6 +107,8 @@ async def nothing_comes(port: int, context: ssl.SSLContext | None, *send: bytes)
 
 
 def test_a_stranger_without_a_certificate_gets_no_answer() -> None:
+    """A stranger connects without a certificate. They get no answer."""
+
     async def body() -> None:
         async with bystander() as (port, handler):
             await nothing_comes(port, bare_context(), encode(hello()))
@@ -116,6 +118,8 @@ def test_a_stranger_without_a_certificate_gets_no_answer() -> None:
 
 
 def test_a_certificate_of_another_job_is_refused() -> None:
+    """A peer shows a certificate of another job. It is refused."""
+
     async def body() -> None:
         async with bystander() as (port, handler):
             for secrets in (secrets_of(OTHER_JOB), secrets_of(JOB, "another authority")):
@@ -128,6 +132,7 @@ def test_a_certificate_of_another_job_is_refused() -> None:
 
 
 def test_a_certificate_one_signed_oneself_is_refused(tmp_path: Path) -> None:
+    """A peer shows a certificate that it has signed itself. It is refused."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"howdah {JOB}")])
     now = datetime.datetime.now(datetime.UTC)
@@ -161,6 +166,7 @@ def test_a_certificate_one_signed_oneself_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_public_certificate_is_worth_nothing_without_its_key(tmp_path: Path) -> None:
+    """A peer shows a certificate of the job without having its key. It is refused."""
     other = ec.generate_private_key(ec.SECP256R1())
     (tmp_path / "other.key").write_bytes(
         other.private_bytes(
@@ -174,6 +180,8 @@ def test_the_public_certificate_is_worth_nothing_without_its_key(tmp_path: Path)
 
 
 def test_tls_1_2_is_refused() -> None:
+    """A peer offers TLS 1.2 only. It is refused."""
+
     async def body() -> None:
         async with bystander() as (port, handler):
             context = bare_context()
@@ -196,6 +204,8 @@ def test_tls_1_2_is_refused() -> None:
     ids=["http", "plaintext frame", "zeros", "broken client hello"],
 )
 def test_what_is_no_tls_gets_no_answer(data: bytes) -> None:
+    """A peer speaks without TLS. It gets no answer."""
+
     async def body() -> None:
         async with bystander() as (port, handler):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -212,6 +222,8 @@ def test_what_is_no_tls_gets_no_answer(data: bytes) -> None:
 def test_an_agents_certificate_does_not_let_it_speak_as_a_client(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """An agent greets as a client. Its certificate does not allow that."""
+
     async def body() -> None:
         async with bystander() as (port, handler):
             for claim in (ClientHello(job_id=JOB, user="root"), AskStop(firm=True)):
@@ -227,6 +239,8 @@ def test_an_agents_certificate_does_not_let_it_speak_as_a_client(
 
 
 def test_a_clients_certificate_does_not_let_it_speak_as_an_agent() -> None:
+    """A client greets as an agent. Its certificate does not allow that."""
+
     async def body() -> None:
         async with bystander() as (port, handler):
             context = client_context(secrets_of(JOB), "client")
@@ -239,6 +253,8 @@ def test_a_clients_certificate_does_not_let_it_speak_as_an_agent() -> None:
 
 
 def test_a_role_that_has_no_business_on_a_port_is_refused() -> None:
+    """A peer calls a port that is not for its role. It is refused."""
+
     async def body() -> None:
         async with bystander(receives={"agent": FromAgent}) as (port, handler):
             context = client_context(secrets_of(JOB), "client")
@@ -252,6 +268,9 @@ def test_a_role_that_has_no_business_on_a_port_is_refused() -> None:
 
 @pytest.mark.parametrize("role", ["agent", "client"])
 def test_nobody_but_the_coordinator_passes_for_it(role: str) -> None:
+    """A peer with another certificate of the job answers in the coordinator's place. It is not
+    believed."""
+
     async def body() -> None:
         server = await serve(
             greet, "127.0.0.1", 0, server_context(secrets_of(JOB), role), receives=RECEIVES
@@ -266,6 +285,8 @@ def test_nobody_but_the_coordinator_passes_for_it(role: str) -> None:
 
 
 def test_a_coordinator_of_another_job_is_not_believed() -> None:
+    """The coordinator of another job answers. It is not believed."""
+
     async def body() -> None:
         async with serving() as port:
             for job_id, secrets in (
@@ -286,6 +307,8 @@ def test_a_coordinator_of_another_job_is_not_believed() -> None:
 
 
 def test_a_handshake_that_is_never_finished_is_cut_off() -> None:
+    """A peer begins a handshake and never finishes it. It is cut off."""
+
     async def body() -> None:
         async with bystander(handshake_s=1.0) as (port, handler):
             began = asyncio.get_running_loop().time()
@@ -304,6 +327,8 @@ def test_a_handshake_that_is_never_finished_is_cut_off() -> None:
 
 
 def test_a_peer_that_says_nothing_or_a_byte_at_a_time_is_cut_off() -> None:
+    """A peer sends nothing, or one byte at a time. It is cut off."""
+
     async def body() -> None:
         async with bystander(first_frame_s=1.5) as (port, handler):
             silent, slow = await agent(port), await agent(port)
@@ -340,6 +365,8 @@ def test_a_peer_that_says_nothing_or_a_byte_at_a_time_is_cut_off() -> None:
 def test_a_malformed_frame_costs_its_sender_the_connection(
     data: bytes, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """A peer sends a malformed frame. It loses its connection."""
+
     async def body() -> None:
         async with bystander() as (port, handler):
             for first in (b"", encode(hello()) + encode(Heartbeat(attempt=9))):
@@ -355,6 +382,8 @@ def test_a_malformed_frame_costs_its_sender_the_connection(
 
 
 def test_a_frame_announced_and_never_sent_holds_no_memory_for_it() -> None:
+    """A peer announces a large frame and never sends it. No memory is held for it."""
+
     async def body() -> None:
         async with bystander() as (port, handler):
             channel = await agent(port)
@@ -375,6 +404,8 @@ def test_a_frame_announced_and_never_sent_holds_no_memory_for_it() -> None:
 
 
 def test_a_connection_reset_in_the_middle_of_anything_harms_nobody() -> None:
+    """A peer resets its connection in the middle of a message. Nobody else notices."""
+
     async def body() -> None:
         async with bystander() as (port, _):
             for data in (b"", b"\x16\x03\x01\x02\x00", b"x"):
@@ -391,6 +422,8 @@ def test_a_connection_reset_in_the_middle_of_anything_harms_nobody() -> None:
 
 
 def test_a_flood_of_strangers_leaves_room_for_agents() -> None:
+    """A flood of strangers connects. There is still room for agents."""
+
     async def body() -> None:
         async with bystander(handshake_s=3.0) as (port, handler):
             held = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
@@ -405,7 +438,7 @@ def test_a_flood_of_strangers_leaves_room_for_agents() -> None:
 
 
 def test_a_certificate_tells_a_stranger_nothing_of_the_job() -> None:
-    """Finding 14: any handshake showed the job's name; certificates hold a digest of it now."""
+    """Finding 14: Every handshake showed the job's name. Now certificates hold a digest of it."""
     parts = JOB.encode(), JOB.split("-")[0].encode(), JOB.split("-")[-1].encode()
     for path in secrets_of(JOB).glob("*.pem"):
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
@@ -424,6 +457,8 @@ def former_secrets(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
 def test_a_job_of_the_release_before_is_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The certificates of a job of the release before name the job. Peers of this release still
+    connect to it."""
     secrets = former_secrets(monkeypatch, tmp_path)
 
     async def body() -> None:

@@ -113,8 +113,8 @@ def test_tasks_of_another_application_get_nothing_from_a_job_and_give_it_nothing
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On Spark, a task of another application speaks to the ports of a job's trainers, agents and
-    coordinator: in plain words, by TLS, and with the certificates and keys of a job of its own; it
-    hears nothing, and the job trains on exactly its own rows."""
+    coordinator: without TLS, with TLS, and with the certificates and keys of a job of its own.
+    It gets no answer, and the job trains on exactly its own rows."""
     monkeypatch.setenv("HOWDAH_HOME", str(tmp_path / "home"))
     create("other-1", tmp_path / "other")
     files = {path.name: path.read_text() for path in (tmp_path / "other").iterdir()}

@@ -177,8 +177,8 @@ def _look_around(cluster: Cluster, processes: list[psutil.Process]) -> dict[str,
 @needs_root
 def test_another_user_of_a_node_gets_nothing_of_a_container(yarn: Yarn) -> None:
     """On YARN, a program of another user on the same node reads the containers' folders, logs and
-    environments, traces and signals their processes, and calls at their sockets and at the ports of
-    agents and coordinator; it learns nothing, and the job goes on."""
+    environments, traces and signals their processes, and calls their sockets and the ports of
+    agents and coordinator. It learns nothing, and the job goes on."""
     job = yarn.submit(JOB, files={"works.py": WORKS})
     job.until_logged("worker:0", "it works")
     processes = [*job.processes(), job.master()]
@@ -203,9 +203,9 @@ def test_another_user_of_a_node_gets_nothing_of_a_container(yarn: Yarn) -> None:
 
 
 def test_aggregated_logs_tell_no_secret(yarn: Yarn) -> None:
-    """The logs of all containers, their launch scripts among them, are kept on HDFS when the job has
-    ended, for everybody who may view it; no value of [env], no token, no key and no container's secret is in
-    them."""
+    """When a job has ended, YARN keeps the logs of all containers on HDFS, with their launch
+    scripts, for everyone who may view the job. They contain no value of [env], no token, no key
+    and no container's secret."""
     job = yarn.submit(JOB.replace("python3 works.py", "true"), files={"works.py": WORKS})
     assert job.wait().outcome == "succeeded"
     secrets = [SECRET.encode(), job.directory.token().encode(), b"PRIVATE KEY"]
@@ -260,9 +260,10 @@ def proxied(
 def test_a_reader_who_comes_through_yarns_proxy_sees_what_the_access_list_says(
     proxied: YarnJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Through YARN's proxy, only who is on the job's access list, or in a group on it, sees its page, and
-    can change nothing there; a user who claims another's name in a cookie, in a header or at the coordinator's
-    own port gets nothing. Who may only change it ends it at once, with `howdah stop --now`, and nobody else."""
+    """Through YARN's proxy, only users on the job's access list, or in a group on it, see its page,
+    and they can change nothing there. A user who claims another's name in a cookie, in a header
+    or at the coordinator's own port gets nothing. Users who may change the job, and nobody else,
+    can end it at once with `howdah stop --now`."""
     proxied.until_logged("worker:0", "it works")
 
     def told() -> str | None:
