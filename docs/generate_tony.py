@@ -25,8 +25,8 @@ INTRODUCTION = """\
 <!-- Written by docs/generate_tony.py from src/howdah/compat/tony/table.py and tests/yarn/tony_examples.py.
 Change those. -->
 
-A job that was written for [TonY](https://github.com/tony-framework/TonY) runs as it is: its `tony.xml`,
-its command line, its scripts. When you like it, turn it into a job file, which can say more.
+You can run a job that was written for [TonY](https://github.com/tony-framework/TonY) as it is, with its
+`tony.xml`, its command line and its scripts. Later you can turn it into a job file, which has more options.
 
 ## Run it
 
@@ -37,38 +37,36 @@ howdah tony java -cp "MyJob/*:MyJob" com.linkedin.tony.cli.ClusterSubmitter \\
     -executes train.py -src_dir src -python_binary_path python3 -conf tony.worker.instances=4
 ```
 
-Java is not started and need not be there. Of what it is told only the class path is used: `tony.xml` and
-the file of `-conf_file` are looked for in its folders, after the current one. `java` and its options may be
-left out, and so may the submitter. `ClusterSubmitter` means `--backend yarn`, `LocalSubmitter` means
-`--backend local`; without one the job runs where `howdah run` would run it. No program called `tony` is
-installed, since you may have one. If you want the name:
+Howdah does not start Java, and does not need it. It uses only the class path of Java's options: it looks for `tony.xml`
+and the file of `-conf_file` in the current folder, and then in the folders of the class path. You can leave out `java`
+with its options, and the submitter. `ClusterSubmitter` means `--backend yarn`, and `LocalSubmitter` means
+`--backend local`. Without a submitter, the job runs where `howdah run` would run it. Howdah installs no program called
+`tony`, because you may have one. If you want the name:
 
 ```sh
 alias tony='howdah tony'
 ```
 
-`howdah run` and `howdah submit` take the same options; `submit` leaves the job running:
+`howdah run` and `howdah submit` take the same options. `submit` leaves the job running:
 
 ```sh
 howdah submit --backend yarn --tony tony.xml -executes train.py -src_dir src -conf tony.worker.instances=4
 ```
 
-All of TonY's options are taken, with one dash or two, with `=` before the value or without, and with values
-that begin with a dash. They go beside Howdah's own: `--set` puts a value of the job file over what was
-converted, `--dry-run` shows what would be run. Without `--tony`, `-conf_file` names the file (a path or a
-URL), or it is `tony.xml` in the current folder. Double quotes around a whole value are taken away, as TonY's
-parser does. What is no option is refused; TonY ignores it, and everything behind it.
+Howdah takes all of TonY's options, with one dash or two, with or without `=` before the value. A value may begin with a
+dash. You can use Howdah's own options beside them: `--set` overrides a value of the converted job, and `--dry-run` shows
+what would run. Without `--tony`, `-conf_file` names the file (a path or a URL); without both, it is `tony.xml` in the
+current folder. Howdah removes double quotes around a whole value, as TonY's parser does. It refuses an argument that is
+not an option. TonY ignores such an argument and everything after it.
 
-What wins: `-conf`, then `$TONY_CONF_DIR/tony-site.xml`, then the job's file, then TonY's defaults.
-Paths are relative to the current folder. XML is read as Hadoop reads it, with `${name}`, includes and
-`<final>`.
+`-conf` overrides `$TONY_CONF_DIR/tony-site.xml`, which overrides the job's file, which overrides TonY's defaults. Paths
+are relative to the current folder. XML is read as Hadoop reads it, with `${name}`, includes and `<final>`.
 
-The exit code is 0 where TonY's is 0. Where TonY's is not, it says what happened: 1 the job failed, 2 the
-command line or configuration is wrong, 3 the cluster refused, 4 it timed out, 130 it was stopped.
+The exit code is 0 when TonY's is 0. Otherwise it says what happened: 1 the job failed, 2 the command line or the
+configuration is wrong, 3 the cluster refused, 4 the job timed out, 130 it was stopped.
 
-What nothing needs here, what works otherwise, and keys that TonY does not have are told on standard
-error, all at once, each with its key. A job that cannot be run as it is written is refused, with all
-reasons.
+On standard error, Howdah lists every key that has no effect, works differently, or is not a key of TonY. If it cannot
+run a job as it is written, it refuses the job and gives all reasons.
 
 ## Turn it into a job file
 
@@ -78,66 +76,66 @@ howdah check job.toml
 howdah run job.toml
 ```
 
-The job file is the same job. Every line says which key it came from, and what was left out is listed
-at its end.
+The job file describes the same job. Every line says which key it came from, and the end of the file lists what was left
+out.
 
 ## When a job is done
 
-As `TonySession` decides it:
+The rules are those of `TonySession`:
 
-- All tracked tasks are waited for: those of every role that is neither untracked (`ps`) nor a sidecar
-  (`tensorboard`). The chief's success alone ends nothing, and an evaluator is waited for.
-- The chief is every task of the role `chief`, or `worker:0` where there is no such role. Its failure fails the
-  job. So does that of an untracked task, and of a role in `tony.application.stop-on-failure-jobtypes`.
-- Any other tracked task may fail: the job goes on without it and succeeds, unless all tracked tasks have
-  failed. A record says so when it happens, and the summary lists the failed tasks. In a job whose workers all
-  need each other (PyTorch, Horovod) the others fail or wait for the lost one. Say
-  `-conf tony.application.fail-on-worker-failure-enabled=true`, and the first failure fails the job at once,
-  as it does in a job file without `tolerate`.
-- A role whose time after a group has come, with `.ignored = true`, becomes untracked: it runs on, is no longer
-  waited for, and still fails the job if it fails.
-- With `tony.am.retry-count` a job that has failed starts anew, with all its tasks.
+- The job waits for all tracked tasks, that is, for all roles that are neither untracked (`ps`) nor sidecars
+  (`tensorboard`). The success of the chief alone does not end the job, and the job waits for an evaluator.
+- The chief is every task of the role `chief`. If there is no such role, it is `worker:0`. If the chief fails, the job
+  fails. The job also fails if an untracked task fails, or a task of a role in
+  `tony.application.stop-on-failure-jobtypes`.
+- If any other tracked task fails, the job goes on without it. It succeeds unless all tracked tasks have failed. A record
+  says when a task fails, and the summary lists the failed tasks. If the workers of a job all need each other (PyTorch,
+  Horovod), the others fail or wait for the lost one. With
+  `-conf tony.application.fail-on-worker-failure-enabled=true`, the first failure fails the job at once, as it does in a
+  job file without `tolerate`.
+- A role with a time-out after a group and `.ignored = true` becomes untracked when that time is over. It runs on, and
+  the job no longer waits for it. If it fails, the job still fails.
+- With `tony.am.retry-count`, a job that has failed starts again with all its tasks.
 
 ## What is different, and why
 
-- **What is tried again.** TonY takes a lost node, a preempted container or a silent one for a failure of
-  the task. Here they are none: the task comes back, and no retry is spent. A role of
-  `stop-on-failure-jobtypes` (`ps`, unless you say otherwise) is the exception: in a job without retries its loss
-  ends the job, as there.
-- **`tony.am.retry-count` becomes `attempts`.** Lost nodes and preempted containers cost none of them, and
-  only what was lost is asked for again. TonY restarted everything, in new containers. Without the key a
-  job has one attempt, as with TonY; a job file has three.
-- **The master may die.** Another one takes over, the training processes go on. See `[master]`.
-- **Two jobs that each hold a part of the cluster** do not wait for each other for ever: a part of a gang
-  is given back after `timeouts.hold`.
-- **Commas in values of variables** are part of the value. `tony.containers.envs` of `A=x,y,B=1` are two
-  variables.
-- **`tony.containers.envs`**: what YARN reads (`YARN_CONTAINER_RUNTIME_TYPE`) or expands (`$JAVA_HOME/lib`) goes
-  into the launch context of the containers (`hadoop.container-env`), the rest into `[env]`; programs see both.
-  A `$` in `PATH`, `LD_…` and `PYTHON…` is not expanded, since Howdah's own process in the container would get
-  the value too. Nor is it without YARN.
-- **Sidecars** fail no job, neither by failing before they have registered nor with
-  `fail-on-worker-failure-enabled`. They are in nobody's `TF_CONFIG` or `CLUSTER_SPEC` and get no `TF_CONFIG`.
-- **PyTorch's ranks** are unique over chief and workers, and `WORLD` is their number. TonY gives `chief:0` and
-  `worker:0` both rank 0.
-- **Placement.** `NOTIN` is a condition, as there. `IN` is one too with TonY, and here there are only preferences
-  for nearness (`near`, `pack`), so it is refused, as all that `placement` cannot say, with its key and what to do.
-- **A prepare stage** is told of no roles whose containers are not there yet; TonY lists them empty.
-- **The application's type** is `HOWDAH`. Find yours by name, tag or queue.
-- **Tokens.** Those of a token file (`HADOOP_TOKEN_FILE_LOCATION`) are used to reach the cluster and handed to the
-  programs on YARN, in the file that the variable names there. With Kerberos one of the ResourceManager is added.
-- **The evaluator** is waited for after the conversion. In a job file it is not, unless it says
-  `tracking = "tracked"`; see [A role that may never end](stages.md#a-role-that-may-never-end).
-- **Python.** `-python_venv` is unpacked as the folder `venv`, as before. Better: `[environment]` in the
-  job file builds it from your requirements, ships it once, and keeps it on the cluster.
-- **A single node** (no instances) ran inside the application master. Here it is one container of its own, as
+- **What is tried again.** TonY treats a lost node, a preempted container or a silent task as a failure of the task.
+  Howdah does not: the task comes back, and no retry is used up. There is one exception, as in TonY. In a job without
+  retries, losing a task of a role in `stop-on-failure-jobtypes` (by default `ps`) ends the job.
+- **`tony.am.retry-count` becomes `attempts`.** Lost nodes and preempted containers do not count. Howdah requests only
+  the lost containers again; TonY restarted everything in new containers. Without the key, a job has one attempt, as in
+  TonY. A job file has three.
+- **The master may die.** Another one takes over, and training goes on. See `[master]`.
+- **Two jobs that each hold a part of the cluster** do not wait for each other forever. A job gives back a part of a gang
+  after `timeouts.hold`.
+- **Commas in the values of variables** belong to the value. `A=x,y,B=1` in `tony.containers.envs` sets two variables.
+- **`tony.containers.envs`**: variables that YARN reads (`YARN_CONTAINER_RUNTIME_TYPE`) or expands (`$JAVA_HOME/lib`) go
+  into the containers' launch context (`hadoop.container-env`). The others go into `[env]`. Programs see all of them. A
+  `$` in `PATH`, `LD_…` and `PYTHON…` is not expanded, because Howdah's own process in the container would get the value
+  too. Without YARN, nothing is expanded.
+- **Sidecars** do not fail a job: not if they fail before they have registered, and not with
+  `fail-on-worker-failure-enabled`. They are in no `TF_CONFIG` and no `CLUSTER_SPEC`, and get no `TF_CONFIG`.
+- **PyTorch's ranks** are unique over chief and workers, and `WORLD` is their number. TonY gives rank 0 to both `chief:0`
+  and `worker:0`.
+- **Placement.** `NOTIN` is a condition, as in TonY. `IN` is a condition in TonY, but Howdah has only preferences for
+  nearness (`near`, `pack`). So Howdah refuses `IN`, and everything else that `placement` cannot express. The message
+  names the key and says what to do.
+- **A prepare stage** does not see roles whose containers are not there yet. TonY lists them as empty.
+- **The application's type** is `HOWDAH`. Find your applications by name, tag or queue.
+- **Tokens.** Howdah uses the tokens of a token file (`HADOOP_TOKEN_FILE_LOCATION`) to reach the cluster. It passes them
+  on to the programs on YARN, in the file that the variable names there. With Kerberos, it adds one of the
+  ResourceManager.
+- **The evaluator.** A converted job waits for its evaluator. A job file does so only with `tracking = "tracked"`; see
+  [A role that may never end](stages.md#a-role-that-may-never-end).
+- **Python.** `-python_venv` is unpacked as the folder `venv`, as before. `[environment]` in the job file is better: it
+  builds the environment from your requirements, ships it once, and keeps it on the cluster.
+- **A single node** (no instances) ran inside TonY's application master. In Howdah it is a container of its own,
   `worker:0`.
 
-Programs get the variables TonY gave them, [by the same names and with the same
-values](../reference/environment.md#tonys-names), and commands are given to `bash`: `compat = "tony"`, which a
-converted job file has, sees to it.
-Whoever could look at the job still can: TonY opened its logs to everybody, and so does the converted job
-(`[acl] view = ["*"]`; `--set 'acl.view=[]'` closes them).
+Programs get the variables that TonY gave them, [with the same names and
+values](../reference/environment.md#tonys-names), and `bash` runs the commands. A converted job file does so with
+`compat = "tony"`. Everyone who could look at the job still can: TonY opened its logs to everyone, and the converted job
+does the same (`[acl] view = ["*"]`; `--set 'acl.view=[]'` closes them).
 
 ## What else there was
 
@@ -147,23 +145,23 @@ Whoever could look at the job still can: TonY opened its logs to everybody, and 
 | `LocalSubmitter` | the same with `--backend local`: no cluster at all |
 | `NotebookSubmitter` | `howdah notebook --backend yarn`, and `howdah tunnel` from a laptop |
 | `TonyClient` as a library | [`howdah.submit`](python.md); `on_event`, `on_state` and `on_log` for its listeners, `stop` for the forced kill |
-| `CallbackHandler.onApplicationIdReceived` | `application_id` in the job directory's `meta.json`, there when `submit` returns |
+| `CallbackHandler.onApplicationIdReceived` | `application_id` in the job directory's `meta.json`, which is there when `submit` returns |
 | Azkaban's job type | [Schedulers](schedulers.md) |
 | a framework's runtime as a plug-in | [a class and an entry point](../frameworks/index.md) |
-| `SKIP_HADOOP_PATH` | leaves `hadoop.classpath` out; without it the conversion sets it, as TonY did |
-| `TF_GRPC_REUSE_PORT` | the same: a task's ports stay held until its program has them. Set already where all roles are TensorFlow's own (`chief`, `worker`, `ps`, `evaluator`); `-shell_env TF_GRPC_REUSE_PORT=0` for a program there that binds its port otherwise |
+| `SKIP_HADOOP_PATH` | leaves `hadoop.classpath` out; without it, the conversion sets this key, as TonY did |
+| `TF_GRPC_REUSE_PORT` | the same: Howdah holds a task's ports until its program has them. If all roles are TensorFlow's own (`chief`, `worker`, `ps`, `evaluator`), it is already set; use `-shell_env TF_GRPC_REUSE_PORT=0` if a program there binds its port in another way |
 | `TB_SERVER_REUSE_PORT` | not needed: TensorBoard's port is reserved for it |
 | history files and their portal | the job directory; `howdah list`, `howdah status`, `howdah events` |
-| end-to-end tests | [each has its like](tony-parity.md), with its outcome and ours |
+| end-to-end tests | [Howdah has one for each](tony-parity.md), with the outcomes of both |
 
 """
 
 EXAMPLES_TITLE = """\
 ## TonY's examples
 
-The folders of `tony-examples`, each run on a real cluster with the keys of its `tony.xml` and the arguments of its
-README (less memory apart), by a program that asks of its surroundings what the example's asks. The examples
-themselves were written for frameworks of their time, as the last column says.
+Each folder of `tony-examples` was run on a real cluster, with the keys of its `tony.xml` and the arguments of its README
+(but with less memory). The program was one that needs the same variables and files as the example's. The examples
+themselves were written for older frameworks; the last column says what that means today.
 
 | Folder and program | `tony.xml` and arguments | What Howdah makes of it | Result |
 |---|---|---|---|
