@@ -25,16 +25,17 @@ INTRODUCTION = """\
 
 <!-- Written by docs/generate_cli.py from src/howdah/cli. Change those. -->
 
-`howdah COMMAND --help` prints what is below. A job is named by its id, by its name, or by enough
-of the id's beginning; `@last` is the newest job, and `attach`, `exec` and the commands that only read take it
-when no id is given. Where several jobs answer, the one that still runs is meant; if none runs, a whole
-name stands for its newest job, and a beginning is refused.
+This page has the output of `howdah COMMAND --help` for every command.
 
-Job directories are looked for in `$HOWDAH_HOME/jobs`, else in `~/.howdah/jobs`; `--store` names
-another place. `NO_COLOR` turns colours off, `FORCE_COLOR` on, whatever the output is.
+You name a job by its id, by its name, or by enough of the beginning of its id. `@last` is the newest job. `attach`,
+`exec` and the commands that only read take the newest job if you give no id. If several jobs match, the command takes
+the one that still runs. If none of them runs, a whole name stands for its newest job, and a beginning is refused.
 
-What a job's tasks print goes to standard output, and so does what a command was asked for (a
-summary, a table, JSON). What Howdah has to say meanwhile, and errors, go to standard error.
+Howdah looks for job directories in `$HOWDAH_HOME/jobs` or, without that variable, in `~/.howdah/jobs`. `--store` names
+another place. `NO_COLOR` switches colours off and `FORCE_COLOR` switches them on, whatever the output is.
+
+What a job's tasks print goes to standard output, and so does the result of a command (a summary, a table, JSON).
+Howdah's own messages and errors go to standard error.
 """
 
 EXITS = """\
@@ -47,12 +48,12 @@ EXITS = """\
 JSON = """\
 ## JSON
 
-With `--json` a command prints one JSON document, or one JSON object a line where output comes over
-time (`run`, `attach`, `rerun`, `logs`, `events`); its help says which. Fields are only ever added,
-and what is unknown should be ignored. Times are seconds since the epoch.
+With `--json`, a command prints one JSON document. Commands whose output comes over time (`run`, `attach`, `rerun`,
+`logs`, `events`) print one JSON object per line. The help of each command says which. Later releases only add fields, so
+ignore fields that you do not know. Times are seconds since the epoch.
 
-**The status document** (`status`, `stop`, the elements of `list`, and inside `run`) is described in
-[HTTP API](http-api.md); a finished job's is also its `final.json`.
+The [HTTP API](http-api.md) describes **the status document**. `status` and `stop` print it, `list` prints a list of
+them, and `run` prints it within other objects. The status document of a finished job is also in its `final.json`.
 
 **Lines** have a `type`:
 

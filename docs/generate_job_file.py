@@ -25,9 +25,9 @@ INTRODUCTION = f"""\
 
 <!-- Written by docs/generate_job_file.py from src/howdah/spec/model.py. Change those. -->
 
-A job file describes one distributed training job. It is TOML, YAML or JSON, by its ending
-(`.toml`, `.yaml` or `.yml`, `.json`); any other ending is read as TOML. `howdah init` writes one
-with comments for your framework, `howdah check` says everything that is wrong with one.
+A job file describes one distributed training job. Its ending says whether it is TOML, YAML or JSON (`.toml`, `.yaml` or
+`.yml`, `.json`); a file with any other ending is read as TOML. `howdah init` writes a job file with comments for your
+framework. `howdah check` lists everything that is wrong with a job file.
 
 ```toml
 name = "digits"
@@ -48,51 +48,51 @@ folder = "checkpoints"
 [tensorboard]
 ```
 
-In TOML the job's own keys (`name`, `command`, …) come before the first `[table]`.
+In TOML, the job's own keys (`name`, `command`, …) come before the first `[table]`.
 
 ## Values
 
-**Time** is a number and a unit: `"500ms"`, `"10s"`, `"5m"`, `"2h"`, `"1d"`; `"off"` is no limit.
-**Memory** is a number and a unit, in powers of 1024: `"512m"`, `"2g"`, `"1.5t"`.
-**Instances** are a number, or a range such as `"2..8"`: the job starts with two tasks of the role
-and grows to eight as containers come. A job has at most {MAX_TASKS:,} tasks.
-**A command** is a shell command line, or a list of arguments that no shell sees.
+- **Time** is a number and a unit: `"500ms"`, `"10s"`, `"5m"`, `"2h"`, `"1d"`. `"off"` means no limit.
+- **Memory** is a number and a unit, in powers of 1024: `"512m"`, `"2g"`, `"1.5t"`.
+- **Instances** are a number, or a range such as `"2..8"`: the job starts with two tasks of the role and grows to eight as
+  containers come. A job has at most {MAX_TASKS:,} tasks.
+- **A command** is a shell command line, or a list of arguments that no shell sees.
 
-In YAML only `true` and `false` are switches: `off`, `no` and `12:30` are text, as in YAML 1.2.
-Tags and second documents are refused; anchors and merge keys work.
+In YAML, only `true` and `false` are switches. `off`, `no` and `12:30` are text, as in YAML 1.2. Anchors and merge keys
+work. Tags, and files with more than one document, are refused.
 
 ### Substitution
 
-Inside any text value:
+You can use these in any text value:
 
 | Written | Means |
 |---|---|
-| `${{env:NAME}}` | the variable `NAME` of the environment the job is submitted from; it must be set |
-| `${{env:NAME:-default}}` | the same, or `default` where it is not set or empty |
+| `${{env:NAME}}` | the environment variable `NAME` where you submit the job; it must be set |
+| `${{env:NAME:-default}}` | the same, or `default` if the variable is not set or is empty |
 | `${{job.id}}` | the job's id |
 | `$${{` | a plain `${{` |
 
-Everything else with a dollar sign is left to the shell that runs the command: `${{HOME}}`,
-`$HOWDAH_RANK`. A value that is one variable and nothing else may be a number or a switch:
-`instances = "${{env:WORKERS}}"`. Values are put into the job's `job.json`, which only its owner can
-read, also those that came from the environment.
+Everything else with a dollar sign is left to the shell that runs the command, such as `${{HOME}}` and `$HOWDAH_RANK`. A value
+that is one variable and nothing else may stand for a number or a switch: `instances = "${{env:WORKERS}}"`. All values,
+also those from the environment, are written to the job's `job.json`, which only its owner can read.
 
 ### On the command line
 
-`--set roles.worker.instances=4` puts a value over the file, as often as wanted. The value is read
-as TOML where it is TOML (`4`, `true`, `["ps"]`, `{{instances = 2}}`) and is text otherwise. A name
-with dots in it is quoted: `--set 'roles.worker.resources."yarn.io/fpga"=1'`.
+`--set roles.worker.instances=4` overrides a value of the file. You can use `--set` any number of times. A value that is
+TOML (`4`, `true`, `["ps"]`, `{{instances = 2}}`) is read as TOML; any other value is text. Put a name with dots into
+quotes: `--set 'roles.worker.resources."yarn.io/fpga"=1'`.
 
 `howdah run --framework pytorch --role worker=4 -- python train.py` needs no file at all.
 
 ## The site file
 
-What holds for every job of a site is in a file of its own: the one `HOWDAH_SITE` names (empty:
-none), else `/etc/howdah/site.toml`, else `~/.config/howdah/site.toml`. Its keys are those below,
-as defaults that a job's own win over, without `name`, `framework`, `command`, `source`, `roles` and
-`preprocess`. `[environment]` is one choice: a job that makes its own replaces the site's whole.
-`[limits]` may stand in a site file only, and holds for every job. It keeps honest users from
-mistakes; what must hold against others is for the cluster's queues to enforce.
+A site file has the defaults for every job of a site. `HOWDAH_SITE` names the file (empty for none). Otherwise it is
+`/etc/howdah/site.toml` or, if that does not exist, `~/.config/howdah/site.toml`. It has the keys below, without `name`,
+`framework`, `command`, `source`, `roles` and `preprocess`. A job's own value overrides the site's. `[environment]` is
+overridden as a whole.
+
+Only a site file can have `[limits]`, and they hold for every job. They protect honest users from mistakes. If a limit must
+hold against everyone, let the cluster's queues enforce it.
 
 ```toml
 store = "hdfs:///user/shared/howdah"
@@ -107,14 +107,14 @@ max-gpus = 16
 
 ## JSON Schema
 
-[job-file.schema.json](job-file.schema.json) lets editors complete and check a job file. In a TOML
-file, for editors that use Taplo, the first line names it:
+With [job-file.schema.json](job-file.schema.json), editors can complete and check a job file. In a TOML file, the first
+line names it for editors that use Taplo:
 
 ```toml
 #:schema ./job-file.schema.json
 ```
 
-and in a YAML file:
+In a YAML file:
 
 ```yaml
 # yaml-language-server: $schema=./job-file.schema.json
@@ -135,10 +135,10 @@ def page() -> str:
 def _unsupported() -> str:
     rows = [
         "## What a backend does not honour\n",
-        "A key in this table is refused, with its line, where the job's programs would not run as "
-        "the file says, and noted where they run all the same. `howdah check --backend NAME`, "
-        "`howdah run` and `howdah submit` say so before anything starts. What a site file says of "
-        "`queue` and the like is not noted. Every other key is honoured, on yarn all of them.\n",
+        "This table lists the keys that a backend does not honour. A key is refused, with its line, if "
+        "the job's programs would not run as the file says. It is noted if they run all the same. "
+        "`howdah check --backend NAME`, `howdah run` and `howdah submit` say so before anything "
+        "starts. Keys such as `queue` in a site file are not noted. yarn honours all keys.\n",
         "| Key | Backend | | Why |",
         "|---|---|---|---|",
     ]

@@ -21,17 +21,17 @@ _MARKS = {"fine": ("ok", "green"), "warning": ("!!", "yellow"), "problem": ("NO"
 @click.option(
     "--backend",
     metavar="NAME",
-    help="Look at this alone: 'local' (this machine), 'yarn' (the Hadoop cluster) or 'spark' (this "
-    "program's Spark session, or one made for it). Default: this machine, and the Hadoop cluster "
-    "where HADOOP_CONF_DIR is set.",
+    help="Check only this backend: 'local' (this machine), 'yarn' (the Hadoop cluster) or "
+    "'spark' (this program's Spark session, or one made for it). By default this machine, "
+    "and the Hadoop cluster if HADOOP_CONF_DIR is set.",
 )
 @store_option
 @json_option
 def command(backend: str | None, store: str | None, as_json: bool) -> int:
     """Check what this machine offers to jobs, and what would get in their way.
 
-    Changes nothing. Exits with 0, or with 3 if jobs cannot run here. A Hadoop cluster is looked at
-    too where there is one.
+    Changes nothing. Exits with 0, or with 3 if jobs cannot run here. If there is a Hadoop cluster,
+    it is checked too.
 
     With --json: {"ok": true or false, "findings": [{"what", "health", "text", "hint"}, …]} where
     health is "fine", "warning" or "problem".

@@ -42,7 +42,8 @@ LEAVE_AFTER = 3
     "-t",
     "--terminal",
     is_flag=True,
-    help="Give the command a terminal of its own, as for a shell: for `top`, editors, debuggers.",
+    help="Give the command a terminal of its own, like a shell's, for `top`, editors and "
+    "debuggers.",
 )
 @store_option
 @click.pass_context
@@ -56,17 +57,18 @@ def command(
 ) -> int:
     """Run a command beside a task's program, or a shell.
 
-    ID is a job's id, its name, or enough of its beginning; the newest job without it. TASK is a task that
-    runs, such as worker:1. The command has the program's environment variables and working folder; its
-    input, output and errors are this command's own. Without a command, and where standard input is a
-    terminal, a shell gets a terminal on that machine: `~.` at the beginning of a line leaves it, also when
-    the connection is dead.
+    ID is a job's id, its name, or enough of its beginning; by default the newest job. TASK is a
+    running task, such as worker:1. The command has the program's environment variables and working
+    folder. Its standard streams are those of this command. If you give no command and standard
+    input is a terminal, you get a shell with a terminal on that machine. `~.` at the beginning of a
+    line leaves it, even if the connection is dead.
 
-    The command ends with the task, and when you leave it. Only the job's owner can run one, and both are
-    in the event log. A site may forbid it.
+    The command ends with the task, and when you leave it. Only the job's owner can run a command.
+    The event log shows its start and its end. A site may forbid such commands.
 
-    Exits with the command's own code: 128 and the number of the signal that ended it, 126 or 127 where it
-    could not be started. Where none was started, with the code of what went wrong.
+    Exits with the command's own code. If a signal ended the command, the code is 128 plus the
+    signal's number; if it could not be started, 126 or 127. If Howdah could not run it, the exit
+    code says what went wrong.
     """
     import asyncio
 

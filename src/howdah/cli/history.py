@@ -34,7 +34,7 @@ def _options(command: F) -> F:
         click.option(
             "--all-users",
             is_flag=True,
-            help="The jobs of all users below --store, for an account that can read them.",
+            help="Count the jobs of all users below --store; needs an account that can read them.",
         ),
         store_option,
         since_option("Only jobs submitted since then"),
@@ -47,7 +47,7 @@ def _options(command: F) -> F:
 @click.option(
     "--by",
     type=click.Choice(GROUPS),
-    help="A row for each of these, and one for all; one row for all jobs without it.",
+    help="Print one row for each of these, and one for all; by default only one row for all jobs.",
 )
 @_options
 @click.pass_context
@@ -63,10 +63,10 @@ def command(
 ) -> None:
     """Add up what jobs held, and how much of it was useful.
 
-    Ended and running jobs, each with all its hours. GPU-, core- and GiB-hours are of what job files
-    ask for, from each container's grant to its end. GOODPUT is the part of the held hours that went
-    into work that was kept; the others went to preparing and waiting for peers, were lost to failures,
-    or were idle. A job that cannot be read is left out, with a line on standard error.
+    This counts all hours of ended and running jobs. GPU-, core- and GiB-hours are what the job
+    files ask for, from the grant of each container to its end. GOODPUT is the part of these hours
+    that went into work that was kept. The rest went into preparing and waiting for peers, was lost
+    to failures, or was idle. A job that cannot be read is left out, with a line on standard error.
 
     With --json: a list of rows. With --csv: the same as CSV.
     """
@@ -105,10 +105,10 @@ def query_command(
 ) -> None:
     """Ask the tables jobs, containers and failures in SQL, as SQLite has it.
 
-    A query can only read: "select user, sum(gpu_hours) from jobs group by user". A wrong one is answered
-    with the tables and columns there are.
+    A query can only read, such as "select user, sum(gpu_hours) from jobs group by user". The
+    message about a wrong query lists the tables and columns.
 
-    With --json: a list of objects, a row each. With --csv: the same as CSV.
+    With --json: a list of objects, one per row. With --csv: the same as CSV.
     """
     form = _Form(as_json, as_csv, parquet)
     from howdah.client.usage_tables import query

@@ -21,16 +21,16 @@ from howdah.cli.terminal import echo, echo_json
     default="command",
     show_default=True,
     metavar="NAME",
-    help="For which framework; tensorflow-ps is TensorFlow with parameter servers.",
+    help="Framework of the job; tensorflow-ps is TensorFlow with parameter servers.",
 )
 @click.option(
     "--from-tony",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Make it of a job of TonY, such as tony.xml; TonY's own options are taken too.",
+    help="Convert a job of TonY, such as tony.xml; TonY's own options work too.",
 )
 @tony.tony_options
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Replace a file that exists.")
 @json_option
 @click.pass_context
 def init_command(
@@ -44,7 +44,7 @@ def init_command(
 ) -> None:
     """Write a commented job file to start from.
 
-    PATH is job.toml unless given; "-" is standard output.
+    PATH is job.toml by default; "-" is standard output.
 
     With --json: one JSON object, {"path": …, "framework": …}.
     """
@@ -109,20 +109,20 @@ def _template(framework: str) -> str:
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Put a value over the file's before it is checked; repeatable.",
+    help="Override a value of the file before the check; repeatable.",
 )
 @backend_option
 @json_option
 def check_command(job: Path, overrides: tuple[str, ...], backend: str, as_json: bool) -> int:
     """Report every problem of a job file.
 
-    JOB is job.toml unless given. Each problem has its file, line, key and value, what is wrong
-    and what is allowed. Exits with 0 if there is none, else with 2.
+    JOB is job.toml by default. For each problem you get the file, line, key and value, what is
+    wrong, and what is allowed. Exits with 0 if there is no problem, otherwise with 2.
 
-    What the backend does not honour is a problem where the programs would not run as the file
-    says, and a note elsewhere. Files that the job names must be there. The stores of checkpoints
-    and outputs are tried: a small file is written there and removed. Where only the cluster can
-    reach one, that is said.
+    A key that the backend does not honour is a problem if the programs would not run as the file
+    says; otherwise it is a note. Files that the job names must exist. The check also tries the
+    stores of checkpoints and outputs: it writes a small file there and removes it. If only the
+    cluster can reach a store, it says so.
 
     With --json: {"ok": true or false, "problems": [{"file", "line", "key", "value", "message",
     "hint"}, …], "notes": […]}.

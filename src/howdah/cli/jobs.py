@@ -55,15 +55,15 @@ def _backend(_ctx: click.Context, _param: click.Parameter, name: str | None) -> 
 dry_run_option = click.option(
     "--dry-run",
     is_flag=True,
-    help="Show exactly what would be started, every task's command and environment; start nothing.",
+    help="Show exactly what would start, with every task's command and environment; start nothing.",
 )
 backend_option = click.option(
     "--backend",
     metavar="NAME",
     callback=_backend,
     help="Where to run it: 'local' is this machine, 'yarn' a Hadoop cluster, 'spark' the Spark "
-    "application of spark-submit or a new one. Default: $HOWDAH_BACKEND, else the site file's, "
-    "else local.",
+    "application of spark-submit or a new one. By default $HOWDAH_BACKEND, then the site "
+    "file's, then local.",
 )
 
 
@@ -81,15 +81,15 @@ _SOURCE_OPTIONS = (
     click.option(
         "--framework",
         metavar="NAME",
-        help="Framework of a job without a job file; 'command' when left out.",
+        help="Framework of a job without a job file; by default 'command'.",
     ),
     click.option(
         "--role",
         "roles",
         multiple=True,
         metavar="NAME=N",
-        help="A role and its number of tasks (or min..max), without a job file; repeatable. "
-        "One worker when left out.",
+        help="A role and its number of tasks (or min..max) of a job without a job file; "
+        "repeatable. By default one worker.",
     ),
     click.option("--name", metavar="NAME", help="Name of a job without a job file."),
     click.option(
@@ -97,14 +97,14 @@ _SOURCE_OPTIONS = (
         "overrides",
         multiple=True,
         metavar="KEY=VALUE",
-        help="Put a value over the job file's, such as roles.worker.instances=4; repeatable.",
+        help="Override a value of the job file, such as roles.worker.instances=4; repeatable.",
     ),
     click.option(
         "--tony",
         "tony_file",
         type=click.Path(path_type=Path),
         metavar="FILE",
-        help="Run a job of TonY, such as tony.xml; its own options are taken too.",
+        help="Run a job of TonY, such as tony.xml; TonY's own options work too.",
     ),
     click.option(
         "--tensorboard", is_flag=True, help="Run TensorBoard as a sidecar, on the job's page."
@@ -112,7 +112,7 @@ _SOURCE_OPTIONS = (
     click.option(
         "--in-place",
         is_flag=True,
-        help="Run in your own folder, not in a copy of it: what programs write is written there.",
+        help="Run in your own folder, not in a copy of it: programs write their files there.",
     ),
     backend_option,
 )
@@ -228,20 +228,20 @@ OFFERED = 50
 store_option = click.option(
     "--store",
     metavar="FOLDER",
-    help="Base folder (or hdfs:// URL) of job directories, where it is not $HOWDAH_HOME/jobs or "
+    help="Base folder (or hdfs:// URL) of job directories, if it is not $HOWDAH_HOME/jobs or "
     "~/.howdah/jobs.",
 )
 of_backend_option = click.option(
     "--backend",
     metavar="NAME",
-    help="Only jobs of this backend; with 'yarn' also those you submitted from other machines.",
+    help="Only jobs of this backend; with 'yarn', also those you submitted from other machines.",
 )
 tags_option = click.option(
     "--tag",
     "tags",
     multiple=True,
     metavar="TAG",
-    help="Only jobs with this tag; with several, with all of them.",
+    help="Only jobs with this tag; repeatable, for jobs with all of the tags.",
 )
 name_option = click.option(
     "--name", metavar="NAME", help="Only jobs of this name; * and ? stand for any characters."
@@ -251,7 +251,7 @@ port_option = click.option(
     type=click.IntRange(0, 65535),
     default=0,
     metavar="N",
-    help="Port on this machine; any free one when left out.",
+    help="Port on this machine; by default any free one.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -376,7 +376,7 @@ def tail_option(default: str) -> Callable[[F], F]:
         metavar="N|all",
         show_default=True,
         callback=_lines,
-        help="Begin with the last N lines of each log, or with all there is.",
+        help="Begin with the last N lines of each log, or with all lines.",
     )
 
 

@@ -43,7 +43,7 @@ MOST_ELSEWHERE = 100
 @of_backend_option
 @tags_option
 @name_option
-@click.option("--user", metavar="USER", help="Only jobs that this user has submitted.")
+@click.option("--user", metavar="USER", help="Only jobs that this user submitted.")
 @since_option("Only jobs submitted since then")
 @store_option
 @json_option
@@ -60,9 +60,10 @@ def command(
 ) -> None:
     """List jobs, newest first.
 
-    A job that has not ended and has no coordinator any more is "lost": the machine restarted, or the
-    client was killed before it had handed the job over. One whose directory cannot be read is
-    "unreadable". One that somebody else has made, or could have, is left out, with a warning.
+    A job is "lost" if it has not ended but no longer has a coordinator: the machine restarted, or
+    the client was killed before it had submitted the job. A job is "unreadable" if its directory
+    cannot be read. A job that someone else has made, or could have made, is left out with a
+    warning.
 
     With --json: a list of status documents.
     """

@@ -37,18 +37,18 @@ def _pattern(
     "--attempt",
     type=click.IntRange(1, MOST),
     metavar="N",
-    help="Only this attempt; without it every attempt.",
+    help="Only this attempt; by default every attempt.",
 )
 @since_option("Only lines written since then")
 @click.option(
     "--grep",
     callback=_pattern,
     metavar="REGEX",
-    help="Only lines in which this regular expression is found.",
+    help="Only lines that match this regular expression.",
 )
 @tail_option("all")
-@click.option("--timestamps", is_flag=True, help="Put in front of each line when it was written.")
-@click.option("--no-prefix", is_flag=True, help="Without task names in front of the lines.")
+@click.option("--timestamps", is_flag=True, help="Print the time before each line.")
+@click.option("--no-prefix", is_flag=True, help="Print no task names before the lines.")
 @store_option
 @json_option
 def command(
@@ -66,15 +66,15 @@ def command(
 ) -> None:
     """Print what a job's tasks wrote, merged in the order of time.
 
-    ID is a job's id, its name, or enough of its beginning; the newest job without it. TASK is a
-    task such as worker:1, or a role for all of its tasks; all tasks without it.
+    ID is a job's id, its name, or enough of its beginning; by default the newest job. TASK is a
+    task such as worker:1, or a role for all of its tasks; by default all tasks.
 
-    Times are those of the tasks' hosts, right to a tenth of a second and in very long logs to 20
-    seconds. Lines that YARN alone has kept have none: they come first, and --since leaves none of
-    them out.
+    Times are those of the tasks' hosts. They are accurate to a tenth of a second, in very long logs
+    to 20 seconds. Lines that only YARN has kept have no time: they come first, and --since shows
+    all of them.
 
-    With --json: one line of log a line, with its task, attempt, offset, text and time (in seconds
-    since the epoch).
+    With --json: one object per line of a log, with its task, attempt, offset, text and time (in
+    seconds since the epoch).
     """
     import msgspec
 

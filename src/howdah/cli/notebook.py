@@ -25,21 +25,23 @@ if TYPE_CHECKING:
     show_default=True,
     help="Where to run it; 'local' is this machine.",
 )
-@click.option("--source", metavar="FOLDER", default=".", help="Folder that goes with it.")
+@click.option("--source", metavar="FOLDER", default=".", help="Folder to work in.")
 @click.option("--memory", metavar="SIZE", help="Memory of its container, such as 8g.")
 @click.option(
     "--cores", metavar="N", type=click.IntRange(1, MOST), help="CPU cores of its container."
 )
-@click.option("--gpus", metavar="N", type=click.IntRange(0, MOST), default=0, help="Its own GPUs.")
+@click.option(
+    "--gpus", metavar="N", type=click.IntRange(0, MOST), default=0, help="GPUs of its container."
+)
 @click.option("--queue", metavar="NAME", help="The cluster's queue.")
-@click.option("--label", metavar="NAME", help="Node label it must be on.")
+@click.option("--label", metavar="NAME", help="Label that its node must have.")
 @click.option("--python", metavar="PATH", help="Interpreter on the node that has jupyterlab.")
 @click.option(
     "--requirements", metavar="FILE", help="Build its environment from this file (clusters)."
 )
 @click.option("--venv", metavar="FOLDER", help="Ship this environment (clusters).")
 @click.option(
-    "--timeout", metavar="TIME", default="24h", show_default=True, help="It ends after this."
+    "--timeout", metavar="TIME", default="24h", show_default=True, help="End it after this time."
 )
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port on this machine."
@@ -62,13 +64,13 @@ def command(
 ) -> int:
     """Run JupyterLab in a container until Ctrl-C.
 
-    It has the memory and GPUs you ask for. On this machine it edits the folder itself; on a cluster it
-    has a copy, and what was changed is copied to the job's outputs when it ends. A port of this
-    machine leads to it through the job's coordinator; the address, with its token, is printed when it
-    is up. 'howdah tunnel' opens another such port, also from another machine.
+    It has the memory and GPUs that you ask for. On this machine it edits the folder itself. On a
+    cluster it edits a copy; changed files are copied to the job's outputs when it ends. A port of
+    this machine leads to it through the job's coordinator. The address, with its token, is printed
+    when JupyterLab is up. 'howdah tunnel' opens another such port, from another machine too.
 
-    With --json: one JSON object a line, as 'howdah run' prints them, and one with type "notebook"
-    and the address.
+    With --json: one JSON object per line, as for 'howdah run', and one with type "notebook" and the
+    address.
     """
     from howdah.backends.support import honours
     from howdah.cli.attached import Tie, View, follow

@@ -30,26 +30,28 @@ _ROWS = 8
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Put a value over the job file's; repeatable.",
+    help="Override a value of the job file; repeatable.",
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Keep the archive of the environment here, of the source if there is no environment, or of the "
-    "runtime with --runtime.",
+    help="Write the archive of the environment here; the archive of the source if there is no "
+    "environment; with --runtime, that of the runtime.",
 )
 @click.option(
     "--runtime",
     "runtime_only",
     is_flag=True,
-    help="Instead of a job: Howdah's own runtime, of a Python that runs on any node.",
+    help="Pack Howdah's own runtime instead of a job, with a Python that runs on any node.",
 )
-@click.option("--fresh", is_flag=True, help="Build the environment again, with what is newest.")
+@click.option(
+    "--fresh", is_flag=True, help="Build the environment again, with the newest versions."
+)
 @click.option(
     "--clean",
     is_flag=True,
-    help="Instead: remove what has not been used for 90 days, here and on the cluster.",
+    help="Pack nothing, but remove what has not been used for 90 days, here and on the cluster.",
 )
 @json_option
 def command(
@@ -63,14 +65,15 @@ def command(
 ) -> int:
     """Pack what a job ships to a cluster, and explain it.
 
-    JOB is job.toml unless given; without a job file there is only Howdah's own runtime. Each archive
-    is shown with its size, its biggest parts, its digest and where it will be on the cluster of
-    HADOOP_CONF_DIR, or that it is there already. Nothing is uploaded. What is packed is kept for the
-    submission, in ~/.cache/howdah.
+    JOB is job.toml by default; without a job file, there is only Howdah's own runtime. Shows each
+    archive with its size, its biggest parts, its digest, and where it will be on the cluster of
+    HADOOP_CONF_DIR, or that it is already there. Uploads nothing. Archives are kept in
+    ~/.cache/howdah for the submission.
 
-    Howdah's runtime is made of a portable Python where uv has one, else of the one that Howdah runs in,
-    which needs nodes as new as this machine. With --runtime uv fetches one if need be; put the archive
-    (-o) on HDFS and name it as [hadoop] runtime, and all users of a cluster have the same.
+    Howdah's runtime contains a portable Python if uv has one. Otherwise it contains the Python in
+    which Howdah runs, which needs nodes as new as this machine. With --runtime, uv fetches a
+    portable one if needed. If you put the archive (-o) on HDFS and name it as [hadoop] runtime, all
+    users of a cluster can share it.
 
     With --json: {"archives": [{"kind", "digest", "path", "size", "files", "unpacked_size",
     "python", "rows": [{"name", "size", "files"}, …], "notes", "url", "there"}, …], "seconds"}; with

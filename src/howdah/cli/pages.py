@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 def ui_command(port: int, store: str | None, as_json: bool) -> int:
     """Show all jobs in the browser, running and past, until Ctrl-C.
 
-    Prints the address to open. It works once, for ten minutes, and signs the browser in. The pages
-    are served to this machine only.
+    Prints the address to open. It works once, within ten minutes, and signs the browser in. The
+    pages are served to this machine only.
 
     With --json: one JSON object, {"address": …, "folder": …}, once it listens.
     """
@@ -133,9 +133,9 @@ async def serve(base: Path, port: int, *, job_id: str = "", as_json: bool) -> No
 def page_command(job_id: str | None, port: int, store: str | None, as_json: bool) -> int:
     """Print the address of a job's page; that of a job that has ended is served until Ctrl-C.
 
-    ID is a job's id, its name, or enough of its beginning; the newest job without it. The address
-    works once, within ten minutes, and signs the browser in. With --port the page of a running job
-    is served by this command as well.
+    ID is a job's id, its name, or enough of its beginning; by default the newest job. The address
+    works once, within ten minutes, and signs the browser in. With --port, this command also serves
+    the page of a running job.
 
     With --json: one JSON object, {"address": …}.
     """
@@ -168,10 +168,10 @@ def tunnel_command(
 ) -> None:
     """Open a port of this machine that leads to a page of a job, until Ctrl-C.
 
-    TASK is a task that serves a page, such as notebook:0 or tensorboard:0; without it, the job's
-    own page. The way goes through the coordinator, encrypted, under the job's own certificate, so
-    it is enough to reach that one port of the cluster. Prints the address to open; whoever has it
-    may open the page, so keep it to yourself.
+    TASK is a task that serves a page, such as notebook:0 or tensorboard:0; by default it is the
+    job's own page. The connection goes through the coordinator, encrypted with the job's own
+    certificate, so you need to reach only that one port of the cluster. Prints the address to open.
+    Everyone who has the address may open the page, so keep it to yourself.
 
     With --json: one JSON object, {"job_id": …, "task": …, "address": …}, once it listens.
     """

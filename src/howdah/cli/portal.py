@@ -36,21 +36,21 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str
     "--store",
     required=True,
     metavar="URL",
-    help="Folder, or hdfs:// URL, that has a folder of job directories for each user: `store` of their job "
-    "files or of the site file.",
+    help="Folder (or hdfs:// URL) with a folder of job directories for each user: `store` of "
+    "their job files or of the site file.",
 )
 @click.option(
     "--listen",
     default="127.0.0.1:8080",
     show_default=True,
     metavar="ADDR:PORT",
-    help="Where the reverse proxy reaches it.",
+    help="Address at which the reverse proxy reaches it.",
 )
 @click.option(
     "--prefix",
     default="",
     metavar="/PATH",
-    help="What all paths begin with, if the reverse proxy leaves it there.",
+    help="Beginning of all paths, if the reverse proxy does not remove it.",
 )
 @click.option(
     "--trusted-proxy",
@@ -58,7 +58,7 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str
     required=True,
     multiple=True,
     metavar="ADDR",
-    help="Address or network (10.0.0.0/24) of the reverse proxy; repeatable. Requests from elsewhere "
+    help="Address or network (10.0.0.0/24) of the reverse proxy; repeatable. Other requests "
     "are refused.",
 )
 @click.option(
@@ -66,25 +66,26 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str
     default="X-Forwarded-User",
     show_default=True,
     metavar="NAME",
-    help="Header in which the proxy says who reads.",
+    help="Header in which the proxy names the user.",
 )
 @click.option(
     "--group-header",
     metavar="NAME",
-    help="Header in which it says their groups, with commas between them.",
+    help="Header in which the proxy names the user's groups, separated by commas.",
 )
 @click.option(
     "--admin",
     "admins",
     multiple=True,
     metavar="USER",
-    help="May see and stop every job; repeatable.",
+    help="User who may see and stop every job; repeatable.",
 )
 @click.option(
     "--prune-older-than",
     callback=_time,
     metavar="TIME",
-    help="Each day remove jobs that ended longer ago, such as 90d: as 'howdah prune' of their owners.",
+    help="Each day, remove jobs that ended longer ago than this, such as 90d, as 'howdah "
+    "prune' of their owners does.",
 )
 @json_option
 def command(
@@ -100,9 +101,9 @@ def command(
 ) -> int:
     """Show the jobs of all users below a store to a team, behind a reverse proxy, until Ctrl-C.
 
-    The proxy signs people in and says in a header who they are. Each sees and stops what [acl] of the
-    jobs lets them. It runs as an account that can read all job directories: root for a folder, one of
-    the superuser's group for HDFS.
+    The proxy signs people in and says in a header who they are. All see and stop the jobs whose
+    [acl] allows it. Run this as an account that can read all job directories: root for a folder, or
+    a member of the superuser's group for HDFS.
 
     With --json: one JSON object, {"address": …, "folder": …}, once it listens.
     """

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 def rm_command(job_ids: tuple[str, ...], store: str | None, as_json: bool) -> int:
     """Remove jobs that have ended, with all that is in their directories.
 
-    Their logs, their event logs, and the checkpoints and outputs that are kept in the job directory go
-    with them, here and on HDFS. What a job file sends elsewhere stays. A job that has not ended is
-    refused, and so is one that a running job was begun from.
+    This removes their logs, their event logs, and the checkpoints and outputs in the job directory,
+    here and on HDFS. Files that the job file sends elsewhere stay. A job that has not ended is not
+    removed, and neither is one that a running job resumed from.
 
     Exits with 0 if all were removed. With --json: {"removed": [{"job_id", "bytes"}, …], "failed":
     [{"job_id", "reason"}, …]}.
@@ -76,13 +76,14 @@ def span_of(text: str) -> float:
 
 
 @click.command("prune")
-@click.option("--yes", is_flag=True, help="Remove them. Without it they are only listed.")
+@click.option("--yes", is_flag=True, help="Remove the jobs; by default they are only listed.")
 @click.option(
     "--older-than",
     "older_than_s",
     callback=_span,
     metavar="TIME",
-    help=f"Only jobs that ended longer ago, such as 12h. {OLDER_THAN} unless --keep is given.",
+    help=f"Only jobs that ended longer ago than this, such as 12h. By default {OLDER_THAN}, unless you "
+    "give --keep.",
 )
 @click.option(
     "--keep",
@@ -96,7 +97,7 @@ def span_of(text: str) -> float:
     "states",
     multiple=True,
     type=click.Choice((*ENDED, "lost")),
-    help="Only jobs in this state; repeatable. All but lost ones when left out.",
+    help="Only jobs in this state; repeatable. By default all but lost ones.",
 )
 @tags_option
 @name_option
@@ -116,13 +117,13 @@ def prune_command(
 ) -> int:
     """Remove jobs that ended long ago; without --yes, list them.
 
-    Each is removed as 'howdah rm' removes it: with its logs, and with the checkpoints and outputs that
-    are kept in its directory, here and on HDFS. Jobs that have not ended stay, and so do lost ones,
-    which 'howdah attach --revive' may take up again, unless --state lost asks for them. Archives that
-    were shipped to a cluster are removed by 'howdah pack --clean'.
+    Removes each job as 'howdah rm' does: with its logs, and with the checkpoints and outputs in its
+    directory, here and on HDFS. Jobs that have not ended stay. Lost jobs stay too, because 'howdah
+    attach --revive' can take them up again; --state lost removes them. 'howdah pack --clean'
+    removes archives that were shipped to a cluster.
 
     Exits with 0 if all were removed. With --json: {"removed": [{"job_id", "bytes"}, …], "failed":
-    [{"job_id", "reason"}, …]}; without --yes {"would_remove": [{"job_id", "bytes"}, …]}.
+    [{"job_id", "reason"}, …]}; without --yes, {"would_remove": [{"job_id", "bytes"}, …]}.
     """
     import asyncio
 

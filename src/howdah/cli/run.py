@@ -32,7 +32,8 @@ _verbose_option = click.option(
     "-v",
     "--verbose",
     is_flag=True,
-    help="Show the start and end of every task too, and all that TensorFlow says of its start.",
+    help="Also show the start and end of every task, and everything that TensorFlow prints at "
+    "its start.",
 )
 
 
@@ -55,22 +56,23 @@ def run_command(
 ) -> int:
     """Run a job and follow it until it ends.
 
-    JOB is a job file (TOML, YAML or JSON; job.toml here if there is one), or - for standard input
-    (TOML or JSON; its paths are relative to this folder). Without a file, the command behind two
-    dashes is run:
+    JOB is a job file (TOML, YAML or JSON), or - for standard input (TOML or JSON, with paths
+    relative to this folder). By default it is job.toml in this folder. You can also run a command
+    without a job file, after two dashes:
 
     \b
         howdah run job.toml --set roles.worker.instances=4
         howdah run --framework pytorch --role worker=4 -- python train.py --lr 0.1
 
-    Shown are the logs of all tasks as they are printed (standard output), what happens to the job
-    (standard error), and a summary at the end.
+    Shows the logs of all tasks as they are printed (on standard output), what happens to the job
+    (on standard error), and a summary at the end.
 
-    The job is tied to this command: Ctrl-C stops it cleanly, Ctrl-C again at once, and so do
-    SIGTERM and closing the terminal. If this command is killed (SIGKILL) the job goes on, and
-    'howdah attach' finds it. 'howdah submit' starts a job that is not tied to anything.
+    The job is tied to this command. Ctrl-C stops it cleanly, and so do SIGTERM and closing the
+    terminal; a second Ctrl-C stops it at once. If this command is killed (SIGKILL), the job goes
+    on, and 'howdah attach' finds it. 'howdah submit' starts a job that is not tied to a command.
 
-    With --json: one JSON object a line, the last with type "summary"; with --dry-run one document.
+    With --json: one JSON object per line, the last with type "summary"; with --dry-run, one
+    document.
     """
     from howdah.client.submission_start import begin
 
@@ -106,8 +108,8 @@ def run_command(
 @click.option(
     "--wait",
     is_flag=True,
-    help="Wait until the job has ended and exit as 'howdah run' does; what its tasks print is not "
-    "shown.",
+    help="Wait until the job has ended, and exit as 'howdah run' does; the logs of its tasks "
+    "are not shown.",
 )
 @dry_run_option
 @json_option
@@ -123,15 +125,15 @@ def submit_command(
 ) -> int:
     """Start a job and leave it running.
 
-    JOB and COMMAND are as for 'howdah run'. Prints the job's id; nothing that happens to this
-    terminal changes the job.
+    JOB and COMMAND are as for 'howdah run'. Prints the job's id. Nothing that happens to this
+    terminal affects the job.
 
-    With --wait this command lasts as long as the job. It exits with 130 if it is interrupted; the
-    job goes on all the same.
+    With --wait, this command lasts as long as the job. If you interrupt it, it exits with 130, and
+    the job goes on.
 
-    With --json: one JSON object, {"type": "submitted", "job_id": …, "directory": …}; with --wait
-    those of 'howdah run' follow, without "log", the last with type "summary". With --dry-run: one
-    document, as 'howdah run' has.
+    With --json: one JSON object, {"type": "submitted", "job_id": …, "directory": …}. With --wait,
+    those of 'howdah run' follow, without "log", the last with type "summary". With --dry-run, one
+    document, as for 'howdah run'.
     """
     if dry_run:
         from howdah.cli.dryrun import show
@@ -197,13 +199,13 @@ def say_submitted(directory: JobDirectory, *, as_json: bool) -> None:
 
 @click.command("rerun")
 @job_id_argument
-@click.option("--resume", is_flag=True, help="Begin from the earlier job's newest checkpoint.")
+@click.option("--resume", is_flag=True, help="Start from the earlier job's newest checkpoint.")
 @click.option(
     "--set",
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Put a value over the earlier job's, such as roles.worker.instances=4; repeatable.",
+    help="Override a value of the earlier job, such as roles.worker.instances=4; repeatable.",
 )
 @click.option("--detach", is_flag=True, help="Leave it running, as 'howdah submit' does.")
 @_verbose_option
@@ -220,10 +222,10 @@ def rerun_command(
 ) -> int:
     """Run a job again, as it was submitted.
 
-    ID is a job's id, its name, or enough of its beginning. The source folder is taken as it is
-    now. Follows the new job as 'howdah run' does, and exits with the same codes.
+    ID is a job's id, its name, or enough of its beginning. The new job gets the source folder as it
+    is now. Follows the new job as 'howdah run' does, and exits with the same codes.
 
-    With --json: one JSON object a line, as 'howdah run' has.
+    With --json: one JSON object per line, as for 'howdah run'.
     """
     from howdah.cli.progress import Progress
     from howdah.client.resubmission import load, submit_again
@@ -263,7 +265,7 @@ def rerun_command(
 @tail_option("10")
 @_verbose_option
 @click.option(
-    "--revive", is_flag=True, help="If the job has no coordinator any more, run it again."
+    "--revive", is_flag=True, help="If the job no longer has a coordinator, run it again."
 )
 @store_option
 @json_option
@@ -277,14 +279,15 @@ def attach_command(
 ) -> int:
     """Follow a running job; Ctrl-C leaves it running.
 
-    ID is a job's id, its name, or enough of its beginning; the newest job without it. Shows the
-    same as 'howdah run' and exits with the same codes when the job ends; 0 if it is left before.
+    ID is a job's id, its name, or enough of its beginning; by default the newest job. Shows the
+    same as 'howdah run', and exits with the same codes when the job ends. If you leave it before,
+    it exits with 0.
 
-    A job is "lost" when its coordinator and its node daemon are both gone, as after a restart of
-    the machine. With --revive it goes on where it was: what still runs is taken over, what is
-    lost is started again, from the newest checkpoint. It keeps its id.
+    A job is "lost" if its coordinator and its node daemon are both gone, for example after a
+    restart of the machine. With --revive it goes on where it was. Programs that still run are taken
+    over; the others are started again from the newest checkpoint. The job keeps its id.
 
-    With --json: one JSON object a line, as 'howdah run' has.
+    With --json: one JSON object per line, as for 'howdah run'.
     """
     from howdah.cli.attached import Tie, View, follow
 

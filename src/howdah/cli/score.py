@@ -48,18 +48,22 @@ def _object(text: str, param: click.Parameter) -> dict[str, str]:
     "--predict",
     default="",
     metavar="MODULE:FUNCTION",
-    help="Instead: a function that makes the predict function, given the path of --model if there is one.",
+    help="In place of a model file: a function that makes the predict function; it gets the "
+    "path of --model if there is one.",
 )
 @click.option(
     "--factory",
     default="",
     metavar="MODULE:FUNCTION",
-    help="For a PyTorch state dict: what makes the module.",
+    help="For a PyTorch state dict: the function that makes the module.",
 )
 @click.option(
-    "--signature", default="", metavar="NAME", help="Of a SavedModel. Default: serving_default."
+    "--signature",
+    default="",
+    metavar="NAME",
+    help="Signature of a SavedModel. Default: serving_default.",
 )
-@click.option("--tags", default="", metavar="TAG,…", help="Of a SavedModel. Default: serve.")
+@click.option("--tags", default="", metavar="TAG,…", help="Tags of a SavedModel. Default: serve.")
 @click.option(
     "--input",
     "inputs",
@@ -69,13 +73,19 @@ def _object(text: str, param: click.Parameter) -> dict[str, str]:
     help="What to score: folders, files or patterns; repeatable.",
 )
 @click.option(
-    "--format", "format_", type=_FORMATS, default="parquet", show_default=True, help="Of the input."
+    "--format",
+    "format_",
+    type=_FORMATS,
+    default="parquet",
+    show_default=True,
+    help="Format of the input.",
 )
 @click.option(
     "--schema",
     default="",
     metavar="DDL",
-    help="Of the input: 'x array<float>, id long' or 'struct<x:array<float>,id:bigint>'. Default: what Spark finds.",
+    help="Schema of the input: 'x array<float>, id long' or "
+    "'struct<x:array<float>,id:bigint>'. Default: the schema that Spark finds.",
 )
 @click.option(
     "--option",
@@ -83,27 +93,28 @@ def _object(text: str, param: click.Parameter) -> dict[str, str]:
     multiple=True,
     metavar="NAME=VALUE",
     callback=_pairs,
-    help="For Spark's reader, such as header=true; repeatable.",
+    help="Option of Spark's reader, such as header=true; repeatable.",
 )
 @click.option(
     "--mapping",
     multiple=True,
     metavar="COLUMN=TENSOR",
     callback=_pairs,
-    help="What the model is given; repeatable. Default: columns named as its inputs.",
+    help="Column for an input of the model; repeatable. Default: columns with the names of its "
+    "inputs.",
 )
 @click.option(
     "--output-mapping",
     multiple=True,
     metavar="TENSOR=COLUMN",
     callback=_pairs,
-    help="What is kept of its answers; repeatable. Default: all, by its own names.",
+    help="Answer of the model to keep; repeatable. Default: all, with the model's own names.",
 )
 @click.option(
     "--output-schema",
     default="",
     metavar="DDL",
-    help="Types of the new columns. Default: as the model answers one row.",
+    help="Types of the new columns. Default: those of the model's answer to one row.",
 )
 @click.option(
     "--keep",
@@ -117,26 +128,30 @@ def _object(text: str, param: click.Parameter) -> dict[str, str]:
     type=click.IntRange(1, MOST),
     default=1024,
     show_default=True,
-    help="Rows the model is given at once.",
+    help="Rows that the model gets at once.",
 )
 @click.option(
-    "--pad", is_flag=True, help="Fill the last batch up, for models of a fixed batch size."
+    "--pad", is_flag=True, help="Fill up the last batch, for models with a fixed batch size."
 )
-@click.option("--output", required=True, metavar="PATH", help="A folder, as Spark writes them.")
+@click.option("--output", required=True, metavar="PATH", help="Folder to write, in Spark's layout.")
 @click.option(
-    "--output-format", type=_FORMATS, default="parquet", show_default=True, help="Of the output."
+    "--output-format",
+    type=_FORMATS,
+    default="parquet",
+    show_default=True,
+    help="Format of the output.",
 )
 @click.option(
     "--mode",
     type=click.Choice(["error", "overwrite", "append", "ignore"]),
     default="error",
     show_default=True,
-    help="If there is something already.",
+    help="What to do if the output exists.",
 )
 @click.option(
     "--partitions",
     type=click.IntRange(1, MOST),
-    help="Spread the rows over so many tasks; their order changes.",
+    help="Spread the rows over this many tasks; their order changes.",
 )
 @click.option(
     "--master",
@@ -170,9 +185,9 @@ def command(
         howdah score --model export/ --input data.parquet --mapping pixels=x \\
             --output-mapping probability=p --output scored --output-format json
 
-    Every row is written with all its columns (or those of --keep) and the model's answers. Under
-    spark-submit, or in a program that has one, the command takes that Spark application; else it
-    starts one.
+    Writes every row with all its columns (or those of --keep) and the model's answers. If there is
+    a Spark application (under spark-submit, or in a program that has one), the command uses it;
+    otherwise it starts one.
 
     With --json: {"output", "rows", "seconds", "columns": {name: type}}.
     """

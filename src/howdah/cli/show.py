@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 def status_command(job_id: str | None, store: str | None, as_json: bool) -> None:
     """Show one job: its tasks, failures and pages.
 
-    ID is a job's id, its name, or enough of its beginning; the newest job without it. The
-    addresses of its pages are good once, for ten minutes.
+    ID is a job's id, its name, or enough of its beginning; by default the newest job. The addresses
+    of its pages work once, within ten minutes.
 
     With --json: the status document, as in the job's final.json.
     """
@@ -86,9 +86,9 @@ def events_command(
 ) -> None:
     """Print a job's event log: what happened, when, and why.
 
-    ID is a job's id, its name, or enough of its beginning; the newest job without it.
+    ID is a job's id, its name, or enough of its beginning; by default the newest job.
 
-    With --json: one event a line, with its number ("seq"), time, level, kind, text, task,
+    With --json: one event per line, with its number ("seq"), time, level, kind, text, task,
     attempt, generation and data.
     """
     import asyncio
@@ -123,9 +123,9 @@ def events_command(
 def advice_command(job_id: str | None, store: str | None, as_json: bool) -> None:
     """Say what a job wasted, and what to change in its job file.
 
-    ID is a job's id, its name, or enough of its beginning; the newest job without it. Looks at what was
-    measured so far: memory, cores and GPUs, slow tasks, the start, checkpoints and restarts. The worst
-    comes first.
+    ID is a job's id, its name, or enough of its beginning; by default the newest job. Looks at what
+    was measured so far: memory, cores and GPUs, slow tasks, the start, checkpoints and restarts.
+    The worst finding comes first.
 
     With --json: a list of findings, each with its rule, severity (1 to 4), score, text, change and the
     figures that were used.
@@ -163,14 +163,14 @@ def metrics_command(
 ) -> None:
     """Print what was measured of a job's tasks, and what they reported.
 
-    ID is a job's id, its name, or enough of its beginning; the newest job without it. TASK is a
-    task such as worker:1, or a role for all of its tasks; all tasks without it.
+    ID is a job's id, its name, or enough of its beginning; by default the newest job. TASK is a
+    task such as worker:1, or a role for all of its tasks; by default all tasks.
 
     The table has the last known values of each task's newest attempt: cores in use, memory, GPUs,
-    megabytes read and written since its start, and what was given to howdah.task.report. A running
-    job's measurements come some seconds late.
+    megabytes read and written since its start, and what the program gave to howdah.task.report. The
+    measurements of a running job are some seconds late.
 
-    With --csv or --json: every measurement, a line each, with times in seconds since the epoch.
+    With --csv or --json: every measurement, one per line, with times in seconds since the epoch.
     """
     if as_csv and as_json:
         raise click.UsageError("--csv and --json are two formats: give one of them")
@@ -264,7 +264,8 @@ def _names(found: Iterable[Measurement]) -> list[str]:
     "--to",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Copy FILE there: a folder, or a name that is not taken. The current folder when left out.",
+    help="Copy FILE there: a folder, or the path of a file that does not exist. By default the "
+    "current folder.",
 )
 @store_option
 @json_option
@@ -273,12 +274,13 @@ def outputs_command(
 ) -> None:
     """List the files that were kept of a job, or fetch one.
 
-    ID is a job's id, its name, or enough of its beginning; the newest job without it. FILE is the
-    path of one as it is listed, or enough of its end: model/weights.pt of
-    worker-0/model/weights.pt. It is copied from wherever it is, HDFS or an object store too.
+    ID is a job's id, its name, or enough of its beginning; by default the newest job. FILE is the
+    path of a file as it is listed, or enough of its end, such as model/weights.pt for
+    worker-0/model/weights.pt. The file is copied from wherever it is, also from HDFS or an object
+    store.
 
-    With --json: a list of files, each with its name, task, size in bytes and place; of one that is
-    fetched also the path.
+    With --json: a list of files, each with its name, task, size in bytes and place, and for a file
+    that was fetched also its path.
     """
     from howdah.client.outputs import chosen, fetch, outputs
 

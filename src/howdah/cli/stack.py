@@ -35,15 +35,15 @@ _VARIES = re.compile(
 def command(job_id: str | None, tasks: tuple[str, ...], store: str | None, as_json: bool) -> int:
     """Show where running tasks' Python threads are (by py-spy).
 
-    ID is a job's id, its name, or enough of its beginning; the newest job without it. TASK is a
-    task such as worker:1, or a role for all of its tasks; all running tasks without it. Tasks that are
-    at the same place are shown once, the largest group first, so that the task that hangs elsewhere
+    ID is a job's id, its name, or enough of its beginning; by default the newest job. TASK is a
+    task such as worker:1, or a role for all of its tasks; by default all running tasks. Tasks at
+    the same place are shown once, the largest group first. So a task that hangs somewhere else
     comes last.
 
-    The programs are stopped for some milliseconds meanwhile, and notice nothing.
+    This stops the programs for some milliseconds; they do not notice.
 
-    Exits with 0 if all stacks could be taken. With --json: one JSON object a task and line,
-    {"task": …, "text": …}, with "problem" in place of "text" where it could not be.
+    Exits with 0 if all stacks could be taken. With --json: one JSON object per task and line,
+    {"task": …, "text": …}, with "problem" in place of "text" if a stack could not be taken.
     """
     from howdah.backends.base import BackendError
     from howdah.cli.failures import report

@@ -52,9 +52,11 @@ class Saving:
 @click.command("stop")
 @job_id_argument
 @click.option("--now", is_flag=True, help="Kill the tasks at once and save nothing more.")
-@click.option("--reason", default="", metavar="TEXT", help="Kept in the job's event log.")
 @click.option(
-    "--no-wait", is_flag=True, help="Return when the stop is certain, not when the job has ended."
+    "--reason", default="", metavar="TEXT", help="Reason to put into the job's event log."
+)
+@click.option(
+    "--no-wait", is_flag=True, help="Return once the job is certain to stop, not when it has ended."
 )
 @store_option
 @json_option
@@ -63,15 +65,15 @@ def command(
 ) -> int:
     """Stop a job.
 
-    Its tasks get SIGTERM, and SIGKILL after the job's stop-grace (10s unless the job file says
-    otherwise). Then their last checkpoints and outputs are saved, which may take up to the job's
-    save-limit (30m): this command waits, and says which tasks are saving. Stopping a job that has
+    The job's tasks get SIGTERM, and SIGKILL after the job's stop-grace (10s by default). Then their
+    last checkpoints and outputs are saved, which may take up to the job's save-limit (30m by
+    default). This command waits for that, and says which tasks are saving. Stopping a job that has
     ended changes nothing.
 
     Exits with 0 when the job has ended, whatever its outcome. With --json: its status document.
 
-    On YARN another user's job that you have a right to change ([acl] modify, modify-groups) can be
-    ended with --now, by its application id.
+    On YARN, you can end another user's job if you may change it ([acl] modify, modify-groups): use
+    --now and its application id.
     """
     from howdah.backends import registry
     from howdah.backends.base import OnlyOwners

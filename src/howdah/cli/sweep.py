@@ -34,22 +34,29 @@ MOST_VALUES = 4
     help="Trials that run at the same time.",
 )
 @click.option(
-    "--random", "draws", type=click.IntRange(1, MOST), metavar="N", help="Draw N trials by chance."
+    "--random",
+    "draws",
+    type=click.IntRange(1, MOST),
+    metavar="N",
+    help="Choose N trials at random.",
 )
 @click.option(
-    "--seed", type=click.IntRange(0, MOST), metavar="N", help="Of that choice; 0 when left out."
+    "--seed",
+    type=click.IntRange(0, MOST),
+    metavar="N",
+    help="Seed of the random choice; by default 0.",
 )
 @click.option(
     "--zip",
     "side_by_side",
     is_flag=True,
-    help="Take the first value of each key together, then the second of each, and so on; not all "
-    "combinations.",
+    help="Combine the first values of all keys, then the second values, and so on, instead of "
+    "all combinations.",
 )
 @click.option(
     "--by",
     metavar="VALUE",
-    help="Put the trials with the lowest reported VALUE first; with -VALUE, those with the highest.",
+    help="Sort the trials by the reported VALUE, the lowest first; with -VALUE, the highest first.",
 )
 @click.option("--dry-run", is_flag=True, help="Show the trials; start nothing.")
 @json_option
@@ -70,22 +77,22 @@ def command(
 ) -> int:
     """Run a job once for each of many settings, and compare what came out.
 
-    JOB and COMMAND are as for 'howdah run', but JOB is a file. Each --set with several values, with
-    commas between them, is a parameter; all combinations are tried. A single word that is no key of a
-    job file is a variable of the programs' environment:
+    JOB and COMMAND are as for 'howdah run', but JOB is a file. Each --set with several values,
+    separated by commas, is a parameter, and all combinations are tried. A single word that is no
+    key of a job file is an environment variable of the programs:
 
     \b
         howdah sweep job.toml --set lr=0.1,0.01 --set batch=32,64 --at-once 2
         howdah sweep job.toml --set lr=log:1e-5..1e-1 --random 20 --by=-accuracy
 
-    Shown at the end, on standard output: the trials, their parameters, and the last values that their
-    programs reported (from howdah import task; task.report(loss=0.3)). Each trial is a job, with the
-    sweep's tag: 'howdah list --tag' lists them, and 'howdah ui' compares them. One that fails keeps
-    none of the others from running; the command exits with 1 then. Ctrl-C stops those that run and
-    begins no more.
+    At the end, standard output shows the trials, their parameters, and the last values that their
+    programs reported (from howdah import task; task.report(loss=0.3)). Each trial is a job with the
+    sweep's tag: 'howdah list --tag' lists the trials, and 'howdah ui' compares them. If a trial
+    fails, the others still run, and the command exits with 1. Ctrl-C stops the running trials and
+    starts no more.
 
-    With --json: a trial's document a line when it has been submitted and when it has ended; with
-    --dry-run one for each.
+    With --json: one document per line, when a trial has been submitted and when it has ended; with
+    --dry-run, one for each trial.
     """
     from howdah.client.sweep import Sweep, settings
 

@@ -38,11 +38,11 @@ command: TonyCommand = TonyCommand(
         howdah tony java -cp "MyJob/*:MyJob" com.linkedin.tony.cli.ClusterSubmitter \\
             -executes train.py -src_dir src -conf tony.worker.instances=4
 
-    Java is not needed: what it is told is passed over, but for the class path, where tony.xml is looked
-    for after the current folder. 'java' and its options may be left out, and so may the submitter.
-    ClusterSubmitter stands for --backend yarn, LocalSubmitter for --backend local.
+    Java is not needed. Of its options only the class path is used: tony.xml is looked for in the current
+    folder, and then there. You may leave out 'java' with its options, and the submitter.
+    ClusterSubmitter means --backend yarn, and LocalSubmitter means --backend local.
 
-    TonY's options are taken with one dash or two and with '=' or without; the guide "From TonY" lists
-    them. Everything else is as with 'howdah run': Ctrl-C, exit codes, --json.
+    TonY's options may have one dash or two, and '=' or none; the guide "From TonY" lists them.
+    Everything else is as for 'howdah run': Ctrl-C, exit codes, --json.
     """,
 )

@@ -12,19 +12,19 @@ class ExitCode(enum.IntEnum):
     """What ``howdah`` exits with."""
 
     SUCCEEDED = 0
-    """Done; for a job: every task that decides it succeeded."""
+    """Done. For a job: every task that decides the outcome has succeeded."""
     FAILED = 1
     """The job failed."""
     BAD_INPUT = 2
-    """Wrong command line, wrong job file, or no such job; nothing was started."""
+    """The command line or the job file is wrong, or there is no such job. Nothing was started."""
     BACKEND = 3
-    """The backend refused the job, or it or the job's coordinator cannot be reached."""
+    """The backend refused the job, or the backend or the job's coordinator cannot be reached."""
     TIMED_OUT = 4
-    """The job ended at one of its time limits."""
+    """The job ran into one of its time limits."""
     UNSAVED = 5
     """The job succeeded, but not all of its checkpoints and outputs could be saved."""
     DEFECT = 70
-    """A defect of Howdah itself; a traceback says where."""
+    """Howdah itself has a defect; a traceback says where."""
     STOPPED = 130
     """The job was stopped (Ctrl-C, ``howdah stop``)."""
 

@@ -27,8 +27,8 @@ class LogLine(_Item, frozen=True, kw_only=True, tag="log"):
     """Where the line begins in the attempt's log, in bytes ever written."""
     text: str
     time: float | None = None
-    """When it was written: seconds since the epoch, to a tenth of a second (in very long logs to 20
-    seconds), by the clock of the task's host; null where that is not known."""
+    """When it was written, by the clock of the task's host: seconds since the epoch, accurate to a tenth
+    of a second (in very long logs to 20 seconds); null if that is not known."""
 
     def __str__(self) -> str:
         return f"{self.task} | {self.text}"
@@ -38,7 +38,7 @@ class JobEvent(_Item, frozen=True, kw_only=True, tag="event"):
     """One record of a job's event log."""
 
     seq: int
-    """Its place in the job's journal; grows, with gaps."""
+    """Its number in the job's journal. Numbers grow, with gaps."""
     time: float
     """Seconds since the epoch."""
     level: str
@@ -56,7 +56,7 @@ class JobEvent(_Item, frozen=True, kw_only=True, tag="event"):
 
 
 class Submitted(_Item, frozen=True, kw_only=True, tag="submitted"):
-    """The job has been handed over to its backend."""
+    """The job has been submitted to its backend."""
 
     job_id: str
     directory: str
@@ -64,16 +64,16 @@ class Submitted(_Item, frozen=True, kw_only=True, tag="submitted"):
 
 
 class Page(_Item, frozen=True, kw_only=True, tag="page"):
-    """A page is served, for a person to open."""
+    """A page that a person can open is being served."""
 
     name: str
     """``job`` for the job page, or what a task serves through it, such as ``TensorBoard``."""
     address: str
-    """The job page's opens it once; the others are open to the browser that has opened that."""
+    """A link that opens the page once, within ten minutes."""
 
 
 class Status(_Item, frozen=True, kw_only=True, tag="status"):
-    """The job's status document, when its phase or a task's state has changed."""
+    """The job's status document. It comes when the job's phase or a task's state has changed."""
 
     status: JobView
 
@@ -85,14 +85,14 @@ class Summary(_Item, frozen=True, kw_only=True, tag="summary"):
 
 
 class Waiting(_Item, frozen=True, kw_only=True, tag="waiting"):
-    """The job waits for its coordinator to be started, or for containers; again whenever ``why`` changes."""
+    """The job waits for its coordinator or for containers. It comes again whenever ``why`` changes."""
 
     why: str
-    """``the queue is full: …``; empty when it is not known, or does not wait any more."""
+    """Such as ``the queue is full: …``; empty if it is not known, or if the job no longer waits."""
 
 
 class Note(_Item, frozen=True, kw_only=True, tag="note"):
-    """Something about the client itself: that it asked for a stop, that a connection broke."""
+    """Something about the client itself, such as a stop that it asked for, or a broken connection."""
 
     text: str
 

@@ -159,18 +159,18 @@ _INTRODUCTION = """
 (http-api-portal)=
 ## The portal
 
-`howdah ui` and `howdah portal` serve the list of jobs and, below `jobs/<job id>/`, all operations above for each
-job, running or past. Addresses are relative to the list; `api/v1/openapi.json` there describes them all.
-`metrics` beside them has the jobs by state, and those that wait or run, at most 1,000, in Prometheus' text format:
+`howdah ui` and `howdah portal` serve the list of jobs. Below `jobs/<job id>/` they serve all operations above for each
+job, running or past. Addresses are relative to the list. `api/v1/openapi.json` there describes them all. `metrics`
+beside them has, in Prometheus' text format, the number of jobs by state, and up to 1,000 jobs that wait or run:
 [what it has](../guides/portal-team.md).
 
-**`howdah ui`** lets in its user: with the cookie of the link that it prints.
+**`howdah ui`** lets in its user, with the cookie of the link that it prints.
 
-**`howdah portal`** answers its [reverse proxy](../guides/portal-team.md) alone: 403 to any other address, 401 where
-the proxy does not say who reads. A job that the reader may not see answers as one that does not exist, with 404. A
-`POST` must carry the `Origin` of the portal's own address; only `stop` may be asked for, by whom the job lets: 403
-to others who see it. What the job keeps to itself (values of `[env]`, its token) is masked for everybody, its
-owner too. `stream` says goodbye at once for a job that runs: ask again, or ask `changes`.
+**`howdah portal`** answers only its [reverse proxy](../guides/portal-team.md). Any other address gets 403, and a request
+in which the proxy does not name the user gets 401. A job that the user may not see looks like one that does not exist,
+with 404. A `POST` must carry the `Origin` of the portal's own address. Only `stop` is possible, for users whom the job
+allows it; others who see the job get 403. Values of `[env]` and the job's token are masked for everyone, also for the
+job's owner. For a running job, `stream` ends at once; ask again, or ask `changes`.
 """
 
 
