@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -69,8 +70,20 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(job: Path, cache: Path, cluster: Cluster, *options: str) -> tuple[str, str]:
+    return howdah(job, cache, cluster, "run", "job.toml", "--backend", "yarn", *options)
+
+
+def shipped(job: Path, cache: Path, cluster: Cluster) -> dict[str, int]:
+    """The archives of the job that are on the cluster, each with its time."""
+    out, _ = howdah(job, cache, cluster, "pack", "job.toml", "--json")
+    hdfs = Hdfs(cluster.default_fs, conf_dir=str(cluster.conf_dir))
+    archives = [each for each in json.loads(out)["archives"] if each["there"]]
+    return {each["url"]: hdfs.stat(each["url"]).mtime_ms for each in archives}
+
+
+def howdah(job: Path, cache: Path, cluster: Cluster, *arguments: str) -> tuple[str, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "howdah", "run", "job.toml", "--backend", "yarn", *options],
+        [sys.executable, "-m", "howdah", *arguments],
         cwd=job,
         env={**os.environ, **cluster.env(), "XDG_CACHE_HOME": str(cache)},
         capture_output=True,
@@ -100,10 +113,13 @@ def test_a_job_finds_all_it_ships_and_the_second_one_uploads_none_of_it(
     prefix = next(line.split()[-1] for line in out.splitlines() if "python /" in line)
     assert str(hadoop.folder) in prefix, "the shipped interpreter, on the node"
     assert "uploading environment" in err and "uploading source" in err
+    first = shipped(job, tmp_path / "cache", hadoop)
+    assert len(first) >= 4
     out, err = run(job, tmp_path / "cache", hadoop)
     assert "tiny 1.0" in out
     for kind in ("runtime", "environment", "source", "files"):
         assert f"uploading {kind}" not in err
+    assert shipped(job, tmp_path / "cache", hadoop) == first
 
 
 SMALL = """
