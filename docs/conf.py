@@ -1,12 +1,22 @@
 """How Sphinx builds the documentation: `make docs`."""
 
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import generate_diagrams
+
+# The texts in docs/diagrams are the pictures' source.
+generate_diagrams.main()
+
 project = "Howdah"
 author = "The Howdah authors"
 project_copyright = "The Howdah authors"
 
 extensions = ["myst_parser"]
 source_suffix = {".md": "markdown"}
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "diagrams"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
 myst_heading_anchors = 3

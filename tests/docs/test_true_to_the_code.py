@@ -54,6 +54,11 @@ def test_the_pages_of_states_are_up_to_date() -> None:
         assert path.read_text() == text, "run docs/generate_states.py and commit what it writes"
 
 
+def test_the_diagrams_are_what_their_texts_say() -> None:
+    for path, text in generator("generate_diagrams").documents().items():
+        assert path.read_text() == text, "run docs/generate_diagrams.py and commit what it writes"
+
+
 def section(page: str, title: str) -> str:
     """The text below a heading of the second level."""
     text = (DOCS / page).read_text(encoding="utf-8")
