@@ -30,8 +30,9 @@ class Arrow(NamedTuple):
     begin: str
     end: str
     kind: str
-    """``->``, ``<->`` or ``..>``"""
+    """``->`` or ``<->``"""
     text: str
+    """Empty if the arrow has none."""
 
 
 class Box(NamedTuple):
@@ -54,11 +55,7 @@ def architecture(text: str) -> str:
             boxes[found[1]] = Box(x, y, [part.strip() for part in found[4].split(" / ")])
     width = max(box.x for box in boxes.values()) + _BOX[0] / 2 + 20
     height = max(box.y for box in boxes.values()) + _BOX[1] / 2 + 20
-    pairs = {(arrow.begin, arrow.end) for arrow in arrows}
-    parts = [
-        _connect(boxes[arrow.begin], boxes[arrow.end], arrow, (arrow.end, arrow.begin) in pairs)
-        for arrow in arrows
-    ]
+    parts = [_connect(boxes[arrow.begin], boxes[arrow.end], arrow) for arrow in arrows]
     for x, y, words in boxes.values():
         parts.append(
             f'<rect x="{x - _BOX[0] / 2:g}" y="{y - _BOX[1] / 2:g}" width="{_BOX[0]}" height="{_BOX[1]}" '
@@ -95,7 +92,7 @@ def sequence(text: str) -> str:
             parts.append(_path(f"M{a} {y:g}H{b + (-2 if b > a else 2)}", arrow.kind))
             # In the first gap of the arrow: where it crosses others' lines it stays readable.
             middle = a + math.copysign(_COLUMN / 2, b - a)
-            parts.append(_text(middle, y - 5, arrow.text, 11, halo=True))
+            parts.append(_text(middle, y - 8, arrow.text, 11, halo=True))
         y += _ROW
     return _picture(title, width, bottom + 10, parts)
 
@@ -114,22 +111,15 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _arrow(line: str) -> Arrow | None:
-    found = re.fullmatch(r"([\w ]+?) (<->|->|\.\.>) ([\w ]+): (.+)", line)
-    return Arrow(found[1], found[3], found[2], found[4]) if found else None
+    found = re.fullmatch(r"([\w ]+?) (<?->) ([\w ]+)(?:: (.+))?", line)
+    return Arrow(found[1], found[3], found[2], found[4] or "") if found else None
 
 
-def _connect(a: Box, b: Box, arrow: Arrow, both: bool) -> str:
-    """A line from the edge of a box to that of another; two opposite ones lie side by side."""
-    length = math.dist(a[:2], b[:2])
-    aside = 22 if both else 0
-    dx, dy = aside * (a.y - b.y) / length, aside * (b.x - a.x) / length
-    begin, end = _edge(a, b), _edge(b, a)
-    (x1, y1), (x2, y2) = (begin[0] + dx, begin[1] + dy), (end[0] + dx, end[1] + dy)
+def _connect(a: Box, b: Box, arrow: Arrow) -> str:
+    """A line from the edge of a box to that of another."""
+    (x1, y1), (x2, y2) = _edge(a, b), _edge(b, a)
     x, y = (x1 + x2) / 2, (y1 + y2) / 2
-    if both:  # beside its own line, away from the other
-        text = _text(x + (8 if dx > 0 else -8), y + 4, arrow.text, 12, "start" if dx > 0 else "end")
-    else:
-        text = _text(x, y - 6 if y1 == y2 else y + 4, arrow.text, 12, halo=True)
+    text = _text(x, y - 6 if y1 == y2 else y + 4, arrow.text, 12, halo=True) if arrow.text else ""
     return _path(f"M{x1:.0f} {y1:.0f}L{x2:.0f} {y2:.0f}", arrow.kind) + text
 
 
@@ -144,8 +134,7 @@ def _edge(box: Box, towards: Box) -> tuple[float, float]:
 
 def _path(line: str, kind: str) -> str:
     ends = ' marker-end="url(#tip)"' + (' marker-start="url(#tip)"' if kind == "<->" else "")
-    dashes = ' stroke-dasharray="5 4"' if kind == "..>" else ""
-    return f'<path d="{line}" fill="none" stroke="{_LINE}" stroke-width="1.4"{dashes}{ends}/>'
+    return f'<path d="{line}" fill="none" stroke="{_LINE}" stroke-width="1.4"{ends}/>'
 
 
 def _text(
@@ -153,16 +142,15 @@ def _text(
     y: float,
     words: str,
     size: int = 14,
-    anchor: str = "middle",
     *,
     bold: bool = False,
     halo: bool = False,
 ) -> str:
     look = ' font-weight="bold"' if bold else ""
     if halo:
-        look += ' stroke="#fff" stroke-width="4" paint-order="stroke"'
+        look += ' stroke="#fff" stroke-width="3" paint-order="stroke"'
     return (
-        f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="{anchor}"{look}>'
+        f'<text x="{x:g}" y="{y:g}" font-size="{size}" text-anchor="middle"{look}>'
         f"{escape(words)}</text>"
     )
 
