@@ -354,13 +354,15 @@ class AsyncJobHandle:
         With ``to``, the ``href`` of one of the status document's links, it goes on to that page.
         """
         from howdah.client.links import base
+        from howdah.wire.messages import SHORT_TICKET_PROTOCOL
         from howdah.wire.tickets import login_link
 
         address = self._remote.address
         if address is None or not address.http_port:
             return None
         begins = base(self.job_id, address.host, address.http_port)
-        return login_link(begins, self._directory.token(), time.time(), to)
+        short = self._remote.protocol >= SHORT_TICKET_PROTOCOL
+        return login_link(begins, self._directory.token(), time.time(), to, short=short)
 
     # -- acting ----------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from howdah.core.messages import (
     TaskStarted,
 )
 
-PROTOCOL = (1, 2)
+PROTOCOL = (1, 3)
 """Major, minor. The major number changes when old peers could misunderstand."""
 
 UNSAID = (1, 0)
@@ -39,6 +39,9 @@ no message at all, so they are not sent to them."""
 
 SECRET_PROTOCOL = (1, 2)
 """The first whose agents show their container's secret."""
+
+SHORT_TICKET_PROTOCOL = (1, 3)
+"""The first whose coordinators take short tickets (`howdah.wire.tickets`)."""
 
 MAX_FRAME = 4 * 1024 * 1024
 """Bytes of one frame's body; a peer that announces more is cut off before any is read."""

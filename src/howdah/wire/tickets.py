@@ -1,9 +1,9 @@
 """One-time links and session cookies, both proven by the job's token. Standard library only.
 
 Anyone who can read the job's token (`secrets/token`, owner only) can make a link without asking the
-coordinator: a ticket is its times, a nonce, and a keyed hash of them. The coordinator remembers
-the nonces it has seen, so a ticket opens one session and no more. The session cookie is made the
-same way, so it outlives the coordinator that gave it: a browser stays signed in over a take-over.
+coordinator: a ticket is the time it was made at, a nonce, and a keyed hash of both. The coordinator
+remembers the tickets it has seen, so a ticket opens one session and no more. The session cookie is made
+in a similar way, so it outlives the coordinator that gave it: a browser stays signed in over a take-over.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TICKET_LIFE_S = 600.0
 """A link is good this long, once."""
 
 TICKET_LIFE_MAX_S = 3600.0
-"""A ticket that claims to be good for longer is refused."""
+"""A long ticket that claims to be good for longer is refused."""
 
 SESSION_LIFE_S = 7 * 86400.0
 """A browser stays signed in this long; then `howdah status` prints a new link."""
@@ -25,13 +25,26 @@ SESSION_LIFE_S = 7 * 86400.0
 _MAX_LENGTH = 256
 _NONCE_BYTES = 12
 
+# A short ticket: the second it was made in, a nonce, and the beginning of their keyed hash. These are
+# 24 characters, so that a link fits into a line of most terminals.
+_TIME_BYTES = 4
+_SHORT_NONCE_BYTES = 3
+_SHORT_PROOF_BYTES = 11
+_SHORT_LENGTH = (_TIME_BYTES + _SHORT_NONCE_BYTES + _SHORT_PROOF_BYTES) * 4 // 3
 
-def mint_ticket(token: str, now: float, life_s: float = TICKET_LIFE_S) -> str:
-    """A ticket for ``/login?ticket=…``, good once and until ``now + life_s``."""
-    return _mint("ticket", token, now, min(life_s, TICKET_LIFE_MAX_S))
+
+def mint_ticket(token: str, now: float) -> str:
+    """A ticket for ``/login?ticket=…``, good once and for `TICKET_LIFE_S`."""
+    body = int(now).to_bytes(_TIME_BYTES, "big") + secrets.token_bytes(_SHORT_NONCE_BYTES)
+    return base64.urlsafe_b64encode(body + _short_proof(token, body)).decode()
 
 
-def login_link(base_url: str, token: str, now: float, to: str = "") -> str:
+def mint_long_ticket(token: str, now: float) -> str:
+    """A ticket of the same life for coordinators of releases that know no short ones."""
+    return _mint("ticket", token, now, TICKET_LIFE_S)
+
+
+def login_link(base_url: str, token: str, now: float, to: str = "", *, short: bool = True) -> str:
     """The whole one-time address of the job page, for a person to open.
 
     Args:
@@ -40,8 +53,10 @@ def login_link(base_url: str, token: str, now: float, to: str = "") -> str:
         now: seconds since the epoch.
         to: a page of the job to go on to, relative to the job page (a `WebLink.href` such as
             ``proxy/tensorboard:0/``); the job page itself if empty.
+        short: whether the job's coordinator takes short tickets.
     """
-    link = f"{base_url.rstrip('/')}/login?ticket={mint_ticket(token, now)}"
+    ticket = mint_ticket(token, now) if short else mint_long_ticket(token, now)
+    link = f"{base_url.rstrip('/')}/login?ticket={ticket}"
     return f"{link}&to={to}" if to else link
 
 
@@ -74,7 +89,10 @@ class TicketStore:
 
     def take(self, ticket: str, now: float) -> bool:
         """Whether the ticket is good; it is not a second time."""
-        found = _check("ticket", ticket, self._token, now, TICKET_LIFE_MAX_S)
+        if len(ticket) == _SHORT_LENGTH:
+            found = _check_short(ticket, self._token, now)
+        else:
+            found = _check("ticket", ticket, self._token, now, TICKET_LIFE_MAX_S)
         if found is None:
             return False
         made, expires, nonce = found
@@ -95,7 +113,7 @@ def _mint(kind: str, token: str, now: float, life_s: float) -> str:
 
 def _check(
     kind: str, value: str, token: str, now: float, life_max_s: float
-) -> tuple[int, int, str] | None:
+) -> tuple[int, float, str] | None:
     """When a good value was made, when it expires, and its nonce."""
     if len(value) > _MAX_LENGTH or not value.isascii():
         return None
@@ -103,10 +121,33 @@ def _check(
     if not hmac.compare_digest(proof, _proof(kind, token, body)):
         return None
     made, expires, nonce = body.split(".")
-    # One second of grace: both times are cut to whole seconds.
-    if not now < int(expires) <= now + life_max_s + 1:
+    return (int(made), int(expires), nonce) if _is_now(int(expires), now, life_max_s) else None
+
+
+def _is_now(expires: float, now: float, life_max_s: float) -> bool:
+    # One second of grace: times are cut to whole seconds.
+    return now < expires <= now + life_max_s + 1
+
+
+def _check_short(ticket: str, token: str, now: float) -> tuple[int, float, str] | None:
+    """When a good short ticket was made, when it expires, and its nonce."""
+    try:
+        data = base64.b64decode(ticket, altchars=b"-_", validate=True)
+    except ValueError:
         return None
-    return int(made), int(expires), nonce
+    body, proof = data[:-_SHORT_PROOF_BYTES], data[-_SHORT_PROOF_BYTES:]
+    if not hmac.compare_digest(proof, _short_proof(token, body)):
+        return None
+    made = int.from_bytes(body[:_TIME_BYTES], "big")
+    expires = made + TICKET_LIFE_S
+    # Not the text: the decoder takes some bytes in two spellings.
+    return (made, expires, body.hex()) if _is_now(expires, now, TICKET_LIFE_MAX_S) else None
+
+
+def _short_proof(token: str, body: bytes) -> bytes:
+    # Neither a long ticket's nor a session's: what is hashed begins in another way.
+    digest = hmac.new(token.encode(), b"howdah short ticket 1\n" + body, hashlib.sha256).digest()
+    return digest[:_SHORT_PROOF_BYTES]
 
 
 def _proof(kind: str, token: str, body: str) -> str:
