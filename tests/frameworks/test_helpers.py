@@ -71,7 +71,7 @@ def test_tensorboard_serves_under_the_proxys_path_without_tensorflow(tmp_path: P
         program.argv,
         env=os.environ | program.env | {"HOWDAH_PAGE_TOKEN_FILE": str(token)},
         cwd=tmp_path,
-        stderr=subprocess.DEVNULL,
+        stderr=(tmp_path / "said").open("wb"),
     )
     try:
         root = f"http://127.0.0.1:{board.ports[0]}"
@@ -86,6 +86,7 @@ def test_tensorboard_serves_under_the_proxys_path_without_tensorflow(tmp_path: P
         loaded = {Path(mapped.path).name for mapped in process.memory_maps()}
         assert not any(name.startswith(("libtensorflow", "_pywrap_tensorflow")) for name in loaded)
         assert process.memory_info().rss < 250e6
+        assert "TensorFlow installation not found" not in (tmp_path / "said").read_text()
     finally:
         child.terminate()
         child.wait(20)

@@ -9,8 +9,10 @@ Where TensorFlow can be imported, TensorBoard imports it: 646 MB and 6.5 s inste
 stub of TensorFlow's file functions where that exists. So it is made to exist.
 """
 
+import contextlib
 import hashlib
 import hmac
+import io
 import os
 import sys
 import types
@@ -19,6 +21,8 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 COOKIE = "tensorboard-session"
+ALARM = "TensorFlow installation not found"
+"""The beginning of what TensorBoard says when it starts without TensorFlow."""
 
 
 class Locked:
@@ -96,9 +100,23 @@ def main() -> Any:
     make = application.TensorBoardWSGIApp
     application.TensorBoardWSGIApp = lambda *args, **more: Locked(make(*args, **more), token)
 
+    from tensorboard import main_lib
     from tensorboard.main import run_main
 
+    begin = main_lib.global_init
+    main_lib.global_init = lambda: without_alarm(begin)
     return run_main()
+
+
+def without_alarm(begin: Any) -> None:
+    """Call it, and pass on what it says but for the alarm: TensorFlow is left out on purpose."""
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            begin()
+    finally:
+        lines = said.getvalue().splitlines(keepends=True)
+        sys.stderr.writelines(line for line in lines if not line.startswith(ALARM))
 
 
 if __name__ == "__main__":
