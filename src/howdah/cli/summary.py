@@ -124,13 +124,13 @@ def summary(
         lines += _labelled("What to do", view.advice, paint, width)
     if view.unsaved:
         lines += ["", *_unsaved(view, paint, width)]
-    if any(task.made for task in view.tasks):
-        lines += ["", *_made(view, paint, width)]
     earlier = [failure for failure in view.failures if failure is not decisive]
     if earlier:
         lines += ["", *_earlier(earlier, paint, width)]
     if view.tasks:
         lines += ["", *_end_table(view, paint, width)]
+    if any(task.made for task in view.tasks):
+        lines += ["", *_made(view, paint, width)]
     told = _worth_telling(view, findings)
     if told:
         lines += ["", f"  {paint('Advice', bold=True)}"]
@@ -243,7 +243,8 @@ def _made(view: JobView, paint: Paint, width: int | None) -> Iterator[str]:
     for number, (task, made) in enumerate(makers[:MADE_SHOWN]):
         files = human.counted(made.files, "file")
         named = ", ".join(made.names) + (", …" if len(made.names) < made.files else "")
-        text = f"{task} made {files}, {human.mebibytes(made.size / 2**20)}: {named}"
+        size = human.mebibytes(made.size / 2**20)
+        text = f"{task} made {files}, {size}, besides checkpoints and outputs: {named}"
         lost = made.files - made.kept
         if not made.kept:
             text += "; not kept"
@@ -251,7 +252,7 @@ def _made(view: JobView, paint: Paint, width: int | None) -> Iterator[str]:
             text += f"; {lost} of them are not kept"
         yield from _labelled("Files" if number == 0 else "", _printable(text), paint, width)
         if made.place:
-            yield from _labelled("", made.place, paint, None)
+            yield from _labelled("", f"kept in {made.place}", paint, None)
     if len(makers) > MADE_SHOWN:
         more = f"and {len(makers) - MADE_SHOWN} more tasks: howdah status --json {view.job_id}"
         yield from _labelled("", more, paint, None)
