@@ -96,22 +96,22 @@ def stepped(step, loss, accuracy, sleep=0.0):
 
 
 def finished(accuracy, weights=None):
-    """Say how it ended; ranks that trained together have the same digest."""
+    """Say how it ended. Ranks that trained together end with the same weights."""
     print(f"final accuracy {accuracy:.4f}", flush=True)
     if weights is not None:
         digest = hashlib.sha256()
         for part in weights:  # arrays, or bytes of a saved model
             digest.update(part if isinstance(part, bytes) else np.ascontiguousarray(part))
-        print(f"weights sha256 {digest.hexdigest()}", flush=True)
+        checksum = digest.hexdigest()[:12]
+        print(f"checksum of the weights {checksum} (the same on ranks that train together)", flush=True)
 
 
 def saw(rank, world, ids):
-    """Say which samples this rank saw in the last epoch."""
+    """Say how many samples this rank trained on in the last epoch, and write down which."""
     ids = sorted(int(i) for i in ids)
     if not ids:  # nothing was left to do
         return
-    digest = hashlib.sha256(",".join(map(str, ids)).encode()).hexdigest()
-    print(f"samples rank {rank} of {world}: {len(ids)} ids sha256 {digest}", flush=True)
+    print(f"rank {rank} of {world} trained on {len(ids)} samples in the last epoch", flush=True)
     place = os.environ.get("HOWDAH_SHARED_DIR", "")
     if not place or "://" in place:  # on a cluster it is a URL, which open() can't write to
         place = os.environ.get("HOWDAH_OUTPUT_DIR")

@@ -6,6 +6,7 @@ cannot run it with this strategy.)
 
 import json
 import os
+import tempfile
 
 import digits
 import numpy as np
@@ -48,7 +49,8 @@ with strategy.scope():
 epoch = tf.Variable(0, dtype=tf.int64)
 
 # Saving is collective: every task must call save, and only the chief's copy is wanted.
-place = digits.checkpoints() if is_chief else "not-kept"
+unwanted = tempfile.TemporaryDirectory()
+place = digits.checkpoints() if is_chief else unwanted.name
 checkpoint = tf.train.Checkpoint(weights=weights, momenta=momenta, epoch=epoch)
 manager = tf.train.CheckpointManager(checkpoint, str(place), max_to_keep=2)
 complete = [

@@ -103,8 +103,8 @@ def test_an_example_runs_alone_and_resumes(name: str, tmp_path: Path):
 def finished(output: str) -> int:
     """How many samples the ranks say they saw in the last epoch, of a run that says all it should."""
     assert re.search(r"^final accuracy 0\.\d{4}$", output, re.MULTILINE)
-    assert re.search(r"^weights sha256 \w{64}$", output, re.MULTILINE)
-    counts = re.findall(r"^samples rank \d of \d: (\d+) ids sha256 \w{64}$", output, re.MULTILINE)
+    assert re.search(r"^checksum of the weights [0-9a-f]{12} ", output, re.MULTILINE)
+    counts = re.findall(r"^rank \d of \d trained on (\d+) samples", output, re.MULTILINE)
     return sum(map(int, counts))
 
 
