@@ -7,12 +7,12 @@ each writes a shard of its own, the names differ, and what is saved is a part of
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import PurePath
 
-from howdah.storage.folders import Tree
+from howdah.storage.folders import Signature, Tree
 from howdah.storage.stores import CLAIM, open_store
-from howdah.storage.versions import CheckpointSpec, Versions
+from howdah.storage.versions import CheckpointSpec, Manifest, Versions
 
 REMEDY = (
     "one task's folder is the job's checkpoint, and several tasks write files of their own. Let them write "
@@ -27,7 +27,7 @@ LOOK_S = 10.0
 """Between two looks at the store while the programs run."""
 AGE_S = 30.0
 """A file that is so much older than a version it is not in will not be in a later one: more than tasks that
-save together, and the clocks of their machines, are apart."""
+save together are apart."""
 LONGEST_S = 60.0
 """At the end the task that is saved is waited for so long."""
 _POLL_S = 0.1
@@ -45,13 +45,25 @@ def over(spec: CheckpointSpec) -> str:
 
 
 class UnsavedFiles:
-    """Of a task whose folder is not the one that is saved."""
+    """Of a task whose folder is not the one that is saved.
 
-    def __init__(self, spec: CheckpointSpec, patience_s: float) -> None:
+    What is old is told by when this process saw it first: a version's own time is another machine's.
+    """
+
+    def __init__(
+        self, spec: CheckpointSpec, patience_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._spec = spec
+        self._clock = clock
         self._store = open_store(spec.place, patience_s)
         self._versions = Versions(self._store)
-        self._not_before = 0.0
+        self._looked: float | None = None
+        self._newest = ""
+        """The newest version at the last look."""
+        self._newest_since: float | None = None
+        """It is no older than that; None where it was there at the first look."""
+        self._seen: dict[str, tuple[Signature, float]] = {}
+        """The folder's files, and when they were first seen so."""
 
     def look(self, tree: Tree) -> str:
         """What will be in no version, in words; empty if nothing is known of. Not at each call.
@@ -59,11 +71,25 @@ class UnsavedFiles:
         Raises:
             OSError: the store can't be read.
         """
-        now = time.monotonic()
-        if now < self._not_before:
+        now = self._clock()
+        if self._looked is not None and now < self._looked + LOOK_S:
             return ""
-        self._not_before = now + LOOK_S
-        return _words(self._missing(tree, AGE_S) or ())
+        before = self._seen
+        self._seen = {
+            name: known
+            if (known := before.get(name)) and known[0] == signature
+            else (signature, now)
+            for name, signature in tree.items()
+        }
+        newest = self._versions.newest()
+        name = newest[0] if newest is not None else ""
+        if name != self._newest:
+            self._newest, self._newest_since = name, self._looked
+        self._looked, since = now, self._newest_since
+        if since is None:
+            return ""
+        old = {name: tree[name] for name, (_, seen) in self._seen.items() if seen + AGE_S < since}
+        return _words(self._missing(old, newest) or ())
 
     def last(self, tree: Tree, deadline: float) -> str:
         """The same once the programs have ended by themselves: the last version of the task that is saved
@@ -75,7 +101,7 @@ class UnsavedFiles:
         deadline = min(deadline, time.monotonic() + LONGEST_S)
         while True:
             is_over = self._is_over()
-            missing = self._missing(tree, None)
+            missing = self._missing(tree, self._versions.newest())
             nothing = missing is not None and not missing
             if nothing or is_over or time.monotonic() > deadline:
                 return _words(missing or ())
@@ -88,9 +114,8 @@ class UnsavedFiles:
         first = here[0].removesuffix(_OVER) if here else ""
         return first + _OVER in here
 
-    def _missing(self, tree: Tree, age_s: float | None) -> list[str] | None:
+    def _missing(self, tree: Tree, newest: tuple[str, Manifest] | None) -> list[str] | None:
         """Files of this attempt's programs that the newest version lacks; None while there is no version."""
-        newest = self._versions.newest()
         if newest is None:
             return None
         saved = {file.path for file in newest[1].files}
@@ -100,7 +125,6 @@ class UnsavedFiles:
             if name not in saved
             and signature.ctime_ns >= self._spec.began_ns
             and not any(map(PurePath(name).match, REPLACEABLE))
-            and (age_s is None or signature.mtime_ns / 1e9 + age_s < newest[1].created)
         ]
 
 
