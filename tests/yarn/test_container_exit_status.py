@@ -106,3 +106,23 @@ def test_a_master_whose_token_is_worthless_is_told_so_in_words() -> None:
         "Token for real user: , can't be found in cache"
     )
     assert "rerun --resume" in told.advice
+
+
+def test_a_master_on_a_node_whose_clock_is_far_ahead_is_told_so_in_words() -> None:
+    ended = application_end.ApplicationEnd(
+        application_id="application_1795200000000_0001",
+        state="FAILED",
+        diagnostics="Application application_1795200000000_0001 failed 2 times due to Error launching "
+        "appattempt_1795200000000_0001_000002. Got exception: "
+        "org.apache.hadoop.yarn.exceptions.YarnException: Unauthorized request to start container. \n"
+        "This token is expired. current time is 1795202000000 found 1795200600000\n"
+        "Note: System times on machines may be out of sync. Check system time and time zones.\n"
+        ". Failing the application.",
+    )
+    meta = JobMeta(job_id="j", user="ada", submitted=1.0, backend="yarn")
+    told = application_end.view(meta, "j", "command", "hdfs://nn/j", ended, ())
+    assert told.reason == (
+        "the master could not be started 2 times: the clock of a node is more than ten minutes ahead of "
+        "the ResourceManager's"
+    )
+    assert "chrony" in told.advice

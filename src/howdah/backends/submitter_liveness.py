@@ -12,8 +12,9 @@ from howdah.storage.layout import JobMeta, Submitter
 
 HANDED_OVER_S = 5.0
 """What is handed over shows up within this, also when its client has ended by then."""
-ELSEWHERE_S = 600.0
-"""A submission by another machine, whose processes can't be seen from here, takes no longer."""
+ELSEWHERE_S = 1800.0
+"""A submission by another machine, whose processes can't be seen from here, takes no longer, even where
+that machine's clock is some minutes behind."""
 
 
 def submitter() -> Submitter:

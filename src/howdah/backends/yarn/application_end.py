@@ -35,6 +35,8 @@ _TOKEN = re.compile(
     r"token\b.{0,300}?(?:can't be found in cache|is expired)|SecretManager\$InvalidToken",
     re.IGNORECASE | re.DOTALL,
 )
+_CLOCKS = "System times on machines may be out of sync"
+"""The NodeManager's words for a container token that is no more good by its clock: after ten minutes."""
 _HEADINGS = re.compile(
     r"Application \S+ failed \d+ times.*?due to |AM Container for \S+ exited with\s+exitCode: -?\d+"
     r"|Failing this attempt\.\s*Diagnostics:|\. Failing the application\.|Failing the application\."
@@ -52,6 +54,8 @@ class Death(enum.Enum):
     NOT_BROUGHT = "not-brought"
     TOKEN = "token"
     """The job's delegation token for HDFS is not good any more."""
+    CLOCKS = "clocks"
+    """A node did not start it because its clock is too far ahead."""
     FAILED = "failed"
     LEFT = "left"
 
@@ -87,6 +91,8 @@ def death(ended: ApplicationEnd) -> Death:
         return Death.LEFT
     if "timed out" in text and "ApplicationMaster" in text:
         return Death.SILENT
+    if _CLOCKS in text:
+        return Death.CLOCKS
     if _TOKEN.search(text):
         return Death.TOKEN
     code = _EXIT.search(text)
@@ -174,6 +180,11 @@ def _reason(how: Death, ended: ApplicationEnd) -> str:
                 "no new master could be started: HDFS does not accept the job's delegation token any"
                 f" more{_first_line(text)}"
             )
+        case Death.CLOCKS:
+            return (
+                f"the master could not be started{_times(text)}: the clock of a node is more than ten minutes"
+                " ahead of the ResourceManager's"
+            )
         case Death.FAILED:
             code = _exit_code(text)
             words = (
@@ -241,6 +252,8 @@ _ADVICE = {
     Death.NOT_BROUGHT: "Submit it again: what is not on the cluster any more is uploaded anew.",
     Death.TOKEN: "A token ends after seven days (dfs.namenode.delegation.token.max-lifetime), or when "
     "it is cancelled; 'howdah rerun --resume' goes on with a new one.",
+    Death.CLOCKS: "Have the clocks of the cluster's machines set (chrony, timedatectl): with such a "
+    "difference YARN starts no container there, of nobody.",
     Death.FAILED: "Look at the last lines above; 'howdah doctor --backend yarn' checks what masters "
     "need.",
 }

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 FRESH_S = 0.04
 """Questions asked together are answered from one report; one that took longer to come is as long good."""
 KILL_S = 30.0
+CLOCKS_APART_S = 900.0
+"""The clock of whoever submitted the job may differ so much from this machine's."""
 
 OVER = frozenset({"FINISHED", "FAILED", "KILLED"})
 _NOT_BEGUN = frozenset({"NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED"})
@@ -60,6 +62,8 @@ class YarnSite:
         """The ResourceManager does not know the application."""
         self._silent = ""
         """Why the ResourceManager did not answer."""
+        self._waits_since: float | None = None
+        """When the job was first found to wait for its master, on the monotonic clock."""
 
     # -- the contract --------------------------------------------------------------------------
 
@@ -153,7 +157,11 @@ class YarnSite:
         limit_s = seconds(limit)
         if limit_s is None or not _not_begun(report):
             return ""
-        waited_s = time.time() - self._directory.meta().submitted
+        now = time.monotonic()
+        if self._waits_since is None:
+            self._waits_since = now
+        by_clocks_s = time.time() - self._directory.meta().submitted - CLOCKS_APART_S
+        waited_s = max(now - self._waits_since, by_clocks_s)
         return application_end.too_late(limit) if waited_s > limit_s else ""
 
     def bring_story(self) -> None:
