@@ -228,7 +228,7 @@ def with_limit(job: Job) -> Job:
     [
         (lambda job, patch: patch.setattr("howdah.coordinator.execs.MOST", 0), "0 commands run"),
         (
-            lambda job, patch: setattr(job.coordinator.clients, "_welcome", Welcome()),
+            lambda job, patch: setattr(job.coordinator.clients, "_welcome", Welcome),
             "the coordinator of fake-20261121-120000-aaaa is of an older Howdah",
         ),
     ],

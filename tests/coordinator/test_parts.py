@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from howdah.coordinator.driver import Clock
 from howdah.coordinator.event_log import EventLog
@@ -276,6 +277,7 @@ class _Monitored:
         self.now = 1000.0
         self.events: list[Event] = []
         self.silent: list[str] = []
+        self.metrics = Metrics(1)
         clock = Clock(lambda: self.now, lambda: self.now)
         state = JobState()
         plan = Plan(job_id="j", roles=(RolePlan(name="worker", minimum=1, maximum=1),))
@@ -284,7 +286,7 @@ class _Monitored:
             lambda: state,
             self.events.append,
             LiveState(),
-            Metrics(1),
+            self.metrics,
             clock,
             beat_s=1.0,
             silent=self.silent.append,
@@ -295,6 +297,20 @@ class _Monitored:
         while self.now < end:
             self.now += TICK_S
             self.monitor.tick(self.now)
+
+
+@pytest.mark.parametrize("apart_s", [-600.0, 600.0])
+def test_what_hosts_measure_is_on_the_jobs_clock(apart_s: float) -> None:
+    world = _Monitored()
+    for second in range(3):
+        world.pass_time(1)
+        theirs = world.now + apart_s if second < 2 else world.now  # it is set right
+        sample = Sample(time=theirs, values={"loss": float(second)})
+        world.monitor.heartbeat("c1", TASK, Heartbeat(attempt=1, sample=sample))
+    kept = world.metrics.since(TASK, 1000.0)
+    assert [(each.time, each.values) for each in kept] == [
+        (1001.0 + second, {"loss": float(second)}) for second in range(3)
+    ]
 
 
 def test_an_agent_that_misses_its_beats_is_silent_once() -> None:

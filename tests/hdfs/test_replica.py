@@ -64,6 +64,8 @@ def test_a_new_master_has_all_that_the_dead_one_committed(url: str, tmp_path: Pa
         writer = opened(url, tmp_path / "two")
         taken = list(journal.read(tmp_path / "two"))
         assert writer.next_seq == 31
+        # The dead one's clock began at 0: nobody's wall time has a part in it.
+        assert writer.time_now is not None and 0 <= writer.time_now < 1_000_000
         await write(writer, 5)
         await writer.close()
         return taken

@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import signal
+import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -192,6 +193,8 @@ class Agent:
         """Obey over one connection until it ends; returns why we are not wanted, if so."""
         self._connection = connection
         self._beat_s = connection.welcome.beat_s
+        if connection.welcome.time is not None:
+            self._container.ahead_s = connection.welcome.time - time.time()
         self._asked_at = None
         self._say_again()
         while True:

@@ -41,6 +41,8 @@ class Container:
         self.say = say
         """Tells the coordinator, if there is one."""
         self._host = host
+        self.ahead_s: float = 0.0
+        """How far the job's clock is ahead of this host's."""
         self.marker: str = marker(launch.job_id, launch.container_id)
         self.followers: LogFollowers = LogFollowers()
         self.helpers: Helpers = Helpers(children, self.marker)

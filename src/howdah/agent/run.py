@@ -79,7 +79,12 @@ class Run:
         self._loop = asyncio.get_running_loop()
         launch = container.launch
         self._path = container.log_path(start.task, start.attempt)
-        self._log = LogWriter(self._path, launch.log_max_bytes, launch.log_segments)
+        self._log = LogWriter(
+            self._path,
+            launch.log_max_bytes,
+            launch.log_segments,
+            lambda: time.time() + container.ahead_s,
+        )
         self._newest_line = newest_line
         self._forwarder = LogForwarder(self._log, self._log_has_grown, newest_line)
         self._programs = Programs(container.children, self._forwarder, container.task)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,7 +58,7 @@ def status_command(job_id: str | None, store: str | None, as_json: bool) -> None
         pages = {name: page for name, to in wanted.items() if (page := handle.page(to)) is not None}
     found = findings_if_known(handle.job_directory) if view.over and may_advise(view) else []
     paint = Paint(wants_colour(sys.stdout))
-    now = time.time()
+    now = handle.clock()
     echo("\n".join(report(view, paint, width=width, pages=pages, now=now, findings=found)))
 
 

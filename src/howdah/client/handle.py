@@ -204,7 +204,7 @@ class AsyncJobHandle:
 
         Lines of one attempt come in order, each once. Those that are already there come in the order
         of their times; what is printed from now on as it comes. Not guaranteed: the order between
-        tasks within a tenth of a second, or between hosts whose clocks differ.
+        tasks within a tenth of a second, or while the clock of a host is being set.
 
         Args:
             tasks: ``worker:1``, or ``worker`` for all tasks of that role; all tasks without them.
@@ -362,7 +362,11 @@ class AsyncJobHandle:
             return None
         begins = base(self.job_id, address.host, address.http_port)
         short = self._remote.protocol >= SHORT_TICKET_PROTOCOL
-        return login_link(begins, self._directory.token(), time.time(), to, short=short)
+        return login_link(begins, self._directory.token(), self.clock(), to, short=short)
+
+    def clock(self) -> float:
+        """The job's clock, as far as its coordinator has been asked anything: seconds since the epoch."""
+        return time.time() + self._remote.ahead_s
 
     # -- acting ----------------------------------------------------------------------------------
 

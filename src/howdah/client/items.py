@@ -27,7 +27,7 @@ class LogLine(_Item, frozen=True, kw_only=True, tag="log"):
     """Where the line begins in the attempt's log, in bytes ever written."""
     text: str
     time: float | None = None
-    """When it was written, by the clock of the task's host: seconds since the epoch, accurate to a tenth
+    """When it was written, by the job's clock: seconds since the epoch, accurate to a tenth
     of a second (in very long logs to 20 seconds); null if that is not known."""
 
     def __str__(self) -> str:

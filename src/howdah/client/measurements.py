@@ -23,7 +23,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """``worker:1``"""
     attempt: int
     time: float
-    """Seconds since the epoch, by the clock of the task's host."""
+    """When the coordinator heard of it: seconds since the epoch, by the job's clock."""
     cpu: float | None = None
     """Cores in use since the measurement before (1.0 is one core)."""
     rss_mb: float | None = None

@@ -97,7 +97,7 @@ class Block(NamedTuple):
 
     stream: Stream
     time: float | None
-    """In seconds since the epoch, by the clock of the task's host; None where it is not known."""
+    """In seconds since the epoch, by the job's clock; None where it is not known."""
     lines: list[tuple[int, bytes]]
     """Each with its offset."""
 

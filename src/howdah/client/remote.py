@@ -93,6 +93,8 @@ class Remote:
         self.directory = directory
         self.protocol: tuple[int, int] = UNSAID
         """What the coordinator that was greeted last speaks."""
+        self.ahead_s: float = 0.0
+        """How far its clock is ahead of this machine's."""
         self._context: ssl.SSLContext | None = None
         self._seen: CoordinatorAddress | None = None
 
@@ -317,6 +319,7 @@ class Remote:
         if not isinstance(answer, Welcome):
             raise ChannelClosed(channel.problem or "the coordinator did not greet")
         self.protocol = answer.protocol
+        self.ahead_s = answer.time - time.time() if answer.time is not None else 0.0
         return answer
 
 

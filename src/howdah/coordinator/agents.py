@@ -187,7 +187,7 @@ class AgentServer:
         note: Callable[[Record], None],
         *,
         secrets: ContainerSecrets,
-        welcome: Welcome,
+        welcome: Callable[[], Welcome],
         heartbeats: HeartbeatMonitor,
         logs: JobLogs,
         live: LiveState,
@@ -251,7 +251,7 @@ class AgentServer:
             task = hello.held.task
         session = Session(channel, hello, task)
         self._agents.add(session)
-        channel.send(self._welcome)
+        channel.send(self._welcome())
         self._agents.brief(session)
         self._heartbeats.connected(container_id)
         if task is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from howdah.coordinator import task_pages
@@ -42,7 +43,7 @@ LOGS = 16
 class Clients:
     """All connected clients of one job."""
 
-    def __init__(self, job: LiveJob, execs: ExecRelay, welcome: Welcome) -> None:
+    def __init__(self, job: LiveJob, execs: ExecRelay, welcome: Callable[[], Welcome]) -> None:
         self._job = job
         self._execs = execs
         self._welcome = welcome
@@ -57,7 +58,7 @@ class Clients:
         if reason := self._refusal(channel, hello):
             channel.send(Refuse(reason=reason))
             return
-        channel.send(self._welcome)
+        channel.send(self._welcome())
         self._open.add(channel)
         asking: set[asyncio.Task[None]] = set()
         try:

@@ -36,9 +36,9 @@ class JobOver(Exception):
 class Clock:
     """The job's clock: seconds since the epoch that never go backwards.
 
-    It shows wall time at the start, and from there on what the monotonic clock adds. Durations of
-    the machine are differences of these values, so a step of the host's wall clock (NTP, a
-    suspended laptop) must not fire or stall what is due.
+    It shows the first coordinator's wall time at its start, and from there on what the monotonic
+    clock adds. Durations of the machine are differences of these values, so a step of the host's wall
+    clock (NTP, a suspended laptop) must not fire or stall what is due.
     """
 
     def __init__(
@@ -52,6 +52,10 @@ class Clock:
     def now(self) -> float:
         """Seconds since the epoch."""
         return self._base + self._monotonic()
+
+    def go_on_from(self, now: float) -> None:
+        """Show that time now: a former coordinator's host may have another clock."""
+        self._base = now - self._monotonic()
 
     def not_before(self, floor: float) -> None:
         """Never show less than ``floor``: the newest time of a replayed journal."""

@@ -91,8 +91,9 @@ class HeartbeatMonitor:
         if not heartbeat.attempt:
             return
         sample = heartbeat.sample
-        if sample is not None and (values := few(sample.values)) is not sample.values:
-            sample = msgspec.structs.replace(sample, values=values)
+        if sample is not None:
+            # On the job's clock, as all that it is shown beside: hosts' own clocks may be apart, or be set.
+            sample = msgspec.structs.replace(sample, time=now, values=few(sample.values))
             heartbeat = msgspec.structs.replace(heartbeat, sample=sample)
         if heartbeat.last_line is not None and len(heartbeat.last_line) > LINE_LENGTH:
             heartbeat = msgspec.structs.replace(

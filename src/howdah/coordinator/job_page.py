@@ -37,13 +37,16 @@ class JobPage:
         state: Callable[[], JobState],
         advanced: Signal,
         served: Callable[[int], None],
+        clock: Callable[[], float],
     ) -> None:
-        """``advanced`` is sent when the state has changed; ``served`` is told the port."""
+        """``advanced`` is sent when the state has changed; ``served`` is told the port; ``clock``: the
+        job's, in seconds since the epoch."""
         self._job = job
         self._backend = backend
         self._state = state
         self._advanced = advanced
         self._served = served
+        self._clock = clock
 
     async def serve(self, port: int) -> None:
         """Serve until cancelled; at ``port`` if it is free (a predecessor's)."""
@@ -53,6 +56,8 @@ class JobPage:
         app = create_app(
             self._job,
             hosts=(self._backend.host, socket.gethostname()),
+            # A cookie of a former coordinator's page is good for a successor whose host is behind.
+            clock=self._clock,
             readers=self._backend.page_readers,
         )
         server = await serve(app, listening(self._backend.bind, self._backend.ports, port))

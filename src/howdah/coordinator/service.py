@@ -99,6 +99,8 @@ class Coordinator:
         self.journal: journal.Journal = journal.Journal.open(
             directory.path, replica=_replica(self.meta.url)
         )
+        if self.journal.time_now is not None:
+            self.clock.go_on_from(self.journal.time_now)
         self.machine: Machine = Machine()
         self._past = replay(self.machine, journal.read(directory.path))
         self.clock.not_before(self._past.last_time)
@@ -191,12 +193,16 @@ class Coordinator:
             metrics=self.metrics,
             stacks=self.stacks,
         )
-        welcome = Welcome(
-            protocol=PROTOCOL,
-            incarnation=self.incarnation,
-            beat_s=BEAT_S,
-            lease_s=backend.lease_s,
-        )
+
+        def welcome() -> Welcome:
+            return Welcome(
+                protocol=PROTOCOL,
+                incarnation=self.incarnation,
+                beat_s=BEAT_S,
+                lease_s=backend.lease_s,
+                time=self.clock.now(),
+            )
+
         self.agent_server: AgentServer = AgentServer(
             self.agents,
             directory,
@@ -394,7 +400,12 @@ class Coordinator:
             )
         if self._with_page:
             page = JobPage(
-                self.live_job, self.backend, self._state, self.driver.advanced, self._page_is_up
+                self.live_job,
+                self.backend,
+                self._state,
+                self.driver.advanced,
+                self._page_is_up,
+                self.clock.now,
             )
             serving = persist(
                 "the job's page is not served", functools.partial(page.serve, former_page)

@@ -221,7 +221,7 @@ class JobPages:
             await response(scope, receive, send)
             return True
         if path.startswith("/proxy/"):
-            await self._task_page(directory, path)(scope, receive, send)
+            await (await self._task_page(directory, path))(scope, receive, send)
             return True
         try:
             port = await self._port(directory)
@@ -258,11 +258,15 @@ class JobPages:
             ) from problem
         return True
 
-    def _task_page(self, directory: JobDirectory, path: str) -> Response:
+    async def _task_page(self, directory: JobDirectory, path: str) -> Response:
         """On to the job's own address: its programs' scripts must not act on other jobs."""
+        handle, to = AsyncJobHandle(directory), path.removeprefix("/")
         try:
-            page = AsyncJobHandle(directory).page(path.removeprefix("/"))
-        except (StorageError, BackendError):
+            page = handle.page(to)
+            if page is not None:
+                await handle.status()  # which tells the job's clock
+                page = handle.page(to)
+        except (StorageError, BackendError, HowdahError):
             page = None
         if page is None:
             raise Refusal(

@@ -75,8 +75,12 @@ class Replica(Protocol):
     With one, the files here are only for reading. All but `hurry` are called in one thread.
     """
 
-    def take_over(self, folder: Path) -> None:
-        """Become the one writer, and put what was written before into the folder."""
+    def take_over(self, folder: Path) -> float | None:
+        """Become the one writer, and put what was written before into the folder.
+
+        Returns what the clock of the former writers' entries shows now, as the store's own clock tells;
+        None if nothing was written, or that is not known.
+        """
         ...
 
     def store(self, data: bytes) -> None:
@@ -121,7 +125,11 @@ class Journal:
         position: _Position,
         segment_bytes: int,
         replica: Replica | None = None,
+        time_now: float | None = None,
     ) -> None:
+        self.time_now: float | None = time_now
+        """What the entries' clock showed when the journal was opened, where its store has a clock of its
+        own: those of former writers' machines and of this one may be apart."""
         self._folder = folder
         self._replica = replica
         self._lock = lock
@@ -153,10 +161,9 @@ class Journal:
         """
         lock = _lock(folder)
         try:
-            if replica is not None:
-                replica.take_over(folder)
+            time_now = replica.take_over(folder) if replica is not None else None
             position = _recover(folder)
-            return cls(folder, lock, position, segment_bytes, replica)
+            return cls(folder, lock, position, segment_bytes, replica, time_now)
         except BaseException:
             os.close(lock)
             raise

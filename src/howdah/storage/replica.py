@@ -27,6 +27,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
+
 from howdah.storage.files import PRIVATE_FILE
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.hdfs_calls import Appender
@@ -60,6 +62,10 @@ _NAME = re.compile(r"events-(\d{4,})\.jsonl")
 _HEAD = re.compile(rb'\{"crc":"([0-9a-f]{8})",("is":"\w+","seq":(\d+).*)\n', re.DOTALL)
 
 
+class _Entry(msgspec.Struct):
+    now: float
+
+
 class HdfsJournal:
     """The replica of one master; see `howdah.storage.journal.Replica`. Used by one thread."""
 
@@ -81,8 +87,11 @@ class HdfsJournal:
         self.trouble: str = ""
         """Why it waits, in words; empty while all is well."""
 
-    def take_over(self, folder: Path) -> None:
+    def take_over(self, folder: Path) -> float | None:
         """Become the writer, and copy what former masters wrote into the local folder.
+
+        See `howdah.storage.journal.Replica.take_over` for what it returns: the masters' hosts have clocks
+        of their own, but the NameNode's tells how long ago each segment was begun.
 
         Raises:
             Fenced: another master claims the job again and again.
@@ -90,13 +99,20 @@ class HdfsJournal:
         """
         try:
             former = self._claim()
+            claimed_at = time.monotonic()
+            # Before the leases are recovered, which changes the times.
+            begun = self._ages_s(former)
             contents = self._recovered(former)
         except HdfsError as error:
             raise JournalError(f"The job's journal can't be taken over: {error}") from error
+        times: list[float] = []
         for number, content in zip(former, sound(contents), strict=True):
             path = folder / segment_name(number)
             path.touch(mode=PRIVATE_FILE)
             path.write_bytes(content)
+            if (first := first_time(content)) is not None and number in begun:
+                times.append(first + begun[number])
+        return max(times) + time.monotonic() - claimed_at if times else None
 
     def store(self, data: bytes) -> None:
         """Return once the data is on the DataNodes' disks, however long that takes.
@@ -145,6 +161,13 @@ class HdfsJournal:
             self._number, self._durable = last + 1, 0
             return range(1, last + 1)
         raise Fenced(f"Other masters claim the journal in {self._url} all the time")
+
+    def _ages_s(self, former: range) -> dict[int, float]:
+        """How long ago each of them was begun, at least (one that was closed: how long ago that was)."""
+        if not former:
+            return {}
+        changed = segments(self._hdfs.patient(START_WAIT_S), self._url)
+        return {n: changed[self._number] - changed[n] for n in former if n in changed}
 
     def _recovered(self, numbers: Iterable[int]) -> list[bytes]:
         return read_segments(self._hdfs.patient(START_WAIT_S), self._url, numbers)
@@ -262,9 +285,23 @@ def segment_name(number: int) -> str:
     return f"events-{number:04}.jsonl"
 
 
+def segments(hdfs: Hdfs, url: str) -> dict[int, float]:
+    """Which segments there are, and when each was begun or closed, by the NameNode's clock."""
+    found = ((_NAME.fullmatch(stat.name), stat.mtime_ms / 1000) for stat in hdfs.list(url))
+    return {int(match[1]): changed for match, changed in found if match}
+
+
 def segment_numbers(hdfs: Hdfs, url: str) -> list[int]:
     """Which segments there are, ascending."""
-    return sorted(int(m[1]) for stat in hdfs.list(url) if (m := _NAME.fullmatch(stat.name)))
+    return sorted(segments(hdfs, url))
+
+
+def first_time(content: bytes) -> float | None:
+    """When the first entry of a segment was written, by its writer's clock; None if there is none."""
+    try:
+        return msgspec.json.decode(content.partition(b"\n")[0], type=_Entry).now
+    except msgspec.DecodeError:
+        return None
 
 
 def read_segments(

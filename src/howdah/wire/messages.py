@@ -73,6 +73,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Measurements of one attempt at one moment; absent what could not be read."""
 
     time: float
+    """Seconds since the epoch: by its host's clock where an agent sends it, else by the job's."""
     cpu: float | None = None
     """Cores in use since the last sample (1.0 is one core)."""
     rss_mb: float | None = None
@@ -182,6 +183,8 @@ class Welcome(Message, frozen=True, kw_only=True):
     beat_s: float = 1.0
     lease_s: float = 30.0
     """When it was last heard by a coordinator so long ago, the agent ends its task and itself."""
+    time: float | None = None
+    """The job's clock: seconds since the epoch. Older coordinators do not say."""
 
 
 class LeaseRenewed(Message, frozen=True, kw_only=True):
@@ -412,7 +415,7 @@ class LogUpdate(Message, frozen=True, kw_only=True):
     data: bytes
     times: tuple[tuple[int, float], ...] = ()
     """Offsets, ascending, and when what stands from there on was written, in seconds since the epoch
-    by its host's clock. The first may lie before ``offset``; empty where that is not known."""
+    by the job's clock. The first may lie before ``offset``; empty where that is not known."""
 
 
 class StacksReply(Message, frozen=True, kw_only=True):

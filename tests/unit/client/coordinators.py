@@ -94,15 +94,20 @@ async def coordinator(
     *,
     incarnation: int = 1,
     greet: bool = True,
+    http_port: int = 0,
+    ahead_s: float = 0.0,
 ) -> AsyncIterator[None]:
-    """A coordinator at the job directory's address; each client is greeted and then served."""
+    """A coordinator at the job directory's address; each client is greeted and then served.
+
+    ``ahead_s``: how far its clock is ahead of the client's.
+    """
 
     async def handle(channel: Channel[Any]) -> None:
         client = Client(channel)
         hello = await client.receive()
         assert isinstance(hello, ClientHello) and hello.job_id == JOB_ID
         if greet:
-            await client.say(Welcome(incarnation=incarnation))
+            await client.say(Welcome(incarnation=incarnation, time=time.time() + ahead_s))
         await serve_client(client)
 
     context = server_context(directory.secrets, "coordinator")
@@ -110,7 +115,11 @@ async def coordinator(
     port = server.sockets[0].getsockname()[1]
     directory.write_coordinator(
         CoordinatorAddress(
-            incarnation=incarnation, host="127.0.0.1", port=port, http_port=0, pid=os.getpid()
+            incarnation=incarnation,
+            host="127.0.0.1",
+            port=port,
+            http_port=http_port,
+            pid=os.getpid(),
         )
     )
     try:

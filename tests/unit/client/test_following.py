@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from howdah.storage.layout import CoordinatorAddress
 from howdah.storage.logs import LogWriter
 from howdah.wire.messages import (
     Answer,
+    AskStatus,
     AskStop,
     LogUpdate,
     RecordUpdate,
@@ -31,6 +33,7 @@ from howdah.wire.messages import (
     Watch,
 )
 from howdah.wire.status import JobView
+from howdah.wire.tickets import TicketStore
 from tests.unit.client.coordinators import (
     FINAL,
     VIEW,
@@ -229,6 +232,29 @@ def test_a_job_that_is_just_being_submitted_is_not_lost(directory: JobDirectory)
     async def test() -> None:
         view = await AsyncJobHandle(directory).status()
         assert (view.phase, view.lost) == ("submitted", False)
+
+    run(test)
+
+
+@pytest.mark.parametrize("ahead_s", [-1200.0, 1200.0])
+def test_a_link_to_the_page_is_good_where_the_clocks_are_apart(
+    directory: JobDirectory, ahead_s: float
+) -> None:
+    async def asked(client: Client) -> None:
+        assert isinstance(await client.receive(), AskStatus)
+        await client.say(status())
+        await client.until_gone()
+
+    async def test() -> None:
+        async with coordinator(directory, asked, http_port=1, ahead_s=ahead_s):
+            handle = AsyncJobHandle(directory)
+            await handle.status()
+            link = handle.page()
+        assert link is not None
+        ticket = link.partition("ticket=")[2]
+        there = time.time() + ahead_s
+        # A successor takes none that was made before it began.
+        assert TicketStore(directory.token(), opened=there - 60).take(ticket, there)
 
     run(test)
 
