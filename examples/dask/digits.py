@@ -102,8 +102,8 @@ def finished(accuracy, weights=None):
         digest = hashlib.sha256()
         for part in weights:  # arrays, or bytes of a saved model
             digest.update(part if isinstance(part, bytes) else np.ascontiguousarray(part))
-        checksum = digest.hexdigest()[:12]
-        print(f"checksum of the weights {checksum} (the same on ranks that train together)", flush=True)
+        same = "the same on ranks that train together"
+        print(f"checksum of the weights {digest.hexdigest()[:12]} ({same})", flush=True)
 
 
 def saw(rank, world, ids):
