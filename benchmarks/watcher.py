@@ -6,8 +6,8 @@ import asyncio
 import sys
 
 from benchmarks import standin
-from howdah.client.merge import Position
-from howdah.client.remote import Remote
+from howdah.client.following.log_lines import Position
+from howdah.client.following.remote import Remote
 from howdah.storage.jobdir import JobDirectory
 
 

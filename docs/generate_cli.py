@@ -1,6 +1,6 @@
 """Writes docs/reference/cli.md from the commands themselves.
 
-Run it after a change below `howdah.cli` or of `howdah.client.items`; a test compares what is
+Run it after a change below `howdah.cli` or of `howdah.client.following.items`; a test compares what is
 committed with it.
 """
 
@@ -15,8 +15,8 @@ import click
 import msgspec
 
 from howdah.cli.main import COMMANDS, GROUPS, cli
-from howdah.client import items
 from howdah.client.exits import ExitCode
+from howdah.client.following import items
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         Unreachable,
     )
     from howdah.client.exits import ExitCode
+    from howdah.client.following.items import JobEvent, LogLine
     from howdah.client.handle import AsyncJobHandle
-    from howdah.client.items import JobEvent, LogLine
     from howdah.client.measurements import Measurement
     from howdah.client.outputs import NoOutputs, Output
     from howdah.client.sweep import Trial
@@ -71,7 +71,7 @@ _HOMES = {
     ),
     "howdah.client.exits": ("ExitCode",),
     "howdah.client.handle": ("AsyncJobHandle",),
-    "howdah.client.items": ("JobEvent", "LogLine"),
+    "howdah.client.following.items": ("JobEvent", "LogLine"),
     "howdah.client.measurements": ("Measurement",),
     "howdah.client.outputs": ("NoOutputs", "Output"),
     "howdah.client.sweep": ("Trial",),

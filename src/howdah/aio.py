@@ -12,12 +12,12 @@ from typing import Any
 
 from howdah.client import api
 from howdah.client.accounting import Usage
-from howdah.client.functions import FunctionJob, place, values
+from howdah.client.following.items import JobEvent, LogLine
 from howdah.client.handle import AsyncJobHandle, Callbacks
-from howdah.client.items import JobEvent, LogLine
-from howdah.client.job_lookup import base, find
-from howdah.client.listing import views
-from howdah.client.submit import submit as submit_loaded
+from howdah.client.lookup.find import base, find
+from howdah.client.lookup.listing import views
+from howdah.client.submission.functions import FunctionJob, place, values
+from howdah.client.submission.submit import submit as submit_loaded
 from howdah.client.sweep import Trial
 from howdah.spec.model import Job, Role
 from howdah.wire.status import JobView

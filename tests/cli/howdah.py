@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from howdah.client import listing
+from howdah.client.lookup import listing
 from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
 from howdah.wire.status import JobView
 from tests.processes import runs

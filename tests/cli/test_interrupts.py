@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.client import listing
+from howdah.client.lookup import listing
 from howdah.storage.jobdir import base_folder, list_jobs
 from tests.cli.howdah import gone, howdah, job_file, newest, node_pid, start, until
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import howdah as howdah_api
-from howdah.client.job_lookup import find
+from howdah.client.lookup.find import find
 from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
 from tests.cli.howdah import howdah, job_file, start, until
 

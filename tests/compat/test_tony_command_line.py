@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from howdah.cli import tony_options as tony
 from howdah.cli.main import cli
-from howdah.client.loading import load_file
+from howdah.client.submission.loading import load_file
 from howdah.compat.tony import java
 from howdah.spec.load import LoadedJob
 from tests.cli.howdah import howdah, newest

@@ -10,7 +10,7 @@ import pytest
 
 from howdah.backends.base import Running
 from howdah.client.errors import Refused
-from howdah.client.execs import open_exec
+from howdah.client.following.execs import open_exec
 from howdah.core.messages import Task
 from howdah.spec.model import Job, Limits, Role
 from howdah.storage import journal
@@ -242,7 +242,9 @@ async def test_refusals(
     said: str,
 ) -> None:
     async with world(tmp_path, ONE) as job:
-        monkeypatch.setattr("howdah.client.remote.site_of", lambda directory: Here(directory))
+        monkeypatch.setattr(
+            "howdah.client.following.remote.site_of", lambda directory: Here(directory)
+        )
         job.start()
         await job.backend.running(1)
         change(job, monkeypatch)
@@ -262,7 +264,7 @@ class Here:
 
 @in_loop
 async def test_a_site_may_forbid_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("howdah.client.remote.site_of", lambda directory: Here(directory))
+    monkeypatch.setattr("howdah.client.following.remote.site_of", lambda directory: Here(directory))
     async with world(tmp_path, with_limit(ONE)) as job:
         job.start()
         await job.backend.running(1)
@@ -272,7 +274,7 @@ async def test_a_site_may_forbid_commands(tmp_path: Path, monkeypatch: pytest.Mo
 
 @in_loop
 async def test_an_older_agent_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("howdah.client.remote.site_of", lambda directory: Here(directory))
+    monkeypatch.setattr("howdah.client.following.remote.site_of", lambda directory: Here(directory))
     monkeypatch.setattr("tests.coordinator.fakes.PROTOCOL", UNSAID)
     async with world(tmp_path, ONE) as job:
         (job.directory.secrets / "containers.key").unlink()  # as in a job that it was launched for
@@ -286,7 +288,7 @@ async def test_an_older_agent_is_not_asked(tmp_path: Path, monkeypatch: pytest.M
 async def test_a_task_that_does_not_run_yet_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("howdah.client.remote.site_of", lambda directory: Here(directory))
+    monkeypatch.setattr("howdah.client.following.remote.site_of", lambda directory: Here(directory))
     async with world(tmp_path, ONE) as job:
         monkeypatch.setattr(job.backend, "request", nothing)
         job.start()

@@ -13,8 +13,8 @@ import psutil
 
 from howdah.backends.local import runtime_paths
 from howdah.backends.spark import SparkSubmission
-from howdah.client.functions import FunctionJob, values
-from howdah.client.submit import submit
+from howdah.client.submission.functions import FunctionJob, values
+from howdah.client.submission.submit import submit
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Slots, Spark
 from howdah.storage.jobdir import JobDirectory

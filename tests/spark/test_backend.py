@@ -16,8 +16,8 @@ import pytest
 from howdah.backends.base import BackendError
 from howdah.backends.local import supervision
 from howdah.client.errors import JobFailed
-from howdah.client.job_lookup import find
 from howdah.client.liveness import Running, running
+from howdah.client.lookup.find import find
 from howdah.spark import Cluster
 from howdah.spec.model import Slots
 from tests.processes import runs

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from howdah.client.job_lookup import find
+from howdah.client.lookup.find import find
 from tests.spark.backend_jobs import container_folders, eventually, marked
 from tests.spark.versions import environment
 

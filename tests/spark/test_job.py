@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from howdah.client.functions import FunctionJob
-from howdah.client.loading import load_object
+from howdah.client.submission.functions import FunctionJob
+from howdah.client.submission.loading import load_object
 from howdah.spark.job import ClusterJob
 
 

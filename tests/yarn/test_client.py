@@ -15,8 +15,8 @@ import pytest
 
 from howdah.backends.base import BackendError, Step, SubmissionCancelled
 from howdah.client.api import as_loaded, connect, jobs
-from howdah.client.submission_start import begin
-from howdah.client.submit import submit
+from howdah.client.submission.begin import begin
+from howdah.client.submission.submit import submit
 from howdah.core.messages import Task
 from howdah.storage.hdfs import Hdfs
 from howdah.storage.jobdir import NoSuchJob, base_folder, list_jobs

@@ -16,7 +16,7 @@ import msgspec
 
 from howdah.cli.jobs import load_job
 from howdah.cli.main import cli
-from howdah.client.submit import submit
+from howdah.client.submission.submit import submit
 from howdah.client.sync import JobHandle
 from howdah.spec.load import LoadedJob
 from tests.parity import Parity

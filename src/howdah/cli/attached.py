@@ -24,9 +24,9 @@ from howdah.client.advice import Finding
 from howdah.client.advice_inputs import findings_if_known
 from howdah.client.errors import Abandoned, HowdahError
 from howdah.client.exits import ExitCode, of_view
+from howdah.client.following.items import Submitted
+from howdah.client.following.remote import Link, Waiting
 from howdah.client.handle import AsyncJobHandle
-from howdah.client.items import Submitted
-from howdah.client.remote import Link, Waiting
 from howdah.spec.units import instance_range
 from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.wire.messages import LogUpdate, RecordUpdate

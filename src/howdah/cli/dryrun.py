@@ -22,9 +22,9 @@ from howdah.agent.workfolder import TASK, place
 from howdah.backends.local import container_paths
 from howdah.cli.formatting import Paint, wants_colour
 from howdah.cli.terminal import echo, echo_json
-from howdah.client import checks
 from howdah.client.errors import BadInput
 from howdah.client.exits import ExitCode
+from howdah.client.submission import checks
 from howdah.coordinator.container_secrets import ContainerSecrets
 from howdah.coordinator.launch_specs import LaunchSpecs
 from howdah.core.messages import LaunchAgent, StartTask, Task, Topology
@@ -109,11 +109,11 @@ def show(loaded: LoadedJob, backend: str, *, as_json: bool) -> int:
 
 
 def dry_run(loaded: LoadedJob, backend: str) -> DryRun:
-    """Everything `howdah.client.submit.submit` and the processes it starts would come to.
+    """Everything `howdah.client.submission.submit.submit` and the processes it starts would come to.
 
     Raises:
         BadInput: this host has no address such as the job wants.
-        JobFileError: as `howdah.client.submit.submit`.
+        JobFileError: as `howdah.client.submission.submit.submit`.
     """
     job_id = new_job_id(loaded.job.name)
     job = substitute_job_id(planning.expand(loaded.job), job_id)

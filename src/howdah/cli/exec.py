@@ -98,7 +98,7 @@ def command(
 
 async def _run(handle: AsyncJobHandle, wanted: OpenExec) -> int:
     from howdah.client.errors import Unreachable
-    from howdah.client.execs import open_exec
+    from howdah.client.following.execs import open_exec
 
     channel = await open_exec(handle.job_directory, wanted)
     session = _Session(channel, wanted.terminal)

@@ -195,7 +195,7 @@ def _write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Sequence[o
 
 
 def _jobs(since: float | None, store: str | None, all_users: bool) -> list[JobUsage]:
-    from howdah.client.job_lookup import base
+    from howdah.client.lookup.find import base
     from howdah.client.usage import usages
 
     def left_out(words: str) -> None:

@@ -127,9 +127,9 @@ def check_command(job: Path, overrides: tuple[str, ...], backend: str, as_json: 
     With --json: {"ok": true or false, "problems": [{"file", "line", "key", "value", "message",
     "hint"}, …], "notes": […]}.
     """
-    from howdah.client import checks
     from howdah.client.exits import ExitCode
-    from howdah.client.loading import load_file
+    from howdah.client.submission import checks
+    from howdah.client.submission.loading import load_file
     from howdah.spec.load import substitute_job_id
     from howdah.spec.problems import JobFileError
     from howdah.storage.jobdir import new_job_id

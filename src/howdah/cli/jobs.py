@@ -47,7 +47,7 @@ def command_of(ctx: click.Context) -> tuple[str, ...]:
 
 
 def _backend(_ctx: click.Context, _param: click.Parameter, name: str | None) -> str:
-    from howdah.client.submission_start import default_backend
+    from howdah.client.submission.begin import default_backend
 
     return name or default_backend()
 
@@ -180,7 +180,7 @@ def load_job(
             f"--set {_SETTING[flags[0]]}",
             ctx,
         )
-    from howdah.client import loading
+    from howdah.client.submission import loading
 
     def load(settings: tuple[str, ...]) -> LoadedJob:
         if job is not None:
@@ -258,7 +258,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 def _jobs(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """What jobs are called that begins so: ids, newest first, names, and the newest one."""
-    from howdah.client.job_lookup import LAST, base
+    from howdah.client.lookup.find import LAST, base
     from howdah.storage.jobdir import StorageError, list_jobs, name_of
 
     try:
@@ -403,7 +403,7 @@ def find_job(job_id: str | None, store: str | None) -> JobDirectory:
     Raises:
         NoSuchJob: there is none; the text says which there are.
     """
-    from howdah.client.job_lookup import LAST, find
+    from howdah.client.lookup.find import LAST, find
 
     return find(job_id or LAST, store)
 

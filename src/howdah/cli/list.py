@@ -20,7 +20,7 @@ from howdah.cli.jobs import (
     tags_option,
 )
 from howdah.cli.terminal import echo, echo_json
-from howdah.client.states import STATES, state
+from howdah.client.lookup.states import STATES, state
 
 if TYPE_CHECKING:
     from howdah.wire.status import JobView
@@ -68,8 +68,8 @@ def command(
     With --json: a list of status documents.
     """
     from howdah.backends import registry
-    from howdah.client.job_lookup import base as base_of
-    from howdah.client.listing import Wanted, views
+    from howdah.client.lookup.find import base as base_of
+    from howdah.client.lookup.listing import Wanted, views
 
     base = base_of(store)
     if backend is not None:

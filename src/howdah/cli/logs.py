@@ -81,8 +81,8 @@ def command(
     from howdah.cli.formatting import Paint, moment, wants_colour
     from howdah.cli.screen import Prefixes
     from howdah.cli.terminal import echo, is_terminal, tame_json, tame_line
-    from howdah.client.items import log_line
-    from howdah.client.merge import Block
+    from howdah.client.following.items import log_line
+    from howdah.client.following.log_lines import Block
 
     handle = handle_of(job_id, store)
     terminal = is_terminal(sys.stdout)

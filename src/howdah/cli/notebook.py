@@ -75,10 +75,10 @@ def command(
     from howdah.backends.support import honours
     from howdah.cli.attached import Tie, View, follow
     from howdah.client.background import Background
-    from howdah.client.loading import load_object
     from howdah.client.notebook import notebook_job
-    from howdah.client.submission_start import begin
-    from howdah.client.submit import submit
+    from howdah.client.submission.begin import begin
+    from howdah.client.submission.loading import load_object
+    from howdah.client.submission.submit import submit
     from howdah.spec.model import Environment
 
     submission = begin(backend)
@@ -117,9 +117,9 @@ def command(
 
 async def _serve(directory: JobDirectory, port: int, *, as_json: bool) -> None:
     from howdah.client.errors import HowdahError
+    from howdah.client.following.tunnel import tunnel, wait_for_page
     from howdah.client.links import local_base
     from howdah.client.notebook import TASK
-    from howdah.client.tunnel import tunnel, wait_for_page
 
     try:
         path = await wait_for_page(directory, TASK)

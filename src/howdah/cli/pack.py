@@ -80,7 +80,7 @@ def command(
     --clean {"removed": [{"url", "size"}, …]}.
     """
     from howdah.client.exits import ExitCode
-    from howdah.client.loading import load_file
+    from howdah.client.submission.loading import load_file
 
     if runtime_only and (job is not None or clean):
         what = "--clean" if clean else "a job file"

@@ -51,7 +51,7 @@ def ui_command(port: int, store: str | None, as_json: bool) -> int:
     import asyncio
 
     from howdah.client.exits import ExitCode
-    from howdah.client.job_lookup import base as base_of
+    from howdah.client.lookup.find import base as base_of
 
     asyncio.run(serve(base_of(store), port, as_json=as_json))
     return ExitCode.STOPPED
@@ -96,8 +96,8 @@ async def show(
 
 async def serve(base: Path, port: int, *, job_id: str = "", as_json: bool) -> None:
     """Serve the jobs below ``base`` until Ctrl-C; the address that is printed leads to that job."""
+    from howdah.client.following.tunnel import LOCAL
     from howdah.client.links import local_base
-    from howdah.client.tunnel import LOCAL
     from howdah.portal.app import NAME, create_portal
     from howdah.portal.jobs import Jobs, list_folder
     from howdah.storage.jobdir import check_folder_of_jobs
@@ -184,8 +184,8 @@ def tunnel_command(
 async def _serve(handle: AsyncJobHandle, task: Task | None, port: int, *, as_json: bool) -> None:
     import asyncio
 
+    from howdah.client.following.tunnel import check, tunnel
     from howdah.client.links import local_base
-    from howdah.client.tunnel import check, tunnel
     from howdah.storage.jobdir import JobDirectory
 
     directory = JobDirectory(handle.directory)

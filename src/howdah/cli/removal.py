@@ -128,8 +128,8 @@ def prune_command(
     import asyncio
 
     from howdah.backends import registry
-    from howdah.client.job_lookup import base as base_of
-    from howdah.client.listing import Wanted, views
+    from howdah.client.lookup.find import base as base_of
+    from howdah.client.lookup.listing import Wanted, views
     from howdah.client.removal import Retention, expired
     from howdah.client.time_expressions import span
     from howdah.storage.jobdir import JobDirectory

@@ -74,7 +74,7 @@ def run_command(
     With --json: one JSON object per line, the last with type "summary"; with --dry-run, one
     document.
     """
-    from howdah.client.submission_start import begin
+    from howdah.client.submission.begin import begin
 
     if dry_run:
         from howdah.cli.dryrun import show
@@ -85,7 +85,7 @@ def run_command(
         loaded = load_job(ctx, job, **source)
         from howdah.cli.attached import Tie, View, follow
         from howdah.cli.progress import Progress
-        from howdah.client.submit import submit
+        from howdah.client.submission.submit import submit
 
         def start() -> JobDirectory:
             with Progress(quiet=as_json) as progress:
@@ -139,12 +139,12 @@ def submit_command(
         from howdah.cli.dryrun import show
 
         return show(load_job(ctx, job, **source), backend, as_json=as_json)
-    from howdah.client.submission_start import begin
+    from howdah.client.submission.begin import begin
 
     submission = begin(backend)
     try:
         from howdah.cli.progress import Progress
-        from howdah.client.submit import submit
+        from howdah.client.submission.submit import submit
 
         with all_or_nothing(), Progress(quiet=as_json) as progress:
             loaded = load_job(ctx, job, **source)
@@ -185,7 +185,7 @@ def say_submitted(directory: JobDirectory, *, as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        from howdah.client.items import Submitted
+        from howdah.client.following.items import Submitted
 
         item = Submitted(job_id=directory.job_id, directory=str(directory.path))
         echo_json(msgspec.json.encode(item))
@@ -228,8 +228,8 @@ def rerun_command(
     With --json: one JSON object per line, as for 'howdah run'.
     """
     from howdah.cli.progress import Progress
-    from howdah.client.resubmission import load, submit_again
-    from howdah.client.submission_start import begin
+    from howdah.client.submission.begin import begin
+    from howdah.client.submission.resubmission import load, submit_again
 
     before = find_job(job_id, store)
     submission = begin(before.meta().backend)
@@ -294,7 +294,7 @@ def attach_command(
     view = View(as_json=as_json, all_records=verbose, tail=tail)
     directory = find_job(job_id, store)
     if revive:
-        from howdah.client.resubmission import go_on
+        from howdah.client.submission.resubmission import go_on
 
         go_on(directory)
     return follow(lambda: directory, Tie.VIEW, view)

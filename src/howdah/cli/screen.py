@@ -20,9 +20,9 @@ from howdah.cli.summary import summary
 from howdah.cli.terminal import tame_json, tame_line
 from howdah.cli.writer import Writer
 from howdah.client.advice import Finding
+from howdah.client.following.items import Note, Page, Status, Summary, Waiting, job_event, log_line
+from howdah.client.following.log_lines import Block, Lines, Stream, TimedLines
 from howdah.client.handle import state_shape
-from howdah.client.items import Note, Page, Status, Summary, Waiting, job_event, log_line
-from howdah.client.merge import Block, Lines, Stream, TimedLines
 from howdah.core.messages import Level, Record
 from howdah.core.state import JobPhase
 from howdah.wire.messages import LogUpdate, RecordUpdate
@@ -248,7 +248,7 @@ class HumanScreen:
 
 
 class JsonScreen:
-    """One JSON object a line: see `howdah.client.items`."""
+    """One JSON object a line: see `howdah.client.following.items`."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from howdah.client.merge import Stream
+from howdah.client.following.log_lines import Stream
 
 FIRST = 200
 """Lines of an attempt among which they are looked for: later ones are no part of a start."""

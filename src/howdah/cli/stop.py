@@ -77,7 +77,7 @@ def command(
     """
     from howdah.backends import registry
     from howdah.backends.base import OnlyOwners
-    from howdah.client.merge import Position
+    from howdah.client.following.log_lines import Position
     from howdah.wire.messages import RecordUpdate
     from howdah.wire.status import JobView
 

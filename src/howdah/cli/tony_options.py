@@ -92,7 +92,7 @@ def load(
     Raises:
         JobFileError: all problems at once.
     """
-    from howdah.client import loading
+    from howdah.client.submission import loading
 
     found = convert(file, options, line)
     tell(found.made)

@@ -1,8 +1,7 @@
 """Jobs from the client's side: submit, find, follow, stop, add up. The command line is built on this.
 
-- to start a job: `loading`, `checks`, `submit`, `resubmission`, `sweep`
-- to find one: `job_lookup`, `listing`, `liveness`
-- to follow one: `handle` (asyncio), `sync`, `remote` (a coordinator), `offline_job` (its directory)
-- after it: `advice`, `accounting` and `usage`, `outputs`, `removal`
-- what users import: `api`
+Start with `handle` (asyncio; `sync` is the same for other programs) or `api`, what users import.
+
+- to start a job: `submission`, and `sweep` for many; to find one: `lookup`; to follow one: `following`, `history`
+- after it: `advice`, `accounting` and `usage`, `measurements`, `outputs`, `removal`; of this machine: `doctor`
 """

@@ -80,7 +80,7 @@ class JobUsage(msgspec.Struct, frozen=True, kw_only=True):
     queue: str = ""
     tags: tuple[str, ...] = ()
     state: str
-    """One of `howdah.client.states.STATES`."""
+    """One of `howdah.client.lookup.states.STATES`."""
     reason: str = ""
     submitted: float = 0.0
     started: float | None = None

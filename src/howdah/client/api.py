@@ -10,13 +10,13 @@ from typing import Any
 from howdah.client.accounting import GROUPS, Usage, totals
 from howdah.client.background import Background
 from howdah.client.errors import BadInput
-from howdah.client.functions import FunctionJob, place, values
+from howdah.client.following.items import JobEvent, LogLine
 from howdah.client.handle import Callbacks
-from howdah.client.items import JobEvent, LogLine
-from howdah.client.job_lookup import base, find
-from howdah.client.listing import views
-from howdah.client.loading import load_file, load_object
-from howdah.client.submit import submit as submit_loaded
+from howdah.client.lookup.find import base, find
+from howdah.client.lookup.listing import views
+from howdah.client.submission.functions import FunctionJob, place, values
+from howdah.client.submission.loading import load_file, load_object
+from howdah.client.submission.submit import submit as submit_loaded
 from howdah.client.sweep import Sweep, Trial, run_sweep, settings, written
 from howdah.client.sync import JobHandle
 from howdah.client.usage import usages

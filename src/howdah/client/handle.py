@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 
 from howdah.backends.base import BackendError, Running
-from howdah.client import offline_job
 from howdah.client.errors import (
     Abandoned,
     BadInput,
@@ -25,12 +24,13 @@ from howdah.client.errors import (
     not_saved,
 )
 from howdah.client.exits import ExitCode, of_view
+from howdah.client.following import offline_job
+from howdah.client.following.items import JobEvent, LogLine, job_event, log_line
+from howdah.client.following.log_lines import Block, Position, Stream, TimedLines
+from howdah.client.following.remote import Remote, Update
 from howdah.client.history import NO_RECORDS, History
-from howdah.client.items import JobEvent, LogLine, job_event, log_line
 from howdah.client.measurements import Measurement, measurements
-from howdah.client.merge import Block, Position, Stream, TimedLines
 from howdah.client.outputs import Output, fetch, outputs
-from howdah.client.remote import Remote, Update
 from howdah.core.messages import Task
 from howdah.core.state import Outcome
 from howdah.spec.units import instance_range
@@ -299,7 +299,7 @@ class AsyncJobHandle:
     def follow(
         self, position: Position, *, logs: bool = True, tasks: tuple[Task, ...] = ()
     ) -> AsyncIterator[Update]:
-        """Records, log bytes and status documents together: see `howdah.client.remote`."""
+        """Records, log bytes and status documents together: see `howdah.client.following.remote`."""
         return self._remote.follow(position, logs=logs, tasks=tasks)
 
     async def position(self, tail: int | None) -> Position:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from howdah.backends.base import BackendError, Running
-from howdah.client import offline_job
-from howdah.client.merge import Block, Lines, Position, Stream, TimedLines
-from howdah.client.remote import Remote
+from howdah.client.following import offline_job
+from howdah.client.following.log_lines import Block, Lines, Position, Stream, TimedLines
+from howdah.client.following.remote import Remote
 from howdah.coordinator.remote_directory import SpillFiles
 from howdah.core.messages import Task
 from howdah.storage import legacy_names, logs

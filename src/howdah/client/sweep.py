@@ -25,7 +25,7 @@ from howdah.client.background import Background
 from howdah.client.errors import BadInput, HowdahError
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.measurements import Measurement, last
-from howdah.client.submit import submit, unsaid
+from howdah.client.submission.submit import submit, unsaid
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
 from howdah.spec.overrides import parse_key

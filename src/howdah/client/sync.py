@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Any
 
 from howdah.client.background import Background
+from howdah.client.following.items import JobEvent, LogLine
 from howdah.client.handle import AsyncJobHandle, Callbacks
-from howdah.client.items import JobEvent, LogLine
 from howdah.client.measurements import Measurement
 from howdah.client.outputs import Output
 from howdah.storage.jobdir import JobDirectory

@@ -16,11 +16,11 @@ import msgspec
 from howdah.backends import registry
 from howdah.backends.base import RoleResources
 from howdah.backends.resources import role_resources
-from howdah.client import offline_job
 from howdah.client.accounting import FailureUsage, JobUsage, Reading
-from howdah.client.listing import look
+from howdah.client.following import offline_job
 from howdah.client.liveness import site_of
-from howdah.client.states import UNREADABLE, state
+from howdah.client.lookup.listing import look
+from howdah.client.lookup.states import UNREADABLE, state
 from howdah.frameworks import planning
 from howdah.frameworks.registry import UnknownFramework
 from howdah.spec.model import Job

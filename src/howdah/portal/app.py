@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
-from howdah.client.states import GOING_ON
+from howdah.client.lookup.states import GOING_ON
 from howdah.coordinator.web import app as web
 from howdah.coordinator.web.app import JobApp, StaticFiles, notice
 from howdah.coordinator.web.security import (

@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from howdah.client import offline_job
-from howdah.client.states import STATES, UNREADABLE, state
+from howdah.client.following import offline_job
+from howdah.client.lookup.states import STATES, UNREADABLE, state
 from howdah.portal.access_control import Access, Reader
 from howdah.storage import layout
 from howdah.storage.files import make_private_folder

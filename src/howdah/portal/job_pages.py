@@ -21,11 +21,11 @@ from howdah.backends.base import BackendError
 from howdah.client.advice import Finding
 from howdah.client.advice_inputs import findings
 from howdah.client.errors import HowdahError
+from howdah.client.following.tunnel import LOCAL, tunnel
 from howdah.client.handle import AsyncJobHandle
-from howdah.client.listing import look
 from howdah.client.liveness import Running, running
-from howdah.client.states import UNREADABLE
-from howdah.client.tunnel import LOCAL, tunnel
+from howdah.client.lookup.listing import look
+from howdah.client.lookup.states import UNREADABLE
 from howdah.coordinator.task_pages import Unreachable
 from howdah.coordinator.web import proxy, stream
 from howdah.coordinator.web.api import stop_request

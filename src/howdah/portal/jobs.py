@@ -6,8 +6,8 @@ import asyncio
 import time
 from pathlib import Path
 
-from howdah.client.listing import look
-from howdah.client.states import UNREADABLE
+from howdah.client.lookup.listing import look
+from howdah.client.lookup.states import UNREADABLE
 from howdah.portal.access_control import Reader
 from howdah.portal.copies import Copies
 from howdah.portal.index import Index, Row, row, row_of, unreadable

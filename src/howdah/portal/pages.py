@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 from starlette.responses import HTMLResponse, Response
 
-from howdah.client.states import GOING_ON, STATES
+from howdah.client.lookup.states import GOING_ON, STATES
 from howdah.coordinator.web.app import environment
 from howdah.portal.index import Choices, Found, Row
 from howdah.portal.pruning import PruneSchedule

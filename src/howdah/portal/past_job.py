@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from howdah.backends.base import BackendError
-from howdah.client import offline_job
+from howdah.client.following import offline_job
 from howdah.client.liveness import site_of
 from howdah.coordinator.driver import JobOver
 from howdah.coordinator.live_job import NoLog, StatusChanged

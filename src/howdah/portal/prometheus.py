@@ -9,7 +9,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from howdah.client.states import GOING_ON, STATES
+from howdah.client.lookup.states import GOING_ON, STATES
 from howdah.coordinator.web import prometheus
 from howdah.portal.index import Found
 

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from howdah.client.states import STATES
+from howdah.client.lookup.states import STATES
 from howdah.client.time_expressions import moment
 from howdah.portal.index import PAGE, PAGE_MAX, SORTS, Query
 

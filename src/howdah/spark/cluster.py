@@ -11,9 +11,9 @@ import msgspec
 
 from howdah.backends.spark import SparkSubmission
 from howdah.client.errors import BadInput, JobFailed
-from howdah.client.items import LogLine
-from howdah.client.loading import load_object
-from howdah.client.submit import submit
+from howdah.client.following.items import LogLine
+from howdah.client.submission.loading import load_object
+from howdah.client.submission.submit import submit
 from howdah.spark.feed.controller import FeedController
 from howdah.spark.feed.feeder_client import Access
 from howdah.spark.feed.messages import Align, Options

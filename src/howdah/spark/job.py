@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from howdah.client.errors import BadInput
-from howdah.client.functions import INSIDE, FunctionJob, job_name
-from howdah.client.job_lookup import find
-from howdah.client.resubmission import adopt
+from howdah.client.lookup.find import find
+from howdah.client.submission.functions import INSIDE, FunctionJob, job_name
+from howdah.client.submission.resubmission import adopt
 from howdah.spark.context import Wiring
 from howdah.spark.feed.trainer import run
 from howdah.spec.model import Checkpoint, Job, Restart, Role, TensorBoard, Timeouts, Tracking

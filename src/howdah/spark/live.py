@@ -10,9 +10,9 @@ from typing import Any
 
 from howdah.backends.spark import SparkSubmission
 from howdah.client.errors import HowdahError, JobFailed
-from howdah.client.functions import values
+from howdah.client.following.items import LogLine
 from howdah.client.handle import Callbacks, raise_unless_succeeded
-from howdah.client.items import LogLine
+from howdah.client.submission.functions import values
 from howdah.client.sync import JobHandle
 from howdah.core.causes import FailureCause
 from howdah.core.state import JobPhase

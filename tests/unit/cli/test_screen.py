@@ -12,7 +12,7 @@ import pytest
 from howdah.cli.formatting import Paint
 from howdah.cli.screen import HumanScreen, JsonScreen, Prefixes
 from howdah.cli.writer import Writer
-from howdah.client.merge import Stream
+from howdah.client.following.log_lines import Stream
 from howdah.core.messages import Level, Record, Task
 from howdah.wire.messages import LogUpdate, RecordUpdate
 from howdah.wire.status import JobView

@@ -12,7 +12,8 @@ import pytest
 
 from howdah.cli.history import GROUPS, _hours
 from howdah.cli.main import main
-from howdah.client import accounting, offline_job
+from howdah.client import accounting
+from howdah.client.following import offline_job
 from howdah.client.usage import _resources, usage
 from howdah.client.usage_tables import TABLES
 from howdah.core import messages as m

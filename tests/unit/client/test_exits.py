@@ -10,8 +10,8 @@ import pytest
 
 from howdah.client.errors import JobFailed, NotSaved
 from howdah.client.exits import ExitCode, of_view
-from howdah.client.functions import values
 from howdah.client.handle import raise_unless_succeeded
+from howdah.client.submission.functions import values
 from howdah.core.state import Outcome
 from howdah.spec.model import Job, Role
 from howdah.storage.jobdir import JobDirectory

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from howdah.backends.local import site
-from howdah.client import remote
 from howdah.client.errors import Refused, Unreachable
+from howdah.client.following import remote
+from howdah.client.following.items import JobEvent, LogLine
+from howdah.client.following.log_lines import Position, Stream
+from howdah.client.following.remote import Link, Remote, Update
 from howdah.client.handle import AsyncJobHandle, Callbacks
-from howdah.client.items import JobEvent, LogLine
-from howdah.client.merge import Position, Stream
-from howdah.client.remote import Link, Remote, Update
 from howdah.core.messages import Record
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.journal import Journal

@@ -12,8 +12,8 @@ import pytest
 
 from howdah.backends.base import Running
 from howdah.backends.local.site import LocalSite
+from howdah.client.following.items import LogLine
 from howdah.client.handle import AsyncJobHandle
-from howdah.client.items import LogLine
 from howdah.wire.messages import Watch
 from howdah.wire.status import TaskView
 from tests.unit.client.coordinators import VIEW, Client, coordinator, job_directory, log, status

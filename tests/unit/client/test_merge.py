@@ -5,8 +5,15 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from howdah.client.items import log_line
-from howdah.client.merge import LONGEST_LINE, Block, Lines, Position, Stream, TimedLines
+from howdah.client.following.items import log_line
+from howdah.client.following.log_lines import (
+    LONGEST_LINE,
+    Block,
+    Lines,
+    Position,
+    Stream,
+    TimedLines,
+)
 from howdah.core.messages import Task
 
 WORKER = Stream(Task("worker", 0), 1)

@@ -15,12 +15,12 @@ import pytest
 
 from howdah.backends.base import BackendError, Step, SubmissionCancelled
 from howdah.backends.local.submission import LocalSubmission
-from howdah.client import submission_start
-from howdah.client import submit as submission
 from howdah.client.errors import BadInput
-from howdah.client.functions import place
-from howdah.client.loading import load_again, load_flags, load_object
-from howdah.client.submit import submit
+from howdah.client.submission import begin as submission_start
+from howdah.client.submission import submit as submission
+from howdah.client.submission.functions import place
+from howdah.client.submission.loading import load_again, load_flags, load_object
+from howdah.client.submission.submit import submit
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job, Role
 from howdah.spec.problems import JobFileError
@@ -193,7 +193,7 @@ def test_a_job_again_is_held_against_the_limits_of_today(
 
 
 def test_the_script_of_function_jobs_needs_no_howdah(tmp_path: Path) -> None:
-    from howdah.client.functions import FunctionJob
+    from howdah.client.submission.functions import FunctionJob
 
     job = FunctionJob(lambda a, b: a + b, (1,), {"b": 2})
     directory = JobDirectory(tmp_path / "test-20270115-080000-aaaa")
@@ -205,7 +205,7 @@ def test_the_script_of_function_jobs_needs_no_howdah(tmp_path: Path) -> None:
     )
     env = {**os.environ, "HOWDAH_RANK": "3"}
     subprocess.run([sys.executable, str(script)], env=env, check=True, cwd=tmp_path)
-    from howdah.client import functions
+    from howdah.client.submission import functions
 
     assert functions._result(directory, 3) == (True, 3)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.client import offline_job
+from howdah.client.following import offline_job
 from howdah.core.messages import CheckpointSaved
 from howdah.storage import journal
 from howdah.storage.jobdir import JobDirectory

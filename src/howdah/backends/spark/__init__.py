@@ -3,7 +3,7 @@
 A program that has a Spark session starts a job in it so::
 
     submission = SparkSubmission(spark, feeds=True, on_driver=frozenset({"ps"}))
-    directory = howdah.client.submit.submit(
+    directory = howdah.client.submission.submit.submit(
         loaded, backend="spark", populate=function_job.populate, submission=submission
     )
     ...

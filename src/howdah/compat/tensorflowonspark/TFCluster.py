@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from howdah.client.functions import job_name
+from howdah.client.submission.functions import job_name
 from howdah.compat.tensorflowonspark import TFSparkNode, compat, feeding, paths, running
 from howdah.spark.cluster import Cluster
 from howdah.spark.session import Session

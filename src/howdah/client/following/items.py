@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.client.merge import Stream
+from howdah.client.following.log_lines import Stream
 from howdah.wire.messages import RecordUpdate
 from howdah.wire.status import JobView
 

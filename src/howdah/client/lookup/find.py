@@ -79,7 +79,7 @@ def last(store: str | None = None) -> JobDirectory:
     Raises:
         NoSuchJob: there are none yet.
     """
-    from howdah.client.listing import newest
+    from howdah.client.lookup.listing import newest
 
     folder = base(store)
     directory = newest(folder)

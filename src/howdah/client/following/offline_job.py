@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.client.merge import Position, Stream
+from howdah.client.following.log_lines import Position, Stream
 from howdah.core.messages import Task
 from howdah.core.state import TaskState
 from howdah.storage import journal, logs

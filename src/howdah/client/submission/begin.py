@@ -30,7 +30,7 @@ def default_backend() -> str:
 def begin(backend: str | None = None) -> Submission:
     """Let the backend's processes or connections start up while the job is being loaded.
 
-    Nothing has happened until `howdah.client.submit.submit` uses what this gives; ``close()`` takes
+    Nothing has happened until `howdah.client.submission.submit.submit` uses what this gives; ``close()`` takes
     it back.
 
     Raises:

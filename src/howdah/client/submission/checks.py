@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from howdah.backends import support
-from howdah.client import stores
+from howdah.client.submission import stores
 from howdah.frameworks.overridden_variables import overridden_variables
 from howdah.spec import site
 from howdah.spec.load import LoadedJob

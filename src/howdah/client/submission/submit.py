@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from howdah.backends import submitter_liveness
 from howdah.backends.base import BackendError, Step
-from howdah.client import checks, stores
 from howdah.client.errors import Refused
-from howdah.client.submission_start import begin, default_backend
+from howdah.client.submission import checks, stores
+from howdah.client.submission.begin import begin, default_backend
 from howdah.core.state import JobPhase, Outcome
 from howdah.frameworks.planning import expand
 from howdah.spec.load import LoadedJob, substitute_job_id

@@ -10,10 +10,10 @@ from pathlib import Path
 import msgspec
 
 from howdah.backends.base import BackendError
-from howdah.client import offline_job
 from howdah.client.errors import HowdahError
+from howdah.client.following import offline_job
 from howdah.client.handle import AsyncJobHandle
-from howdah.client.states import UNREADABLE
+from howdah.client.lookup.states import UNREADABLE
 from howdah.storage.jobdir import JobDirectory, NotYours, StorageError, list_jobs
 from howdah.storage.journal import JournalError
 from howdah.wire.status import JobView

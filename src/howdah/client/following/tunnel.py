@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from howdah.agent.processes import HAS_PROC
 from howdah.agent.socket_owners import far_uid
 from howdah.client.errors import HowdahError, Refused
-from howdah.client.remote import Remote
+from howdah.client.following.remote import Remote
 from howdah.core.messages import Task
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.channel import Channel

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from howdah.client.errors import BadInput
-from howdah.client.functions import carry_over
-from howdah.client.loading import load_again
-from howdah.client.submit import quiet, submit, unsaid
+from howdah.client.submission.functions import carry_over
+from howdah.client.submission.loading import load_again
+from howdah.client.submission.submit import quiet, submit, unsaid
 from howdah.frameworks import planning
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job

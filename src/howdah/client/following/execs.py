@@ -7,7 +7,7 @@ from typing import Any
 
 from howdah.backends.base import Running
 from howdah.client.errors import BadInput, Refused, Unreachable
-from howdah.client.remote import ANSWER_S, Remote
+from howdah.client.following.remote import ANSWER_S, Remote
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.channel import Channel
 from howdah.wire.messages import EXEC_PROTOCOL, Answer, OpenExec

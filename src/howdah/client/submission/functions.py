@@ -39,7 +39,7 @@ def place(backend: str | None) -> str:
         BadInput: they do not there.
     """
     from howdah.backends import registry
-    from howdah.client.submission_start import default_backend
+    from howdah.client.submission.begin import default_backend
 
     name = backend or default_backend()
     if not registry.runs_functions(name):
