@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from howdah.cli.main import COMMANDS, GROUPS, cli
-from howdah.client.exits import ExitCode
+from howdah.client.errors import ExitCode
 from howdah.client.following import items
 
 PAGE = Path(__file__).parent / "reference" / "cli.md"

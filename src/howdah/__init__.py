@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from howdah.client.api import connect, history, jobs, load, run, submit, sweep
     from howdah.client.errors import (
         BadInput,
+        ExitCode,
         HowdahError,
         JobFailed,
         NotSaved,
         Refused,
         Unreachable,
     )
-    from howdah.client.exits import ExitCode
     from howdah.client.following.items import JobEvent, LogLine
     from howdah.client.handle import AsyncJobHandle
     from howdah.client.measurements import Measurement
@@ -63,13 +63,13 @@ _HOMES = {
     "howdah.client.api": ("connect", "history", "jobs", "load", "run", "submit", "sweep"),
     "howdah.client.errors": (
         "BadInput",
+        "ExitCode",
         "HowdahError",
         "JobFailed",
         "NotSaved",
         "Refused",
         "Unreachable",
     ),
-    "howdah.client.exits": ("ExitCode",),
     "howdah.client.handle": ("AsyncJobHandle",),
     "howdah.client.following.items": ("JobEvent", "LogLine"),
     "howdah.client.measurements": ("Measurement",),

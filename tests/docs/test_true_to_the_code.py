@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from howdah.client.exits import ExitCode
+from howdah.client.errors import ExitCode
 from howdah.core.causes import RULES, FailureCause
 from howdah.frameworks import registry
 from howdah.portal import openapi

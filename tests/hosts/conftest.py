@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from howdah.client.background import Background
+from howdah.client.sync import Background
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.options import Gpus, Options
 from tests.hosts.hosts import ROOT, Host, Hosts

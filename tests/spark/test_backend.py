@@ -13,11 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from howdah.backends.base import BackendError
+from howdah.backends.base import BackendError, Running
 from howdah.backends.local import supervision
 from howdah.client.errors import JobFailed
-from howdah.client.liveness import Running, running
-from howdah.client.lookup.find import find
+from howdah.client.lookup.find import find, running
 from howdah.spark import Cluster
 from howdah.spec.model import Slots
 from tests.processes import runs

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from howdah.cli.main import main
-from howdah.client.exits import ExitCode
+from howdah.client.errors import ExitCode
 from howdah.spark.tfrecord import read_tfrecords
 from tests.spark.versions import environment
 

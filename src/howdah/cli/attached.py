@@ -22,8 +22,7 @@ from howdah.cli.terminal import echo
 from howdah.cli.writer import Writer
 from howdah.client.advice import Finding
 from howdah.client.advice_inputs import findings_if_known
-from howdah.client.errors import Abandoned, HowdahError
-from howdah.client.exits import ExitCode, of_view
+from howdah.client.errors import Abandoned, ExitCode, HowdahError, exit_code_of
 from howdah.client.following.items import Submitted
 from howdah.client.following.remote import Link, Waiting
 from howdah.client.handle import AsyncJobHandle
@@ -177,7 +176,7 @@ class _Session:
             writer.close(LAST_OUTPUT_S)
             raise
         await asyncio.to_thread(writer.close, LAST_OUTPUT_S)
-        return of_view(view)
+        return exit_code_of(view)
 
     def _make_screen(self, writer: Writer, directory: JobDirectory) -> Screen:
         if self._view.as_json:

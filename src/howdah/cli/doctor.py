@@ -38,7 +38,7 @@ def command(backend: str | None, store: str | None, as_json: bool) -> int:
     """
     from howdah.cli.formatting import Paint, counted, wants_colour
     from howdah.client.doctor import Health
-    from howdah.client.exits import ExitCode
+    from howdah.client.errors import ExitCode
 
     paint = Paint(wants_colour(sys.stdout))
     findings: list[Finding] = []

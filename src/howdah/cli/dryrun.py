@@ -22,8 +22,7 @@ from howdah.agent.workfolder import TASK, place
 from howdah.backends.local import container_paths
 from howdah.cli.formatting import Paint, wants_colour
 from howdah.cli.terminal import echo, echo_json
-from howdah.client.errors import BadInput
-from howdah.client.exits import ExitCode
+from howdah.client.errors import BadInput, ExitCode
 from howdah.client.submission import checks
 from howdah.coordinator.container_secrets import ContainerSecrets
 from howdah.coordinator.launch_specs import LaunchSpecs

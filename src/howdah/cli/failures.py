@@ -10,8 +10,7 @@ import click
 
 from howdah.backends.base import BackendError, SubmissionCancelled
 from howdah.cli.terminal import echo
-from howdah.client.errors import HowdahError
-from howdah.client.exits import ExitCode
+from howdah.client.errors import ExitCode, HowdahError
 from howdah.packing.archives import PackingError
 from howdah.spec.problems import JobFileError
 from howdah.storage.jobdir import StorageError

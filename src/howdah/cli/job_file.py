@@ -127,7 +127,7 @@ def check_command(job: Path, overrides: tuple[str, ...], backend: str, as_json: 
     With --json: {"ok": true or false, "problems": [{"file", "line", "key", "value", "message",
     "hint"}, …], "notes": […]}.
     """
-    from howdah.client.exits import ExitCode
+    from howdah.client.errors import ExitCode
     from howdah.client.submission import checks
     from howdah.client.submission.loading import load_file
     from howdah.spec.load import substitute_job_id

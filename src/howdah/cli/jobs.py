@@ -360,7 +360,7 @@ def since_option(what: str) -> Callable[[F], F]:
 
 
 def _since(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
-    from howdah.client.time_expressions import moment
+    from howdah.spec.units import moment
 
     try:
         return None if text is None else moment(text, time.time())

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from howdah.storage.jobdir import JobDirectory
 
+ROLE = "notebook"
+
 
 @click.command("notebook")
 @click.option(
@@ -74,29 +76,37 @@ def command(
     """
     from howdah.backends.support import honours
     from howdah.cli.attached import Tie, View, follow
-    from howdah.client.background import Background
-    from howdah.client.notebook import notebook_job
     from howdah.client.submission.begin import begin
     from howdah.client.submission.loading import load_object
     from howdah.client.submission.submit import submit
-    from howdah.spec.model import Environment
+    from howdah.client.sync import Background
+    from howdah.spec.model import Environment, Job, Mode, Outputs, Restart, Role, Timeouts
 
     submission = begin(backend)
     try:
-        environment = Environment(python=python, requirements=requirements, venv=venv)
-        loaded = load_object(
-            notebook_job(
-                source=source,
-                in_place=honours(backend, "in-place"),
-                memory=memory,
-                cores=cores,
-                gpus=gpus,
-                environment=environment,
-                queue=queue,
-                label=label,
-                total=timeout,
-            )
+        in_place = honours(backend, "in-place")
+        role = Role(
+            memory=memory,
+            cores=cores,
+            gpus=gpus,
+            label=label,
+            ports=1,
+            restart=Restart.TASK,
+            command='"$HOWDAH_PYTHON" "$HOWDAH_HELPERS/notebook_main.py"',
         )
+        job = Job(
+            name=ROLE,
+            framework="command",
+            mode=Mode.EACH,
+            source=source,
+            in_place=in_place,
+            outputs=None if in_place else Outputs(keep="all"),
+            environment=Environment(python=python, requirements=requirements, venv=venv),
+            roles={ROLE: role},
+            queue=queue,
+            timeouts=Timeouts(total=timeout),
+        )
+        loaded = load_object(job)
 
         leading: list[Future[None]] = []
 
@@ -117,13 +127,13 @@ def command(
 
 async def _serve(directory: JobDirectory, port: int, *, as_json: bool) -> None:
     from howdah.client.errors import HowdahError
-    from howdah.client.following.tunnel import tunnel, wait_for_page
-    from howdah.client.links import local_base
-    from howdah.client.notebook import TASK
+    from howdah.client.following.tunnel import local_base, tunnel, wait_for_page
+    from howdah.core.messages import Task
 
+    task = Task(ROLE, 0)
     try:
-        path = await wait_for_page(directory, TASK)
-        async with tunnel(directory, TASK, port) as own:
+        path = await wait_for_page(directory, task)
+        async with tunnel(directory, task, port) as own:
             address = local_base(directory.job_id, own) + path
             if as_json:
                 echo_json(json.dumps({"type": "notebook", "address": address}))
@@ -135,6 +145,6 @@ async def _serve(directory: JobDirectory, port: int, *, as_json: bool) -> None:
     except OSError as error:
         echo(
             f"port {port} of this machine can't be used: {error}; open another with "
-            f"howdah tunnel {directory.job_id} {TASK}",
+            f"howdah tunnel {directory.job_id} {task}",
             err=True,
         )

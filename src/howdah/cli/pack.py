@@ -79,7 +79,7 @@ def command(
     "python", "rows": [{"name", "size", "files"}, …], "notes", "url", "there"}, …], "seconds"}; with
     --clean {"removed": [{"url", "size"}, …]}.
     """
-    from howdah.client.exits import ExitCode
+    from howdah.client.errors import ExitCode
     from howdah.client.submission.loading import load_file
 
     if runtime_only and (job is not None or clean):

@@ -50,7 +50,7 @@ def ui_command(port: int, store: str | None, as_json: bool) -> int:
     """
     import asyncio
 
-    from howdah.client.exits import ExitCode
+    from howdah.client.errors import ExitCode
     from howdah.client.lookup.find import base as base_of
 
     asyncio.run(serve(base_of(store), port, as_json=as_json))
@@ -96,8 +96,7 @@ async def show(
 
 async def serve(base: Path, port: int, *, job_id: str = "", as_json: bool) -> None:
     """Serve the jobs below ``base`` until Ctrl-C; the address that is printed leads to that job."""
-    from howdah.client.following.tunnel import LOCAL
-    from howdah.client.links import local_base
+    from howdah.client.following.tunnel import LOCAL, local_base
     from howdah.portal.app import NAME, create_portal
     from howdah.portal.jobs import Jobs, list_folder
     from howdah.storage.jobdir import check_folder_of_jobs
@@ -141,7 +140,7 @@ def page_command(job_id: str | None, port: int, store: str | None, as_json: bool
     """
     import asyncio
 
-    from howdah.client.exits import ExitCode
+    from howdah.client.errors import ExitCode
     from howdah.client.handle import AsyncJobHandle
 
     directory = find_job(job_id, store)
@@ -184,8 +183,7 @@ def tunnel_command(
 async def _serve(handle: AsyncJobHandle, task: Task | None, port: int, *, as_json: bool) -> None:
     import asyncio
 
-    from howdah.client.following.tunnel import check, tunnel
-    from howdah.client.links import local_base
+    from howdah.client.following.tunnel import check, local_base, tunnel
     from howdah.storage.jobdir import JobDirectory
 
     directory = JobDirectory(handle.directory)

@@ -107,7 +107,7 @@ def command(
 
     With --json: one JSON object, {"address": …, "folder": …}, once it listens.
     """
-    from howdah.client.exits import ExitCode
+    from howdah.client.errors import ExitCode
 
     team = _team(proxies, user_header, group_header, admins)
     if prefix and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+/?", prefix):

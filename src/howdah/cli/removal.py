@@ -67,7 +67,7 @@ def span_of(text: str) -> float:
     Raises:
         click.BadParameter: it is no span of time.
     """
-    from howdah.client.time_expressions import span
+    from howdah.spec.units import span
 
     try:
         return span(text)
@@ -131,7 +131,7 @@ def prune_command(
     from howdah.client.lookup.find import base as base_of
     from howdah.client.lookup.listing import Wanted, views
     from howdah.client.removal import Retention, expired
-    from howdah.client.time_expressions import span
+    from howdah.spec.units import span
     from howdah.storage.jobdir import JobDirectory
 
     base = base_of(store)

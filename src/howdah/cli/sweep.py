@@ -151,7 +151,7 @@ def _unknown(load: Callable[[Sequence[str]], LoadedJob], parameters: Iterable[st
 
 
 def _run(sweep: Any, by: str | None, *, as_json: bool) -> int:
-    from howdah.client.exits import ExitCode
+    from howdah.client.errors import ExitCode
 
     if not as_json:
         echo(f"{len(sweep.trials)} trials, tag {sweep.tag}", err=True)

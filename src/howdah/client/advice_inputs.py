@@ -21,7 +21,7 @@ from howdah.client.advice import (
     RoleUse,
     advise,
 )
-from howdah.client.liveness import site_of
+from howdah.client.lookup.find import site_of
 from howdah.core import messages as m
 from howdah.core.messages import Task
 from howdah.spec.model import Role

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from howdah.client.accounting import GROUPS, Usage, totals
-from howdah.client.background import Background
 from howdah.client.errors import BadInput
 from howdah.client.following.items import JobEvent, LogLine
 from howdah.client.handle import Callbacks
@@ -18,7 +17,7 @@ from howdah.client.submission.functions import FunctionJob, place, values
 from howdah.client.submission.loading import load_file, load_object
 from howdah.client.submission.submit import submit as submit_loaded
 from howdah.client.sweep import Sweep, Trial, run_sweep, settings, written
-from howdah.client.sync import JobHandle
+from howdah.client.sync import Background, JobHandle
 from howdah.client.usage import usages
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job, Role

@@ -1,13 +1,32 @@
-"""Errors a user of the command line or of the Python API can get. The text is for them."""
+"""Errors a user of the command line or of the Python API can get, and the exit code of each. The text is for them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import enum
 
-from howdah.client.exits import ExitCode
+from howdah.core.state import Outcome
+from howdah.wire.status import JobView, exit_code
 
-if TYPE_CHECKING:
-    from howdah.wire.status import JobView
+
+class ExitCode(enum.IntEnum):
+    """What every ``howdah`` command exits with: documented, stable, and only here."""
+
+    SUCCEEDED = 0
+    """Done. For a job: every task that decides the outcome has succeeded."""
+    FAILED = 1
+    """The job failed."""
+    BAD_INPUT = 2
+    """The command line or the job file is wrong, or there is no such job. Nothing was started."""
+    BACKEND = 3
+    """The backend refused the job, or the backend or the job's coordinator cannot be reached."""
+    TIMED_OUT = 4
+    """The job ran into one of its time limits."""
+    UNSAVED = 5
+    """The job succeeded, but not all of its checkpoints and outputs could be saved."""
+    DEFECT = 70
+    """Howdah itself has a defect; a traceback says where."""
+    STOPPED = 130
+    """The job was stopped (Ctrl-C, ``howdah stop``)."""
 
 
 class HowdahError(Exception):
@@ -54,3 +73,10 @@ def not_saved(view: JobView) -> str:
     """What of a succeeded job is saved nowhere, in words."""
     lines = "".join(f"\n    {line}" for line in view.unsaved)
     return f"{view.job_id} succeeded, but not all of it could be saved:{lines}"
+
+
+def exit_code_of(view: JobView) -> ExitCode:
+    """The exit code of a job that has ended."""
+    if view.outcome is None:
+        return ExitCode.FAILED
+    return ExitCode(exit_code(Outcome(view.outcome), view.unsaved))

@@ -17,13 +17,14 @@ from howdah.backends.base import BackendError, Running
 from howdah.client.errors import (
     Abandoned,
     BadInput,
+    ExitCode,
     JobFailed,
     NotSaved,
     Refused,
     Unreachable,
+    exit_code_of,
     not_saved,
 )
-from howdah.client.exits import ExitCode, of_view
 from howdah.client.following import offline_job
 from howdah.client.following.items import JobEvent, LogLine, job_event, log_line
 from howdah.client.following.log_lines import Block, Position, Stream, TimedLines
@@ -353,14 +354,14 @@ class AsyncJobHandle:
 
         With ``to``, the ``href`` of one of the status document's links, it goes on to that page.
         """
-        from howdah.client.links import base
+        from howdah.client.following.tunnel import page_base
         from howdah.wire.messages import SHORT_TICKET_PROTOCOL
         from howdah.wire.tickets import login_link
 
         address = self._remote.address
         if address is None or not address.http_port:
             return None
-        begins = base(self.job_id, address.host, address.http_port)
+        begins = page_base(self.job_id, address.host, address.http_port)
         short = self._remote.protocol >= SHORT_TICKET_PROTOCOL
         return login_link(begins, self._directory.token(), self.clock(), to, short=short)
 
@@ -514,7 +515,7 @@ def raise_unless_succeeded(view: JobView) -> None:
         JobFailed: its outcome is anything but success.
         NotSaved: it succeeded, and not all it made could be saved.
     """
-    if view.outcome is None or of_view(view) is ExitCode.SUCCEEDED:
+    if view.outcome is None or exit_code_of(view) is ExitCode.SUCCEEDED:
         return
     if view.outcome == Outcome.SUCCEEDED.value:
         raise NotSaved(not_saved(view), view)

@@ -21,11 +21,11 @@ from typing import Any
 import msgspec
 
 from howdah.backends.base import BackendError
-from howdah.client.background import Background
 from howdah.client.errors import BadInput, HowdahError
 from howdah.client.handle import AsyncJobHandle
 from howdah.client.measurements import Measurement, last
 from howdah.client.submission.submit import submit, unsaid
+from howdah.client.sync import Background
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
 from howdah.spec.overrides import parse_key

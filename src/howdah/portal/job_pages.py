@@ -17,13 +17,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
-from howdah.backends.base import BackendError
+from howdah.backends.base import BackendError, Running
 from howdah.client.advice import Finding
 from howdah.client.advice_inputs import findings
 from howdah.client.errors import HowdahError
 from howdah.client.following.tunnel import LOCAL, tunnel
 from howdah.client.handle import AsyncJobHandle
-from howdah.client.liveness import Running, running
+from howdah.client.lookup.find import running
 from howdah.client.lookup.listing import look
 from howdah.client.lookup.states import UNREADABLE
 from howdah.coordinator.task_pages import Unreachable

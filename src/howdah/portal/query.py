@@ -12,8 +12,8 @@ from urllib.parse import urlencode
 import msgspec
 
 from howdah.client.lookup.states import STATES
-from howdah.client.time_expressions import moment
 from howdah.portal.index import PAGE, PAGE_MAX, SORTS, Query
+from howdah.spec.units import moment
 
 _TEXT = {"type": "string"}
 _FILTERS: dict[str, tuple[str, dict[str, Any]]] = {

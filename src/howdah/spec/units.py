@@ -1,4 +1,4 @@
-"""Quantities as users write them, turned into numbers.
+"""Quantities and moments as users write them, turned into numbers.
 
 Everything here raises `ValueError` with words for the user: the value, what is allowed and,
 where it can be guessed, what was meant. Values of a checked job never raise.
@@ -6,6 +6,7 @@ where it can be guessed, what was meant. Values of a checked job never raise.
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 
@@ -151,3 +152,34 @@ def likely_memory(value: object) -> str | None:
             return f"{math.ceil(size / (1 << 20))}m"
         unit = "g" if size < 64 else "m"
     return number + unit
+
+
+def moment(text: str, now: float) -> float:
+    """Seconds since the epoch of ``12h`` ago, or of a date in local time unless it says otherwise.
+
+    Raises:
+        ValueError: it is neither; the text is for the user.
+    """
+    try:
+        return now - span(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(
+            f"{text[:40]!r} is neither a span of time such as 30m, 12h or 7d, nor a date such as "
+            "2026-11-24 or '2026-11-24 14:30'"
+        ) from None
+
+
+def span(text: str) -> float:
+    """Seconds of a span of time, as job files have them.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = seconds(text)
+    if found is None:
+        raise ValueError("is no span of time")
+    return found

@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from howdah.client.errors import JobFailed, NotSaved
-from howdah.client.exits import ExitCode, of_view
+from howdah.client.errors import ExitCode, JobFailed, NotSaved, exit_code_of
 from howdah.client.handle import raise_unless_succeeded
 from howdah.client.submission.functions import values
 from howdah.core.state import Outcome
@@ -38,7 +37,7 @@ UNSAVED = msgspec.structs.replace(
 def test_only_a_success_has_a_code_of_its_own_for_what_was_not_saved(
     view: JobView, code: ExitCode
 ) -> None:
-    assert of_view(view) is code
+    assert exit_code_of(view) is code
     assert view.outcome is not None
     assert exit_code(Outcome(view.outcome), view.unsaved) == code
 

@@ -26,6 +26,7 @@ from howdah.wire.tcp_relay import relay
 log: logging.Logger = logging.getLogger(__name__)
 
 LOCAL = "127.0.0.1"
+LOOPBACK = frozenset({LOCAL, "::1", "localhost"})
 ANSWER_S = 15.0
 
 
@@ -120,3 +121,19 @@ async def _open(remote: Remote, task: Task | None) -> tuple[Channel, str]:
         channel.abort()
         raise
     return channel, answer.path
+
+
+def local_base(job_id: str, port: int) -> str:
+    """The address of a port of this machine that serves one job.
+
+    Cookies know hosts and no ports: below a host name of its own (browsers take all of ``.localhost``
+    for this machine, RFC 6761 6.3) a job's cookies go to that job alone. A job id is a DNS label.
+    """
+    return f"http://{job_id}.localhost:{port}"
+
+
+def page_base(job_id: str, host: str, port: int) -> str:
+    """The address of a job's page, where its coordinator is at that host and port."""
+    if host in LOOPBACK:
+        return local_base(job_id, port)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
