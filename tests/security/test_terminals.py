@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.cli.terminal import tame, tame_bytes, tame_json
+from howdah.cli.display.terminal import tame, tame_bytes, tame_json
 from tests.cli.howdah import HOWDAH, ended_at_last, job_file, newest, start, until
 
 ATTACKS = (

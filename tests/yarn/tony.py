@@ -14,7 +14,7 @@ from typing import Any
 import click
 import msgspec
 
-from howdah.cli.jobs import load_job
+from howdah.cli.arguments import load_job
 from howdah.cli.main import cli
 from howdah.client.submission.submit import submit
 from howdah.client.sync import JobHandle

@@ -1,5 +1,6 @@
-"""The ``howdah`` command. `main` finds the subcommand; each module has one command or a family of them.
+"""The ``howdah`` command. `main` finds the subcommand and turns what it raises into words and a code.
 
-`jobs` says how commands are told which job, `formatting`, `summary` and `screen` how it looks,
-`failures` what errors print and exit with.
+`commands` has the commands, a module for each or for a family of them; `arguments` the options and arguments that
+several have, such as how one is told which job. `display` is how it looks. `failures` says what errors print
+and exit with, `tony_options` what ``--tony`` takes.
 """

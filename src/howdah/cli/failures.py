@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from howdah.backends.base import BackendError, SubmissionCancelled
-from howdah.cli.terminal import echo
+from howdah.cli.display.terminal import echo
 from howdah.client.errors import ExitCode, HowdahError
 from howdah.packing.archives import PackingError
 from howdah.spec.problems import JobFileError

@@ -98,7 +98,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"howdah.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        module = importlib.import_module(f"howdah.cli.commands.{_MODULES.get(cmd_name, cmd_name)}")
         command = getattr(module, f"{cmd_name}_command" if cmd_name in _MODULES else "command")
         assert isinstance(command, click.Command)
         return command

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from howdah.cli.terminal import echo
+from howdah.cli.display.terminal import echo
 
 if TYPE_CHECKING:
     from howdah.compat.tony import FromTony

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from howdah.cli.exec import Escape
+from howdah.cli.commands.exec import Escape
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from howdah.cli.attached import Action, Interrupts, Tie
+from howdah.cli.display.attached import Action, Interrupts, Tie
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -9,9 +9,9 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from howdah.cli.formatting import Paint
-from howdah.cli.screen import HumanScreen, JsonScreen, Prefixes
-from howdah.cli.writer import Writer
+from howdah.cli.display.formatting import Paint
+from howdah.cli.display.screen import HumanScreen, JsonScreen, Prefixes
+from howdah.cli.display.writer import Writer
 from howdah.client.following.log_lines import Stream
 from howdah.core.messages import Level, Record, Task
 from howdah.wire.messages import LogUpdate, RecordUpdate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from howdah.cli.stop import SHOWN, Saving
+from howdah.cli.commands.stop import SHOWN, Saving
 from howdah.core.messages import Record, Task
 
 FINISHING = Record(kind="finishing", text="the job was stopped")

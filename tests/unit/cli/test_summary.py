@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from howdah.cli.formatting import Paint, display_width
-from howdah.cli.screen import status_line
-from howdah.cli.summary import first_failure, report, summary
+from howdah.cli.display.formatting import Paint, display_width
+from howdah.cli.display.screen import status_line
+from howdah.cli.display.summary import first_failure, report, summary
 from howdah.wire.status import JobView, TaskView
 from tests.unit.cli.views import (
     CRASH,

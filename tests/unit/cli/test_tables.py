@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from howdah.cli.formatting import (
+from howdah.cli.display.formatting import (
     Column,
     Paint,
     display_width,

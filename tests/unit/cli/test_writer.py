@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from howdah.cli.writer import HIGH, Writer
+from howdah.cli.display.writer import HIGH, Writer
 
 
 class Pipe:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from howdah.cli.history import GROUPS, _hours
+from howdah.cli.commands.history import GROUPS, _hours
 from howdah.cli.main import main
 from howdah.client import accounting
 from howdah.client.following import offline_job

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from howdah.cli.formatting import Paint
-from howdah.cli.summary import summary
+from howdah.cli.display.formatting import Paint
+from howdah.cli.display.summary import summary
 from howdah.client.advice import (
     RULES,
     Evidence,

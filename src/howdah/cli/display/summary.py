@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from howdah.cli import formatting as human
-from howdah.cli.formatting import Column, Paint, display_width, render
+from howdah.cli.display import formatting as human
+from howdah.cli.display.formatting import Column, Paint, display_width, render
 from howdah.client.advice import Finding, Severity
 from howdah.storage.unsaved_files import REMEDY
 from howdah.wire.status import FailureView, JobView, TaskView

@@ -13,12 +13,12 @@ from typing import Protocol
 
 import msgspec
 
-from howdah.cli import formatting as human
-from howdah.cli.formatting import TASK_COLOURS, Paint, shortened, window_width
-from howdah.cli.startup_lines import StartupLines
-from howdah.cli.summary import summary
-from howdah.cli.terminal import tame_json, tame_line
-from howdah.cli.writer import Writer
+from howdah.cli.display import formatting as human
+from howdah.cli.display.formatting import TASK_COLOURS, Paint, shortened, window_width
+from howdah.cli.display.startup_lines import StartupLines
+from howdah.cli.display.summary import summary
+from howdah.cli.display.terminal import tame_json, tame_line
+from howdah.cli.display.writer import Writer
 from howdah.client.advice import Finding
 from howdah.client.following.items import Note, Page, Status, Summary, Waiting, job_event, log_line
 from howdah.client.following.log_lines import Block, Lines, Stream, TimedLines

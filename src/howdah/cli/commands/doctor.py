@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from howdah.cli.jobs import json_option, store_option
-from howdah.cli.terminal import echo, echo_json
+from howdah.cli.arguments import json_option, store_option
+from howdah.cli.display.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from howdah.client.doctor import Finding
@@ -36,7 +36,7 @@ def command(backend: str | None, store: str | None, as_json: bool) -> int:
     With --json: {"ok": true or false, "findings": [{"what", "health", "text", "hint"}, …]} where
     health is "fine", "warning" or "problem".
     """
-    from howdah.cli.formatting import Paint, counted, wants_colour
+    from howdah.cli.display.formatting import Paint, counted, wants_colour
     from howdah.client.doctor import Health
     from howdah.client.errors import ExitCode
 

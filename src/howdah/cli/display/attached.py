@@ -15,11 +15,11 @@ from pathlib import Path
 import msgspec
 
 from howdah.backends.base import BackendError
-from howdah.cli.formatting import Paint, wants_colour, window_width
-from howdah.cli.screen import JOB_PAGE, HumanScreen, JsonScreen, Screen
-from howdah.cli.summary import may_advise
-from howdah.cli.terminal import echo
-from howdah.cli.writer import Writer
+from howdah.cli.display.formatting import Paint, wants_colour, window_width
+from howdah.cli.display.screen import JOB_PAGE, HumanScreen, JsonScreen, Screen
+from howdah.cli.display.summary import may_advise
+from howdah.cli.display.terminal import echo
+from howdah.cli.display.writer import Writer
 from howdah.client.advice import Finding
 from howdah.client.advice_inputs import findings_if_known
 from howdah.client.errors import Abandoned, ExitCode, HowdahError, exit_code_of
@@ -246,7 +246,7 @@ class _Session:
                     screen.page(link.name, page)
 
     def _open(self, handle: AsyncJobHandle, screen: Screen, page: str) -> None:
-        from howdah.cli.pages import open_page
+        from howdah.cli.commands.pages import open_page
 
         try:
             self._redirect = open_page(page, handle.directory)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from howdah.cli.jobs import MOST, JobCommand, job_source, json_option, load_job
-from howdah.cli.terminal import echo, echo_json
+from howdah.cli.arguments import MOST, JobCommand, job_source, json_option, load_job
+from howdah.cli.display.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from howdah.client.sweep import Trial
@@ -228,8 +228,8 @@ def _line(trial: Trial, of: int) -> str:
 
 
 def _table(trials: Sequence[Trial], by: str | None) -> list[str]:
-    from howdah.cli import formatting as human
-    from howdah.cli.formatting import Column, Paint, render, wants_colour, window_width
+    from howdah.cli.display import formatting as human
+    from howdah.cli.display.formatting import Column, Paint, render, wants_colour, window_width
     from howdah.client.sweep import shown
 
     value = (by or "").removeprefix("-")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from howdah.cli.jobs import (
+from howdah.cli.arguments import (
     MOST,
     json_option,
     name_option,
@@ -19,7 +19,7 @@ from howdah.cli.jobs import (
     store_option,
     tags_option,
 )
-from howdah.cli.terminal import echo, echo_json
+from howdah.cli.display.terminal import echo, echo_json
 from howdah.client.lookup.states import STATES, state
 
 if TYPE_CHECKING:
@@ -98,8 +98,8 @@ def command(
 
 
 def _table(views: list[JobView]) -> list[str]:
-    from howdah.cli import formatting as human
-    from howdah.cli.formatting import Column, Paint, render, wants_colour, window_width
+    from howdah.cli.display import formatting as human
+    from howdah.cli.display.formatting import Column, Paint, render, wants_colour, window_width
 
     columns = (
         Column("ID"),

@@ -10,8 +10,8 @@ import click
 from click.core import ParameterSource
 
 from howdah.cli import tony_options as tony
-from howdah.cli.jobs import DEFAULT_FILE, backend_option, json_option
-from howdah.cli.terminal import echo, echo_json
+from howdah.cli.arguments import DEFAULT_FILE, backend_option, json_option
+from howdah.cli.display.terminal import echo, echo_json
 
 
 @click.command("init")
@@ -150,7 +150,7 @@ def check_command(job: Path, overrides: tuple[str, ...], backend: str, as_json: 
 
         echo_json(msgspec.json.encode({"ok": True, "problems": [], "notes": notes}))
     else:
-        from howdah.cli.dryrun import in_words
+        from howdah.cli.commands.dryrun import in_words
 
         echo(f"{job} is fine: {in_words(loaded.job)}")
         for text in notes:

@@ -20,8 +20,8 @@ from howdah.agent.processes import marker
 from howdah.agent.programs import Additions, complete_environment
 from howdah.agent.workfolder import TASK, place
 from howdah.backends.local import container_paths
-from howdah.cli.formatting import Paint, wants_colour
-from howdah.cli.terminal import echo, echo_json
+from howdah.cli.display.formatting import Paint, wants_colour
+from howdah.cli.display.terminal import echo, echo_json
 from howdah.client.errors import BadInput, ExitCode
 from howdah.client.submission import checks
 from howdah.coordinator.container_secrets import ContainerSecrets
@@ -257,7 +257,7 @@ def _common(run: DryRun) -> dict[str, str]:
 
 
 def _role_table(run: DryRun, paint: Paint) -> list[str]:
-    from howdah.cli.formatting import Column, render
+    from howdah.cli.display.formatting import Column, render
 
     columns = (
         Column("ROLE"),

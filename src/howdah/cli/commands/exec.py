@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from howdah.cli.jobs import (
+from howdah.cli.arguments import (
     JobCommand,
     command_of,
     handle_of,
     store_option,
     task_argument,
 )
-from howdah.cli.terminal import echo, is_terminal
+from howdah.cli.display.terminal import echo, is_terminal
 
 if TYPE_CHECKING:
     import asyncio

@@ -15,7 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from howdah.cli.terminal import is_terminal, tame_bytes
+from howdah.cli.display.terminal import is_terminal, tame_bytes
 
 HIGH = 1024 * 1024
 """Bytes waiting to be written past which `Writer.room` waits."""

@@ -1,4 +1,4 @@
-"""How commands are told which job: a file, a command behind ``--``, or the id of one there is."""
+"""Options and arguments that several commands have: which job (a file, a command behind ``--``, an id), tasks, since."""
 
 from __future__ import annotations
 
@@ -392,7 +392,7 @@ def _lines(_ctx: click.Context, _param: click.Parameter, text: str) -> int | Non
 
 def say_passed_over(problem: StorageError) -> None:
     """Say on standard error that a job directory is left out, and why."""
-    from howdah.cli.terminal import echo
+    from howdah.cli.display.terminal import echo
 
     echo(f"howdah: passed over: {problem}", err=True)
 

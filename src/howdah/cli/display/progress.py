@@ -8,8 +8,8 @@ import time
 from types import TracebackType
 
 from howdah.backends.base import Step
-from howdah.cli.formatting import mebibytes
-from howdah.cli.terminal import tame
+from howdah.cli.display.formatting import mebibytes
+from howdah.cli.display.terminal import tame
 
 QUICK_S = 0.5
 """What takes less is not shown."""

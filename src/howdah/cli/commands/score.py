@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from howdah.cli.jobs import MOST, json_option
-from howdah.cli.terminal import echo, echo_json
+from howdah.cli.arguments import MOST, json_option
+from howdah.cli.display.terminal import echo, echo_json
 
 _FORMATS = click.Choice(["parquet", "json", "csv", "orc", "tfrecord"])
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from howdah.cli.jobs import json_option
-from howdah.cli.pages import show
-from howdah.cli.removal import span_of
+from howdah.cli.arguments import json_option
+from howdah.cli.commands.pages import show
+from howdah.cli.commands.removal import span_of
 
 if TYPE_CHECKING:
     from howdah.coordinator.web.server import Server

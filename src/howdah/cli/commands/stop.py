@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from howdah.cli.jobs import handle_of, job_id_argument, json_option, store_option
-from howdah.cli.terminal import echo, echo_json
+from howdah.cli.arguments import handle_of, job_id_argument, json_option, store_option
+from howdah.cli.display.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from howdah.core.messages import Record, Task

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from howdah.cli.jobs import MOST, json_option
-from howdah.cli.terminal import echo, echo_json
+from howdah.cli.arguments import MOST, json_option
+from howdah.cli.display.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -75,7 +75,7 @@ def command(
     address.
     """
     from howdah.backends.support import honours
-    from howdah.cli.attached import Tie, View, follow
+    from howdah.cli.display.attached import Tie, View, follow
     from howdah.client.submission.begin import begin
     from howdah.client.submission.loading import load_object
     from howdah.client.submission.submit import submit

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from howdah.cli.jobs import json_option, since_option, store_option
-from howdah.cli.terminal import echo, echo_json
+from howdah.cli.arguments import json_option, since_option, store_option
+from howdah.cli.display.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from howdah.client.accounting import JobUsage, Usage
@@ -118,7 +118,7 @@ def query_command(
     if form.is_data:
         form.write(columns, rows)
     elif rows:
-        from howdah.cli.formatting import Column, Paint, render, wants_colour
+        from howdah.cli.display.formatting import Column, Paint, render, wants_colour
 
         numbers = [
             all(isinstance(row[i], (int, float, type(None))) for row in rows)
@@ -207,7 +207,7 @@ def _jobs(since: float | None, store: str | None, all_users: bool) -> list[JobUs
         raise click.UsageError(
             "--all-users needs --store: the folder or URL with the users' folders"
         )
-    from howdah.cli.portal import store_of
+    from howdah.cli.commands.portal import store_of
     from howdah.portal.copies import Copies, InUse
     from howdah.portal.jobs import list_folder
 
@@ -227,7 +227,7 @@ def _jobs(since: float | None, store: str | None, all_users: bool) -> list[JobUs
 
 
 def _table(by: str | None, rows: Sequence[Usage]) -> list[str]:
-    from howdah.cli.formatting import Column, Paint, render, wants_colour
+    from howdah.cli.display.formatting import Column, Paint, render, wants_colour
 
     counts = ("jobs", "succeeded", "failed", "stopped", "unended", "failures")
     amounts = ("gpu_hours", "core_hours", "memory_gib_hours", "held_hours")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from howdah.cli.jobs import (
+from howdah.cli.arguments import (
     MOST,
     find_job,
     job_ids_argument,
@@ -21,7 +21,7 @@ from howdah.cli.jobs import (
     store_option,
     tags_option,
 )
-from howdah.cli.terminal import echo, echo_json
+from howdah.cli.display.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from howdah.storage.jobdir import JobDirectory
@@ -167,7 +167,7 @@ def _list(gone: list[JobView], base: Path, as_json: bool) -> int:
     import msgspec
 
     from howdah.backends.base import BackendError
-    from howdah.cli.formatting import (
+    from howdah.cli.display.formatting import (
         Column,
         Paint,
         counted,
@@ -250,7 +250,7 @@ class Removing:
 
     def total(self) -> str:
         """All in one line."""
-        from howdah.cli.formatting import counted
+        from howdah.cli.display.formatting import counted
         from howdah.packing.archives import quantity
 
         failed = f", {len(self._failed)} not removed" if self._failed else ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from howdah.cli.jobs import (
+from howdah.cli.arguments import (
     MOST,
     find_job,
     handle_of,
@@ -19,10 +19,10 @@ from howdah.cli.jobs import (
     store_option,
     tasks_argument,
 )
-from howdah.cli.terminal import echo, echo_json
+from howdah.cli.display.terminal import echo, echo_json
 
 if TYPE_CHECKING:
-    from howdah.cli.formatting import Paint
+    from howdah.cli.display.formatting import Paint
     from howdah.client.measurements import Measurement
 
 
@@ -47,8 +47,8 @@ def status_command(job_id: str | None, store: str | None, as_json: bool) -> None
 
         echo_json(msgspec.json.encode(view))
         return
-    from howdah.cli.formatting import Paint, wants_colour, window_width
-    from howdah.cli.summary import may_advise, report
+    from howdah.cli.display.formatting import Paint, wants_colour, window_width
+    from howdah.cli.display.summary import may_advise, report
     from howdah.client.advice_inputs import findings_if_known
 
     width = window_width() if sys.stdout.isatty() else None
@@ -94,7 +94,7 @@ def events_command(
 
     import msgspec
 
-    from howdah.cli.formatting import Paint, clock, wants_colour
+    from howdah.cli.display.formatting import Paint, clock, wants_colour
 
     handle = handle_of(job_id, store)
     if task is not None:
@@ -129,8 +129,8 @@ def advice_command(job_id: str | None, store: str | None, as_json: bool) -> None
     With --json: a list of findings, each with its rule, severity (1 to 4), score, text, change and the
     figures that were used.
     """
-    from howdah.cli.formatting import Paint, wants_colour, window_width
-    from howdah.cli.summary import advice_lines
+    from howdah.cli.display.formatting import Paint, wants_colour, window_width
+    from howdah.cli.display.summary import advice_lines
     from howdah.client.advice_inputs import findings
 
     directory = find_job(job_id, store)
@@ -188,7 +188,7 @@ def metrics_command(
     if as_csv:
         sys.stdout.writelines(_csv(known))
     elif known:
-        from howdah.cli.formatting import Paint, wants_colour
+        from howdah.cli.display.formatting import Paint, wants_colour
 
         order = {str(task): number for number, task in enumerate(handle.all_tasks())}
         shown = sorted(last(known), key=lambda each: order.get(each.task, len(order)))
@@ -223,8 +223,8 @@ def _csv(found: list[Measurement]) -> Iterator[str]:
 
 
 def _table(found: list[Measurement], paint: Paint) -> list[str]:
-    from howdah.cli import formatting as human
-    from howdah.cli.formatting import Column, render, window_width
+    from howdah.cli.display import formatting as human
+    from howdah.cli.display.formatting import Column, render, window_width
 
     values = _names(found)
     numbers = ("CPU", "MEMORY", "GPU", "GPU MEMORY", "READ", "WRITTEN")
@@ -302,8 +302,8 @@ def outputs_command(
 
         echo_json(msgspec.json.encode(found))
     elif found:
-        from howdah.cli import formatting as human
-        from howdah.cli.formatting import Column, Paint, render, wants_colour, window_width
+        from howdah.cli.display import formatting as human
+        from howdah.cli.display.formatting import Column, Paint, render, wants_colour, window_width
 
         rows = [(f"{each.size:,}", each.name) for each in found]
         columns = (Column("BYTES", right=True), Column("FILE"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from howdah.cli import run
-from howdah.cli.jobs import TONY, JobCommand
+from howdah.cli.arguments import TONY, JobCommand
+from howdah.cli.commands import run
 from howdah.compat.tony.java import NotTonY, command_line
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from howdah.cli.jobs import (
+from howdah.cli.arguments import (
     JobCommand,
     dry_run_option,
     find_job,
@@ -22,7 +22,7 @@ from howdah.cli.jobs import (
     store_option,
     tail_option,
 )
-from howdah.cli.terminal import echo, echo_json
+from howdah.cli.display.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from howdah.storage.jobdir import JobDirectory
@@ -77,14 +77,14 @@ def run_command(
     from howdah.client.submission.begin import begin
 
     if dry_run:
-        from howdah.cli.dryrun import show
+        from howdah.cli.commands.dryrun import show
 
         return show(load_job(ctx, job, **source), backend, as_json=as_json)
     submission = begin(backend)  # it gets ready while the job is being loaded
     try:
         loaded = load_job(ctx, job, **source)
-        from howdah.cli.attached import Tie, View, follow
-        from howdah.cli.progress import Progress
+        from howdah.cli.display.attached import Tie, View, follow
+        from howdah.cli.display.progress import Progress
         from howdah.client.submission.submit import submit
 
         def start() -> JobDirectory:
@@ -136,14 +136,14 @@ def submit_command(
     document, as for 'howdah run'.
     """
     if dry_run:
-        from howdah.cli.dryrun import show
+        from howdah.cli.commands.dryrun import show
 
         return show(load_job(ctx, job, **source), backend, as_json=as_json)
     from howdah.client.submission.begin import begin
 
     submission = begin(backend)
     try:
-        from howdah.cli.progress import Progress
+        from howdah.cli.display.progress import Progress
         from howdah.client.submission.submit import submit
 
         with all_or_nothing(), Progress(quiet=as_json) as progress:
@@ -160,7 +160,7 @@ def submit_command(
     say_submitted(directory, as_json=as_json)
     if not wait:
         return 0
-    from howdah.cli.attached import Tie, View, follow
+    from howdah.cli.display.attached import Tie, View, follow
 
     return follow(lambda: directory, Tie.WAIT, View(as_json=as_json, logs=False))
 
@@ -227,7 +227,7 @@ def rerun_command(
 
     With --json: one JSON object per line, as for 'howdah run'.
     """
-    from howdah.cli.progress import Progress
+    from howdah.cli.display.progress import Progress
     from howdah.client.submission.begin import begin
     from howdah.client.submission.resubmission import load, submit_again
 
@@ -252,7 +252,7 @@ def rerun_command(
                 directory = start()
             say_submitted(directory, as_json=as_json)
             return 0
-        from howdah.cli.attached import Tie, View, follow
+        from howdah.cli.display.attached import Tie, View, follow
 
         view = View(as_json=as_json, all_records=verbose)
         return follow(start, Tie.JOB, view, cancel=submission.cancel)
@@ -289,7 +289,7 @@ def attach_command(
 
     With --json: one JSON object per line, as for 'howdah run'.
     """
-    from howdah.cli.attached import Tie, View, follow
+    from howdah.cli.display.attached import Tie, View, follow
 
     view = View(as_json=as_json, all_records=verbose, tail=tail)
     directory = find_job(job_id, store)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from howdah.cli.jobs import handle_of, json_option, store_option, tasks_argument
-from howdah.cli.terminal import echo, echo_json
+from howdah.cli.arguments import handle_of, json_option, store_option, tasks_argument
+from howdah.cli.display.terminal import echo, echo_json
 
 AT_ONCE = 32
 """Tasks that are asked at the same time."""
@@ -46,8 +46,8 @@ def command(job_id: str | None, tasks: tuple[str, ...], store: str | None, as_js
     {"task": …, "text": …}, with "problem" in place of "text" if a stack could not be taken.
     """
     from howdah.backends.base import BackendError
+    from howdah.cli.display.formatting import Paint, wants_colour
     from howdah.cli.failures import report
-    from howdah.cli.formatting import Paint, wants_colour
     from howdah.client.errors import BadInput, HowdahError
     from howdah.core.state import UP
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from howdah.cli.jobs import DEFAULT_FILE, json_option
+from howdah.cli.arguments import DEFAULT_FILE, json_option
 
 if TYPE_CHECKING:
-    from howdah.cli.formatting import Paint
+    from howdah.cli.display.formatting import Paint
     from howdah.packing.archives import Archive
     from howdah.packing.job_archives import JobArchives
     from howdah.packing.store import Store
@@ -186,7 +186,7 @@ def _places(packs: JobArchives, store: Store | None) -> Iterator[tuple[Archive, 
 
 
 def _explained(packs: JobArchives, store: Store | None) -> Iterator[str]:
-    from howdah.cli.formatting import Paint, wants_colour
+    from howdah.cli.display.formatting import Paint, wants_colour
     from howdah.packing.archives import quantity
 
     paint = Paint(wants_colour(sys.stdout))

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from howdah.cli.jobs import (
+from howdah.cli.arguments import (
     MOST,
     handle_of,
     json_option,
@@ -78,9 +78,9 @@ def command(
     """
     import msgspec
 
-    from howdah.cli.formatting import Paint, moment, wants_colour
-    from howdah.cli.screen import Prefixes
-    from howdah.cli.terminal import echo, is_terminal, tame_json, tame_line
+    from howdah.cli.display.formatting import Paint, moment, wants_colour
+    from howdah.cli.display.screen import Prefixes
+    from howdah.cli.display.terminal import echo, is_terminal, tame_json, tame_line
     from howdah.client.following.items import log_line
     from howdah.client.following.log_lines import Block
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from howdah.cli.jobs import (
+from howdah.cli.arguments import (
     find_job,
     handle_of,
     job_id_argument,
@@ -23,7 +23,7 @@ from howdah.cli.jobs import (
     port_option,
     store_option,
 )
-from howdah.cli.terminal import echo, echo_json
+from howdah.cli.display.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     import asyncio

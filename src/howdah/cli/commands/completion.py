@@ -7,7 +7,7 @@ import contextlib
 import click
 from click.shell_completion import get_completion_class
 
-from howdah.cli.terminal import echo
+from howdah.cli.display.terminal import echo
 
 VARIABLE = "_HOWDAH_COMPLETE"
 """By it the shell asks: click's name for a program called howdah."""
