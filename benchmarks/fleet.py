@@ -24,7 +24,7 @@ from benchmarks.standin import CONTAINER_ID
 from howdah.agent import connection
 from howdah.agent.connection import Connection, Connector, End
 from howdah.agent.launch import AgentLaunch
-from howdah.coordinator.container_secrets import ContainerSecrets
+from howdah.coordinator.agents.container_secrets import ContainerSecrets
 from howdah.core.messages import Held, HeldPhase, StopTask, TaskJoined, TaskPrepared, TaskStarted
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import COORDINATOR, SECRETS

@@ -226,7 +226,10 @@ def with_limit(job: Job) -> Job:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda job, patch: patch.setattr("howdah.coordinator.execs.MOST", 0), "0 commands run"),
+        (
+            lambda job, patch: patch.setattr("howdah.coordinator.clients.execs.MOST", 0),
+            "0 commands run",
+        ),
         (
             lambda job, patch: setattr(job.coordinator.clients, "_welcome", Welcome),
             "the coordinator of fake-20261121-120000-aaaa is of an older Howdah",

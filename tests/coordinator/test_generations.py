@@ -1,6 +1,6 @@
 """One generation after another, elsewhere each time: nobody is ever told, or shown, former values.
 
-Who the others are is made once for all members of a topology (`howdah.coordinator.launch_specs`,
+Who the others are is made once for all members of a topology (`howdah.coordinator.agents.launch_specs`,
 `howdah.frameworks.addresses`), and found again for each document (`howdah.wire.status`).
 """
 
@@ -11,8 +11,8 @@ import json
 import random
 
 from howdah.backends.base import Places
-from howdah.coordinator.container_secrets import ContainerSecrets
-from howdah.coordinator.launch_specs import LaunchSpecs
+from howdah.coordinator.agents.container_secrets import ContainerSecrets
+from howdah.coordinator.agents.launch_specs import LaunchSpecs
 from howdah.core.messages import ContainerEnded, ContainerEndKind, StartTask, Task, TaskPrepared
 from howdah.core.plan import RolePlan
 from howdah.core.state import TaskState

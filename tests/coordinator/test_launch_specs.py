@@ -11,8 +11,8 @@ import msgspec
 from howdah.backends.base import Places
 from howdah.backends.interpreter import interpreter
 from howdah.backends.job_paths import tensorboard_folder
-from howdah.coordinator.container_secrets import ContainerSecrets
-from howdah.coordinator.launch_specs import LaunchSpecs
+from howdah.coordinator.agents.container_secrets import ContainerSecrets
+from howdah.coordinator.agents.launch_specs import LaunchSpecs
 from howdah.core.messages import LaunchAgent, Member, PrepareTask, StartTask, Task, Topology
 from howdah.frameworks import planning
 from howdah.spec.model import (

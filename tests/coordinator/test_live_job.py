@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.coordinator.live_job import NoLog, StatusChanged
+from howdah.coordinator.clients.live_job import NoLog, StatusChanged
 from howdah.coordinator.status import UnknownTask
 from howdah.core.messages import ContainerRequest, Exit, Task
 from howdah.spec.model import Job, Role

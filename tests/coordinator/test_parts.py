@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from howdah.coordinator.agents.heartbeats import STALL_S, TICK_S, HeartbeatMonitor, Metrics
 from howdah.coordinator.driver import Clock
 from howdah.coordinator.event_log import EventLog
-from howdah.coordinator.heartbeats import STALL_S, TICK_S, HeartbeatMonitor, Metrics
 from howdah.coordinator.job_logs import KEPT, LogWindow, save_stacks
 from howdah.coordinator.status import LiveState, Status, encoded
 from howdah.core.messages import AgentSilent, Event, Record, StacksTaken, Task

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.coordinator.clients import Clients
+from howdah.coordinator.clients.server import Clients
 from howdah.core.messages import StopRequested, StopTask
 from howdah.storage import journal
 from howdah.storage.journal import EventEntry

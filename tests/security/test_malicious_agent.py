@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks import processes, standin
 from benchmarks.coordinator import ROOT, Fleets
 from benchmarks.jobs import events
-from howdah.coordinator.container_secrets import ContainerSecrets
+from howdah.coordinator.agents.container_secrets import ContainerSecrets
 from howdah.core.messages import (
     CheckpointSaved,
     Exit,

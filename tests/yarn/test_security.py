@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from howdah.coordinator.container_secrets import ContainerSecrets
+from howdah.coordinator.agents.container_secrets import ContainerSecrets
 from howdah.hadoop.aggregated import AggregatedLogs
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.ids import ApplicationId

@@ -2,8 +2,8 @@
 
 Start with `service`, which puts the parts together, and `driver`, which takes events through the core.
 
-- agents: `agents`, `heartbeats` (missed ones and hangs), `launch_specs` (what they are told)
-- commands of the core: `executor`
-- clients: `clients`, `execs`, `status`; logs: `job_logs`, and `web.logs` for search
+- commands of the core: `executor`; its records, live: `event_log`; where it is: `address`
+- `agents`: what they say and are told; `clients`: people's programs; `status`: the document both change or read
+- logs: `job_logs`, and `web.logs` for search; a job directory that is elsewhere: `remote_directory`
 - the job page: `job_page`, `web`
 """

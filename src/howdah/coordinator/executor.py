@@ -14,8 +14,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from howdah.backends.base import Backend, BackendError
-from howdah.coordinator.agents import Agents
-from howdah.coordinator.launch_specs import LaunchSpecs
+from howdah.coordinator.agents.launch_specs import LaunchSpecs
+from howdah.coordinator.agents.server import Agents
 from howdah.core.messages import (
     AnyCommand,
     AnyEvent,

@@ -9,8 +9,8 @@ import socket
 from collections.abc import Callable
 
 from howdah.backends.base import Backend
+from howdah.coordinator.clients.live_job import LiveJob
 from howdah.coordinator.event_log import Signal
-from howdah.coordinator.live_job import LiveJob
 from howdah.core.state import JobPhase, JobState, TaskState
 from howdah.wire.addresses import listening
 

@@ -15,19 +15,25 @@ from howdah.backends.base import Backend, BackendError
 from howdah.backends.resources import role_resources
 from howdah.coordinator import remote_directory
 from howdah.coordinator.address import AddressAnnouncer, Redial, own_address
-from howdah.coordinator.agents import Agents, AgentServer, StackRequests
+from howdah.coordinator.agents.container_secrets import ContainerSecrets
+from howdah.coordinator.agents.heartbeats import (
+    BEAT_S,
+    REMEMBERED_S,
+    STORE_S,
+    HeartbeatMonitor,
+    Metrics,
+)
+from howdah.coordinator.agents.launch_specs import LaunchSpecs
+from howdah.coordinator.agents.server import Agents, AgentServer, StackRequests
 from howdah.coordinator.background import persist, trim_memory
-from howdah.coordinator.clients import Clients
-from howdah.coordinator.container_secrets import ContainerSecrets
+from howdah.coordinator.clients.execs import ExecRelay, unrecorded_ends
+from howdah.coordinator.clients.live_job import LiveJob
+from howdah.coordinator.clients.server import Clients
 from howdah.coordinator.driver import Clock, Driver, replay
 from howdah.coordinator.event_log import EventLog
-from howdah.coordinator.execs import ExecRelay, unrecorded_ends
 from howdah.coordinator.executor import Executor
-from howdah.coordinator.heartbeats import BEAT_S, REMEMBERED_S, STORE_S, HeartbeatMonitor, Metrics
 from howdah.coordinator.job_logs import JobLogs
 from howdah.coordinator.job_page import JobPage
-from howdah.coordinator.launch_specs import LaunchSpecs
-from howdah.coordinator.live_job import LiveJob
 from howdah.coordinator.remote_directory import RemoteLogs
 from howdah.coordinator.status import LiveState, PendingReasons, Status, document
 from howdah.core.machine import Machine

@@ -26,7 +26,7 @@ from howdah.client.handle import AsyncJobHandle
 from howdah.client.lookup.find import running
 from howdah.client.lookup.listing import look
 from howdah.client.lookup.states import UNREADABLE
-from howdah.coordinator.task_pages import Unreachable
+from howdah.coordinator.clients.task_pages import Unreachable
 from howdah.coordinator.web import proxy, stream
 from howdah.coordinator.web.api import stop_request
 from howdah.coordinator.web.app import PageFrame, job_page, job_routes, notice

@@ -14,8 +14,8 @@ import msgspec
 from howdah.backends.base import BackendError
 from howdah.client.following import offline_job
 from howdah.client.lookup.find import site_of
+from howdah.coordinator.clients.live_job import NoLog, StatusChanged
 from howdah.coordinator.driver import JobOver
-from howdah.coordinator.live_job import NoLog, StatusChanged
 from howdah.coordinator.status import UnknownTask
 from howdah.coordinator.web.security import Refusal
 from howdah.core.messages import JobSubmitted, Task
@@ -37,7 +37,7 @@ SAMPLES = 100_000
 
 
 class PastJob:
-    """Has the methods of `howdah.coordinator.live_job.LiveJob` that the web app uses.
+    """Has the methods of `howdah.coordinator.clients.live_job.LiveJob` that the web app uses.
 
     What it needs for nearly every answer is read when it is made, which takes a file or a network:
     make it in a thread.

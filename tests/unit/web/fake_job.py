@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.coordinator.live_job import NoLog, StatusChanged
+from howdah.coordinator.clients.live_job import NoLog, StatusChanged
 from howdah.coordinator.status import UnknownTask
 from howdah.core.messages import Level, Record, Task
 from howdah.core.plan import Plan, RolePlan

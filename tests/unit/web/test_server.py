@@ -97,7 +97,7 @@ def test_a_stream_outlives_the_time_for_a_head(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_contract_of_the_source_is_light_to_import() -> None:
     code = (
-        "import sys; import howdah.coordinator.live_job; "
+        "import sys; import howdah.coordinator.clients.live_job; "
         "assert not {'starlette', 'uvicorn', 'jinja2'} & set(sys.modules), sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -24,8 +24,8 @@ from howdah.cli.display.formatting import Paint, wants_colour
 from howdah.cli.display.terminal import echo, echo_json
 from howdah.client.errors import BadInput, ExitCode
 from howdah.client.submission import checks
-from howdah.coordinator.container_secrets import ContainerSecrets
-from howdah.coordinator.launch_specs import LaunchSpecs
+from howdah.coordinator.agents.container_secrets import ContainerSecrets
+from howdah.coordinator.agents.launch_specs import LaunchSpecs
 from howdah.core.messages import LaunchAgent, StartTask, Task, Topology
 from howdah.core.plan import Plan
 from howdah.core.ranks import topology

@@ -12,8 +12,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from howdah.coordinator.clients.live_job import LiveJob, NoLog
 from howdah.coordinator.driver import JobOver
-from howdah.coordinator.live_job import LiveJob, NoLog
 from howdah.coordinator.status import UnknownTask
 from howdah.coordinator.web import documents, logs
 from howdah.coordinator.web import stream as streams

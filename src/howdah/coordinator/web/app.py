@@ -26,8 +26,8 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from howdah.backends.base import PageReaders
-from howdah.coordinator.live_job import LiveJob
-from howdah.coordinator.task_pages import Unreachable
+from howdah.coordinator.clients.live_job import LiveJob
+from howdah.coordinator.clients.task_pages import Unreachable
 from howdah.coordinator.web import api, proxy, stream
 from howdah.coordinator.web.masking import ReadersJob
 from howdah.coordinator.web.security import (

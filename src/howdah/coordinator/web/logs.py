@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 
-from howdah.coordinator.live_job import LiveJob, NoLog
+from howdah.coordinator.clients.live_job import LiveJob, NoLog
 from howdah.coordinator.web.documents import LogChange, LogMatch, LogMatches, LogPage
 from howdah.core.messages import Task
 from howdah.storage.logs import LogPart

@@ -39,7 +39,7 @@ DIGITS = 12
 
 
 class Source(Protocol):
-    """What has secrets: a `howdah.coordinator.live_job.LiveJob`."""
+    """What has secrets: a `howdah.coordinator.clients.live_job.LiveJob`."""
 
     token: str
 

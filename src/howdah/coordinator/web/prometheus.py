@@ -11,7 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from howdah.coordinator.agent_limits import few
+from howdah.coordinator.agents.limits import few
 from howdah.core.messages import Task
 from howdah.core.state import JobPhase, Outcome, TaskState
 from howdah.wire.messages import Sample

@@ -27,7 +27,7 @@ import h11
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from howdah.coordinator.task_pages import Unreachable, connect, prefix_of
+from howdah.coordinator.clients.task_pages import Unreachable, connect, prefix_of
 from howdah.coordinator.web import security
 from howdah.coordinator.web.security import Gate
 from howdah.wire.messages import WebAddress

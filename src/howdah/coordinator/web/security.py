@@ -22,7 +22,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from howdah.backends.base import BackendError, PageReaders
-from howdah.coordinator.live_job import LiveJob
+from howdah.coordinator.clients.live_job import LiveJob
 from howdah.coordinator.web.documents import ErrorAnswer
 from howdah.coordinator.web.masking import mask_of, masked
 from howdah.wire import tickets

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.coordinator.live_job import LiveJob, NoLog
+from howdah.coordinator.clients.live_job import LiveJob, NoLog
 from howdah.coordinator.web import logs
 from howdah.coordinator.web.documents import (
     Changes,

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.coordinator.agents import Agents
+from howdah.coordinator.agents.server import Agents
 from howdah.coordinator.driver import JobOver
 from howdah.coordinator.status import UnknownTask
 from howdah.core.messages import Record, Task

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from howdah.coordinator.agents import StackRequests
+from howdah.coordinator.agents.heartbeats import Metrics
+from howdah.coordinator.agents.server import StackRequests
 from howdah.coordinator.driver import Driver, JobOver
 from howdah.coordinator.event_log import EventLog
-from howdah.coordinator.heartbeats import Metrics
 from howdah.coordinator.job_logs import JobLogs
 from howdah.coordinator.status import LiveState, Status, UnknownTask, pages
 from howdah.core.messages import StopRequested, Task

@@ -8,11 +8,11 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from howdah.coordinator import task_pages
+from howdah.coordinator.clients.execs import ExecRelay
+from howdah.coordinator.clients.live_job import LiveJob
+from howdah.coordinator.clients.server import task_pages
 from howdah.coordinator.driver import JobOver
-from howdah.coordinator.execs import ExecRelay
 from howdah.coordinator.job_logs import LogFollower
-from howdah.coordinator.live_job import LiveJob
 from howdah.core.messages import Task
 from howdah.wire.channel import Channel
 from howdah.wire.messages import (

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.coordinator.agent_limits import LINE_LENGTH, few
+from howdah.coordinator.agents.limits import LINE_LENGTH, few
 from howdah.coordinator.driver import Clock
 from howdah.coordinator.status import LiveState
 from howdah.core.messages import AgentSilent, AnyEvent, Task, TaskHung

@@ -9,8 +9,8 @@ from typing import Any
 
 from howdah.agent.launch import AgentLaunch
 from howdah.backends.base import Places
-from howdah.coordinator.container_secrets import ContainerSecrets
-from howdah.coordinator.heartbeats import BEAT_S
+from howdah.coordinator.agents.container_secrets import ContainerSecrets
+from howdah.coordinator.agents.heartbeats import BEAT_S
 from howdah.core.messages import LaunchAgent, Member, PrepareTask, StartTask, Task, Topology
 from howdah.core.plan import Join, Plan
 from howdah.frameworks import programs

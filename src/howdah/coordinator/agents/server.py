@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from howdah.coordinator.agent_limits import Allowances, is_planned
-from howdah.coordinator.container_secrets import ContainerSecrets
-from howdah.coordinator.heartbeats import HeartbeatMonitor
+from howdah.coordinator.agents.container_secrets import ContainerSecrets
+from howdah.coordinator.agents.heartbeats import HeartbeatMonitor
+from howdah.coordinator.agents.limits import Allowances, is_planned
 from howdah.coordinator.job_logs import JobLogs, save_stacks
 from howdah.coordinator.status import LiveState, UnknownTask
 from howdah.core.messages import (
