@@ -12,8 +12,9 @@ import msgspec
 import msgspec.inspect as kinds
 
 from howdah.backends.support import UNSUPPORTED
-from howdah.spec import describe, hints, model
-from howdah.spec.schema import json_schema
+from howdah.spec import model
+from howdah.spec.checks import hints
+from howdah.spec.schema import description, field_descriptions, json_schema
 from howdah.spec.units import MAX_TASKS
 
 FOLDER = Path(__file__).parent / "reference"
@@ -178,9 +179,9 @@ def tables() -> list[tuple[str, type[msgspec.Struct]]]:
 
 def _section(table: str, kind: type[msgspec.Struct]) -> str:
     title = f"`[{table}]`" if table else "The job"
-    rows = [f"### {title}\n", _markdown(describe.struct(kind)) + "\n"]
+    rows = [f"### {title}\n", _markdown(description(kind)) + "\n"]
     rows += ["| Key | Value | Default | Meaning |", "|---|---|---|---|"]
-    described = describe.fields()[kind.__name__]
+    described = field_descriptions()[kind.__name__]
     info = kinds.type_info(kind)
     assert isinstance(info, kinds.StructType)
     for field in info.fields:

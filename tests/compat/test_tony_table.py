@@ -13,8 +13,8 @@ from howdah.compat.tony.convert import convert
 from howdah.compat.tony.options import Arguments
 from howdah.compat.tony.settings import Source
 from howdah.compat.tony.table import OPTIONS, ROWS, Kind, Row, row_of
+from howdah.spec.checks.shape import check
 from howdah.spec.problems import JobFileError, Problems
-from howdah.spec.shape import check
 from tests.compat import tony_keys
 from tests.compat.given import converted, document, settings
 from tests.compat.tony_keys import ALONE, BESIDE, CONTEXT, KEYS

@@ -20,8 +20,8 @@ from howdah.packing.ignore_rules import rules
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.ipc import read_head, read_schema
 from howdah.spec import load
-from howdah.spec.document import read_file
 from howdah.spec.problems import JobFileError
+from howdah.spec.readers.document import read_file
 from howdah.storage import journal
 from howdah.wire import tickets
 from howdah.wire.frames import FrameDecoder, FrameError, encode

@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from howdah.frameworks import planning, registry
-from howdah.spec import json_reader, toml_reader, yaml_reader
-from howdah.spec.hints import OTHER_WORDS, tables_with
+from howdah.spec.checks.hints import OTHER_WORDS, tables_with
 from howdah.spec.load import LoadedJob, from_document, from_flags, load, substitute_job_id
 from howdah.spec.model import Job
 from howdah.spec.problems import JobFileError
-from howdah.spec.reading import Unreadable
+from howdah.spec.readers import json_reader, toml_reader, yaml_reader
+from howdah.spec.readers.reading import Unreadable
 from howdah.spec.templates import NAMES, template
 
 pytestmark = pytest.mark.timeout(240)

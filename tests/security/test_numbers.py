@@ -16,7 +16,7 @@ from howdah.frameworks import planning, registry
 from howdah.hadoop.errors import ConfigurationError
 from howdah.hadoop.siteparser import read_properties
 from howdah.spec import load
-from howdah.spec.hints import bare
+from howdah.spec.checks.hints import bare
 from howdah.spec.model import Job
 from howdah.spec.problems import JobFileError
 from tests.cli.howdah import howdah, start

@@ -1,6 +1,6 @@
 """What is wrong with a job's roles once its framework's rules are known: one function a rule.
 
-What is wrong without knowing a framework (names, quantities, folders) is `howdah.spec.rules`'.
+What is wrong without knowing a framework (names, quantities, folders) is `howdah.spec.checks.rules`'.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The job file: what a user may write, read, checked and turned into one `Job`.
 
-Start with `model`, which has every table and key. `load` reads a file, `overrides` puts ``--set`` over
-it, `rules` checks it, and `site` has an administrator's defaults and limits. `schema` and `templates`
-are for editors and ``howdah init``.
+Start with `model`, which has every table and key, and `load`, which goes the whole way. `readers` read a file, with
+the line of every value; `site` has an administrator's defaults under it and `overrides` puts ``--set`` over it;
+`checks` finds all that is wrong, for `problems` to say. `schema` and `templates` are for editors and ``howdah init``.
 """

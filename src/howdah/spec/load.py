@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from howdah.spec import limits, path_checks, rules, shape
 from howdah.spec import site as site_files
-from howdah.spec.document import STDIN, Document, from_mapping, read_file
+from howdah.spec.checks import limits, paths, rules, shape
 from howdah.spec.model import Job
 from howdah.spec.overrides import Loose, apply, parse_key
 from howdah.spec.problems import Origin, Origins, Problem, Problems, closest, listed, shown
+from howdah.spec.readers.document import STDIN, Document, from_mapping, read_file
 from howdah.spec.substitute import in_environment
 from howdah.spec.substitute import job_id as substitute_job_id
 from howdah.spec.values import Table
@@ -198,8 +198,8 @@ def _resolve(
     if job.source == "":
         job = msgspec.structs.replace(job, source=None)
     rules.check(job, problems)
-    source = path_checks.check(job, folder, problems)
-    job = path_checks.with_whole_stores(job, folder, problems)
+    source = paths.check(job, folder, problems)
+    job = paths.with_whole_stores(job, folder, problems)
     limits.check(job, job.limits, problems, str(path) if path is not None else None)
     _check_framework(job, frameworks, problems)
     for found in further(job) if further is not None else ():

@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from howdah.spec.document import Document
 from howdah.spec.problems import KeyPath, Origin, Problems, closest, dotted, shown
-from howdah.spec.reading import MAX_DEPTH, Unreadable
-from howdah.spec.toml_reader import read as read_toml
+from howdah.spec.readers.document import Document
+from howdah.spec.readers.reading import MAX_DEPTH, Unreadable
+from howdah.spec.readers.toml_reader import read as read_toml
 from howdah.spec.values import Table, is_list, is_table
 
 OPTION = "--set"

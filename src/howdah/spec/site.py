@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from howdah.spec.document import Document, read_file
 from howdah.spec.problems import KeyPath, Problems
+from howdah.spec.readers.document import Document, read_file
 from howdah.spec.values import Table, is_table
 
 VARIABLE = "HOWDAH_SITE"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from howdah.spec import json_reader, toml_reader, yaml_reader
-from howdah.spec.reading import MAX_VALUES, Unreadable
+from howdah.spec.readers import json_reader, toml_reader, yaml_reader
+from howdah.spec.readers.reading import MAX_VALUES, Unreadable
 
 TOML = """\
 name = "digits" # a comment

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from howdah.frameworks import planning, registry
-from howdah.spec import describe, model, schema
+from howdah.spec import model, schema
 from howdah.spec.load import load
 from howdah.spec.templates import NAMES, template
 from tests.unit.spec.test_load import FULL
@@ -54,7 +54,7 @@ def test_every_key_is_described() -> None:
 def test_every_field_has_a_docstring() -> None:
     for name, kind in vars(model).items():
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and name[0] != "_":
-            assert set(describe.fields()[name]) == set(kind.__struct_fields__), name
+            assert set(schema.field_descriptions()[name]) == set(kind.__struct_fields__), name
 
 
 def test_the_schema_accepts_good_job_files(validator: Any, tmp_path: Path) -> None:

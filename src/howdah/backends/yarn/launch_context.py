@@ -29,8 +29,8 @@ from howdah.backends.yarn.local_resources import (
 )
 from howdah.hadoop.credentials import AMRM_TOKEN, Credentials
 from howdah.hadoop.protos import yarn
+from howdah.spec.checks.rules import DOCKER, DOCKER_TABLE
 from howdah.spec.model import Acl, Docker, Hadoop
-from howdah.spec.rules import DOCKER, DOCKER_TABLE
 
 AGENT_LOG = "agent.log"
 MASTER_LOG = "master.log"
@@ -118,7 +118,7 @@ def agent(
     ]
     context = _context(command, env, shipped, credentials, acl)
     for name, value in hadoop.container_env.items():
-        # Expanded by the node; `howdah.spec.rules` has looked at it, and refused names of ours.
+        # Expanded by the node; `howdah.spec.checks.rules` has looked at it, and refused names of ours.
         if name not in env:
             context.environment.add(key=name, value=value)
     return context

@@ -16,8 +16,8 @@ from howdah.compat.tony.conversion import About, Conversion, ConversionBuilder
 from howdah.compat.tony.options import VENV, Arguments, command, interpreter
 from howdah.compat.tony.settings import Settings, Source
 from howdah.compat.tony.table import OPTIONS, ROWS, Kind, row_of
+from howdah.spec.checks.rules import CONTAINER_ENV_UNSAFE, DOCKER, OF_THE_CONTAINER
 from howdah.spec.problems import closest, shown
-from howdah.spec.rules import CONTAINER_ENV_UNSAFE, DOCKER, OF_THE_CONTAINER
 from howdah.spec.values import Table
 
 DEFAULT_NAME = "TonyApplication"

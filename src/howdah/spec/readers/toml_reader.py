@@ -12,7 +12,7 @@ import tomllib
 from typing import Any
 
 from howdah.spec.problems import KeyPath, shown
-from howdah.spec.reading import LineIndex, Reading, Unreadable
+from howdah.spec.readers.reading import LineIndex, Reading, Unreadable
 
 _BLANK = re.compile(r"[ \t]*")
 _SPACE = re.compile(r"(?:[ \t\r\n]++|#[^\n]*+)*+")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from howdah.spec import units
+from howdah.spec.checks.rules import Finding
 from howdah.spec.model import Job, Limits, Role
 from howdah.spec.problems import KeyPath, Problems
-from howdah.spec.rules import Finding
 
 
 def check(job: Job, limits: Limits, problems: Problems, site: str | None) -> None:

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 import msgspec
 
-from howdah.spec import json_reader, toml_reader, yaml_reader
 from howdah.spec.problems import (
     JobFileError,
     KeyPath,
@@ -24,7 +23,8 @@ from howdah.spec.problems import (
     printable,
     shown,
 )
-from howdah.spec.reading import MAX_BYTES, MAX_DEPTH, MAX_VALUES, Unreadable
+from howdah.spec.readers import json_reader, toml_reader, yaml_reader
+from howdah.spec.readers.reading import MAX_BYTES, MAX_DEPTH, MAX_VALUES, Unreadable
 from howdah.spec.values import Table, is_table
 
 _READERS = {

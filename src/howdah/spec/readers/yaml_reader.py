@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from howdah.spec.problems import KeyPath, printable, shown
-from howdah.spec.reading import Reading, Unreadable
+from howdah.spec.readers.reading import Reading, Unreadable
 from howdah.spec.values import Table, is_list, is_table
 
 if TYPE_CHECKING:

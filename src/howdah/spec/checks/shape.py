@@ -2,7 +2,7 @@
 
 msgspec stops at the first mistake and does not name the key, so this walks the raw document
 beside the structs' types itself, notes everything, and leaves out what is wrong: what remains
-always converts, and `howdah.spec.rules` can judge it.
+always converts, and `howdah.spec.checks.rules` can judge it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 import msgspec.inspect as kinds
 
-from howdah.spec import hints, units
-from howdah.spec.hints import QUANTITIES, Quantity, bare
+from howdah.spec import units
+from howdah.spec.checks import hints
+from howdah.spec.checks.hints import QUANTITIES, Quantity, bare
 from howdah.spec.model import Job
 from howdah.spec.overrides import Loose
 from howdah.spec.problems import KeyPath, Problems, closest, dotted, one_of, shown

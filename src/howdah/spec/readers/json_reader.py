@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from howdah.spec.problems import KeyPath, shown
-from howdah.spec.reading import LineIndex, Reading, Unreadable
+from howdah.spec.readers.reading import LineIndex, Reading, Unreadable
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _WORD = re.compile(r"[^\s,:{}\[\]]{1,40}")
