@@ -6,13 +6,13 @@ import asyncio
 import sys
 
 from benchmarks import standin
-from howdah.client.following.log_lines import Position
+from howdah.client.following.log_lines import FollowerPosition
 from howdah.client.following.remote import Remote
 from howdah.storage.jobdir import JobDirectory
 
 
 async def _watch(path: str) -> None:
-    async for _ in Remote(JobDirectory(path)).follow(Position(), logs=False):
+    async for _ in Remote(JobDirectory(path)).follow(FollowerPosition(), logs=False):
         pass
 
 

@@ -96,10 +96,10 @@ def _lines() -> Iterator[str]:
         items.Page,
         items.LogLine,
         items.JobEvent,
-        items.Status,
-        items.Waiting,
-        items.Note,
-        items.Summary,
+        items.StatusItem,
+        items.WaitingItem,
+        items.NoteItem,
+        items.SummaryItem,
     ):
         tag = item.__struct_config__.tag
         yield f"- `{tag}`: {_first(item)}"

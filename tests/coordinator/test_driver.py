@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from howdah.coordinator.driver import Clock, Driver, JobOver, replay
+from howdah.coordinator.driver import Clock, EventDriver, JobOver, replay
 from howdah.coordinator.event_log import EventLog
 from howdah.core.messages import (
     AgentDisconnected,
@@ -80,7 +80,7 @@ class _World:
         self.story = EventLog()
         self.now = 100.0
         self.done: list[str] = []
-        self.driver = Driver(
+        self.driver = EventDriver(
             self.machine,
             self.journal,
             Clock(lambda: self.now, lambda: self.now),

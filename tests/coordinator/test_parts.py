@@ -13,7 +13,7 @@ from howdah.coordinator.agents.heartbeats import STALL_S, TICK_S, HeartbeatMonit
 from howdah.coordinator.driver import Clock
 from howdah.coordinator.event_log import EventLog
 from howdah.coordinator.job_logs import KEPT, LogWindow, save_stacks
-from howdah.coordinator.status import LiveState, Status, encoded
+from howdah.coordinator.status import LiveState, StatusDocument, encoded
 from howdah.core.messages import AgentSilent, Event, Record, StacksTaken, Task
 from howdah.core.plan import Plan, RolePlan
 from howdah.core.state import JobState
@@ -238,7 +238,7 @@ def test_a_status_is_made_only_when_somebody_looks() -> None:
         made.append(1)
         return JobView(job_id="j", name="j", framework="f", user="u", backend="b", phase="running")
 
-    status = Status(build)
+    status = StatusDocument(build)
     for _ in range(10):
         status.touch()
     assert not made

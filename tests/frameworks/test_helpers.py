@@ -20,13 +20,13 @@ from msgspec.structs import replace
 from howdah.core.messages import Task
 from howdah.frameworks import planning, programs
 from howdah.frameworks.helpers import ray_main
-from howdah.frameworks.programs import Places
+from howdah.frameworks.programs import ProgramPaths
 from howdah.spec.model import Role, TensorBoard
 from tests.unit.frameworks.gangs import job, topology
 
 
-def places(folder: Path) -> Places:
-    return Places(
+def places(folder: Path) -> ProgramPaths:
+    return ProgramPaths(
         python=sys.executable,
         path=os.environ["PATH"],
         shared_dir=str(folder),

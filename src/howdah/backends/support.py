@@ -15,7 +15,7 @@ import msgspec
 
 from howdah.backends.registry import LOCAL
 from howdah.spec.load import LoadedJob
-from howdah.spec.problems import Problem, dotted
+from howdah.spec.problems import JobFileProblem, dotted
 
 
 class Unsupported(msgspec.Struct, frozen=True):
@@ -166,12 +166,14 @@ def honours(backend: str, key: str) -> bool:
     return not any(rule.key == key and rule.refused for rule in UNSUPPORTED.get(backend, ()))
 
 
-def look(loaded: LoadedJob, backend: str, site_file: str | None) -> tuple[list[Problem], list[str]]:
+def look(
+    loaded: LoadedJob, backend: str, site_file: str | None
+) -> tuple[list[JobFileProblem], list[str]]:
     """The keys of a job that the backend does not honour: those that are refused, and notes.
 
     What is written in ``site_file`` is for other backends too, and not noted.
     """
-    problems: list[Problem] = []
+    problems: list[JobFileProblem] = []
     notes: list[str] = []
     for rule in UNSUPPORTED.get(backend, ()):
         for place in _set(loaded.job, rule.key.split(".")):

@@ -1,6 +1,6 @@
 """What jobs held and what came of it: hours of GPUs, cores and memory, from journals. Pure.
 
-`Reading` takes one job's journal in and tells its containers; `totals` adds jobs up. What counts as
+`JournalReading` takes one job's journal in and tells its containers; `totals` adds jobs up. What counts as
 useful is described in docs/guides/accounting.md. `howdah.client.usage` reads job directories.
 """
 
@@ -142,7 +142,7 @@ class _Container(msgspec.Struct):
     programs: list[_Program] = []
 
 
-class Reading:
+class JournalReading:
     """One job's journal, taken in from its beginning: its machine is replayed, which knows whose each
     container is."""
 

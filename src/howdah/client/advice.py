@@ -46,14 +46,14 @@ class RoleUse(msgspec.Struct, frozen=True, kw_only=True):
     """Steps a second, by task, of those that report them."""
 
 
-class Phase(msgspec.Struct, frozen=True):
+class StartPhase(msgspec.Struct, frozen=True):
     """A part of the time before the job's programs worked."""
 
     name: str
     seconds: float
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True):
+class RestartCause(msgspec.Struct, frozen=True, kw_only=True):
     """A failure after which tasks were started again."""
 
     cause: str
@@ -69,9 +69,9 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     roles: tuple[RoleUse, ...] = ()
     took_s: float = 0.0
     """From its submission to its end, or until now."""
-    start: tuple[Phase, ...] = ()
+    start: tuple[StartPhase, ...] = ()
     """What came before its programs worked, in order."""
-    restarts: tuple[Failure, ...] = ()
+    restarts: tuple[RestartCause, ...] = ()
     has_checkpoint: bool = False
     """The job file has a ``[checkpoint]``."""
     checkpoints: tuple[float, ...] = ()

@@ -15,10 +15,10 @@ from howdah.client.advice import (
     PREPARING,
     PROGRAMS,
     Evidence,
-    Failure,
     Finding,
-    Phase,
+    RestartCause,
     RoleUse,
+    StartPhase,
     advise,
 )
 from howdah.client.lookup.find import site_of
@@ -127,7 +127,7 @@ class _Journal:
         self._submitted = submitted
         self.checkpoints: list[float] = []
         self.checkpoint_bytes = 0
-        self.restarts: list[Failure] = []
+        self.restarts: list[RestartCause] = []
         self._saved = submitted
         """When the newest checkpoint was complete, or a program began after it."""
         self._ended: m.Record | None = None
@@ -152,18 +152,18 @@ class _Journal:
         """Steps a second of each task's newest attempt that has ended."""
         return self._rates
 
-    def start(self, reported: float | None) -> tuple[Phase, ...]:
+    def start(self, reported: float | None) -> tuple[StartPhase, ...]:
         """The phases of the start; ``reported``: when a program first reported something."""
         ends = dict(self._phases)
         if self._failed is not None and reported is not None and reported > self._failed:
             reported = None  # by an attempt after that start
         if PROGRAMS in ends and reported is not None:
             ends[PROGRAMS] = max(ends[PROGRAMS], reported)
-        phases: list[Phase] = []
+        phases: list[StartPhase] = []
         before = self._submitted
         for name in (COORDINATOR, CONTAINERS, AGENTS, PREPARING, PROGRAMS):
             if name in ends:
-                phases.append(Phase(name, max(ends[name] - before, 0.0)))
+                phases.append(StartPhase(name, max(ends[name] - before, 0.0)))
                 before = max(ends[name], before)
         return tuple(phases)
 
@@ -206,7 +206,7 @@ class _Journal:
             self._start_is_over(now)
             data = self._ended.data
             self.restarts.append(
-                Failure(
+                RestartCause(
                     cause=str(data.get("cause", "")),
                     task=data.get("task"),
                     what=str(record.data.get("why", self._ended.text)),
@@ -217,7 +217,7 @@ class _Journal:
         elif record.kind == "task-restarting":
             self._start_is_over(now)
             self.restarts.append(
-                Failure(
+                RestartCause(
                     cause=str(record.data.get("cause", "")),
                     task=str(record.task),
                     what=str(record.data.get("why", record.text)),

@@ -27,7 +27,7 @@ from howdah.client.errors import (
 )
 from howdah.client.following import offline_job
 from howdah.client.following.items import JobEvent, LogLine, job_event, log_line
-from howdah.client.following.log_lines import Block, Position, Stream, TimedLines
+from howdah.client.following.log_lines import FollowerPosition, LogBlock, LogId, TimedLines
 from howdah.client.following.remote import Remote, Update
 from howdah.client.history import NO_RECORDS, History
 from howdah.client.measurements import Measurement, measurements
@@ -189,7 +189,7 @@ class AsyncJobHandle:
             for update in await self._history.records(after):
                 yield job_event(update)
             return
-        async for update in self.follow(Position(after), logs=False):
+        async for update in self.follow(FollowerPosition(after), logs=False):
             if isinstance(update, RecordUpdate):
                 yield job_event(update)
 
@@ -234,11 +234,11 @@ class AsyncJobHandle:
         tail: int | None = None,
         since: float | None = None,
         note: Callable[[str], None] = _warn,
-    ) -> AsyncIterator[Block]:
+    ) -> AsyncIterator[LogBlock]:
         """As `logs`, in blocks of lines. ``note`` is told what is left out."""
         tasks = self.tasks(*names)
         over = not follow or await self._remote.final() is not None
-        position = Position(NO_RECORDS)
+        position = FollowerPosition(NO_RECORDS)
         if tail is not None:
             position.offsets |= await self._history.tails(tasks, tail)
         if over and attempt is not None:
@@ -255,11 +255,11 @@ class AsyncJobHandle:
         self,
         tasks: tuple[Task, ...],
         attempt: int | None,
-        position: Position,
+        position: FollowerPosition,
         over: bool,
         since: float | None,
         note: Callable[[str], None],
-    ) -> AsyncIterator[Block]:
+    ) -> AsyncIterator[LogBlock]:
         """What there is and, unless that is ``over``, what comes."""
         cut = TimedLines()
         try:
@@ -276,7 +276,7 @@ class AsyncJobHandle:
             return
         async for update in self.follow(position, tasks=tasks):
             if isinstance(update, LogUpdate) and attempt in (None, update.attempt):
-                stream = Stream(update.task, update.attempt)
+                stream = LogId(update.task, update.attempt)
                 for block in cut.feed(stream, update.offset, update.data, update.times):
                     yield block
         for block in cut.finish_all():
@@ -298,15 +298,15 @@ class AsyncJobHandle:
             )
 
     def follow(
-        self, position: Position, *, logs: bool = True, tasks: tuple[Task, ...] = ()
+        self, position: FollowerPosition, *, logs: bool = True, tasks: tuple[Task, ...] = ()
     ) -> AsyncIterator[Update]:
         """Records, log bytes and status documents together: see `howdah.client.following.remote`."""
         return self._remote.follow(position, logs=logs, tasks=tasks)
 
-    async def position(self, tail: int | None) -> Position:
+    async def position(self, tail: int | None) -> FollowerPosition:
         """Where to begin to follow: at the beginning, or with only the last ``tail`` lines of each
         log and no earlier records."""
-        position = Position()
+        position = FollowerPosition()
         if tail is not None:
             for update in await self._history.records(0):
                 position.seq = update.seq
@@ -469,10 +469,10 @@ class AsyncJobHandle:
         lines = TimedLines()
         shape: object = None
         wants = self._callbacks
-        position = Position(0 if wants.on_event else NO_RECORDS)
+        position = FollowerPosition(0 if wants.on_event else NO_RECORDS)
         async for update in self.follow(position, logs=wants.on_log is not None):
             if isinstance(update, LogUpdate):
-                stream = Stream(update.task, update.attempt)
+                stream = LogId(update.task, update.attempt)
                 for block in lines.feed(stream, update.offset, update.data, update.times):
                     await self._tell_lines(block)
             elif isinstance(update, RecordUpdate):
@@ -486,7 +486,7 @@ class AsyncJobHandle:
                     await self._tell(wants.on_state, update)
         return offline_job.view(self._directory)
 
-    async def _tell_lines(self, block: Block) -> None:
+    async def _tell_lines(self, block: LogBlock) -> None:
         for line in block.lines:
             await self._tell(self._callbacks.on_log, log_line(block.stream, *line, time=block.time))
 
@@ -497,7 +497,7 @@ class AsyncJobHandle:
                 await result
 
     async def _end(self) -> JobView:
-        async for _ in self.follow(Position(NO_RECORDS), logs=False):
+        async for _ in self.follow(FollowerPosition(NO_RECORDS), logs=False):
             pass
         return offline_job.view(self._directory)
 

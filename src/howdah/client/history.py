@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from howdah.backends.base import BackendError, Running
 from howdah.client.following import offline_job
-from howdah.client.following.log_lines import Block, Lines, Position, Stream, TimedLines
+from howdah.client.following.log_lines import FollowerPosition, Lines, LogBlock, LogId, TimedLines
 from howdah.client.following.remote import Remote
 from howdah.coordinator.remote_directory import SpillFiles
 from howdah.core.messages import Task
@@ -40,9 +40,9 @@ MOST = 8
 class _Live(NamedTuple):
     """What the coordinator tells of logs."""
 
-    sizes: dict[Stream, int]
+    sizes: dict[LogId, int]
     """How long each log is that an agent writes elsewhere, as it told last."""
-    earlier: set[Stream]
+    earlier: set[LogId]
     """Those of earlier attempts, which are kept."""
 
 
@@ -62,19 +62,19 @@ class History:
             await asyncio.to_thread(site.bring_story)
         return await asyncio.to_thread(lambda: list(offline_job.records(self._directory, after)))
 
-    async def streams(self, tasks: tuple[Task, ...]) -> list[Stream]:
+    async def streams(self, tasks: tuple[Task, ...]) -> list[LogId]:
         """Logs there are, of these tasks or of all."""
         live = await self._live(tasks)
         lacking = live.earlier if await self._bring_logs(tasks, live.sizes) else ()
         kept = await asyncio.to_thread(offline_job.streams, self._directory, tasks)
         return sorted({*kept, *live.sizes, *lacking})
 
-    async def tails(self, tasks: tuple[Task, ...], count: int) -> dict[Stream, int]:
+    async def tails(self, tasks: tuple[Task, ...], count: int) -> dict[LogId, int]:
         """Where the last ``count`` lines of each log begin."""
         live = (await self._live(tasks)).sizes
         await self._bring_logs(tasks, live)
 
-        def look() -> dict[Stream, int]:
+        def look() -> dict[LogId, int]:
             found = [
                 each for each in offline_job.streams(self._directory, tasks) if each not in live
             ]
@@ -87,12 +87,12 @@ class History:
         self,
         tasks: tuple[Task, ...],
         attempt: int | None,
-        position: Position,
+        position: FollowerPosition,
         cut: TimedLines,
         *,
         since: float | None,
         note: Callable[[str], None] | None,
-    ) -> AsyncIterator[Block]:
+    ) -> AsyncIterator[LogBlock]:
         """What these tasks (none: all) have written from ``position`` on, merged by time.
 
         What was written before ``since`` may come as well: it is only what need not be read.
@@ -144,7 +144,7 @@ class History:
     # -- what is elsewhere -----------------------------------------------------------------------
 
     async def _bring_logs(
-        self, tasks: tuple[Task, ...], live: Collection[Stream]
+        self, tasks: tuple[Task, ...], live: Collection[LogId]
     ) -> BackendError | None:
         """Why the logs that are kept elsewhere could not be brought, if they could not.
 
@@ -178,15 +178,15 @@ class History:
             if not wanted or each.task in wanted
         ]
         return _Live(
-            {Stream(task, each.attempt): each.log_size for task, each in told if each.log_size},
-            {Stream(task, n) for task, each in told for n in range(1, each.attempt)},
+            {LogId(task, each.attempt): each.log_size for task, each in told if each.log_size},
+            {LogId(task, n) for task, each in told for n in range(1, each.attempt)},
         )
 
     async def _live_bytes(
-        self, sizes: dict[Stream, int], offsets: dict[Stream, int]
+        self, sizes: dict[LogId, int], offsets: dict[LogId, int]
     ) -> AsyncIterator[LogUpdate]:
         missing = {stream for stream, size in sizes.items() if offsets.get(stream, 0) < size}
-        position = Position(NO_RECORDS)
+        position = FollowerPosition(NO_RECORDS)
         position.offsets |= offsets
         updates = self._remote.follow(position, tasks=[stream.task for stream in missing])
         clock = asyncio.get_running_loop().time
@@ -200,7 +200,7 @@ class History:
                 return
             left_s -= clock() - began
             if isinstance(update, LogUpdate):
-                stream = Stream(update.task, update.attempt)
+                stream = LogId(update.task, update.attempt)
                 # News of others does not count: what was lost with its agent would be waited for as long
                 # as the job runs.
                 if stream in missing:
@@ -210,12 +210,12 @@ class History:
                 if stream in sizes:  # earlier attempts are in the directory
                     yield update
 
-    async def _live_tails(self, sizes: dict[Stream, int], count: int) -> dict[Stream, int]:
+    async def _live_tails(self, sizes: dict[LogId, int], count: int) -> dict[LogId, int]:
         offsets = {stream: max(size - WINDOW, 0) for stream, size in sizes.items()}
         found = {stream: deque[int](maxlen=count) for stream in sizes}
         lines = Lines()
         async for update in self._live_bytes(sizes, offsets):
-            stream = Stream(update.task, update.attempt)
+            stream = LogId(update.task, update.attempt)
             starts = lines.feed(stream, update.offset, update.data)
             found[stream].extend(offset for offset, _ in starts)
         for stream, offset, _ in lines.finish_all():
@@ -223,15 +223,15 @@ class History:
         return {stream: starts[0] if starts else sizes[stream] for stream, starts in found.items()}
 
 
-def _in_words(streams: Collection[Stream]) -> str:
+def _in_words(streams: Collection[LogId]) -> str:
     texts = [f"{each.task} attempt {each.attempt}" for each in sorted(streams)]
     more = f" and {len(texts) - MOST} more" if len(texts) > MOST else ""
     return f"{', '.join(texts[:MOST])}{more}"
 
 
 def _blocks(
-    path: Path, stream: Stream, position: Position, cut: TimedLines, chunk: int, finish: bool
-) -> Iterator[Block]:
+    path: Path, stream: LogId, position: FollowerPosition, cut: TimedLines, chunk: int, finish: bool
+) -> Iterator[LogBlock]:
     """One log's part of what is merged."""
     with contextlib.suppress(FileNotFoundError):  # nothing of it has come
         for part in offline_job.log_file(

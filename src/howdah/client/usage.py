@@ -16,7 +16,7 @@ import msgspec
 from howdah.backends import registry
 from howdah.backends.base import RoleResources
 from howdah.backends.resources import role_resources
-from howdah.client.accounting import FailureUsage, JobUsage, Reading
+from howdah.client.accounting import FailureUsage, JobUsage, JournalReading
 from howdah.client.following import offline_job
 from howdah.client.lookup.find import site_of
 from howdah.client.lookup.listing import look
@@ -96,7 +96,7 @@ def usage(directory: JobDirectory, view: JobView, now: float) -> JobUsage:
             site.bring_story()
     if view.over:
         view = offline_job.view(directory)
-    reading = Reading()
+    reading = JournalReading()
     for entry in journal.read(directory.path):
         reading.take(entry)
     over = view.over or view.lost

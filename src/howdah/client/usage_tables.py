@@ -39,14 +39,14 @@ _STEPS = 100_000
 """Instructions of SQLite after which Ctrl-C is looked for."""
 
 
-class Answer(NamedTuple):
+class QueryResult(NamedTuple):
     """What a query found."""
 
     columns: list[str]
     rows: list[tuple[Any, ...]]
 
 
-def query(jobs: Iterable[JobUsage], sql: str) -> Answer:
+def query(jobs: Iterable[JobUsage], sql: str) -> QueryResult:
     """Ask the tables. Nothing can be written, nor any file opened.
 
     Raises:
@@ -78,7 +78,7 @@ def query(jobs: Iterable[JobUsage], sql: str) -> Answer:
             raise BadInput(f"{_in_words(error)}. {known()}") from None
         if found.description is None:
             raise BadInput(f"There is no query in {sql[:80]!r}. {known()}")
-        return Answer([each[0] for each in found.description], rows)
+        return QueryResult([each[0] for each in found.description], rows)
     finally:
         database.close()
 

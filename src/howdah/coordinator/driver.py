@@ -69,7 +69,7 @@ class _Item(msgspec.Struct):
     durable: asyncio.Future[None] | None = None
 
 
-class Driver:
+class EventDriver:
     """Feeds one machine from many sources; see the module's text."""
 
     def __init__(

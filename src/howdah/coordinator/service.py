@@ -29,13 +29,13 @@ from howdah.coordinator.background import persist, trim_memory
 from howdah.coordinator.clients.execs import ExecRelay, unrecorded_ends
 from howdah.coordinator.clients.live_job import LiveJob
 from howdah.coordinator.clients.server import Clients
-from howdah.coordinator.driver import Clock, Driver, replay
+from howdah.coordinator.driver import Clock, EventDriver, replay
 from howdah.coordinator.event_log import EventLog
 from howdah.coordinator.executor import Executor
 from howdah.coordinator.job_logs import JobLogs
 from howdah.coordinator.job_page import JobPage
 from howdah.coordinator.remote_directory import RemoteLogs
-from howdah.coordinator.status import LiveState, PendingReasons, Status, document
+from howdah.coordinator.status import LiveState, PendingReasons, StatusDocument, document
 from howdah.core.machine import Machine
 from howdah.core.messages import AnyEvent, CoordinatorStarted, JobSubmitted, Record
 from howdah.core.plan import Plan
@@ -136,8 +136,8 @@ class Coordinator:
         self.live.remember(update.record for update in self._past.records)
         self.events: EventLog = EventLog()
         self.events.record(self._past.records)
-        self.status: Status = Status(self._document)
-        self.driver: Driver = Driver(
+        self.status: StatusDocument = StatusDocument(self._document)
+        self.driver: EventDriver = EventDriver(
             self.machine,
             self.journal,
             self.clock,

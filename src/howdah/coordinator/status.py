@@ -50,7 +50,7 @@ class UnknownTask(LookupError):
 # -- the document --------------------------------------------------------------------------------
 
 
-class Status:
+class StatusDocument:
     """The status document, made when it is read and no oftener than that is worth."""
 
     def __init__(self, build: Callable[[], JobView]) -> None:

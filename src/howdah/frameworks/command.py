@@ -14,7 +14,7 @@ from howdah.frameworks.base import Framework, RoleDefaults, chief_role, tracked_
 from howdah.spec.model import Job, Mode, Restart
 
 
-class Command(Framework):
+class PlainCommand(Framework):
     """The variables every program gets (HOWDAH_*), and no more."""
 
     name = "command"

@@ -16,12 +16,12 @@ from howdah.core.ranks import topology
 from howdah.core.state import TaskData
 from howdah.frameworks import planning
 from howdah.frameworks.addresses import MissingPeer
-from howdah.frameworks.programs import Places, VariableTooLong, programs
+from howdah.frameworks.programs import ProgramPaths, VariableTooLong, programs
 from howdah.frameworks.sidecars import PREPROCESS, is_preprocess
 from howdah.spec.model import Job
 
 GPUS = "CUDA_VISIBLE_DEVICES"
-_EXAMPLE = Places(python="/python", shared_dir="/shared", tensorboard_dir="/tensorboard")
+_EXAMPLE = ProgramPaths(python="/python", shared_dir="/shared", tensorboard_dir="/tensorboard")
 _Key = tuple[str, ...]
 _MARK = "as it is written"
 

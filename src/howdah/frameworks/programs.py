@@ -41,7 +41,7 @@ class VariableTooLong(ValueError):
     """A program can't be started with a variable that long; the text says which one it is."""
 
 
-class Places(msgspec.Struct, frozen=True, kw_only=True):
+class ProgramPaths(msgspec.Struct, frozen=True, kw_only=True):
     """Paths on the host the programs run on."""
 
     python: str
@@ -67,7 +67,7 @@ def programs(
     topology: Topology,
     task: Task,
     attempt: int,
-    places: Places,
+    places: ProgramPaths,
     *,
     answer: str | None = None,
     master: tuple[str, int] | None = None,
@@ -134,7 +134,7 @@ def web(job: Job, topology: Topology, task: Task) -> dict[str, Any] | None:
     return None
 
 
-def _defaults(places: Places) -> dict[str, str]:
+def _defaults(places: ProgramPaths) -> dict[str, str]:
     folders = (places.bin, os.path.dirname(places.python), places.path)
     return {"PYTHONUNBUFFERED": "1", "PATH": os.pathsep.join(filter(None, folders))}
 
@@ -171,7 +171,7 @@ def _howdah(
     member: Member,
     process: int,
     attempt: int,
-    places: Places,
+    places: ProgramPaths,
 ) -> dict[str, str]:
     task = member.task
     env = {

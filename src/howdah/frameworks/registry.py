@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 GROUP = "howdah.frameworks"
 
 BUILT_IN = {
-    "command": "howdah.frameworks.command:Command",
+    "command": "howdah.frameworks.command:PlainCommand",
     "tensorflow": "howdah.frameworks.tensorflow:TensorFlow",
     "pytorch": "howdah.frameworks.pytorch:PyTorch",
     "jax": "howdah.frameworks.jax:Jax",

@@ -26,7 +26,7 @@ from howdah.client.handle import AsyncJobHandle
 from howdah.client.lookup.find import running
 from howdah.client.lookup.listing import look
 from howdah.client.lookup.states import UNREADABLE
-from howdah.coordinator.clients.task_pages import Unreachable
+from howdah.coordinator.clients.task_pages import PageUnreachable
 from howdah.coordinator.web import proxy, stream
 from howdah.coordinator.web.api import stop_request
 from howdah.coordinator.web.app import PageFrame, job_page, job_routes, notice
@@ -37,7 +37,7 @@ from howdah.coordinator.web.security import (
     PROXY_ROOT,
     SAFE_METHODS,
     STREAM_PATH,
-    Broken,
+    AnswerBrokeOff,
     Gate,
     Refusal,
     headers_of,
@@ -243,12 +243,12 @@ class JobPages:
                     secret=token,
                 ),
             )
-        except Broken:
+        except AnswerBrokeOff:
             if path != STREAM_PATH:
                 raise
             # The coordinator has ended, or died: the page asks again, and is answered by what is there then.
             await send({"type": "http.response.body", "body": b"\n\nevent: bye\ndata: {}\n\n"})
-        except (Unreachable, StorageError) as problem:
+        except (PageUnreachable, StorageError) as problem:
             self._hang_up(directory.job_id)
             row = await self._jobs.look(directory)
             if (row.ended or row.state == "lost") and scope["method"] in SAFE_METHODS:
@@ -391,7 +391,7 @@ async def _lead(directory: JobDirectory, port: asyncio.Future[int]) -> None:
             port.set_result(own)
             await asyncio.Event().wait()
     except OSError as problem:
-        port.set_exception(Unreachable(f"no way to its coordinator could be opened: {problem}"))
+        port.set_exception(PageUnreachable(f"no way to its coordinator could be opened: {problem}"))
 
 
 def _onward(scope: Scope) -> Scope:

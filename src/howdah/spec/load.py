@@ -15,7 +15,15 @@ from howdah.spec import site as site_files
 from howdah.spec.checks import limits, paths, rules, shape
 from howdah.spec.model import Job
 from howdah.spec.overrides import Loose, apply, parse_key
-from howdah.spec.problems import Origin, Origins, Problem, Problems, closest, listed, shown
+from howdah.spec.problems import (
+    JobFileProblem,
+    Origins,
+    Problems,
+    ValueOrigin,
+    closest,
+    listed,
+    shown,
+)
 from howdah.spec.readers.document import STDIN, Document, from_mapping, read_file
 from howdah.spec.substitute import in_environment
 from howdah.spec.substitute import job_id as substitute_job_id
@@ -40,10 +48,12 @@ class LoadedJob(msgspec.Struct, frozen=True, kw_only=True):
         """What the job's paths are relative to: the job file's folder, or the present one."""
         return self.path.parent if self.path is not None else Path.cwd()
 
-    def problem(self, key: str, message: str, hint: str | None = None) -> Problem:
+    def problem(self, key: str, message: str, hint: str | None = None) -> JobFileProblem:
         """A problem that was found later (by a backend, say), with its file and line."""
         origin = self.origins.at(parse_key(key) or ())
-        return Problem(file=origin.file, line=origin.line, key=key, message=message, hint=hint)
+        return JobFileProblem(
+            file=origin.file, line=origin.line, key=key, message=message, hint=hint
+        )
 
 
 class _Keyed(Protocol):
@@ -144,10 +154,10 @@ def from_flags(
     """
     problems = Problems()
     table: Table = {"roles": {}}
-    origins: dict[str, Origin] = {}
+    origins: dict[str, ValueOrigin] = {}
     for role in roles or ("worker=1",):
         key, _, count = role.partition("=")
-        origin = Origin(f"--role {role}")
+        origin = ValueOrigin(f"--role {role}")
         if not key.strip() or key.strip() in origins:
             message = "names a role twice" if key.strip() else "names no role"
             problems.add((), message, "write --role worker=4", origin=origin)
@@ -163,11 +173,11 @@ def from_flags(
     document = from_mapping(table, None)
     for key, origin in origins.items():
         document.origins.put(("roles", key), origin)
-    document.origins.put(("framework",), Origin("--framework"))
-    document.origins.put(("command",), Origin("the command line"))
+    document.origins.put(("framework",), ValueOrigin("--framework"))
+    document.origins.put(("command",), ValueOrigin("the command line"))
     if name is not None:
         document.table["name"] = name
-        document.origins.put(("name",), Origin("--name"))
+        document.origins.put(("name",), ValueOrigin("--name"))
     base = Path(folder).absolute()
     default = _name_of_command(command)
     return _resolve(document, base, overrides, env, site, frameworks, further, default)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from howdah.spec.problems import KeyPath, Origin, Problems, closest, dotted, shown
+from howdah.spec.problems import KeyPath, Problems, ValueOrigin, closest, dotted, shown
 from howdah.spec.readers.document import Document
 from howdah.spec.readers.reading import MAX_DEPTH, Unreadable
 from howdah.spec.readers.toml_reader import read as read_toml
@@ -32,7 +32,7 @@ def apply(document: Document, overrides: Iterable[str], problems: Problems) -> N
     A value is read as TOML where it is TOML (``4``, ``true``, ``["ps"]``, ``{instances = 2}``),
     and is text otherwise, so that nothing needs quotes twice.
     """
-    origin = Origin(OPTION)
+    origin = ValueOrigin(OPTION)
     for override in overrides:
         key, equals, text = override.partition("=")
         path = parse_key(key)
@@ -110,7 +110,7 @@ def _unknown_role(document: Table, path: tuple[str, ...]) -> tuple[str, str] | N
 
 
 def _table_at(
-    document: Document, path: tuple[str, ...], origin: Origin
+    document: Document, path: tuple[str, ...], origin: ValueOrigin
 ) -> tuple[Table | None, KeyPath]:
     """The table at a path, made where nothing is; or None and what stands in the way."""
     table = document.table

@@ -21,7 +21,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 _LONGEST_SHOWN = 60
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
+class JobFileProblem(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong."""
 
     file: str | None = None
@@ -48,8 +48,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 class JobFileError(ValueError):
     """A job that cannot be run as written: at least one problem; ``str()`` is the full text."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
-        self.problems: tuple[Problem, ...] = tuple(problems)
+    def __init__(self, problems: Sequence[JobFileProblem]) -> None:
+        self.problems: tuple[JobFileProblem, ...] = tuple(problems)
         super().__init__(self.problems)
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class JobFileError(ValueError):
         return "\n".join([f"the job has {number} problems:", *lines])
 
 
-class Origin(msgspec.Struct, frozen=True):
+class ValueOrigin(msgspec.Struct, frozen=True):
     """Where a value was written: a file and a line, or a command-line option."""
 
     file: str | None
@@ -71,17 +71,17 @@ class Origins:
     """Origins by key path. What has none of its own has that of what is around it."""
 
     def __init__(self, file: str | None = None) -> None:
-        self._whole = Origin(file)
-        self._known: dict[KeyPath, Origin] = {}
+        self._whole = ValueOrigin(file)
+        self._known: dict[KeyPath, ValueOrigin] = {}
 
     @classmethod
     def of_lines(cls, file: str | None, lines: dict[KeyPath, int]) -> Origins:
         """The origins of everything in one file."""
         origins = cls(file)
-        origins._known = {path: Origin(file, line) for path, line in lines.items()}
+        origins._known = {path: ValueOrigin(file, line) for path, line in lines.items()}
         return origins
 
-    def put(self, path: KeyPath, origin: Origin) -> None:
+    def put(self, path: KeyPath, origin: ValueOrigin) -> None:
         """Say where the value at ``path`` comes from; what is below it comes from there too."""
         for known in [known for known in self._known if known[: len(path)] == path]:
             del self._known[known]
@@ -94,7 +94,7 @@ class Origins:
             if known[: len(path)] == path:
                 self._known[known] = origin
 
-    def at(self, path: KeyPath) -> Origin:
+    def at(self, path: KeyPath) -> ValueOrigin:
         """Origin of the value at ``path``, or of the nearest table around it."""
         for length in range(len(path), 0, -1):
             if (origin := self._known.get(path[:length])) is not None:
@@ -109,7 +109,7 @@ class Problems:
         self.origins: Origins = origins or Origins()
         self.table: object = None
         """The document the problems are of, once there is one: a problem shows its value."""
-        self._found: list[Problem] = []
+        self._found: list[JobFileProblem] = []
         self._doubtful: set[KeyPath] = set()
 
     def __bool__(self) -> bool:
@@ -127,7 +127,7 @@ class Problems:
         hint: str | None = None,
         *,
         value: object = None,
-        origin: Origin | None = None,
+        origin: ValueOrigin | None = None,
     ) -> None:
         """Note a problem of the value at ``path``. Past `MAX_PROBLEMS` it is forgotten."""
         if path:
@@ -136,7 +136,7 @@ class Problems:
             return
         origin = origin or self.origins.at(path)
         self._found.append(
-            Problem(
+            JobFileProblem(
                 file=origin.file,
                 line=origin.line,
                 key=dotted(path),
@@ -186,7 +186,7 @@ class Problems:
             raise JobFileError(sorted(self._found, key=_reading_order))
 
 
-def _reading_order(problem: Problem) -> tuple[bool, str, int]:
+def _reading_order(problem: JobFileProblem) -> tuple[bool, str, int]:
     return problem.line is None, problem.file or "", problem.line or 0
 
 

@@ -12,14 +12,14 @@ import pytest
 from howdah.cli.display.formatting import Paint
 from howdah.cli.display.screen import HumanScreen, JsonScreen, Prefixes
 from howdah.cli.display.writer import Writer
-from howdah.client.following.log_lines import Stream
+from howdah.client.following.log_lines import LogId
 from howdah.core.messages import Level, Record, Task
 from howdah.wire.messages import LogUpdate, RecordUpdate
 from howdah.wire.status import JobView
 from tests.unit.cli.views import FAILED, RUNNING, SUCCEEDED
 
-FIRST = Stream(Task("worker", 0), 1)
-TENTH = Stream(Task("worker", 10), 1)
+FIRST = LogId(Task("worker", 0), 1)
+TENTH = LogId(Task("worker", 10), 1)
 
 
 class Told:
@@ -52,7 +52,7 @@ def human(told: Told, *, colour: bool = False, **options: Any) -> HumanScreen:
     return HumanScreen(cast(Writer, told), Paint(colour), Paint(colour), longest=9, **options)
 
 
-def written(stream: Stream, offset: int, data: bytes, *times: tuple[int, float]) -> LogUpdate:
+def written(stream: LogId, offset: int, data: bytes, *times: tuple[int, float]) -> LogUpdate:
     return LogUpdate(
         task=stream.task, attempt=stream.attempt, offset=offset, data=data, times=times
     )
@@ -153,7 +153,7 @@ def test_each_task_keeps_its_colour() -> None:
     prefixes = Prefixes(Paint(True))
     first = prefixes.before(FIRST, [b"a"])
     other = prefixes.before(TENTH, [b"a"])
-    again = prefixes.before(Stream(FIRST.task, 2), [b"a"])
+    again = prefixes.before(LogId(FIRST.task, 2), [b"a"])
     assert again == first
     assert first.endswith(b"worker:0 |\x1b[0m a\n")
     assert first[:5] != other[:5]
@@ -163,7 +163,7 @@ def test_each_task_keeps_its_colour() -> None:
 def test_later_attempts_are_numbered_where_all_are_shown() -> None:
     prefixes = Prefixes(Paint(False), attempts=True)
     assert prefixes.before(FIRST, [b"a"]) == b"worker:0 | a\n"
-    assert prefixes.before(Stream(FIRST.task, 2), [b"a"]) == b"worker:0#2 | a\n"
+    assert prefixes.before(LogId(FIRST.task, 2), [b"a"]) == b"worker:0#2 | a\n"
 
 
 def test_on_a_terminal_a_tasks_colours_end_with_its_line_and_cursor_movements_are_left_out() -> (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from howdah.cli.display.formatting import (
-    Column,
     Paint,
+    TableColumn,
     display_width,
     duration,
     mebibytes,
@@ -12,7 +12,12 @@ from howdah.cli.display.formatting import (
     shortened,
 )
 
-COLUMNS = (Column("NAME"), Column("N", right=True), Column("EMPTY"), Column("TEXT", gives=True))
+COLUMNS = (
+    TableColumn("NAME"),
+    TableColumn("N", right=True),
+    TableColumn("EMPTY"),
+    TableColumn("TEXT", gives=True),
+)
 ROWS = [("a", "1", "", "short"), ("bbb", "22", "-", "a text that is rather long")]
 
 

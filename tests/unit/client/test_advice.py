@@ -10,11 +10,11 @@ from howdah.cli.display.summary import summary
 from howdah.client.advice import (
     RULES,
     Evidence,
-    Failure,
     Finding,
-    Phase,
+    RestartCause,
     RoleUse,
     Severity,
+    StartPhase,
     advise,
 )
 from howdah.client.advice_inputs import _Journal
@@ -63,7 +63,9 @@ def test_gpus_that_are_idle_are_told_from_those_that_wait_for_input() -> None:
 
 
 def test_the_longest_phase_of_a_slow_start_says_what_to_do() -> None:
-    slow = Evidence(took_s=90.0, start=(Phase("containers", 40.0), Phase("programs", 2.0)))
+    slow = Evidence(
+        took_s=90.0, start=(StartPhase("containers", 40.0), StartPhase("programs", 2.0))
+    )
     (finding,) = advise(slow)
     assert finding.rule == "slow-start"
     assert "containers 40.0 s, programs 2.0 s" in finding.text
@@ -82,7 +84,7 @@ def test_every_rule_says_what_it_looks_for() -> None:
 
 
 def test_the_summary_has_the_three_worst_of_a_job_that_took_a_while() -> None:
-    failure = Failure(cause="user-code", task="worker:0", what="worker:0 exited", lost_s=40.0)
+    failure = RestartCause(cause="user-code", task="worker:0", what="worker:0 exited", lost_s=40.0)
     evidence = Evidence(
         roles=(RoleUse(role="worker", tasks=1, memory_mb=10_000, peak_memory_mb=9_500),),
         took_s=120.0,
@@ -117,5 +119,5 @@ def test_what_a_lost_attempt_took_is_no_part_of_the_start() -> None:
     told(41.0, "restarting")
     happens(42.0, msgspec.structs.replace(prepared, attempt=2))
     told(43.0, "running")
-    assert seen.start(reported=44.0) == (Phase("preparing", 1.0),)
+    assert seen.start(reported=44.0) == (StartPhase("preparing", 1.0),)
     assert [each.lost_s for each in seen.restarts] == [41.0]

@@ -14,7 +14,7 @@ from howdah.backends.local import site
 from howdah.client.errors import Refused, Unreachable
 from howdah.client.following import remote
 from howdah.client.following.items import JobEvent, LogLine
-from howdah.client.following.log_lines import Position, Stream
+from howdah.client.following.log_lines import FollowerPosition, LogId
 from howdah.client.following.remote import Link, Remote, Update
 from howdah.client.handle import AsyncJobHandle, Callbacks
 from howdah.core.messages import Record
@@ -95,7 +95,7 @@ def test_a_job_is_followed_to_its_end(directory: JobDirectory) -> None:
 
     async def test() -> None:
         async with coordinator(directory, serve):
-            updates = [u async for u in Remote(directory).follow(Position())]
+            updates = [u async for u in Remote(directory).follow(FollowerPosition())]
         assert seen(updates) == ([1, 2], b"one\ntwo\n", ["running", "finished"])
         assert updates[-1] == FINAL
 
@@ -123,7 +123,7 @@ def test_a_successor_is_told_what_is_known_and_nothing_is_repeated(
         updates: list[Update] = []
 
         async def follow() -> None:
-            async for update in Remote(directory).follow(Position()):
+            async for update in Remote(directory).follow(FollowerPosition()):
                 updates.append(update)
 
         following = asyncio.create_task(follow())
@@ -159,7 +159,7 @@ def test_whoever_follows_hears_that_the_coordinator_is_away_and_back(
         updates: list[Update] = []
 
         async def follow() -> None:
-            async for update in Remote(directory).follow(Position()):
+            async for update in Remote(directory).follow(FollowerPosition()):
                 updates.append(update)
 
         following = asyncio.create_task(follow())
@@ -180,8 +180,8 @@ def test_a_job_that_ended_is_read_from_its_directory(directory: JobDirectory) ->
         await write_journal(directory, ["a", "b", "c"])
         write_log(directory, b"0123456789")
         directory.write_final(FINAL)
-        position = Position(after_seq=1)
-        position.offsets[Stream(WORKER, 1)] = 4
+        position = FollowerPosition(after_seq=1)
+        position.offsets[LogId(WORKER, 1)] = 4
         updates = [u async for u in Remote(directory).follow(position)]
         assert seen(updates) == ([2, 3], b"456789", ["finished"])
 

@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 from howdah.client.following.items import log_line
 from howdah.client.following.log_lines import (
     LONGEST_LINE,
-    Block,
+    FollowerPosition,
     Lines,
-    Position,
-    Stream,
+    LogBlock,
+    LogId,
     TimedLines,
 )
 from howdah.core.messages import Task
 
-WORKER = Stream(Task("worker", 0), 1)
-OTHER = Stream(Task("worker", 1), 1)
+WORKER = LogId(Task("worker", 0), 1)
+OTHER = LogId(Task("worker", 1), 1)
 
 
 def test_a_record_is_new_once() -> None:
-    position = Position()
+    position = FollowerPosition()
     assert position.is_new_record(3)
     assert not position.is_new_record(3)
     assert not position.is_new_record(2)
@@ -29,31 +29,31 @@ def test_a_record_is_new_once() -> None:
 
 
 def test_bytes_sent_again_by_another_coordinator_are_cut_off() -> None:
-    position = Position()
+    position = FollowerPosition()
     assert position.new_bytes(WORKER, 0, b"abcdef") == (0, b"abcdef")
     assert position.new_bytes(WORKER, 0, b"abcd") == (6, b"")
     assert position.new_bytes(WORKER, 4, b"efgh") == (6, b"gh")
 
 
 def test_a_gap_left_by_the_size_cap_is_stepped_over() -> None:
-    position = Position()
+    position = FollowerPosition()
     position.new_bytes(WORKER, 0, b"head")
     assert position.new_bytes(WORKER, 1000, b"tail") == (1000, b"tail")
     assert position.new_bytes(WORKER, 500, b"late") == (1004, b"")
 
 
 def test_logs_of_tasks_and_attempts_are_counted_apart() -> None:
-    position = Position()
+    position = FollowerPosition()
     position.new_bytes(WORKER, 0, b"abc")
     assert position.new_bytes(OTHER, 0, b"abc") == (0, b"abc")
-    assert position.new_bytes(Stream(WORKER.task, 2), 0, b"abc") == (0, b"abc")
+    assert position.new_bytes(LogId(WORKER.task, 2), 0, b"abc") == (0, b"abc")
 
 
 @given(st.binary(max_size=60), st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60))))
 def test_overlapping_pieces_in_rising_order_give_the_log_exactly_once(
     log: bytes, cuts: list[tuple[int, int]]
 ) -> None:
-    position = Position()
+    position = FollowerPosition()
     seen = b""
     reached = 0
     for start, size in [*cuts, (0, len(log))]:
@@ -117,14 +117,14 @@ def test_a_log_line_reads_as_the_command_line_prints_it() -> None:
 def test_lines_are_told_with_the_time_at_which_they_began() -> None:
     cut = TimedLines()
     assert cut.feed(WORKER, 0, b"one\ntwo\nthr", ((0, 100.0), (8, 101.0))) == [
-        Block(WORKER, 100.0, [(0, b"one"), (4, b"two")])
+        LogBlock(WORKER, 100.0, [(0, b"one"), (4, b"two")])
     ]
-    assert cut.feed(OTHER, 0, b"apart\n", ()) == [Block(OTHER, None, [(0, b"apart")])]
+    assert cut.feed(OTHER, 0, b"apart\n", ()) == [LogBlock(OTHER, None, [(0, b"apart")])]
     assert cut.feed(WORKER, 11, b"ee\nfour\nfive", ((8, 101.0), (13, 103.0))) == [
-        Block(WORKER, 101.0, [(8, b"three")]),
-        Block(WORKER, 103.0, [(14, b"four")]),
+        LogBlock(WORKER, 101.0, [(8, b"three")]),
+        LogBlock(WORKER, 103.0, [(14, b"four")]),
     ]
-    assert cut.finish_all() == [Block(WORKER, 103.0, [(19, b"five")])]
+    assert cut.finish_all() == [LogBlock(WORKER, 103.0, [(19, b"five")])]
 
 
 def test_times_that_no_clock_tells_are_left_out_and_never_run_backwards() -> None:

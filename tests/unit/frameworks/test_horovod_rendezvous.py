@@ -24,7 +24,7 @@ def ask() -> Iterator[Ask]:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     sizes = {"global_": 2, "local_a": 1}
-    with module.Server(("127.0.0.1", 0), sizes) as server:
+    with module.RendezvousServer(("127.0.0.1", 0), sizes) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
 

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from howdah.core.messages import Member, Task, Topology
 from howdah.frameworks import planning, programs
-from howdah.frameworks.programs import Places
+from howdah.frameworks.programs import ProgramPaths
 from howdah.spec.model import Job, Mode, Role, TensorBoard
 from howdah.wire.messages import ProcessSpec
 from tests.unit.frameworks.gangs import RUNNABLE, job, topology
 
-PLACES = Places(
+PLACES = ProgramPaths(
     python="/env/bin/python",
     path="/usr/bin:/bin",
     shared_dir="/job/shared",

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from howdah.core.messages import Task
 from howdah.core.plan import Completion
 from howdah.frameworks import planning, programs
-from howdah.frameworks.programs import Places
+from howdah.frameworks.programs import ProgramPaths
 from howdah.spec.model import Compat, Job, Mode, Role, Tracking
 from tests.unit.frameworks.gangs import job, problems, roles, topology
 
-PLACES = Places(
+PLACES = ProgramPaths(
     python="/env/bin/python",
     shared_dir="/job/shared",
     tensorboard_dir="/job/tensorboard",

@@ -9,7 +9,7 @@ import pytest
 
 from howdah.spec.load import from_document, from_flags, from_job, load, substitute_job_id
 from howdah.spec.model import Checkpoint, Job, Mode, Restart, Role, TensorBoard, Tracking
-from howdah.spec.problems import JobFileError, Problem
+from howdah.spec.problems import JobFileError, JobFileProblem
 
 ENV = {"HOWDAH_SITE": ""}
 
@@ -180,7 +180,7 @@ def test_problems_come_in_the_order_of_the_file(tmp_path: Path) -> None:
         load_text(tmp_path, text)
     assert [problem.line for problem in error.value.problems] == [1, 2, 3, 5, 7]
     assert str(error.value).splitlines()[0] == "the job has 5 problems:"
-    assert error.value.problems[0] == Problem(
+    assert error.value.problems[0] == JobFileProblem(
         file=str(tmp_path / "job.toml"),
         line=1,
         key="mode",

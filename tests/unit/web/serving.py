@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from howdah.coordinator.web.app import JobApp, create_app
-from howdah.coordinator.web.server import Server, serve
+from howdah.coordinator.web.server import WebServer, serve
 from howdah.wire import tickets
 from howdah.wire.addresses import listening
 from tests.unit.web.fake_job import TOKEN, FakeJob
@@ -53,7 +53,7 @@ class Served:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self.app: JobApp
-        self.server: Server
+        self.server: WebServer
 
     @property
     def port(self) -> int:

@@ -309,7 +309,7 @@ def test_a_program_cannot_set_our_cookies_nor_take_our_pages_over(served: Served
         assert headers["X-Frame-Options"] == "SAMEORIGIN"
 
 
-AT = proxy.Place("page.example:81", "/proxy/tensorboard:0/a/b")
+AT = proxy.ProxyTarget("page.example:81", "/proxy/tensorboard:0/a/b")
 
 
 @pytest.mark.parametrize(

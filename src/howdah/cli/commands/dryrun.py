@@ -257,18 +257,18 @@ def _common(run: DryRun) -> dict[str, str]:
 
 
 def _role_table(run: DryRun, paint: Paint) -> list[str]:
-    from howdah.cli.display.formatting import Column, render
+    from howdah.cli.display.formatting import TableColumn, render
 
     columns = (
-        Column("ROLE"),
-        Column("INSTANCES", right=True),
-        Column("TRACKING"),
-        Column("RESTART"),
-        Column("ATTEMPTS", right=True),
-        Column("AFTER"),
-        Column("MEMORY", right=True),
-        Column("CORES", right=True),
-        Column("GPUS", right=True),
+        TableColumn("ROLE"),
+        TableColumn("INSTANCES", right=True),
+        TableColumn("TRACKING"),
+        TableColumn("RESTART"),
+        TableColumn("ATTEMPTS", right=True),
+        TableColumn("AFTER"),
+        TableColumn("MEMORY", right=True),
+        TableColumn("CORES", right=True),
+        TableColumn("GPUS", right=True),
     )
     rows = [
         (

@@ -118,13 +118,15 @@ def query_command(
     if form.is_data:
         form.write(columns, rows)
     elif rows:
-        from howdah.cli.display.formatting import Column, Paint, render, wants_colour
+        from howdah.cli.display.formatting import Paint, TableColumn, render, wants_colour
 
         numbers = [
             all(isinstance(row[i], (int, float, type(None))) for row in rows)
             for i in range(len(columns))
         ]
-        titles = [Column(name, right=right) for name, right in zip(columns, numbers, strict=True)]
+        titles = [
+            TableColumn(name, right=right) for name, right in zip(columns, numbers, strict=True)
+        ]
         cells = [tuple(map(_cell, row)) for row in rows]
         echo("\n".join(render(titles, cells, Paint(wants_colour(sys.stdout)))))
     else:
@@ -227,7 +229,7 @@ def _jobs(since: float | None, store: str | None, all_users: bool) -> list[JobUs
 
 
 def _table(by: str | None, rows: Sequence[Usage]) -> list[str]:
-    from howdah.cli.display.formatting import Column, Paint, render, wants_colour
+    from howdah.cli.display.formatting import Paint, TableColumn, render, wants_colour
 
     counts = ("jobs", "succeeded", "failed", "stopped", "unended", "failures")
     amounts = ("gpu_hours", "core_hours", "memory_gib_hours", "held_hours")
@@ -236,7 +238,10 @@ def _table(by: str | None, rows: Sequence[Usage]) -> list[str]:
         *("JOBS", "SUCCEEDED", "FAILED", "STOPPED", "UNENDED", "FAILURES"),
         *("GPU-H", "CORE-H", "GIB-H", "HELD-H", "GOODPUT", "PREPARING-H", "LOST-H", "IDLE-H"),
     )
-    columns = [Column((by or "").upper()), *(Column(title, right=True) for title in titles)]
+    columns = [
+        TableColumn((by or "").upper()),
+        *(TableColumn(title, right=True) for title in titles),
+    ]
     cells = [
         (
             " ".join(row.group.split()) or ("all" if by else ""),

@@ -69,12 +69,12 @@ def command(
     """
     from howdah.backends import registry
     from howdah.client.lookup.find import base as base_of
-    from howdah.client.lookup.listing import Wanted, views
+    from howdah.client.lookup.listing import JobFilter, views
 
     base = base_of(store)
     if backend is not None:
         registry.jobs_elsewhere(backend, store, limit or MOST_ELSEWHERE)
-    wanted = Wanted(tags=tags, name=name, user=user, since=since)
+    wanted = JobFilter(tags=tags, name=name, user=user, since=since)
     found = asyncio.run(
         views(
             base,
@@ -85,7 +85,7 @@ def command(
         )
     )
     found = [view for view in found if not states or state(view) in states][:limit]
-    filtered = wanted != Wanted() or backend is not None
+    filtered = wanted != JobFilter() or backend is not None
     if as_json:
         import msgspec
 
@@ -99,17 +99,17 @@ def command(
 
 def _table(views: list[JobView]) -> list[str]:
     from howdah.cli.display import formatting as human
-    from howdah.cli.display.formatting import Column, Paint, render, wants_colour, window_width
+    from howdah.cli.display.formatting import Paint, TableColumn, render, wants_colour, window_width
 
     columns = (
-        Column("ID"),
-        Column("STATE"),
-        Column("FRAMEWORK"),
-        Column("TASKS", right=True),
-        Column("SUBMITTED"),
-        Column("TOOK", right=True),
-        Column("RESTARTS", right=True),
-        Column("WHY", gives=True),
+        TableColumn("ID"),
+        TableColumn("STATE"),
+        TableColumn("FRAMEWORK"),
+        TableColumn("TASKS", right=True),
+        TableColumn("SUBMITTED"),
+        TableColumn("TOOK", right=True),
+        TableColumn("RESTARTS", right=True),
+        TableColumn("WHY", gives=True),
     )
     paint = Paint(wants_colour(sys.stdout))
     now = time.time()

@@ -82,7 +82,7 @@ def command(
     from howdah.cli.display.screen import Prefixes
     from howdah.cli.display.terminal import echo, is_terminal, tame_json, tame_line
     from howdah.client.following.items import log_line
-    from howdah.client.following.log_lines import Block
+    from howdah.client.following.log_lines import LogBlock
 
     handle = handle_of(job_id, store)
     terminal = is_terminal(sys.stdout)
@@ -91,7 +91,7 @@ def command(
     out = sys.stdout.buffer
     notes: list[str] = []
 
-    def time_of(block: Block) -> bytes:
+    def time_of(block: LogBlock) -> bytes:
         if not timestamps:
             return b""
         if block.time is None:
@@ -100,7 +100,7 @@ def command(
             text = f"{moment(block.time)}.{int(block.time * 10) % 10}"
         return f"{paint(text, dim=True)} ".encode()
 
-    def show(block: Block) -> None:
+    def show(block: LogBlock) -> None:
         found = block.lines
         if grep is not None:
             found = [(offset, line) for offset, line in found if grep.search(line)]

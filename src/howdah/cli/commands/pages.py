@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from socket import socket
 
     from howdah.client.handle import AsyncJobHandle
-    from howdah.coordinator.web.server import Server
+    from howdah.coordinator.web.server import WebServer
     from howdah.core.messages import Task
     from howdah.portal.app import PortalApp
 
@@ -71,7 +71,7 @@ def interrupted() -> asyncio.Event:
 async def show(
     app: PortalApp,
     sock: socket,
-    address: Callable[[Server], str],
+    address: Callable[[WebServer], str],
     *,
     folder: str,
     told: str,

@@ -16,7 +16,7 @@ from howdah.cli.commands.pages import show
 from howdah.cli.commands.removal import span_of
 
 if TYPE_CHECKING:
-    from howdah.coordinator.web.server import Server
+    from howdah.coordinator.web.server import WebServer
     from howdah.portal.access_control import Team
     from howdah.portal.copies import Store
     from howdah.portal.pruning import PruneSchedule
@@ -228,7 +228,7 @@ async def _serve(
         pruning=pruning,
     )
 
-    def url(server: Server) -> str:
+    def url(server: WebServer) -> str:
         shown = f"[{server.host}]" if ":" in server.host else server.host
         return f"http://{shown}:{server.port}{prefix}/"
 

@@ -129,7 +129,7 @@ def prune_command(
 
     from howdah.backends import registry
     from howdah.client.lookup.find import base as base_of
-    from howdah.client.lookup.listing import Wanted, views
+    from howdah.client.lookup.listing import JobFilter, views
     from howdah.client.removal import Retention, expired
     from howdah.spec.units import span
     from howdah.storage.jobdir import JobDirectory
@@ -144,7 +144,7 @@ def prune_command(
         views(
             base,
             backend=backend,
-            wanted=Wanted(tags=tags, name=name),
+            wanted=JobFilter(tags=tags, name=name),
             passed_over=say_passed_over,
         )
     )
@@ -168,8 +168,8 @@ def _list(gone: list[JobView], base: Path, as_json: bool) -> int:
 
     from howdah.backends.base import BackendError
     from howdah.cli.display.formatting import (
-        Column,
         Paint,
+        TableColumn,
         counted,
         moment,
         render,
@@ -195,7 +195,12 @@ def _list(gone: list[JobView], base: Path, as_json: bool) -> int:
     if not gone:
         echo(f"There is nothing to remove in {base}")
         return 0
-    columns = (Column("ID"), Column("STATE"), Column("ENDED"), Column("SIZE", right=True))
+    columns = (
+        TableColumn("ID"),
+        TableColumn("STATE"),
+        TableColumn("ENDED"),
+        TableColumn("SIZE", right=True),
+    )
     paint = Paint(wants_colour(sys.stdout))
     rows = [
         (

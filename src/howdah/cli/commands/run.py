@@ -84,11 +84,11 @@ def run_command(
     try:
         loaded = load_job(ctx, job, **source)
         from howdah.cli.display.attached import Tie, View, follow
-        from howdah.cli.display.progress import Progress
+        from howdah.cli.display.progress import SubmissionProgress
         from howdah.client.submission.submit import submit
 
         def start() -> JobDirectory:
-            with Progress(quiet=as_json) as progress:
+            with SubmissionProgress(quiet=as_json) as progress:
                 return submit(
                     loaded,
                     backend=backend,
@@ -143,10 +143,10 @@ def submit_command(
 
     submission = begin(backend)
     try:
-        from howdah.cli.display.progress import Progress
+        from howdah.cli.display.progress import SubmissionProgress
         from howdah.client.submission.submit import submit
 
-        with all_or_nothing(), Progress(quiet=as_json) as progress:
+        with all_or_nothing(), SubmissionProgress(quiet=as_json) as progress:
             loaded = load_job(ctx, job, **source)
             directory = submit(
                 loaded,
@@ -227,7 +227,7 @@ def rerun_command(
 
     With --json: one JSON object per line, as for 'howdah run'.
     """
-    from howdah.cli.display.progress import Progress
+    from howdah.cli.display.progress import SubmissionProgress
     from howdah.client.submission.begin import begin
     from howdah.client.submission.resubmission import load, submit_again
 
@@ -237,7 +237,7 @@ def rerun_command(
         loaded = load(before, overrides, resume=resume)
 
         def start() -> JobDirectory:
-            with Progress(quiet=as_json) as progress:
+            with SubmissionProgress(quiet=as_json) as progress:
                 return submit_again(
                     before,
                     loaded,

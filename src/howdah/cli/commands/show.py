@@ -224,12 +224,12 @@ def _csv(found: list[Measurement]) -> Iterator[str]:
 
 def _table(found: list[Measurement], paint: Paint) -> list[str]:
     from howdah.cli.display import formatting as human
-    from howdah.cli.display.formatting import Column, render, window_width
+    from howdah.cli.display.formatting import TableColumn, render, window_width
 
     values = _names(found)
     numbers = ("CPU", "MEMORY", "GPU", "GPU MEMORY", "READ", "WRITTEN")
-    columns = [Column("TASK"), Column("ATTEMPT", right=True), Column("AT")]
-    columns += [Column(title, right=True) for title in (*numbers, *values)]
+    columns = [TableColumn("TASK"), TableColumn("ATTEMPT", right=True), TableColumn("AT")]
+    columns += [TableColumn(title, right=True) for title in (*numbers, *values)]
     rows = [
         (
             each.task,
@@ -303,10 +303,16 @@ def outputs_command(
         echo_json(msgspec.json.encode(found))
     elif found:
         from howdah.cli.display import formatting as human
-        from howdah.cli.display.formatting import Column, Paint, render, wants_colour, window_width
+        from howdah.cli.display.formatting import (
+            Paint,
+            TableColumn,
+            render,
+            wants_colour,
+            window_width,
+        )
 
         rows = [(f"{each.size:,}", each.name) for each in found]
-        columns = (Column("BYTES", right=True), Column("FILE"))
+        columns = (TableColumn("BYTES", right=True), TableColumn("FILE"))
         width = window_width() if sys.stdout.isatty() else None
         echo("\n".join(render(columns, rows, Paint(wants_colour(sys.stdout)), width=width)))
         total = human.mebibytes(sum(each.size for each in found) / 2**20)

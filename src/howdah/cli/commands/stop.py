@@ -77,7 +77,7 @@ def command(
     """
     from howdah.backends import registry
     from howdah.backends.base import OnlyOwners
-    from howdah.client.following.log_lines import Position
+    from howdah.client.following.log_lines import FollowerPosition
     from howdah.wire.messages import RecordUpdate
     from howdah.wire.status import JobView
 
@@ -90,7 +90,7 @@ def command(
         if no_wait:
             return await handle.status(), False
         saving = Saving()
-        async for update in handle.follow(Position(), logs=False):
+        async for update in handle.follow(FollowerPosition(), logs=False):
             if isinstance(update, RecordUpdate) and not as_json:
                 for line in saving.lines(update.record):
                     echo(f"howdah | {line}", err=True)

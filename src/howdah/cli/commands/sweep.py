@@ -229,7 +229,7 @@ def _line(trial: Trial, of: int) -> str:
 
 def _table(trials: Sequence[Trial], by: str | None) -> list[str]:
     from howdah.cli.display import formatting as human
-    from howdah.cli.display.formatting import Column, Paint, render, wants_colour, window_width
+    from howdah.cli.display.formatting import Paint, TableColumn, render, wants_colour, window_width
     from howdah.client.sweep import shown
 
     value = (by or "").removeprefix("-")
@@ -240,13 +240,13 @@ def _table(trials: Sequence[Trial], by: str | None) -> list[str]:
     names = names[:MOST_VALUES]
     keys = list(trials[0].parameters)
     columns = (
-        Column("TRIAL", right=True),
-        *(Column(shown(key).upper(), right=True) for key in keys),
-        Column("STATE"),
-        *(Column(name.upper(), right=True) for name in names),
-        Column("TOOK", right=True),
-        Column("ID"),
-        Column("WHY", gives=True),
+        TableColumn("TRIAL", right=True),
+        *(TableColumn(shown(key).upper(), right=True) for key in keys),
+        TableColumn("STATE"),
+        *(TableColumn(name.upper(), right=True) for name in names),
+        TableColumn("TOOK", right=True),
+        TableColumn("ID"),
+        TableColumn("WHY", gives=True),
     )
     paint = Paint(wants_colour(sys.stdout))
     rows: list[tuple[str, ...]] = []

@@ -24,7 +24,7 @@ from howdah.client.advice import Finding
 from howdah.client.advice_inputs import findings_if_known
 from howdah.client.errors import Abandoned, ExitCode, HowdahError, exit_code_of
 from howdah.client.following.items import Submitted
-from howdah.client.following.remote import Link, Waiting
+from howdah.client.following.remote import Link, WaitingReason
 from howdah.client.handle import AsyncJobHandle
 from howdah.spec.units import instance_range
 from howdah.storage.jobdir import JobDirectory, StorageError
@@ -213,7 +213,7 @@ class _Session:
                 await writer.room()
             elif isinstance(update, RecordUpdate):
                 screen.record(update)
-            elif isinstance(update, Waiting):
+            elif isinstance(update, WaitingReason):
                 screen.waiting(update.why)
             elif isinstance(update, Link):
                 if update.incarnation is None:

@@ -102,7 +102,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _GAP = "  "
 
 
-class Column(msgspec.Struct, frozen=True):
+class TableColumn(msgspec.Struct, frozen=True):
     """One column of a table."""
 
     title: str
@@ -113,7 +113,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 def render(
-    columns: Sequence[Column],
+    columns: Sequence[TableColumn],
     rows: Sequence[Sequence[str]],
     paint: Paint,
     *,
@@ -141,7 +141,7 @@ def render(
     return [indent + line for line in lines]
 
 
-def _narrow(columns: Sequence[Column], widths: list[int], room: int) -> None:
+def _narrow(columns: Sequence[TableColumn], widths: list[int], room: int) -> None:
     over = sum(widths) + len(_GAP) * (len(widths) - 1) - room
     for i, column in enumerate(columns):
         if column.gives and over > 0:
@@ -151,7 +151,7 @@ def _narrow(columns: Sequence[Column], widths: list[int], room: int) -> None:
             over -= less
 
 
-def _line(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
+def _line(columns: Sequence[TableColumn], widths: Sequence[int], cells: Sequence[str]) -> str:
     parts: list[str] = []
     for column, width, cell in zip(columns, widths, cells, strict=True):
         if column.gives:

@@ -18,7 +18,7 @@ DRAW_S = 0.1
 _ERASE_LINE = "\r\x1b[2K"
 
 
-class Progress:
+class SubmissionProgress:
     """Draws `Step`s on a terminal; elsewhere each kind of step is said once. Use as a context."""
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -30,7 +30,7 @@ class Progress:
         self._drawn = False
         self._said = ""
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> SubmissionProgress:
         return self
 
     def __exit__(

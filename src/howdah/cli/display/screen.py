@@ -20,8 +20,16 @@ from howdah.cli.display.summary import summary
 from howdah.cli.display.terminal import tame_json, tame_line
 from howdah.cli.display.writer import Writer
 from howdah.client.advice import Finding
-from howdah.client.following.items import Note, Page, Status, Summary, Waiting, job_event, log_line
-from howdah.client.following.log_lines import Block, Lines, Stream, TimedLines
+from howdah.client.following.items import (
+    NoteItem,
+    Page,
+    StatusItem,
+    SummaryItem,
+    WaitingItem,
+    job_event,
+    log_line,
+)
+from howdah.client.following.log_lines import Lines, LogBlock, LogId, TimedLines
 from howdah.client.handle import state_shape
 from howdah.core.messages import Level, Record
 from howdah.core.state import JobPhase
@@ -85,9 +93,9 @@ class Prefixes:
         self._pad = pad
         self._attempts = attempts
         self._tames = terminal or paint.colour
-        self._prefixes: dict[Stream, bytes] = {}
+        self._prefixes: dict[LogId, bytes] = {}
 
-    def before(self, stream: Stream, lines: list[bytes], time: bytes = b"") -> bytes:
+    def before(self, stream: LogId, lines: list[bytes], time: bytes = b"") -> bytes:
         """The lines as they are printed; ``time`` goes before the names."""
         prefix = self._prefixes.get(stream)
         if prefix is None:
@@ -96,7 +104,7 @@ class Prefixes:
             lines = [tame_line(line) for line in lines]
         return b"".join(time + prefix + line + b"\n" for line in lines)
 
-    def _make(self, stream: Stream) -> bytes:
+    def _make(self, stream: LogId) -> bytes:
         task = str(stream.task)
         # By name, so that a task has the same colour in every command and every run.
         colour = TASK_COLOURS[
@@ -156,7 +164,7 @@ class HumanScreen:
         self._own = f"{err(OWN.ljust(pad), bold=True)} {err('|', dim=True)} "
 
     def log(self, update: LogUpdate) -> None:
-        stream = Stream(update.task, update.attempt)
+        stream = LogId(update.task, update.attempt)
         lines = self._lines.feed(stream, update.offset, update.data)
         if lines:
             self._print(stream, [line for _, line in lines])
@@ -238,7 +246,7 @@ class HumanScreen:
         lines = summary(view, self._out, width=self._width, findings=findings)
         self._writer.out("".join(f"{line}\n" for line in lines).encode())
 
-    def _print(self, stream: Stream, lines: list[bytes]) -> None:
+    def _print(self, stream: LogId, lines: list[bytes]) -> None:
         if stream.task.role in self._without_gpus and not self._all_records:
             count, lines = len(lines), self._startup.others(stream, lines)
             if len(lines) < count and not self._folded:
@@ -257,7 +265,7 @@ class JsonScreen:
         self._pending_reason = ""
 
     def log(self, update: LogUpdate) -> None:
-        stream = Stream(update.task, update.attempt)
+        stream = LogId(update.task, update.attempt)
         self._put_blocks(self._lines.feed(stream, update.offset, update.data, update.times))
 
     def record(self, update: RecordUpdate) -> None:
@@ -267,7 +275,7 @@ class JsonScreen:
         shape = state_shape(view)
         if shape != self._shape:  # measurements alone are no news
             self._shape = shape
-            self._put(Status(status=view))
+            self._put(StatusItem(status=view))
         if view.pending_reason != self._pending_reason:
             self._pending_reason = view.pending_reason
             self.waiting(view.pending_reason)
@@ -276,16 +284,16 @@ class JsonScreen:
         self._put(Page(name=name, address=address))
 
     def note(self, text: str) -> None:
-        self._put(Note(text=text))
+        self._put(NoteItem(text=text))
 
     def waiting(self, why: str) -> None:
-        self._put(Waiting(why=why))
+        self._put(WaitingItem(why=why))
 
     def end(self, view: JobView, findings: Sequence[Finding] = ()) -> None:
         self._put_blocks(self._lines.finish_all())
-        self._put(Summary(status=view))
+        self._put(SummaryItem(status=view))
 
-    def _put_blocks(self, blocks: list[Block]) -> None:
+    def _put_blocks(self, blocks: list[LogBlock]) -> None:
         for block in blocks:
             self._put(*(log_line(block.stream, *line, time=block.time) for line in block.lines))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from howdah.client.following.log_lines import Stream
+from howdah.client.following.log_lines import LogId
 
 FIRST = 200
 """Lines of an attempt among which they are looked for: later ones are no part of a start."""
@@ -38,9 +38,9 @@ class StartupLines:
     """Leaves them out."""
 
     def __init__(self) -> None:
-        self._seen: dict[Stream, int] = {}
+        self._seen: dict[LogId, int] = {}
 
-    def others(self, stream: Stream, lines: list[bytes]) -> list[bytes]:
+    def others(self, stream: LogId, lines: list[bytes]) -> list[bytes]:
         """The next lines of an attempt's log, without those of TensorFlow's start."""
         seen = self._seen.get(stream, 0)
         self._seen[stream] = seen + len(lines)

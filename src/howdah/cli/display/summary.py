@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from howdah.cli.display import formatting as human
-from howdah.cli.display.formatting import Column, Paint, display_width, render
+from howdah.cli.display.formatting import Paint, TableColumn, display_width, render
 from howdah.client.advice import Finding, Severity
 from howdah.storage.unsaved_files import REMEDY
 from howdah.wire.status import FailureView, JobView, TaskView
@@ -29,18 +29,18 @@ LABEL = 16
 """Columns before the text of a labelled line."""
 
 _TASK_COLUMNS = (
-    Column("TASK"),
-    Column("STATE"),
-    Column("RANK", right=True),
-    Column("ATTEMPT", right=True),
-    Column("EXIT"),
-    Column("STEP", right=True),
-    Column("CPU", right=True),
-    Column("MEMORY", right=True),
-    Column("GPU", right=True),
-    Column("FOR", right=True),
-    Column("HOST"),
-    Column("LAST LINE", gives=True),
+    TableColumn("TASK"),
+    TableColumn("STATE"),
+    TableColumn("RANK", right=True),
+    TableColumn("ATTEMPT", right=True),
+    TableColumn("EXIT"),
+    TableColumn("STEP", right=True),
+    TableColumn("CPU", right=True),
+    TableColumn("MEMORY", right=True),
+    TableColumn("GPU", right=True),
+    TableColumn("FOR", right=True),
+    TableColumn("HOST"),
+    TableColumn("LAST LINE", gives=True),
 )
 
 

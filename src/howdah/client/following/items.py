@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.client.following.log_lines import Stream
+from howdah.client.following.log_lines import LogId
 from howdah.wire.messages import RecordUpdate
 from howdah.wire.status import JobView
 
@@ -72,32 +72,32 @@ class Page(_Item, frozen=True, kw_only=True, tag="page"):
     """A link that opens the page once, within ten minutes."""
 
 
-class Status(_Item, frozen=True, kw_only=True, tag="status"):
+class StatusItem(_Item, frozen=True, kw_only=True, tag="status"):
     """The job's status document. It comes when the job's phase or a task's state has changed."""
 
     status: JobView
 
 
-class Summary(_Item, frozen=True, kw_only=True, tag="summary"):
+class SummaryItem(_Item, frozen=True, kw_only=True, tag="summary"):
     """The last line: the job's final status document."""
 
     status: JobView
 
 
-class Waiting(_Item, frozen=True, kw_only=True, tag="waiting"):
+class WaitingItem(_Item, frozen=True, kw_only=True, tag="waiting"):
     """The job waits for its coordinator or for containers. It comes again whenever ``why`` changes."""
 
     why: str
     """Such as ``the queue is full: …``; empty if it is not known, or if the job no longer waits."""
 
 
-class Note(_Item, frozen=True, kw_only=True, tag="note"):
+class NoteItem(_Item, frozen=True, kw_only=True, tag="note"):
     """Something about the client itself, such as a stop that it asked for, or a broken connection."""
 
     text: str
 
 
-def log_line(stream: Stream, offset: int, line: bytes, time: float | None = None) -> LogLine:
+def log_line(stream: LogId, offset: int, line: bytes, time: float | None = None) -> LogLine:
     """A line as it was cut from a log."""
     return LogLine(
         task=str(stream.task),

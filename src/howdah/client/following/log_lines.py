@@ -21,19 +21,19 @@ LONGEST_LINE = 64 * 1024
 """Bytes after which an unfinished line is shown anyway, so that memory stays bounded."""
 
 
-class Stream(msgspec.Struct, frozen=True, order=True):
+class LogId(msgspec.Struct, frozen=True, order=True):
     """One attempt's log."""
 
     task: Task
     attempt: int
 
 
-class Position:
+class FollowerPosition:
     """How far a follower has come: the newest record, and the next byte of every log."""
 
     def __init__(self, after_seq: int = 0) -> None:
         self.seq: int = after_seq
-        self.offsets: dict[Stream, int] = {}
+        self.offsets: dict[LogId, int] = {}
 
     def is_new_record(self, seq: int) -> bool:
         """Whether the record has not been seen; it counts as seen from now on."""
@@ -42,7 +42,7 @@ class Position:
         self.seq = seq
         return True
 
-    def new_bytes(self, stream: Stream, offset: int, data: bytes) -> tuple[int, bytes]:
+    def new_bytes(self, stream: LogId, offset: int, data: bytes) -> tuple[int, bytes]:
         """The part of ``data`` that has not been seen, and its offset; seen from now on.
 
         A chunk past the known end is taken as it is: the log's middle was dropped by its size cap.
@@ -65,9 +65,9 @@ class Lines:
     """
 
     def __init__(self) -> None:
-        self._rest: dict[Stream, tuple[int, bytes]] = {}
+        self._rest: dict[LogId, tuple[int, bytes]] = {}
 
-    def feed(self, stream: Stream, offset: int, data: bytes) -> list[tuple[int, bytes]]:
+    def feed(self, stream: LogId, offset: int, data: bytes) -> list[tuple[int, bytes]]:
         """Lines that ``data`` completes, each with its offset, without their line ends."""
         start, rest = self._rest.pop(stream, (offset, b""))
         *whole, rest = (rest + data).split(b"\n")
@@ -81,21 +81,21 @@ class Lines:
             self._rest[stream] = (start, rest)
         return lines
 
-    def finish(self, stream: Stream) -> list[tuple[int, bytes]]:
+    def finish(self, stream: LogId) -> list[tuple[int, bytes]]:
         """What the log ended with, if it had no line end."""
         start, rest = self._rest.pop(stream, (0, b""))
         return [(start, _last_writing(rest))] if rest else []
 
-    def finish_all(self) -> list[tuple[Stream, int, bytes]]:
+    def finish_all(self) -> list[tuple[LogId, int, bytes]]:
         """The unfinished ends of all logs."""
         streams = sorted(self._rest)
         return [(s, start, line) for s in streams for start, line in self.finish(s)]
 
 
-class Block(NamedTuple):
+class LogBlock(NamedTuple):
     """Lines of one log that were written at about the same time."""
 
-    stream: Stream
+    stream: LogId
     time: float | None
     """In seconds since the epoch, by the job's clock; None where it is not known."""
     lines: list[tuple[int, bytes]]
@@ -107,11 +107,11 @@ class TimedLines:
 
     def __init__(self) -> None:
         self._lines = Lines()
-        self._times: dict[Stream, list[tuple[int, float]]] = {}
+        self._times: dict[LogId, list[tuple[int, float]]] = {}
 
     def feed(
-        self, stream: Stream, offset: int, data: bytes, times: Iterable[tuple[int, float]]
-    ) -> list[Block]:
+        self, stream: LogId, offset: int, data: bytes, times: Iterable[tuple[int, float]]
+    ) -> list[LogBlock]:
         """Blocks of the lines that ``data`` completes; ``times`` as `LogUpdate` has them."""
         known = self._times.setdefault(stream, [])
         for place, time in times:
@@ -120,11 +120,11 @@ class TimedLines:
                 known.append((place, max(time, known[-1][1]) if known else time))
         return self._blocks(stream, self._lines.feed(stream, offset, data))
 
-    def finish(self, stream: Stream) -> list[Block]:
+    def finish(self, stream: LogId) -> list[LogBlock]:
         """What the log ended with, if it had no line end."""
         return self._blocks(stream, self._lines.finish(stream))
 
-    def finish_all(self) -> list[Block]:
+    def finish_all(self) -> list[LogBlock]:
         """The unfinished ends of all logs."""
         return [
             block
@@ -132,9 +132,9 @@ class TimedLines:
             for block in self._blocks(stream, [(offset, line)])
         ]
 
-    def _blocks(self, stream: Stream, lines: list[tuple[int, bytes]]) -> list[Block]:
+    def _blocks(self, stream: LogId, lines: list[tuple[int, bytes]]) -> list[LogBlock]:
         known = self._times.get(stream, [])
-        blocks: list[Block] = []
+        blocks: list[LogBlock] = []
         done = place = 0
         while done < len(lines):
             place = bisect.bisect_right(known, lines[done][0], lo=place, key=lambda each: each[0])
@@ -142,7 +142,7 @@ class TimedLines:
             if place < len(known):
                 end = bisect.bisect_left(lines, known[place][0], lo=done, key=lambda each: each[0])
             time = known[place - 1][1] if place else None
-            blocks.append(Block(stream, time, lines[done:end]))
+            blocks.append(LogBlock(stream, time, lines[done:end]))
             done = end
         if place > 1:
             del known[: place - 1]

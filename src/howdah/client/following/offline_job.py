@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.client.following.log_lines import Position, Stream
+from howdah.client.following.log_lines import FollowerPosition, LogId
 from howdah.core.messages import Task
 from howdah.core.state import TaskState
 from howdah.storage import journal, logs
@@ -35,21 +35,21 @@ def records(directory: JobDirectory, after_seq: int = 0) -> Iterator[RecordUpdat
             yield RecordUpdate(seq=entry.seq, time=entry.now, record=entry.record)
 
 
-def streams(directory: JobDirectory, tasks: Iterable[Task] = ()) -> list[Stream]:
+def streams(directory: JobDirectory, tasks: Iterable[Task] = ()) -> list[LogId]:
     """The logs there are, of these tasks or of all, by task and attempt."""
     wanted = set(tasks) or _logged_tasks(directory)
-    found = [Stream(t, attempt) for t in wanted for attempt in directory.log_attempts(t)]
+    found = [LogId(t, attempt) for t in wanted for attempt in directory.log_attempts(t)]
     return sorted(found)
 
 
 def log_bytes(
-    directory: JobDirectory, stream: Stream, offset: int = 0, *, chunk: int = CHUNK
+    directory: JobDirectory, stream: LogId, offset: int = 0, *, chunk: int = CHUNK
 ) -> Iterator[LogUpdate]:
     """An attempt's log from ``offset`` to its present end, ``chunk`` bytes at a time."""
     return log_file(directory.log_path(stream.task, stream.attempt), stream, offset, chunk=chunk)
 
 
-def log_file(path: Path, stream: Stream, offset: int, *, chunk: int) -> Iterator[LogUpdate]:
+def log_file(path: Path, stream: LogId, offset: int, *, chunk: int) -> Iterator[LogUpdate]:
     """As `log_bytes`, of a log at that path."""
     times = logs.LogTimes(path)
     while (part := logs.read(path, offset, chunk)).data:
@@ -63,7 +63,7 @@ def log_file(path: Path, stream: Stream, offset: int, *, chunk: int) -> Iterator
         )
 
 
-def tail_offset(directory: JobDirectory, stream: Stream, count: int) -> int:
+def tail_offset(directory: JobDirectory, stream: LogId, count: int) -> int:
     """Where the last ``count`` lines of an attempt's log begin (of at most its last 4 MiB)."""
     path = directory.log_path(stream.task, stream.attempt)
     end = logs.size(path)
@@ -75,7 +75,7 @@ def tail_offset(directory: JobDirectory, stream: Stream, count: int) -> int:
 
 
 def rest(
-    directory: JobDirectory, position: Position, *, logs: bool, tasks: Iterable[Task] = ()
+    directory: JobDirectory, position: FollowerPosition, *, logs: bool, tasks: Iterable[Task] = ()
 ) -> Iterator[RecordUpdate | LogUpdate]:
     """What a follower at ``position`` has not seen of a job that has ended."""
     for update in records(directory, position.seq):

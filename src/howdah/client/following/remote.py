@@ -21,7 +21,7 @@ import msgspec
 from howdah.backends.base import Running, Site
 from howdah.client.errors import Abandoned, Refused, Unreachable
 from howdah.client.following import offline_job
-from howdah.client.following.log_lines import Position, Stream
+from howdah.client.following.log_lines import FollowerPosition, LogId
 from howdah.client.lookup.find import site_of
 from howdah.core.messages import Task
 from howdah.core.state import JobPhase
@@ -77,13 +77,13 @@ class Link(msgspec.Struct, frozen=True):
     """Of the coordinator that answers now; None while none does."""
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class WaitingReason(msgspec.Struct, frozen=True):
     """There is no coordinator yet, for this reason."""
 
     why: str
 
 
-Update = RecordUpdate | LogUpdate | JobView | Link | Waiting
+Update = RecordUpdate | LogUpdate | JobView | Link | WaitingReason
 
 
 class Remote:
@@ -136,7 +136,7 @@ class Remote:
         return question() if self.site.at_hand else await asyncio.to_thread(question)
 
     async def follow(
-        self, position: Position, *, logs: bool = True, tasks: Iterable[Task] = ()
+        self, position: FollowerPosition, *, logs: bool = True, tasks: Iterable[Task] = ()
     ) -> AsyncIterator[Update]:
         """Everything after ``position`` as it happens, until the job has ended.
 
@@ -155,7 +155,7 @@ class Remote:
             try:
                 async for text in _told_meanwhile(reaching, told, PATIENCE_S):
                     if text is not None:
-                        yield Waiting(text)
+                        yield WaitingReason(text)
                     elif met and not away:
                         away = True
                         yield Link(None)
@@ -323,12 +323,12 @@ class Remote:
         return answer
 
 
-def _watch(position: Position, logs: bool, tasks: tuple[Task, ...]) -> Watch:
+def _watch(position: FollowerPosition, logs: bool, tasks: tuple[Task, ...]) -> Watch:
     offsets = tuple((s.task, s.attempt, offset) for s, offset in position.offsets.items())
     return Watch(after_seq=position.seq, logs=logs, tasks=tasks, offsets=offsets)
 
 
-async def _updates(channel: Channel[ToClient], position: Position) -> AsyncIterator[Update]:
+async def _updates(channel: Channel[ToClient], position: FollowerPosition) -> AsyncIterator[Update]:
     """What the coordinator sends until it hangs up, without what has been seen."""
     limit_s = None
     while (message := await _receive(channel, limit_s)) is not None:
@@ -336,7 +336,7 @@ async def _updates(channel: Channel[ToClient], position: Position) -> AsyncItera
             if position.is_new_record(message.seq):
                 yield message
         elif isinstance(message, LogUpdate):
-            stream = Stream(message.task, message.attempt)
+            stream = LogId(message.task, message.attempt)
             offset, data = position.new_bytes(stream, message.offset, message.data)
             if data:
                 yield msgspec.structs.replace(message, offset=offset, data=data)

@@ -25,7 +25,7 @@ SAME_SECOND = 50
 """More jobs than are submitted in one second."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs are wanted; what is not given does not matter."""
 
     tags: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ async def views(
     *,
     limit: int | None = None,
     backend: str | None = None,
-    wanted: Wanted = Wanted(),  # noqa: B008 - it cannot be changed
+    wanted: JobFilter = JobFilter(),  # noqa: B008 - it cannot be changed
     passed_over: Callable[[NotYours], None] = lambda problem: None,
 ) -> list[JobView]:
     """Status documents of the jobs below ``base``, newest first; of one backend, if it is named.
@@ -59,7 +59,7 @@ async def views(
         directory
         for directory in list_jobs(base, passed_over)
         if (backend is None or _backend(directory) in (backend, None))
-        and (wanted == Wanted() or _is_wanted(directory, wanted))
+        and (wanted == JobFilter() or _is_wanted(directory, wanted))
     ][:limit]
     found = await asyncio.gather(*(look(directory) for directory in directories))
     # Ids tell the time to the second only.
@@ -73,7 +73,7 @@ def _backend(directory: JobDirectory) -> str | None:
         return None
 
 
-def _is_wanted(directory: JobDirectory, wanted: Wanted) -> bool:
+def _is_wanted(directory: JobDirectory, wanted: JobFilter) -> bool:
     try:
         meta = directory.meta()
         if wanted.since is not None and meta.submitted < wanted.since:

@@ -12,7 +12,7 @@ from howdah.frameworks.overridden_variables import overridden_variables
 from howdah.spec import site
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Docker, Job
-from howdah.spec.problems import JobFileError, Problem, dotted
+from howdah.spec.problems import JobFileError, JobFileProblem, dotted
 from howdah.spec.units import instance_range
 
 
@@ -66,7 +66,7 @@ def _shared_folder(job: Job) -> Iterator[str]:
         yield f"in-place: {tasks} tasks write to one folder, each over what the others have written"
 
 
-def _missing(loaded: LoadedJob) -> Iterator[Problem]:
+def _missing(loaded: LoadedJob) -> Iterator[JobFileProblem]:
     """Files and folders that the job names and this machine does not have."""
     job, environment = loaded.job, loaded.job.environment
     if not environment.is_made and not job.files_by_role:

@@ -14,7 +14,7 @@ import msgspec
 from howdah.backends import registry
 from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
-from howdah.spec.problems import Problem, shown
+from howdah.spec.problems import JobFileProblem, shown
 
 TRIAL_S = 15.0
 """A store that has not answered within this is not waited for."""
@@ -30,10 +30,10 @@ class _Store(NamedTuple):
         return "://" not in place and "::" not in place
 
 
-def resolved(loaded: LoadedJob, job: Job) -> tuple[Job, list[Problem]]:
+def resolved(loaded: LoadedJob, job: Job) -> tuple[Job, list[JobFileProblem]]:
     """The job with its places on ViewFs where they lead to, for what writes there knows no mount
     tables; and those that lead nowhere, which stay as they are."""
-    problems: list[Problem] = []
+    problems: list[JobFileProblem] = []
     for name, key in (("checkpoint", "store"), ("outputs", "store"), ("tensorboard", "folder")):
         table = getattr(job, name)
         place: str | None = getattr(table, key, None)
@@ -52,7 +52,7 @@ def resolved(loaded: LoadedJob, job: Job) -> tuple[Job, list[Problem]]:
     return job, problems
 
 
-def look(loaded: LoadedJob, job: Job, backend: str) -> tuple[list[Problem], list[str]]:
+def look(loaded: LoadedJob, job: Job, backend: str) -> tuple[list[JobFileProblem], list[str]]:
     """Write a small file to each store of the job, and remove it.
 
     Args:

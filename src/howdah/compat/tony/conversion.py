@@ -10,7 +10,7 @@ import msgspec
 
 from howdah.compat.tony.options import Arguments
 from howdah.compat.tony.settings import Setting, Settings
-from howdah.spec.problems import JobFileError, Problem, shown
+from howdah.spec.problems import JobFileError, JobFileProblem, shown
 from howdah.spec.values import Table
 
 
@@ -53,7 +53,7 @@ class ConversionBuilder:
         self.given = given
         self.document: Table = {}
         self.notes: list[Note] = []
-        self._problems: list[Problem] = []
+        self._problems: list[JobFileProblem] = []
 
     def value(self, key: str, read: Callable[[str], Any]) -> Any:
         """The value of a key, None if nobody set it; a bad one is a problem."""
@@ -73,7 +73,7 @@ class ConversionBuilder:
     ) -> None:
         """Note why the job cannot be run."""
         setting = setting or self.settings.get(key)
-        found = Problem(
+        found = JobFileProblem(
             file=setting.place if setting is not None else None,
             key=key,
             value=setting.text if setting is not None else None,

@@ -19,7 +19,7 @@ import msgspec
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.errors import ConfigurationError
 from howdah.hadoop.siteparser import Property, read_properties
-from howdah.spec.problems import JobFileError, Problem
+from howdah.spec.problems import JobFileError, JobFileProblem
 
 CONF_DIR = "TONY_CONF_DIR"
 SITE_FILE = "tony-site.xml"
@@ -115,11 +115,13 @@ def _properties(path: Path | str) -> list[Property]:
         return _remote_properties(path)
     if not path.is_file():
         hint = "name the TonY configuration, such as tony.xml"
-        raise JobFileError([Problem(file=str(path), message="there is no such file", hint=hint)])
+        raise JobFileError(
+            [JobFileProblem(file=str(path), message="there is no such file", hint=hint)]
+        )
     try:
         return read_properties(path)
     except ConfigurationError as error:
-        raise JobFileError([Problem(file=str(path), message=str(error))]) from error
+        raise JobFileError([JobFileProblem(file=str(path), message=str(error))]) from error
 
 
 def _remote_properties(url: str) -> list[Property]:
@@ -131,7 +133,7 @@ def _remote_properties(url: str) -> list[Property]:
     except Exception as error:  # whatever an fsspec implementation raises
         message = f"it cannot be read: {error or type(error).__name__}"
         hint = "name a TonY configuration that can be read from here"
-        raise JobFileError([Problem(file=url, message=message, hint=hint)]) from error
+        raise JobFileError([JobFileProblem(file=url, message=message, hint=hint)]) from error
     with tempfile.TemporaryDirectory(prefix="howdah-tony-") as here:
         copy = Path(here, "tony.xml")
         copy.write_bytes(data)
@@ -139,5 +141,5 @@ def _remote_properties(url: str) -> list[Property]:
             found = read_properties(copy)
         except ConfigurationError as error:
             message = str(error).replace(str(copy), url)
-            raise JobFileError([Problem(file=url, message=message)]) from error
+            raise JobFileError([JobFileProblem(file=url, message=message)]) from error
     return [dataclasses.replace(item, source=url) for item in found]

@@ -41,7 +41,7 @@ class LaunchSpecs:
         self._lease_s = lease_s
         self._secrets = secrets
         self._inside = places
-        self._places = programs.Places(
+        self._places = programs.ProgramPaths(
             python=places.python,
             bin=places.bin,
             path=places.path,

@@ -64,7 +64,7 @@ _EXEC = (ExecHello, ExecData, ExecTaken, ExecEnded)
 _LEVELS = {level.value: level for level in Level}
 
 
-class Session:
+class AgentSession:
     """One agent's present connection."""
 
     __slots__ = ("channel", "container_id", "host", "name", "over", "protocol", "silent", "task")
@@ -94,24 +94,24 @@ class Agents:
     """The connected agents of one job, by container."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, AgentSession] = {}
         self._credentials: NewCredentials | None = None
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def present(self, session: Session) -> bool:
+    def present(self, session: AgentSession) -> bool:
         """Whether that is still its container's connection; a newer one may have replaced it."""
         return self._sessions.get(session.container_id) is session
 
-    def add(self, session: Session) -> None:
+    def add(self, session: AgentSession) -> None:
         """Take a new connection in the place of the container's former one."""
         if former := self._sessions.get(session.container_id):
             # The agent knows better than a dead connection that was not noticed yet.
             former.channel.close()
         self._sessions[session.container_id] = session
 
-    def remove(self, session: Session) -> bool:
+    def remove(self, session: AgentSession) -> bool:
         """The connection has ended; whether the container has none now."""
         session.end()
         if not self.present(session):
@@ -145,7 +145,7 @@ class Agents:
         for container_id in list(self._sessions):
             self.send(container_id, credentials)
 
-    def brief(self, session: Session) -> None:
+    def brief(self, session: AgentSession) -> None:
         """Tell a new connection what was told to all."""
         if self._credentials is not None:
             session.channel.send(self._credentials)
@@ -249,7 +249,7 @@ class AgentServer:
         task = self._state().containers[container_id].task
         if task is None and hello.held is not None:
             task = hello.held.task
-        session = Session(channel, hello, task)
+        session = AgentSession(channel, hello, task)
         self._agents.add(session)
         channel.send(self._welcome())
         self._agents.brief(session)
@@ -270,7 +270,7 @@ class AgentServer:
                     self._live.unattended(session.task)
                 self._emit(AgentDisconnected(container_id=container_id))
 
-    async def _listen(self, session: Session) -> None:
+    async def _listen(self, session: AgentSession) -> None:
         """Take what it says until the connection ends, without waking a task for each message."""
         present, heartbeat, on = self._agents.present, self._heartbeats.heartbeat, self._on
         allowed = self._allowances.take

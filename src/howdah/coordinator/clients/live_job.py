@@ -15,10 +15,10 @@ import msgspec
 
 from howdah.coordinator.agents.heartbeats import Metrics
 from howdah.coordinator.agents.server import StackRequests
-from howdah.coordinator.driver import Driver, JobOver
+from howdah.coordinator.driver import EventDriver, JobOver
 from howdah.coordinator.event_log import EventLog
 from howdah.coordinator.job_logs import JobLogs
-from howdah.coordinator.status import LiveState, Status, UnknownTask, pages
+from howdah.coordinator.status import LiveState, StatusDocument, UnknownTask, pages
 from howdah.core.messages import StopRequested, Task
 from howdah.core.plan import Plan
 from howdah.core.state import JobState
@@ -47,8 +47,8 @@ class LiveJob:
         job: Job,
         plan: Plan,
         state: Callable[[], JobState],
-        driver: Driver,
-        status: Status,
+        driver: EventDriver,
+        status: StatusDocument,
         events: EventLog,
         logs: JobLogs,
         live: LiveState,

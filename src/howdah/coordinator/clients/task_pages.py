@@ -13,7 +13,7 @@ CONNECT_S = 5.0
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
-class Unreachable(Exception):
+class PageUnreachable(Exception):
     """The announced program does not answer; the text says how."""
 
 
@@ -34,10 +34,10 @@ async def connect(page: WebAddress) -> Connection:
     if uid is None and can_be_told(link):
         # It may have left an answer of its own behind, which nobody asked for.
         writer.transport.abort()
-        raise Unreachable(f"{page.task}'s {page.name} hung up before it was asked for anything")
+        raise PageUnreachable(f"{page.task}'s {page.name} hung up before it was asked for anything")
     if uid is not None:
         writer.transport.abort()
-        raise Unreachable(
+        raise PageUnreachable(
             f"at {page.host}:{page.port}, where {page.task} announced {page.name}, a process of user "
             f"{uid} listens now, which is not the job's"
         )
@@ -55,7 +55,7 @@ async def connected(what: str, host: str, port: int) -> Connection:
             return await asyncio.open_connection(host, port)
     except OSError as error:  # TimeoutError is one
         words = error.strerror or str(error) or "no answer"
-        raise Unreachable(
+        raise PageUnreachable(
             f"{what} does not answer at {host}:{port} ({words}); it may still be starting, or have "
             "ended"
         ) from error

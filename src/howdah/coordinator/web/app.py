@@ -27,7 +27,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from howdah.backends.base import PageReaders
 from howdah.coordinator.clients.live_job import LiveJob
-from howdah.coordinator.clients.task_pages import Unreachable
+from howdah.coordinator.clients.task_pages import PageUnreachable
 from howdah.coordinator.web import api, proxy, stream
 from howdah.coordinator.web.masking import ReadersJob
 from howdah.coordinator.web.security import (
@@ -205,7 +205,7 @@ def _scrape(source: LiveJob, changes: StatusChanges) -> Callable[[Request], Awai
 
         nonlocal registry
         if registry is None:
-            registry = prometheus.registry(changes.view, prometheus.Reported(source.metrics))
+            registry = prometheus.registry(changes.view, prometheus.ReportedMetrics(source.metrics))
         return Response(prometheus.text(registry), media_type=prometheus.CONTENT_TYPE)
 
     return metrics
@@ -243,7 +243,7 @@ class _Proxied:
 
         try:
             await proxy.forward(scope, receive, marked, task=task, rest=rest, address=address)
-        except Unreachable as problem:
+        except PageUnreachable as problem:
             response = notice(
                 f"{address.name} does not answer", f"{problem}.", 502, to="", after_s=3
             )

@@ -38,7 +38,7 @@ SHORTEST = 6
 DIGITS = 12
 
 
-class Source(Protocol):
+class SecretHolder(Protocol):
     """What has secrets: a `howdah.coordinator.clients.live_job.LiveJob`."""
 
     token: str
@@ -88,7 +88,7 @@ def _forms(secret: str) -> set[bytes]:
     return {text.encode("utf-8", "surrogateescape") for text in texts}
 
 
-def mask_of(source: Source) -> Mask:
+def mask_of(source: SecretHolder) -> Mask:
     """The mask of a job as it is now."""
     pages = {page.secret for page in source.web_targets().values() if page.secret}
     values = frozenset(value for value in _values(source.job()) if _is_telling(value))

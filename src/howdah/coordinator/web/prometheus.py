@@ -47,7 +47,7 @@ class JobCollector(Collector):
         yield from _tasks(view, self._reported)
 
 
-class Reported:
+class ReportedMetrics:
     """The newest value of every name a task reported; each look reads only the samples since."""
 
     def __init__(self, samples: Callable[[Task, float], list[Sample]]) -> None:

@@ -27,7 +27,7 @@ import h11
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from howdah.coordinator.clients.task_pages import Unreachable, connect, prefix_of
+from howdah.coordinator.clients.task_pages import PageUnreachable, connect, prefix_of
 from howdah.coordinator.web import security
 from howdah.coordinator.web.security import Gate
 from howdah.wire.messages import WebAddress
@@ -58,7 +58,7 @@ _NOT_DOWN = _HOP | {"clear-site-data", "service-worker-allowed"}
 """A proxied page must not clear the job page's cookies nor take its requests over."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class ProxyTarget(msgspec.Struct, frozen=True):
     """Where a request was sent to."""
 
     host: str
@@ -114,7 +114,7 @@ def upward_headers(
 def downward_headers(
     headers: Iterable[tuple[bytes, bytes]],
     *,
-    at: Place,
+    at: ProxyTarget,
     task: str,
     address: WebAddress,
     keep: Iterable[str] = (),
@@ -144,7 +144,7 @@ def downward_headers(
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept]
 
 
-def relocated(location: str, *, at: Place, task: str, address: WebAddress) -> str:
+def relocated(location: str, *, at: ProxyTarget, task: str, address: WebAddress) -> str:
     """A redirect made relative to the page that was asked for, so that it fits below any prefix.
 
     A redirect to another host stays as it is.
@@ -205,7 +205,7 @@ class _Exchange:
         self._rest = rest
         self._conn = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_MAX)
         self._started = False
-        self._at = Place(
+        self._at = ProxyTarget(
             security.headers_of(scope["headers"]).get("host", ""),
             scope["raw_path"].decode("latin-1"),
         )
@@ -225,8 +225,8 @@ class _Exchange:
                 downward.result()
         except (OSError, h11.ProtocolError, TimeoutError) as problem:
             if self._started:
-                raise security.Broken(f"{self._task}: {problem}") from problem
-            raise Unreachable(
+                raise security.AnswerBrokeOff(f"{self._task}: {problem}") from problem
+            raise PageUnreachable(
                 f"{self._task}'s {self._address.name} did not give a whole answer: {problem}"
             ) from problem
         finally:
@@ -415,7 +415,7 @@ class WebSockets:
         )
         try:
             far_reader, far_writer = await connect(address)
-        except Unreachable as problem:
+        except PageUnreachable as problem:
             raise security.Refusal(502, str(problem)) from problem
         try:
             up = target_path(path, query, task, address)
@@ -423,7 +423,7 @@ class WebSockets:
             far_writer.writelines(name + b": " + value + b"\r\n" for name, value in passed)
             far_writer.write(b"\r\n")
             host = security.headers_of(pairs).get("host", "")
-            at = Place(host, target.partition("?")[0])
+            at = ProxyTarget(host, target.partition("?")[0])
             writer.write(await _switched(far_reader, at=at, task=task, address=address))
             await _both_ways((reader, writer), (far_reader, far_writer))
         finally:
@@ -448,7 +448,7 @@ def _pairs(lines: Iterable[str]) -> list[tuple[bytes, bytes]]:
 
 
 async def _switched(
-    reader: asyncio.StreamReader, *, at: Place, task: str, address: WebAddress
+    reader: asyncio.StreamReader, *, at: ProxyTarget, task: str, address: WebAddress
 ) -> bytes:
     """The head of a program's answer to an upgrade, as the browser may have it.
 

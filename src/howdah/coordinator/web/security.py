@@ -79,7 +79,7 @@ READER_COOKIE = "proxy-user"
 _READING = frozenset({"GET", "HEAD"})
 
 
-class Broken(Exception):
+class AnswerBrokeOff(Exception):
     """The answer of a proxied program broke off after it had begun; the browser's connection must too."""
 
 
@@ -420,7 +420,7 @@ class GateMiddleware:
             await self._app(scope, receive, answering)
         except Refusal as refusal:
             await self._answer(refusal, headers)(scope, receive, answering)
-        except Broken:
+        except AnswerBrokeOff:
             raise
         except Exception:
             _log.exception("a request for %s failed; this is a defect of Howdah", path)

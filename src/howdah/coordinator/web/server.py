@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from howdah.coordinator.web.app import JobApp
 from howdah.coordinator.web.proxy import WebSockets
-from howdah.coordinator.web.security import PEER, Broken
+from howdah.coordinator.web.security import PEER, AnswerBrokeOff
 from howdah.wire.descriptors import unauthenticated_at_a_port
 from howdah.wire.sockets import Listener
 from howdah.wire.unauthenticated_peers import UnauthenticatedPeer, UnauthenticatedPeers
@@ -32,7 +32,7 @@ CLOSE_S = 2.0
 """Requests that are still being answered at the end are given this long."""
 
 
-class Server:
+class WebServer:
     """A running server. `close` ends it."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Server:
             self._run.result()
 
 
-async def serve(app: JobApp, sock: socket.socket) -> Server:
+async def serve(app: JobApp, sock: socket.socket) -> WebServer:
     """Serve the app (from `create_app`) on a listening socket, which the server closes."""
     websockets = WebSockets(app.gate)
     config = uvicorn.Config(
@@ -84,7 +84,7 @@ async def serve(app: JobApp, sock: socket.socket) -> Server:
         h11_max_incomplete_event_size=HEAD_MAX,
     )
     logging.getLogger("uvicorn.error").addFilter(_worth_telling)
-    server = Server(app, _Uvicorn(config), websockets, sock)
+    server = WebServer(app, _Uvicorn(config), websockets, sock)
     await server.start()
     return server
 
@@ -200,4 +200,4 @@ def _worth_telling(record: logging.LogRecord) -> bool:
     if record.levelno < logging.ERROR:
         return False
     problem = record.exc_info[1] if record.exc_info else None
-    return not isinstance(problem, Broken)
+    return not isinstance(problem, AnswerBrokeOff)

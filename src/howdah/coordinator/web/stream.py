@@ -234,7 +234,7 @@ class Cursor(msgspec.Struct, frozen=True, kw_only=True):
     """Only this attempt; otherwise the newest, and the next one when it comes."""
 
 
-class Watch:
+class StreamWatch:
     """Wakes one stream."""
 
     def __init__(self) -> None:
@@ -260,7 +260,7 @@ class Watchers:
 
     def __init__(self, source: LiveJob) -> None:
         self._source = source
-        self._watches: set[Watch] = set()
+        self._watches: set[StreamWatch] = set()
         self._listening: asyncio.Task[None] | None = None
         self.closing: bool = False
         """The server ends; streams say so and end too."""
@@ -269,9 +269,9 @@ class Watchers:
         return len(self._watches)
 
     @contextlib.contextmanager
-    def watching(self) -> Iterator[Watch]:
+    def watching(self) -> Iterator[StreamWatch]:
         """Listen inside the ``with`` block."""
-        watch = Watch()
+        watch = StreamWatch()
         self._watches.add(watch)
         if self._listening is None or self._listening.done():
             self._listening = asyncio.ensure_future(self._listen())
@@ -392,7 +392,7 @@ class _Reader:
 class _LogFollower:
     """A log being followed into a gatherer."""
 
-    def __init__(self, source: LiveJob, cursor: Cursor, watch: Watch) -> None:
+    def __init__(self, source: LiveJob, cursor: Cursor, watch: StreamWatch) -> None:
         assert cursor.task is not None
         self._gatherer = logs.Gatherer(cursor.task)
         self._ended = False
@@ -402,7 +402,7 @@ class _LogFollower:
         """What has come."""
         return self._gatherer.take(final=self._ended)
 
-    async def _read(self, source: LiveJob, cursor: Cursor, task: Task, watch: Watch) -> None:
+    async def _read(self, source: LiveJob, cursor: Cursor, task: Task, watch: StreamWatch) -> None:
         attempt, offset = _start(source, task, cursor)
         updates = source.follow_log(task, attempt, offset)
         try:
@@ -417,7 +417,7 @@ class _LogFollower:
 
 @contextlib.asynccontextmanager
 async def _following(
-    source: LiveJob, cursor: Cursor, watch: Watch
+    source: LiveJob, cursor: Cursor, watch: StreamWatch
 ) -> AsyncIterator[_LogFollower | None]:
     if cursor.task is None:
         yield None

@@ -26,7 +26,7 @@ QUIET_S = 10
 """Seconds a connection may be silent."""
 
 
-class Store:
+class RendezvousStore:
     """Values by scope and key, and who has finished with a scope."""
 
     def __init__(self, sizes: dict) -> None:
@@ -60,7 +60,7 @@ class Store:
 
 class Handler(BaseHTTPRequestHandler):
     timeout = QUIET_S
-    store: Store
+    store: RendezvousStore
     """Set on a subclass of each server's own."""
 
     def do_GET(self) -> None:
@@ -114,13 +114,13 @@ class Handler(BaseHTTPRequestHandler):
         """Thousands of requests ask for what is not there yet: none is worth a line."""
 
 
-class Server(ThreadingHTTPServer):
+class RendezvousServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 1024
 
     def __init__(self, address: tuple, sizes: dict) -> None:
         self.address_family = socket.getaddrinfo(address[0], None)[0][0]
-        super().__init__(address, type("Handler", (Handler,), {"store": Store(sizes)}))
+        super().__init__(address, type("Handler", (Handler,), {"store": RendezvousStore(sizes)}))
 
     def server_bind(self) -> None:
         # HTTPServer's own would ask the name service who we are, which can take seconds.
@@ -130,7 +130,7 @@ class Server(ThreadingHTTPServer):
 
 def main() -> None:
     host, port = os.environ["HOWDAH_HOST"], int(os.environ["HOWDAH_PORT"])
-    with Server((host, port), json.loads(os.environ["HOROVOD_SCOPES"])) as server:
+    with RendezvousServer((host, port), json.loads(os.environ["HOROVOD_SCOPES"])) as server:
         count = os.environ["HOWDAH_WORLD_SIZE"]
         print(f"rendezvous for {count} processes on {host}:{port}", flush=True)
         server.serve_forever()

@@ -38,7 +38,7 @@ def main() -> int:
         server = None
         if own:
             stack.enter_context(shared_memory())
-            server = mpi_remote.Server(mpi_remote.nodes()[own])
+            server = mpi_remote.CommandServer(mpi_remote.nodes()[own])
         if os.environ.get("HOWDAH_IS_CHIEF") == "true":
             code = start(argv, chiefs_environment()).wait()
             if code == 0:

@@ -107,7 +107,7 @@ def read_line(line):
     return data
 
 
-class Server:
+class CommandServer:
     """Runs what the job's other tasks send, in this task's folder and environment."""
 
     def __init__(self, address):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from howdah.spec import units
-from howdah.spec.checks.rules import Finding
+from howdah.spec.checks.rules import Breach
 from howdah.spec.model import Job, Limits, Role
 from howdah.spec.problems import KeyPath, Problems
 
@@ -22,7 +22,7 @@ def check(job: Job, limits: Limits, problems: Problems, site: str | None) -> Non
             problems.add(path, message, f"{hint}; {by}" if hint else by)
 
 
-def findings(job: Job, limits: Limits) -> Iterator[Finding]:
+def findings(job: Job, limits: Limits) -> Iterator[Breach]:
     """Every limit the job is past."""
     tasks = {name: units.instance_range(role.instances)[1] for name, role in job.roles.items()}
     yield from _most("tasks", tasks, limits.max_instances, "instances")
@@ -37,12 +37,12 @@ def findings(job: Job, limits: Limits) -> Iterator[Finding]:
         yield from _memory(job.roles, tasks, limits.max_memory)
 
 
-def _memory(roles: dict[str, Role], tasks: dict[str, int], most: str) -> Iterator[Finding]:
+def _memory(roles: dict[str, Role], tasks: dict[str, int], most: str) -> Iterator[Breach]:
     for name, role in roles.items():
         if role.memory is None:
             message = f"the site limits a job's memory, and the role {name} does not say its own"
             hint = f'write roles.{name}.memory = "2g", or what it needs'
-            yield Finding(("roles", name, "memory"), message, hint)
+            yield Breach(("roles", name, "memory"), message, hint)
     amounts = {
         name: tasks[name] * units.mebibytes(role.memory)
         for name, role in roles.items()
@@ -51,7 +51,7 @@ def _memory(roles: dict[str, Role], tasks: dict[str, int], most: str) -> Iterato
     yield from _most("MiB of memory", amounts, units.mebibytes(most), "memory")
 
 
-def _most(what: str, amounts: dict[str, int], most: int | None, key: str) -> Iterator[Finding]:
+def _most(what: str, amounts: dict[str, int], most: int | None, key: str) -> Iterator[Breach]:
     total = sum(amounts.values())
     if most is None or total <= most:
         return
@@ -59,4 +59,4 @@ def _most(what: str, amounts: dict[str, int], most: int | None, key: str) -> Ite
     sum_of = f" ({parts})" if len(amounts) > 1 else ""
     greatest = max(amounts, key=lambda name: amounts[name])
     path: KeyPath = ("roles", greatest, key)
-    yield Finding(path, f"the job asks for {total:,} {what}{sum_of}, and may have {most:,}")
+    yield Breach(path, f"the job asks for {total:,} {what}{sum_of}, and may have {most:,}")

@@ -62,7 +62,7 @@ _DOCKER_UNSAFE = re.compile(r"[\"$\\`\s,]")
 _WORD = re.compile(r"[^\s,]+")
 
 
-class Finding(NamedTuple):
+class Breach(NamedTuple):
     """A problem before it has a place in a file."""
 
     path: KeyPath
@@ -82,38 +82,38 @@ def check(job: Job, problems: Problems) -> None:
                 problems.add(path, message, hint)
 
 
-def _names(job: Job) -> Iterator[Finding]:
+def _names(job: Job) -> Iterator[Breach]:
     if not re.fullmatch(JOB_NAME, job.name):
         near = re.sub(r"[^A-Za-z0-9._-]+", "-", job.name).strip("._-")[:100]
         allowed = "use letters, digits, ., _ and -, beginning with a letter or digit, at most 100"
         hint = f"did you mean {shown(near)}?" if near else allowed
-        yield Finding(("name",), f"{shown(job.name)} is no job name", hint)
+        yield Breach(("name",), f"{shown(job.name)} is no job name", hint)
     if not re.fullmatch(ROLE_NAME, job.framework):
-        yield Finding(("framework",), f"{shown(job.framework)} is no framework")
+        yield Breach(("framework",), f"{shown(job.framework)} is no framework")
     seen: dict[str, str] = {}
     for name in job.roles:
         path = ("roles", name)
         if not re.fullmatch(ROLE_NAME, name):
             hint = "use letters, digits, _ and -, beginning with a letter, at most 63"
-            yield Finding(path, f"{shown(name)} is no role name", hint)
+            yield Breach(path, f"{shown(name)} is no role name", hint)
         other = seen.setdefault(name.lower(), name)
         if other != name:
             message = f"the role {other} has the same name but for capitals"
-            yield Finding(path, message, "rename one: file systems may take them for the same")
+            yield Breach(path, message, "rename one: file systems may take them for the same")
 
 
-def _commands(job: Job) -> Iterator[Finding]:
+def _commands(job: Job) -> Iterator[Breach]:
     about: tuple[KeyPath, ...] = (("command",), *(("roles", n, "command") for n in job.roles))
     roles = [("roles", name, role.command) for name, role in job.roles.items()]
     if job.command is None and not any(command is not None for _, _, command in roles):
         hint = 'write command = "python train.py", for the job or in each role'
-        yield Finding((), "there is nothing to run: no command", hint, about)
+        yield Breach((), "there is nothing to run: no command", hint, about)
     elif job.command is None and job.framework == "command":
         for _, name, command in roles:
             if command is None:
                 hint = "give it a command, or give the job one that every such role runs"
                 path = ("roles", name, "command")
-                yield Finding(path, f"the role {name} has nothing to run", hint, about)
+                yield Breach(path, f"the role {name} has nothing to run", hint, about)
     yield from _command(("command",), job.command)
     for _, name, command in roles:
         yield from _command(("roles", name, "command"), command)
@@ -121,14 +121,14 @@ def _commands(job: Job) -> Iterator[Finding]:
         yield from _command(("preprocess", "command"), job.preprocess.command)
 
 
-def _command(path: KeyPath, command: Command | None) -> Iterator[Finding]:
+def _command(path: KeyPath, command: Command | None) -> Iterator[Breach]:
     program = command[0] if isinstance(command, list) and command else command
     if program is not None and (not program or not "".join(program).strip()):
         hint = 'write what is to be run, such as "python train.py"'
-        yield Finding(path, "the command is empty", hint)
+        yield Breach(path, "the command is empty", hint)
 
 
-def _counts(job: Job) -> Iterator[Finding]:
+def _counts(job: Job) -> Iterator[Breach]:
     total = 0
     for name, role in job.roles.items():
         path = ("roles", name)
@@ -137,11 +137,11 @@ def _counts(job: Job) -> Iterator[Finding]:
         if low != high and role.restart is Restart.TASK and job.mode is Mode.GANG:
             message = 'an elastic role cannot have restart = "task" in a gang'
             hint = 'its gang restarts when tasks come or go; use "gang", or mode = "each"'
-            yield Finding((*path, "restart"), message, hint, ((*path, "instances"),))
+            yield Breach((*path, "restart"), message, hint, ((*path, "instances"),))
         if role.processes == "gpus" and role.gpus == 0:
             message = '"gpus" is one program for each GPU, and the role has no GPU'
             hint = f"set {dotted((*path, 'gpus'))}, or write a number"
-            yield Finding((*path, "processes"), message, hint, ((*path, "gpus"),))
+            yield Breach((*path, "processes"), message, hint, ((*path, "gpus"),))
         for key, value, most in (
             ("processes", role.processes, 1024),
             ("cores", role.cores, 4096),
@@ -150,20 +150,20 @@ def _counts(job: Job) -> Iterator[Finding]:
             ("attempts", role.attempts, 1_000_000),
         ):
             if isinstance(value, int) and value > most:
-                yield Finding((*path, key), f"{value} is more than {most:,}")
+                yield Breach((*path, key), f"{value} is more than {most:,}")
         for resource in role.resources:
             if not _RESOURCE_NAME.fullmatch(resource):
                 hint = "write the cluster's name for it, such as yarn.io/fpga"
                 message = f"{shown(resource)} is no name of a resource"
-                yield Finding((*path, "resources", resource), message, hint)
+                yield Breach((*path, "resources", resource), message, hint)
     if total > units.MAX_TASKS:
         message = f"there are {total:,} tasks, more than {units.MAX_TASKS:,}"
-        yield Finding(("roles",), message)
+        yield Breach(("roles",), message)
     if job.logs.segments > 1000:
-        yield Finding(("logs", "segments"), f"{job.logs.segments} is more than 1000")
+        yield Breach(("logs", "segments"), f"{job.logs.segments} is more than 1000")
 
 
-def _memory(job: Job) -> Iterator[Finding]:
+def _memory(job: Job) -> Iterator[Breach]:
     amounts: list[tuple[KeyPath, str | None]] = [
         (("roles", name, "memory"), role.memory) for name, role in job.roles.items()
     ]
@@ -174,13 +174,13 @@ def _memory(job: Job) -> Iterator[Finding]:
     for path, amount in amounts:
         if amount is not None and units.octets(amount) < MIN_MEMORY:
             message = f"{shown(amount)} is too little for any program"
-            yield Finding(path, message, 'write at least "16m"; most need "1g" or more')
+            yield Breach(path, message, 'write at least "16m"; most need "1g" or more')
     if units.octets(job.logs.max_size) < MIN_LOG:
         message = f"{shown(job.logs.max_size)} keeps nothing of a log"
-        yield Finding(("logs", "max-size"), message, 'write at least "16k"')
+        yield Breach(("logs", "max-size"), message, 'write at least "16k"')
 
 
-def _times(job: Job) -> Iterator[Finding]:
+def _times(job: Job) -> Iterator[Breach]:
     common = job.timeouts
     limits: list[tuple[KeyPath, str | None]] = [
         (("timeouts", "allocation"), common.allocation),
@@ -208,17 +208,17 @@ def _times(job: Job) -> Iterator[Finding]:
         limits.append((("preprocess", "timeout"), job.preprocess.timeout))
     for path, value in limits:
         if value is not None and units.seconds(value) == 0:
-            yield Finding(path, f"{shown(value)} leaves no time at all", '"off" means no limit')
+            yield Breach(path, f"{shown(value)} leaves no time at all", '"off" means no limit')
     for path, value in graces:
         if units.seconds(value) is None:
             message = '"off" would leave a program that ignores SIGTERM running for ever'
-            yield Finding(path, message, 'write a time, such as "10s"')
+            yield Breach(path, message, 'write a time, such as "10s"')
     if units.seconds(common.hold) is None:
         message = '"off" would let two jobs each hold a part of the machines for ever'
-        yield Finding(("timeouts", "hold"), message, 'write a time, such as "30s"')
+        yield Breach(("timeouts", "hold"), message, 'write a time, such as "30s"')
 
 
-def _order(job: Job) -> Iterator[Finding]:
+def _order(job: Job) -> Iterator[Breach]:
     for name, role in job.roles.items():
         for key, others in (
             ("after", role.after),
@@ -232,7 +232,7 @@ def _order(job: Job) -> Iterator[Finding]:
             yield from _other_roles(job, name, path, "linger", role.linger.after)
             if not role.linger.after:
                 message = "it names no role to come after, so its time would never begin"
-                yield Finding(path, message, 'name the roles it goes on after, such as ["chief"]')
+                yield Breach(path, message, 'name the roles it goes on after, such as ["chief"]')
     waits = {
         name: [other for other in role.after if other in job.roles and other != name]
         for name, role in job.roles.items()
@@ -244,18 +244,18 @@ def _order(job: Job) -> Iterator[Finding]:
         # graphlib names what is waited for first; a reader expects "a waits for b".
         words = " waits for ".join(reversed(circle))
         message = f"{words}: none of them would ever start"
-        yield Finding(("roles", circle[0], "after"), message, "remove one of these")
+        yield Breach(("roles", circle[0], "after"), message, "remove one of these")
 
 
 def _other_roles(
     job: Job, name: str, path: KeyPath, key: str, others: tuple[str, ...]
-) -> Iterator[Finding]:
+) -> Iterator[Breach]:
     known = [role for role in job.roles if role != name]
     for other, times in Counter(others).items():
         index = others.index(other)
         if times > 1:
             again = others.index(other, index + 1)
-            yield Finding((*path, again), f"{shown(other)} is named twice", "remove one")
+            yield Breach((*path, again), f"{shown(other)} is named twice", "remove one")
         if other == name:
             cannot = {
                 "after": "wait for",
@@ -264,7 +264,7 @@ def _other_roles(
                 "linger": "go on after",
             }[key]
             message = f"the role {name} cannot {cannot} itself"
-            yield Finding((*path, index), message, "name other roles, or leave the key out")
+            yield Breach((*path, index), message, "name other roles, or leave the key out")
         elif other not in job.roles:
             near = closest(other, known)
             if near is None and job.framework != "command":
@@ -272,41 +272,41 @@ def _other_roles(
             others_are = f"the others are {listed(known)}" if known else "there is no other"
             hint = f"did you mean {shown(near)}?" if near else others_are
             about = (("roles", other),)
-            yield Finding((*path, index), f"there is no role {shown(other)}", hint, about)
+            yield Breach((*path, index), f"there is no role {shown(other)}", hint, about)
 
 
-def _placement(job: Job) -> Iterator[Finding]:
+def _placement(job: Job) -> Iterator[Breach]:
     for name, role in job.roles.items():
         path = ("roles", name, "placement")
         if role.placement.spread and role.placement.pack:
             message = "spread and pack contradict each other"
-            yield Finding(path, message, "keep one", ((*path, "spread"), (*path, "pack")))
+            yield Breach(path, message, "keep one", ((*path, "spread"), (*path, "pack")))
         for other in sorted({*role.placement.near} & {*role.placement.apart}):
             message = f"{shown(other)} is to be both near and apart"
-            yield Finding((*path, "apart"), message, "keep one")
+            yield Breach((*path, "apart"), message, "keep one")
 
 
-def _outcome(job: Job) -> Iterator[Finding]:
+def _outcome(job: Job) -> Iterator[Breach]:
     decided = [role.tracking for role in job.roles.values()]
     if decided and not any(tracking in (None, Tracking.TRACKED) for tracking in decided):
         message = "no role decides when the job is done: none is tracked"
         about = tuple(("roles", name, "tracking") for name in job.roles)
         hint = 'give the role that trains tracking = "tracked", or leave tracking out'
-        yield Finding(("roles",), message, hint, about)
+        yield Breach(("roles",), message, hint, about)
     for name, role in job.roles.items():
         if role.prepare and role.tracking is Tracking.SIDECAR:
             message = "a sidecar prepares nothing: nobody waits for it"
-            yield Finding(("roles", name, "prepare"), message, "remove one of the two")
+            yield Breach(("roles", name, "prepare"), message, "remove one of the two")
         path = ("roles", name, "stop-on-failure")
         if role.stop_on_failure and role.tracking is Tracking.SIDECAR:
             message = "a sidecar never decides anything, so it cannot stop the job"
-            yield Finding(path, message, 'remove it, or use tracking = "untracked"')
+            yield Breach(path, message, 'remove it, or use tracking = "untracked"')
         if role.stop_on_failure and role.tolerate:
             message = "a failure of this role cannot both stop the job and be tolerated"
-            yield Finding((*path[:2], "tolerate"), message, "remove one of the two")
+            yield Breach((*path[:2], "tolerate"), message, "remove one of the two")
 
 
-def _variables(job: Job) -> Iterator[Finding]:
+def _variables(job: Job) -> Iterator[Breach]:
     tables: list[tuple[KeyPath, Mapping[str, str]]] = [(("env",), job.env)]
     tables += [(("roles", name, "env"), role.env) for name, role in job.roles.items()]
     tables.append((("hadoop", "container-env"), job.hadoop.container_env))
@@ -317,28 +317,28 @@ def _variables(job: Job) -> Iterator[Finding]:
             if not re.fullmatch(VARIABLE_NAME, name):
                 message = f"{shown(name)} is no name of an environment variable"
                 hint = "use letters, digits and _, not beginning with a digit"
-                yield Finding((*path, name), message, hint)
+                yield Breach((*path, name), message, hint)
             elif name.startswith(OWN_VARIABLES):
                 message = f"names that begin with {OWN_VARIABLES} are Howdah's own"
-                yield Finding((*path, name), message, "choose another name")
+                yield Breach((*path, name), message, "choose another name")
     yield from _container_variables(job)
 
 
-def _container_variables(job: Job) -> Iterator[Finding]:
+def _container_variables(job: Job) -> Iterator[Breach]:
     taken = {name: dotted(path) for path, name, _ in _of_docker(job)}
     for name, value in job.hadoop.container_env.items():
         path = ("hadoop", "container-env", name)
         if (why := OF_THE_CONTAINER.get(name)) is not None:
-            yield Finding(path, why, "put it into [env], for the programs")
+            yield Breach(path, why, "put it into [env], for the programs")
         elif name == "CLASSPATH" and job.hadoop.classpath:
-            yield Finding(path, "hadoop.classpath sets it", "remove one of the two")
+            yield Breach(path, "hadoop.classpath sets it", "remove one of the two")
         elif name in taken and (name, value) != (f"{DOCKER}TYPE", "docker"):
-            yield Finding(path, f"{taken[name]} sets it", "remove one of the two")
+            yield Breach(path, f"{taken[name]} sets it", "remove one of the two")
         elif name in NOT_IN_DOCKER and value.strip().lower() == "true":
-            yield Finding(path, NOT_IN_DOCKER[name], "remove it")
+            yield Breach(path, NOT_IN_DOCKER[name], "remove it")
         if (found := re.search(CONTAINER_ENV_UNSAFE, value)) is not None:
             message = f"YARN's launch scripts cannot carry {shown(found[0])}"
-            yield Finding(path, message, "put the variable into [env]")
+            yield Breach(path, message, "put the variable into [env]")
 
 
 def _of_docker(job: Job) -> Iterator[tuple[KeyPath, str, tuple[str, ...]]]:
@@ -360,66 +360,66 @@ def _of_docker(job: Job) -> Iterator[tuple[KeyPath, str, tuple[str, ...]]]:
             yield ("hadoop", "docker", key), name, () if value is True else ports_or_folders
 
 
-def _docker(job: Job) -> Iterator[Finding]:
+def _docker(job: Job) -> Iterator[Breach]:
     for path, _, texts in _of_docker(job):
         for text in texts:
             found = _DOCKER_UNSAFE.search(text)
             if found is not None or not text:
                 what = shown(found[0]) if found is not None else "nothing in it"
-                yield Finding(path, f"{shown(text)} has {what}, which YARN cannot carry")
+                yield Breach(path, f"{shown(text)} has {what}, which YARN cannot carry")
     for name, role in job.roles.items():
         path = ("roles", name, "mounts")
         if role.mounts and role.image is None:
-            yield Finding(path, "they are of a Docker image, and the role has none", "add image")
+            yield Breach(path, "they are of a Docker image, and the role has none", "add image")
         for index, mount in enumerate(role.mounts):
             if not _MOUNT.fullmatch(mount):
                 hint = 'write one such as "/on/the/node:/in/the/image:ro"'
-                yield Finding((*path, index), f"{shown(mount)} is no mount", hint)
+                yield Breach((*path, index), f"{shown(mount)} is no mount", hint)
 
 
-def _network(job: Job) -> Iterator[Finding]:
+def _network(job: Job) -> Iterator[Breach]:
     path = ("network", "ports")
     try:
         low, high = units.port_range(job.network.ports)
     except ValueError as error:
         message, _, hint = str(error).partition("; ")
-        yield Finding(path, f"{shown(job.network.ports)} {message}", hint or None)
+        yield Breach(path, f"{shown(job.network.ports)} {message}", hint or None)
     else:
         wanted = max((role.ports or 1 for role in job.roles.values()), default=1)
         if high - low + 1 < wanted:
             message = f"{shown(job.network.ports)} has fewer ports than one task needs, {wanted}"
-            yield Finding(path, message, "widen it")
+            yield Breach(path, message, "widen it")
     for key, value in (("address", job.network.address), ("interface", job.network.interface)):
         if value is not None and not _WORD.fullmatch(value):
             what = "an address or host name" if key == "address" else "the name of an interface"
-            yield Finding(("network", key), f"{shown(value)} is not {what}")
+            yield Breach(("network", key), f"{shown(value)} is not {what}")
 
 
-def _folders(job: Job) -> Iterator[Finding]:
+def _folders(job: Job) -> Iterator[Breach]:
     if (checkpoint := job.checkpoint) is not None:
         if checkpoint.folder != ".":
             yield from _own_folder(("checkpoint", "folder"), checkpoint.folder)
         if job.in_place:
             message = "programs that run in-place keep their files where they are"
             hint = "leave [checkpoint] out, or in-place"
-            yield Finding(("in-place",), f"{message}, so no checkpoints are saved", hint)
+            yield Breach(("in-place",), f"{message}, so no checkpoints are saved", hint)
         settle = units.seconds(checkpoint.settle)
         if settle is None or settle > 3600:
             long = "would never take" if settle is None else "is too long before taking"
             message = f"{shown(checkpoint.settle)} {long} a file as finished"
-            yield Finding(("checkpoint", "settle"), message, 'write a time, such as "500ms"')
+            yield Breach(("checkpoint", "settle"), message, 'write a time, such as "500ms"')
         if not units.seconds(checkpoint.save_limit):
             off = checkpoint.save_limit == "off"
             why = "would let a store that hangs hold a job for ever" if off else "saves nothing"
             message = f"{shown(checkpoint.save_limit)} {why}"
-            yield Finding(("checkpoint", "save-limit"), message, 'write a time, such as "30m"')
+            yield Breach(("checkpoint", "save-limit"), message, 'write a time, such as "30m"')
         for index, pattern in enumerate(checkpoint.ignore):
             path = ("checkpoint", "ignore", index)
             if not pattern or "/" in pattern:
                 message = f"{shown(pattern)} is no pattern for a file's name"
-                yield Finding(path, message, 'write one such as "*.tmp"')
+                yield Breach(path, message, 'write one such as "*.tmp"')
             elif fnmatch.fnmatchcase("model-0001.data", pattern) and not pattern.strip("*"):
-                yield Finding(path, f"{shown(pattern)} leaves no file to save")
+                yield Breach(path, f"{shown(pattern)} leaves no file to save")
     if job.outputs is not None:
         for index, folder in enumerate(job.outputs.folders):
             yield from _own_folder(("outputs", "folders", index), folder)
@@ -432,32 +432,32 @@ def _folders(job: Job) -> Iterator[Finding]:
                 or ".." in pattern.split("/")
             ):
                 message = f"{shown(pattern)} is no pattern for files of the working folder"
-                yield Finding(("outputs", "keep", index), message, 'write one such as "*.pt"')
+                yield Breach(("outputs", "keep", index), message, 'write one such as "*.pt"')
     if job.tensorboard is not None and not job.tensorboard.folder.strip():
-        yield Finding(("tensorboard", "folder"), "the folder's name is empty")
+        yield Breach(("tensorboard", "folder"), "the folder's name is empty")
     if job.hadoop.python is not None and job.hadoop.runtime is not None:
         about = (("hadoop", "python"), ("hadoop", "runtime"))
         message = "python and runtime are both given"
-        yield Finding(("hadoop",), message, "Howdah's own processes have one Python", about)
+        yield Breach(("hadoop",), message, "Howdah's own processes have one Python", about)
     sources = ("python", "requirements", "project", "venv", "archive")
     given = [key for key in sources if getattr(job.environment, key) is not None]
     if len(given) > 1:
         message = f"{one_of(given).replace(' or ', ' and ')} are given"
         about = tuple(("environment", key) for key in given)
-        yield Finding(("environment",), message, "an environment has one source", about)
+        yield Breach(("environment",), message, "an environment has one source", about)
 
 
-def _own_folder(path: KeyPath, folder: str) -> Iterator[Finding]:
+def _own_folder(path: KeyPath, folder: str) -> Iterator[Breach]:
     parts = PurePosixPath(folder)
     if not folder.strip() or folder == ".":
-        yield Finding(path, f"{shown(folder)} is no folder's name", 'write one, such as "out"')
+        yield Breach(path, f"{shown(folder)} is no folder's name", 'write one, such as "out"')
     elif parts.is_absolute() or ".." in parts.parts or "://" in folder or folder[0] == "~":
         message = f"{shown(folder)} is not inside the task's working folder"
         hint = "write a path inside it; where it is saved to is another key, store"
-        yield Finding(path, message, hint)
+        yield Breach(path, message, hint)
 
 
-def _words(job: Job) -> Iterator[Finding]:
+def _words(job: Job) -> Iterator[Breach]:
     """Single words that end up in a cluster's own lists."""
     lists: list[tuple[KeyPath, tuple[str, ...]]] = [
         (("tags",), job.tags),
@@ -471,22 +471,22 @@ def _words(job: Job) -> Iterator[Finding]:
         for index, word in enumerate(words):
             if not _WORD.fullmatch(word) or len(word) > 100:
                 message = f"{shown(word)} is not one word"
-                yield Finding((*path, index), message, "leave out spaces and commas")
+                yield Breach((*path, index), message, "leave out spaces and commas")
             elif word in seen:
-                yield Finding((*path, index), f"{shown(word)} is named twice", "remove one")
+                yield Breach((*path, index), f"{shown(word)} is named twice", "remove one")
             elif word == "*" and path[-1] in ("view-groups", "modify-groups"):
                 users = path[-1].removesuffix("-groups")
                 hint = f'write {users} = ["*"] for everybody'
-                yield Finding((*path, index), f"{shown(word)} is no group", hint)
+                yield Breach((*path, index), f"{shown(word)} is no group", hint)
             seen.add(word)
     singles: list[tuple[KeyPath, str | None]] = [(("queue",), job.queue), (("store",), job.store)]
     singles += [(("roles", name, "label"), role.label) for name, role in job.roles.items()]
     for path, word in singles:
         if word is not None and not word.strip():
-            yield Finding(path, "the text is empty", "write a name, or leave the key out")
+            yield Breach(path, "the text is empty", "write a name, or leave the key out")
 
 
-Rule = Callable[[Job], Iterator[Finding]]
+Rule = Callable[[Job], Iterator[Breach]]
 
 _RULES: tuple[Rule, ...] = (
     _names,

@@ -14,11 +14,11 @@ import msgspec
 
 from howdah.spec.problems import (
     JobFileError,
+    JobFileProblem,
     KeyPath,
-    Origin,
     Origins,
-    Problem,
     Problems,
+    ValueOrigin,
     closest,
     printable,
     shown,
@@ -69,13 +69,13 @@ def read_file(path: Path) -> Document:
     for key, line in reading.repeated:
         first = reading.lines[key]
         hint = f"the first is on line {first}"
-        problems.add(key, "written twice", hint, origin=Origin(file, line))
+        problems.add(key, "written twice", hint, origin=ValueOrigin(file, line))
     problems.raise_any()
     return Document(table, problems.origins)
 
 
 def _error(file: str, message: str, hint: str | None = None, line: int | None = None):
-    return JobFileError([Problem(file=file, line=line, message=message, hint=hint)])
+    return JobFileError([JobFileProblem(file=file, line=line, message=message, hint=hint)])
 
 
 @functools.cache

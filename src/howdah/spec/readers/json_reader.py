@@ -7,13 +7,13 @@ import re
 from typing import Any
 
 from howdah.spec.problems import KeyPath, shown
-from howdah.spec.readers.reading import LineIndex, Reading, Unreadable
+from howdah.spec.readers.reading import LineIndex, PlacedValues, Unreadable
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _WORD = re.compile(r"[^\s,:{}\[\]]{1,40}")
 
 
-def read(text: str) -> tuple[Any, Reading]:
+def read(text: str) -> tuple[Any, PlacedValues]:
     """The document and the lines of its keys.
 
     Raises:
@@ -30,7 +30,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.lines = LineIndex(text)
-        self.reading = Reading()
+        self.reading = PlacedValues()
         self.end = 0
         """Offset of what follows the value read last, white space skipped."""
         self._scalar = json.JSONDecoder().raw_decode

@@ -25,7 +25,7 @@ class Unreadable(Exception):
         self.hint = hint
 
 
-class Reading:
+class PlacedValues:
     """The values of a document as they are found: their lines, how many, how deep."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ import tomllib
 from typing import Any
 
 from howdah.spec.problems import KeyPath, shown
-from howdah.spec.readers.reading import LineIndex, Reading, Unreadable
+from howdah.spec.readers.reading import LineIndex, PlacedValues, Unreadable
 
 _BLANK = re.compile(r"[ \t]*")
 _SPACE = re.compile(r"(?:[ \t\r\n]++|#[^\n]*+)*+")
@@ -27,7 +27,7 @@ _PLAIN = re.compile(r"""[^\s,\[\]{}#="'][^\n,\[\]{}#="']*""")
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
-def read(text: str) -> tuple[dict[str, Any], Reading]:
+def read(text: str) -> tuple[dict[str, Any], PlacedValues]:
     """The document and the lines of its keys.
 
     Raises:
@@ -58,7 +58,7 @@ class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
-        self.reading = Reading()
+        self.reading = PlacedValues()
         self._lines = LineIndex(text)
         self._arrays: dict[KeyPath, int] = {}
         """Arrays of tables, and the position of their last table."""

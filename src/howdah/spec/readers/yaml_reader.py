@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from howdah.spec.problems import KeyPath, printable, shown
-from howdah.spec.readers.reading import Reading, Unreadable
+from howdah.spec.readers.reading import PlacedValues, Unreadable
 from howdah.spec.values import Table, is_list, is_table
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _TAGS = "tag:yaml.org,2002:"
 _MERGE = "<<"
 
 
-def read(text: str) -> tuple[Any, Reading]:
+def read(text: str) -> tuple[Any, PlacedValues]:
     """The document and the lines of its keys; ``None`` for an empty one.
 
     Raises:
@@ -83,9 +83,9 @@ class _Builder:
         self._events = events
         self._anchors: dict[str, _Anchored | None] = {}
         """What each anchor stands for; None while it is still being read."""
-        self.reading = Reading()
+        self.reading = PlacedValues()
 
-    def document(self) -> tuple[Any, Reading]:
+    def document(self) -> tuple[Any, PlacedValues]:
         """The one document of the stream."""
         value: Any = None
         documents = 0
