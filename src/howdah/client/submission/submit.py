@@ -72,57 +72,47 @@ def submit(
     backend = backend or default_backend()
     submission = submission or begin(backend)
     try:
-        return _submit(loaded, backend, rerun_of, populate, submission, progress, note)
+        directory = _unused(submission.base(loaded.job), loaded.job.name)
+        job = substitute_job_id(expand(loaded.job), directory.job_id)
+        meta = JobMeta(
+            job_id=directory.job_id,
+            user=user_name(),
+            backend=backend,
+            submitted=time.time(),
+            job_file=str(loaded.path) if loaded.path else None,
+            source=str(loaded.source) if loaded.source else None,
+            rerun_of=rerun_of,
+            howdah=__version__,
+            submitter=submitter_liveness.submitter(),
+        )
+
+        def tell(step: Step) -> None:
+            if step.note:
+                note(step.note)
+            else:
+                progress(step)
+
+        for text in checks.check(loaded, job, backend):
+            note(text)
+        job, _ = stores.resolved(loaded, job)
+        submission.check(job, loaded)
+        try:
+            _create(directory, job, meta)
+            populate(directory)
+            from howdah.wire import authority  # the backend starts up while this is imported
+
+            authority.create(directory.job_id, directory.secrets)
+            submission.go(directory, tell)
+        except BackendError as error:
+            directory.write_final(_refused(directory, job.framework, meta, str(error)))
+            raise
+        except BaseException:
+            shutil.rmtree(directory.path, ignore_errors=True)
+            raise
+        return directory
     except BaseException:
         submission.close()
         raise
-
-
-def _submit(
-    loaded: LoadedJob,
-    backend: str,
-    rerun_of: str | None,
-    populate: Callable[[JobDirectory], None],
-    submission: Submission,
-    progress: Callable[[Step], None],
-    note: Callable[[str], None],
-) -> JobDirectory:
-    directory = _unused(submission.base(loaded.job), loaded.job.name)
-    job = substitute_job_id(expand(loaded.job), directory.job_id)
-    meta = JobMeta(
-        job_id=directory.job_id,
-        user=user_name(),
-        backend=backend,
-        submitted=time.time(),
-        job_file=str(loaded.path) if loaded.path else None,
-        source=str(loaded.source) if loaded.source else None,
-        rerun_of=rerun_of,
-        howdah=__version__,
-        submitter=submitter_liveness.submitter(),
-    )
-
-    def tell(step: Step) -> None:
-        if step.note:
-            note(step.note)
-        else:
-            progress(step)
-
-    for text in checks.check(loaded, job, backend):
-        note(text)
-    job, _ = stores.resolved(loaded, job)
-    submission.check(job, loaded)
-    try:
-        _create(directory, job, meta)
-        populate(directory)
-        _create_authority(directory)
-        submission.go(directory, tell)
-    except BackendError as error:
-        directory.write_final(_refused(directory, job.framework, meta, str(error)))
-        raise
-    except BaseException:
-        shutil.rmtree(directory.path, ignore_errors=True)
-        raise
-    return directory
 
 
 def _create(directory: JobDirectory, job: Job, meta: JobMeta) -> None:
@@ -141,12 +131,6 @@ def _unused(base: Path, name: str) -> JobDirectory:
     while os.path.exists((directory := JobDirectory(base / new_job_id(name))).path):
         pass
     return directory
-
-
-def _create_authority(directory: JobDirectory) -> None:
-    from howdah.wire import authority
-
-    authority.create(directory.job_id, directory.secrets)
 
 
 def _refused(directory: JobDirectory, framework: str, meta: JobMeta, reason: str) -> JobView:
