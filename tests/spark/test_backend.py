@@ -16,7 +16,8 @@ import pytest
 from howdah.backends.base import BackendError, Running
 from howdah.backends.local import supervision
 from howdah.client.errors import JobFailed
-from howdah.client.lookup.find import find, running
+from howdah.client.lookup.find import find
+from howdah.client.lookup.site import running
 from howdah.spark import Cluster
 from howdah.spec.model import Slots
 from tests.processes import runs

@@ -21,7 +21,7 @@ from howdah.client.advice import (
     StartPhase,
     advise,
 )
-from howdah.client.lookup.find import site_of
+from howdah.client.lookup.site import site_of
 from howdah.core import messages as m
 from howdah.core.messages import Task
 from howdah.spec.model import Role

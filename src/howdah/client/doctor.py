@@ -21,7 +21,7 @@ from howdah.backends.base import BackendError, Running
 from howdah.backends.findings import Finding, Health, fine, problem, warning
 from howdah.backends.gpus import GpuError, allowed, nvml_devices
 from howdah.backends.local import processes, runtime_paths
-from howdah.client.lookup.find import running
+from howdah.client.lookup.site import running
 from howdah.frameworks import registry as frameworks
 from howdah.spec.model import Network
 from howdah.spec.units import port_range

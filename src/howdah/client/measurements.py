@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from howdah.client.lookup.find import site_of
+from howdah.client.lookup.site import site_of
 from howdah.core.messages import Task
 from howdah.storage import metrics
 from howdah.storage.jobdir import JobDirectory

@@ -19,7 +19,7 @@ import msgspec
 
 from howdah.backends.base import BackendError, Running, Site
 from howdah.client.errors import HowdahError, Refused
-from howdah.client.lookup.find import site_of
+from howdah.client.lookup.site import site_of
 from howdah.storage import layout
 from howdah.storage.jobdir import JobDirectory, StorageError, list_jobs
 from howdah.wire.status import JobView

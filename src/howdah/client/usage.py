@@ -18,8 +18,8 @@ from howdah.backends.base import RoleResources
 from howdah.backends.resources import role_resources
 from howdah.client.accounting import FailureUsage, JobUsage, JournalReading
 from howdah.client.following import offline_job
-from howdah.client.lookup.find import site_of
 from howdah.client.lookup.listing import look
+from howdah.client.lookup.site import site_of
 from howdah.client.lookup.states import UNREADABLE, state
 from howdah.frameworks import planning
 from howdah.frameworks.registry import UnknownFramework

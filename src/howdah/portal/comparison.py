@@ -14,7 +14,7 @@ import msgspec
 from howdah.backends.base import BackendError
 from howdah.client.advice_inputs import evidence
 from howdah.client.following import offline_job
-from howdah.client.lookup.find import site_of
+from howdah.client.lookup.site import site_of
 from howdah.client.measurements import last, measurements
 from howdah.coordinator.web.documents import Timeline, brief
 from howdah.portal.index import Row

@@ -23,8 +23,8 @@ from howdah.client.advice_inputs import findings
 from howdah.client.errors import HowdahError
 from howdah.client.following.tunnel import LOCAL, tunnel
 from howdah.client.handle import AsyncJobHandle
-from howdah.client.lookup.find import running
 from howdah.client.lookup.listing import look
+from howdah.client.lookup.site import running
 from howdah.client.lookup.states import UNREADABLE
 from howdah.coordinator.clients.task_pages import PageUnreachable
 from howdah.coordinator.web import proxy, stream

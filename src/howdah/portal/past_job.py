@@ -13,7 +13,7 @@ import msgspec
 
 from howdah.backends.base import BackendError
 from howdah.client.following import offline_job
-from howdah.client.lookup.find import site_of
+from howdah.client.lookup.site import site_of
 from howdah.coordinator.clients.live_job import NoLog, StatusChanged
 from howdah.coordinator.driver import JobOver
 from howdah.coordinator.status import UnknownTask

@@ -22,7 +22,7 @@ from howdah.backends.base import Running, Site
 from howdah.client.errors import Abandoned, Refused, Unreachable
 from howdah.client.following import offline_job
 from howdah.client.following.log_lines import FollowerPosition, LogId
-from howdah.client.lookup.find import site_of
+from howdah.client.lookup.site import site_of
 from howdah.core.messages import Task
 from howdah.core.state import JobPhase
 from howdah.storage import legacy_names

@@ -1,14 +1,14 @@
-"""From what a user calls a job to its directory on this machine, and to where its backend has it."""
+"""From what a user calls a job to its directory on this machine."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from howdah.backends import registry
-from howdah.backends.base import BackendError, OnlyOwners, Running, Site
+from howdah.backends.base import BackendError, OnlyOwners, Running
+from howdah.client.lookup.site import site_of
 from howdah.storage import jobdir
 from howdah.storage.jobdir import JobDirectory, NoSuchJob, StorageError, base_folder, is_called
-from howdah.storage.local_copy import SCHEME
 
 LAST = "@last"
 """What the newest job is called."""
@@ -120,23 +120,3 @@ def _submitted(directory: JobDirectory) -> float:
         return directory.meta().submitted
     except StorageError:
         return 0.0
-
-
-def site_of(directory: JobDirectory) -> Site:
-    """The job of that directory as its backend finds it.
-
-    Raises:
-        BackendError: its backend is none that is installed here.
-        StorageError: the directory's documents are missing or damaged.
-    """
-    meta = directory.meta()
-    if meta.url is not None and meta.url.startswith(SCHEME):
-        from howdah.backends.copied_site import CopiedSite
-
-        return CopiedSite(directory)
-    return registry.site(meta.backend, directory)
-
-
-def running(directory: JobDirectory) -> Running:
-    """Whether the job has a coordinator. May wait for a network: see `howdah.backends.base.Site.at_hand`."""
-    return site_of(directory).running()

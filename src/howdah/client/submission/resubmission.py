@@ -97,7 +97,7 @@ def go_on(directory: JobDirectory) -> None:
         BackendError: it cannot be started.
     """
     from howdah.backends.base import Running
-    from howdah.client.lookup.find import site_of
+    from howdah.client.lookup.site import site_of
 
     if directory.final() is None:
         site = site_of(directory)
