@@ -256,7 +256,7 @@ async def tunnel(channel: Channel[Any], wanted: OpenTunnel, job: LiveJob) -> Non
             page = job.page_of(wanted.task)
             reader, writer = await task_pages.connect(page)
             path = task_pages.entry(page)
-    except (LookupError, task_pages.Unreachable) as error:
+    except (LookupError, task_pages.PageUnreachable) as error:
         await _refuse_tunnel(channel, str(error.args[0]))
         return
     channel.send(Answer(path=path))
