@@ -8,9 +8,9 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from howdah.coordinator.clients import task_pages
 from howdah.coordinator.clients.execs import ExecRelay
 from howdah.coordinator.clients.live_job import LiveJob
-from howdah.coordinator.clients import task_pages
 from howdah.coordinator.driver import JobOver
 from howdah.coordinator.job_logs import LogFollower
 from howdah.core.messages import Task
