@@ -34,18 +34,18 @@ _IN_PLACE = Unsupported(
     "its programs run on other machines",
     hint="leave it out, or run on this machine (--backend local)",
 )
-_NO_SPARK = Unsupported("spark.slots", "no Spark task starts its programs", refused=False)
-_NOT_IN_A_QUEUE = "jobs wait for this machine in no queue"
-_OF_THE_APPLICATION = "it travels with the Spark application"
+_NO_SPARK = Unsupported("spark.slots", "no Spark task starts the job's programs", refused=False)
+_NOT_IN_A_QUEUE = "this machine has no queue of jobs"
+_OF_THE_APPLICATION = "what programs need comes with the Spark application"
 
 UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
     LOCAL: (
         Unsupported(
             "roles.*.image",
-            "programs run on this machine as it is, in no Docker image",
+            "programs run on this machine itself, not in a Docker image",
             hint="leave it out, or run on a cluster",
         ),
-        Unsupported("roles.*.mounts", "they are of a Docker image, which is not used here"),
+        Unsupported("roles.*.mounts", "they belong to a Docker image, and none is used here"),
         Unsupported(
             "roles.*.resources.*",
             "this machine offers no such resource",
@@ -56,23 +56,25 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
         Unsupported("queue", _NOT_IN_A_QUEUE, refused=False),
         Unsupported("priority", _NOT_IN_A_QUEUE, refused=False),
         Unsupported(
-            "master", "the coordinator is a process of this machine, without limits", refused=False
+            "master", "the coordinator is a process on this machine, without limits", refused=False
         ),
         Unsupported(
             "acl",
-            "a job of this machine is for its owner alone, except in a team's `howdah portal`, which "
-            "heeds it",
+            "only its owner sees a job on this machine, except in a team's `howdah portal`, which follows "
+            "this key",
             refused=False,
         ),
         Unsupported(
             "hadoop.container-env",
-            "programs get the variables as they are written, and no container of YARN does",
+            "there is no YARN container; programs get the variables as they are written",
             refused=False,
         ),
-        Unsupported("hadoop.docker", "no container of YARN's runs an image here", refused=False),
+        Unsupported(
+            "hadoop.docker", "there is no YARN container that could run an image", refused=False
+        ),
         Unsupported(
             "hadoop.tokens",
-            "programs use your own tickets and tokens, none are got for the job",
+            "programs use your own tickets and tokens; the job gets none of its own",
             refused=False,
         ),
         Unsupported(
@@ -105,30 +107,32 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
         Unsupported("roles.*.mounts", "Spark chooses the volumes of its executors"),
         Unsupported(
             "roles.*.resources.*",
-            "Spark gives resources to its executors",
+            "Spark gives resources to whole executors",
             hint="ask for it in Spark's settings (spark.executor.resource.…)",
         ),
         Unsupported(
             "roles.*.label",
-            "a Spark application knows no labels",
+            "a Spark application has no labels for roles",
             hint="set spark.yarn.executor.nodeLabelExpression for all executors",
         ),
         Unsupported("roles.*.placement", "Spark chooses where executors are", refused=False),
         Unsupported(
             "roles.*.cores",
-            "a task has the cores of a Spark task (spark.task.cpus)",
+            "a task gets the cores of a Spark task (spark.task.cpus)",
             refused=False,
         ),
-        Unsupported("queue", "the application is in its queue already", refused=False),
-        Unsupported("priority", "the application has its priority already", refused=False),
+        Unsupported("queue", "the application is already in its queue", refused=False),
+        Unsupported("priority", "the application already has its priority", refused=False),
         Unsupported("master", "the coordinator is a process beside the driver", refused=False),
-        Unsupported("acl", "who may see the job is the application's affair", refused=False),
+        Unsupported("acl", "the application decides who may see the job", refused=False),
         Unsupported(
             "hadoop.container-env",
-            "programs get the variables as they are written, and no container of YARN does",
+            "there is no YARN container; programs get the variables as they are written",
             refused=False,
         ),
-        Unsupported("hadoop.docker", "no container of YARN's runs an image here", refused=False),
+        Unsupported(
+            "hadoop.docker", "there is no YARN container that could run an image", refused=False
+        ),
         Unsupported(
             "hadoop.tokens",
             "Spark's own settings say which tokens its executors get (spark.security.credentials.*)",
@@ -136,7 +140,7 @@ UNSUPPORTED: dict[str, tuple[Unsupported, ...]] = {
         ),
         Unsupported(
             "hadoop.classpath",
-            "programs get the CLASSPATH of their executors, if these have one",
+            "programs get the CLASSPATH of their executors, if there is one",
             refused=False,
         ),
     ),
