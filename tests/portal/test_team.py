@@ -82,6 +82,19 @@ class Team(NamedTuple):
         finally:
             connection.close()
 
+    def follow(self, user: str, path: str) -> Iterator[str]:
+        """Lines of an open stream, as they come."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            headers = {**PROXY, "X-Forwarded-User": user}
+            connection.request("GET", self.prefix + path, headers=headers)
+            response = connection.getresponse()
+            assert response.status == 200, response.read()
+            while line := response.readline():
+                yield line.decode()
+        finally:
+            connection.close()
+
     def ids(self, user: str, query: str = "", **options: str) -> set[str]:
         """Jobs that the list shows."""
         found = self.ask(user, f"/api/v1/jobs{query}", **options).json()
@@ -282,6 +295,8 @@ def test_a_running_job_is_shown_to_who_may_look_and_stopped_by_who_may_stop(
         assert team.ask("blind", root + path, method="POST").status == 404
     stacks = team.ask("mo", f"{root}/api/v1/stacks/worker:0", method="POST")
     assert stacks.status == 403
+    page = team.ask("vera", f"{root}/proxy/worker:0/")
+    assert page.status == 404 and f"`howdah page {directory.job_id}` opens" in page.error
     asked = {"reason": "in the way"}
     answer = team.ask(
         "mo", f"{root}/api/v1/stop", method="POST", body=msgspec.json.encode(asked),
@@ -296,6 +311,55 @@ def test_a_running_job_is_shown_to_who_may_look_and_stopped_by_who_may_stop(
         "its end is shown",
     )
     assert team.ask("mo", f"{root}/api/v1/stop", method="POST").status == 409
+
+
+def test_a_running_job_is_followed_live_as_its_readers_may_see_it(
+    team: Team, running: tuple[Run, JobDirectory], tmp_path: Path
+) -> None:
+    run, directory = running
+    root = f"/jobs/{directory.job_id}"
+    # Only its coordinator knows the address of its page.
+    until(
+        lambda: (
+            team.ask("vera", f"{root}/api/v1/job").status == 200
+            and team.ask("vera", f"{root}/api/v1/job").json()["page"]
+        ),
+        "its coordinator answers",
+    )
+    assert 'id="note"' not in team.ask("vera", f"{root}/").body.decode()
+    seen = ""
+    for line in team.follow("vera", f"{root}/api/v1/stream?log=worker:0"):
+        seen += line
+        if "holding" in seen:
+            (tmp_path / "goal").touch()
+        if line == "event: bye\n":
+            break
+    assert "holding ********" in seen and SECRET not in seen
+    # One stream has it from the middle of the run to its end: nothing of that was read again from files.
+    assert seen.count("event: hello") == 1 and "let go" in seen
+    assert run.end() == 0
+    until(
+        lambda: team.ask("vera", f"{root}/api/v1/job").json()["outcome"] == "succeeded",
+        "its end is shown",
+    )
+
+
+def test_where_a_coordinator_lets_no_portal_look_the_page_says_so_and_shows_the_directory(
+    team: Team, running: tuple[Run, JobDirectory]
+) -> None:
+    """As one of an older release, which knows no passes."""
+    _, directory = running
+    (directory.secrets / "token").write_text("of another life")
+    root = f"/jobs/{directory.job_id}"
+    until(lambda: team.ask("vera", f"{root}/api/v1/tasks").status == 200, "it is found")
+    until(
+        lambda: "it may be of an older Howdah" in team.ask("vera", f"{root}/").body.decode(),
+        "the page says why it may be old",
+    )
+    assert [task["task"] for task in team.ask("vera", f"{root}/api/v1/tasks").json()] == [
+        "worker:0"
+    ]
+    assert b"holding ********" in team.ask("vera", f"{root}/api/v1/logs/worker:0/raw").body
 
 
 @contextlib.contextmanager

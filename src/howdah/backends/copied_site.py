@@ -67,9 +67,11 @@ class CopiedSite(LocalDirectorySite):
             self._bring(f"{layout.LOGS}/{name}")
 
     def lost(self) -> Lost:
-        directory = self._directory
+        directory, address = self._directory, self._directory.coordinator()
+        at = "" if address is None else f" at {address.host}:{address.port}"
         return Lost(
-            f"nobody runs {directory.job_id} any more: its coordinator does not answer",
+            f"nobody runs {directory.job_id} any more, or this machine cannot reach it: its coordinator "
+            f"does not answer{at}",
             f"For its owner, to begin anew: {self._rerun()}",
         )
 

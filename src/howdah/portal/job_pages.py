@@ -43,11 +43,13 @@ from howdah.coordinator.web.security import (
     headers_of,
 )
 from howdah.core.messages import Task
+from howdah.portal import live_answers
 from howdah.portal.access_control import Reader, Team, mask_of_directory
 from howdah.portal.comparison import differences
 from howdah.portal.documents import SinceBefore
 from howdah.portal.index import Row
 from howdah.portal.jobs import Jobs
+from howdah.portal.live_answers import Way
 from howdah.portal.past_job import PastJob
 from howdah.storage.jobdir import JobDirectory, NotYours, StorageError
 from howdah.storage.journal import JournalError
@@ -64,6 +66,8 @@ ADVICE_S = 10.0
 """All that was measured is read for it: of a running job no oftener than this."""
 ENDED_S = 600.0
 HERE = "in the list of jobs"
+BYE = b"\n\nevent: bye\ndata: {}\n\n"
+"""For a page whose coordinator has ended, or died: it asks again, and is answered by what is there then."""
 
 
 _JOB = re.compile(r"/jobs/[^/]+")
@@ -96,12 +100,14 @@ class JobPages:
         self._found: OrderedDict[str, tuple[list[Finding], float]] = OrderedDict()
         """Advice, and until when it is good."""
         self._tunnels: dict[str, tuple[asyncio.Task[None], asyncio.Future[int]]] = {}
+        self._ways: dict[str, Way] = {}
+        self._finding: dict[str, asyncio.Task[Way]] = {}
 
     def close(self) -> None:
         """End all streams and connections to coordinators."""
         for served in self._past.values():
             served.watchers.close()
-        for task, _ in self._tunnels.values():
+        for task in (*(task for task, _ in self._tunnels.values()), *self._finding.values()):
             task.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,9 +141,12 @@ class JobPages:
         if path == BEFORE and request.method in SAFE_METHODS:
             await (await self._since_before(directory, row, reader))(scope, receive, send)
             return
-        if reader is None and not row.ended:
-            if await self._answer_live(directory, path, scope, receive, send):
+        if not row.ended:
+            answer = self._answer_live if reader is None else self._answer_reader
+            if await answer(directory, path, scope, receive, send):
                 return
+        if row.ended or reader is None:
+            self._hang_up(job_id)
         served = await self._served(directory)
         await self._ready(served.source, path, request)
         await served.router(scope, receive, send)
@@ -145,11 +154,7 @@ class JobPages:
     async def _shared(
         self, directory: JobDirectory, path: str, reader: Reader, scope: Scope, send: Send
     ) -> Send:
-        """Refuse what a reader may not do; ``send`` that hides what the job keeps to itself.
-
-        A coordinator would answer its owner, so it is asked for nothing but the status document: the rest
-        comes from the job directory, while the job runs as well.
-        """
+        """Refuse what a reader may not do; ``send`` that hides what the job keeps to itself."""
         allowed = await asyncio.to_thread(self._jobs.index.may_stop, [directory.job_id], reader)
         scope[MAY_STOP] = may_stop = directory.job_id in allowed
         if scope["method"] not in SAFE_METHODS:
@@ -163,7 +168,11 @@ class JobPages:
                 )
         if path.startswith(PROXY_ROOT):
             raise Refusal(
-                404, "pages of a job's tasks are not shown here: `howdah page` opens them"
+                404,
+                "pages of a job's tasks (TensorBoard, notebooks) are not shown in a portal for several "
+                "people: their scripts could act here in the reader's name. The job's owner opens them "
+                f"from the page that `howdah page {directory.job_id}` opens; on YARN, who may look at "
+                "the job opens those that are not locked from the ResourceManager's list of applications",
             )
         try:
             mask = await asyncio.to_thread(mask_of_directory, directory)
@@ -246,8 +255,7 @@ class JobPages:
         except AnswerBrokeOff:
             if path != STREAM_PATH:
                 raise
-            # The coordinator has ended, or died: the page asks again, and is answered by what is there then.
-            await send({"type": "http.response.body", "body": b"\n\nevent: bye\ndata: {}\n\n"})
+            await send({"type": "http.response.body", "body": BYE})
         except (PageUnreachable, StorageError) as problem:
             self._hang_up(directory.job_id)
             row = await self._jobs.look(directory)
@@ -257,6 +265,72 @@ class JobPages:
                 502, f"the coordinator of {row.job_id} does not answer: {problem}"
             ) from problem
         return True
+
+    async def _answer_reader(
+        self, directory: JobDirectory, path: str, scope: Scope, receive: Receive, send: Send
+    ) -> bool:
+        """Have the job's coordinator answer a reader; False if it can't, or was not asked."""
+        way = await self._way(directory)
+        if path == "/":
+            if not way.leads and not way.problem:
+                return False
+            row = await self._jobs.look(directory)
+            if row.ended or row.state in ("lost", UNREADABLE):
+                return False
+            note = f"This page comes from the job directory, and may be old: {way.problem}."
+            frame = msgspec.structs.replace(self._frame, note=note if way.problem else "")
+            view = await look(directory)
+            response = job_page(view, frame, reads_only=not scope[MAY_STOP])
+            await response(scope, receive, send)
+            return True
+        media = live_answers.kind(path)
+        if not way.leads or media is None or scope["method"] not in ("GET", "HEAD"):
+            return False
+        try:
+            port = await self._port(directory)
+            if port is None:
+                return False
+            token = await asyncio.to_thread(directory.token)
+            await live_answers.ask(
+                scope,
+                receive,
+                send,
+                path=path,
+                media=media,
+                port=port,
+                token=token,
+                now=self._gate.clock() + way.ahead_s,
+            )
+        except AnswerBrokeOff:
+            if path != STREAM_PATH:
+                raise
+            await send({"type": "http.response.body", "body": BYE})
+        except live_answers.NotLetIn as problem:
+            until = time.monotonic() + live_answers.AGAIN_S
+            self._ways[directory.job_id] = Way(until, problem=str(problem))
+            return False
+        except (live_answers.NoAnswer, PageUnreachable, StorageError):
+            self._ways.pop(directory.job_id, None)  # the next one finds out why
+            return False
+        return True
+
+    async def _way(self, directory: JobDirectory) -> Way:
+        """Whether the job's coordinator can be asked."""
+        job_id = directory.job_id
+        known = self._ways.get(job_id)
+        if known is not None and known.good_until > time.monotonic():
+            return known
+        finding = self._finding.get(job_id)
+        if finding is None:
+            # A page asks for several things at once: it is found out for all of them.
+            way_to = live_answers.way_to(
+                directory, lambda: self._port(directory), self._gate.clock()
+            )
+            finding = asyncio.ensure_future(way_to)
+            self._finding[job_id] = finding
+            finding.add_done_callback(lambda _: self._finding.pop(job_id))
+        way = self._ways[job_id] = await asyncio.shield(finding)
+        return way
 
     async def _task_page(self, directory: JobDirectory, path: str) -> Response:
         """On to the job's own address: its programs' scripts must not act on other jobs."""
@@ -293,6 +367,7 @@ class JobPages:
             return True
 
     def _hang_up(self, job_id: str) -> None:
+        self._ways.pop(job_id, None)
         task, _ = self._tunnels.pop(job_id, (None, None))
         if task is not None:
             task.cancel()
@@ -322,7 +397,6 @@ class JobPages:
 
     async def _served(self, directory: JobDirectory) -> _Served:
         """What answers for the job from its directory."""
-        self._hang_up(directory.job_id)
         job_id = directory.job_id
         held = self._past.get(job_id)
         if held is not None and held.good_until > time.monotonic():

@@ -1,9 +1,12 @@
-"""One-time links and session cookies, both proven by the job's token. Standard library only.
+"""One-time links, session cookies and readers' passes, all proven by the job's token. Standard library only.
 
 Anyone who can read the job's token (`secrets/token`, owner only) can make a link without asking the
 coordinator: a ticket is the time it was made at, a nonce, and a keyed hash of both. The coordinator
 remembers the tickets it has seen, so a ticket opens one session and no more. The session cookie is made
 in a similar way, so it outlives the coordinator that gave it: a browser stays signed in over a take-over.
+
+A pass lets its holder look at the job as one of its readers, and no more. A portal for a team has the
+token of each job; it asks with a pass, so that it is answered no more than its own readers may see.
 """
 
 from __future__ import annotations
@@ -21,6 +24,12 @@ TICKET_LIFE_MAX_S = 3600.0
 
 SESSION_LIFE_S = 7 * 86400.0
 """A browser stays signed in this long; then `howdah status` prints a new link."""
+
+PASS_LIFE_S = 600.0
+"""A reader's pass is good this long."""
+
+PASS_LIFE_MAX_S = 3600.0
+"""A pass that claims to be good for longer is refused; clocks may differ by the rest."""
 
 _MAX_LENGTH = 256
 _NONCE_BYTES = 12
@@ -68,6 +77,16 @@ def mint_session(token: str, now: float) -> str:
 def session_is_good(value: str, token: str, now: float) -> bool:
     """Whether the cookie value was made with this token and has not expired."""
     return _check("session", value, token, now, SESSION_LIFE_S) is not None
+
+
+def mint_pass(token: str, now: float) -> str:
+    """What a reader shows as ``Authorization: Bearer``."""
+    return _mint("pass", token, now, PASS_LIFE_S)
+
+
+def pass_is_good(value: str, token: str, now: float) -> bool:
+    """Whether the pass was made with this token and has not expired."""
+    return _check("pass", value, token, now, PASS_LIFE_MAX_S) is not None
 
 
 def session_cookie(job_id: str) -> str:

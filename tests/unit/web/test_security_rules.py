@@ -114,6 +114,24 @@ def test_cookies_of_job_pages_are_taken_out_of_a_header() -> None:
     assert security.own_cookies_removed("howdah-x=1") == ""
 
 
+@pytest.mark.parametrize(
+    ("given", "proof"),
+    [
+        (tickets.mint_pass(TOKEN, NOW), Proof.READER),
+        (tickets.mint_pass(TOKEN, NOW - tickets.PASS_LIFE_S - 1), None),
+        (tickets.mint_pass(TOKEN, NOW + tickets.PASS_LIFE_MAX_S), None),
+        (tickets.mint_pass("another", NOW), None),
+        (tickets.mint_ticket(TOKEN, NOW), None),
+        (tickets.mint_session(TOKEN, NOW), None),
+    ],
+)
+def test_a_pass_makes_a_reader_of_its_holder_for_a_while(given: str, proof: Proof | None) -> None:
+    headers = {"authorization": f"Bearer {given}"}
+    assert security.prove(headers, TOKEN, JOB, NOW) is proof
+    cookie = {"cookie": f"{tickets.session_cookie(JOB)}={tickets.mint_pass(TOKEN, NOW)}"}
+    assert security.prove(cookie, TOKEN, JOB, NOW) is None
+
+
 def reading(
     method: str = "GET",
     user: str | None = "ann",

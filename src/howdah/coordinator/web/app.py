@@ -113,6 +113,8 @@ class PageFrame(msgspec.Struct, frozen=True, kw_only=True):
     """Address of the static files, relative to the page."""
     jobs: str = ""
     """Address of the list of jobs, relative to the page; empty where the job is served alone."""
+    note: str = ""
+    """What a reader is to know of where the page comes from."""
 
 
 def job_routes(

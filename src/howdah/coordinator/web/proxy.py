@@ -403,9 +403,11 @@ class WebSockets:
         request, *lines = head.decode("latin-1").split("\r\n")
         method, target, _ = request.split(" ", 2)
         pairs = _pairs(lines)
-        # Without the client's address: those who may only look get none, for what goes through it is
-        # not seen and may change something.
-        await self._gate.admit(security.headers_of(pairs), method, stream=True)
+        # Those who may only look get none, for what goes through it is not seen and may change
+        # something: without the client's address nobody is a reader but who has a pass.
+        proof = await self._gate.admit(security.headers_of(pairs), method, stream=True)
+        if proof is security.Proof.READER:
+            raise security.Refusal(403, "who may only look at a job opens no websocket of it")
         peer.proven()
         task, rest, address = self._target(target)
         path, _, query = rest.partition("?")

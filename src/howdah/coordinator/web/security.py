@@ -72,7 +72,8 @@ class Proof(enum.Enum):
     BEARER = "bearer"
     COOKIE = "cookie"
     READER = "reader"
-    """None of the token: a proxy of the cluster says who reads (`howdah.backends.base.PageReaders`)."""
+    """None of the token itself: a proxy of the cluster says who reads (`howdah.backends.base.PageReaders`),
+    or a portal asks for one of its readers, with a pass (`howdah.wire.tickets`)."""
 
 
 READER_COOKIE = "proxy-user"
@@ -141,8 +142,11 @@ def cookies_of(header: str) -> dict[str, str]:
 def prove(headers: Mapping[str, str], token: str, job_id: str, now: float) -> Proof | None:
     """How the request proves the token, or None if it does not."""
     scheme, _, given = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode()):
-        return Proof.BEARER
+    if scheme.lower() == "bearer":
+        if hmac.compare_digest(given.strip().encode(), token.encode()):
+            return Proof.BEARER
+        if tickets.pass_is_good(given.strip(), token, now):
+            return Proof.READER
     session = cookies_of(headers.get("cookie", "")).get(tickets.session_cookie(job_id))
     if session is not None and tickets.session_is_good(session, token, now):
         return Proof.COOKIE
@@ -211,6 +215,8 @@ def admit(
         return _admit_reader(headers, method, readers)
     if proof is None:
         raise Refusal(401, f"this request does not prove that it comes from the owner; {proofs}")
+    if proof is Proof.READER and method not in _READING:
+        raise Refusal(403, "with a pass this job can only be looked at")
     changes = method not in SAFE_METHODS
     if proof is Proof.COOKIE and (changes or stream):
         if not is_same_origin(headers, strict=changes):
