@@ -58,8 +58,12 @@ def test_a_job_that_another_begins_from_stays_until_that_has_ended(tmp_path: Pat
     first = newest()
     howdah("rerun", first.job_id, "--detach", "--set", "env.AGAIN=1")
     again = newest()
-    refused = howdah("rm", first.job_id, code=3).told
-    assert f"{again.job_id} runs this job again and may read its checkpoints" in refused
+    for command in (("rm", first.job_id), ("prune", "--older-than", "0s", "--yes")):
+        refused = howdah(*command, code=3).told
+        assert f"{again.job_id} runs this job again and may read its checkpoints" in refused
+    # For its size it is passed over, and nothing else may go.
+    assert howdah("prune", "--keep-size", "0k", "--yes").out == ["0 jobs removed, 0 bytes freed"]
+    assert listed() == [again.job_id, first.job_id]
     (again.shared / "go").touch()
     gone(again)
     assert howdah("rm", first.job_id).text.startswith(f"{first.job_id} removed")
@@ -98,6 +102,42 @@ def test_old_jobs_are_listed_first_and_removed_when_that_is_asked_for(tmp_path: 
     assert done.out[-1] == f"1 job removed, {size} freed"
     assert listed() == [fourth, third, second]
     assert "'long' is not a time" in howdah("prune", "--older-than", "long", code=2).told
+
+
+def test_the_oldest_are_removed_until_the_others_have_room(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from howdah.cli.main import main
+
+    for number in range(3):
+        script = "import os, pathlib\n"
+        script += f"(pathlib.Path(os.environ['HOWDAH_SHARED_DIR']) / 'big').write_bytes(bytes({number + 1}_000_000))"
+        howdah("run", str(job_file(tmp_path / str(number), script, name=f"job-{number}")))
+    howdah("submit", str(job_file(tmp_path / "waits", WAITS, name="waits")))
+    waits = newest()
+    until(lambda: "begun" in howdah("logs", waits.job_id).text, "it runs")
+    (waits.shared / "big").write_bytes(bytes(4_000_000))
+    _, third, second, first = listed()
+    capsys.readouterr()
+
+    def would_go(*options: str) -> list[str]:
+        assert main(["prune", "--json", *options]) == 0
+        document = json.loads(capsys.readouterr().out)
+        return [each["job_id"] for each in document["would_remove"]]
+
+    # The running job's 4 MB count, and it stays.
+    assert would_go("--keep-size", "12m") == []
+    assert would_go("--keep-size", "9.5m") == [first]
+    assert would_go("--keep-size", "8.5m") == [second, first]
+    assert would_go("--keep-size", "1k") == [third, second, first]
+    assert would_go("--keep-size", "1k", "--older-than", "1h") == []
+    assert would_go("--keep-size", "1k", "--name", "job-[12]") == [third, second]
+    assert would_go("--keep-size", "4m", "--name", "job-[12]") == [second]
+    done = howdah("prune", "--keep-size", "8.5MB", "--yes")
+    assert [line.partition(" ")[0] for line in done.out] == [second, first, "2"]
+    assert listed() == [waits.job_id, third]
+    (waits.shared / "go").touch()
+    gone(waits)
 
 
 def test_what_cannot_be_removed_is_said_and_the_job_stays_listed(

@@ -451,7 +451,7 @@ def test_old_jobs_are_removed_each_day_as_their_owners_and_administrators_are_to
     (ended / "logs" / "link").symlink_to(tmp_path)
     run = start(
         "portal", "--store", str(store), "--listen", "127.0.0.1:0", "--json", "--admin", "ada",
-        "--trusted-proxy", "127.0.0.1", "--prune-older-than", "0s",
+        "--trusted-proxy", "127.0.0.1", "--prune-older-than", "0s", "--prune-keep-size", "1k",
     )  # fmt: skip
     port = urlsplit(json.loads(run.until_line('"address"'))["address"]).port
     assert port is not None
@@ -459,6 +459,10 @@ def test_old_jobs_are_removed_each_day_as_their_owners_and_administrators_are_to
     until(lambda: "last: 1 removed, 1 not" in portal.ask("ada", "/").body.decode(), "it is told")
     page = portal.ask("ada", "/").body.decode()
     assert f"<code>{ended.name}</code> removed" in page
+    assert (
+        "jobs need more than 1k, the oldest that ended more than 0s ago are removed each day"
+        in page
+    )
     assert "not removed: it is not mallory&#39;s but" in page
     assert "removed each day" not in portal.ask(owner(team.open), "/").body.decode()
     assert (ended.exists(), unended.exists(), strange.exists()) == (False, True, True)
@@ -468,12 +472,16 @@ def test_old_jobs_are_removed_each_day_as_their_owners_and_administrators_are_to
 
 
 @pytest.mark.parametrize(
-    ("store", "time", "told"),
+    ("store", "option", "limit", "told"),
     [
-        (".", "long", "'long' is not a time"),
-        ("hdfs:///howdah", "90d", "a portal can't remove the jobs in hdfs:///howdah"),
+        (".", "older-than", "long", "'long' is not a time"),
+        (".", "keep-size", "much", "'much' is no size up to 1024 TB"),
+        ("hdfs:///howdah", "older-than", "90d", "a portal can't remove the jobs in hdfs:///howdah"),
+        ("hdfs:///howdah", "keep-size", "9t", "'howdah prune --store hdfs:///howdah --yes'"),
     ],
 )
-def test_a_schedule_that_cannot_be_kept_is_refused(store: str, time: str, told: str) -> None:
-    given = ("--store", store, "--trusted-proxy", "127.0.0.1", "--prune-older-than", time)
+def test_a_schedule_that_cannot_be_kept_is_refused(
+    store: str, option: str, limit: str, told: str
+) -> None:
+    given = ("--store", store, "--trusted-proxy", "127.0.0.1", f"--prune-{option}", limit)
     assert told in " ".join(howdah("portal", *given, code=2).told.split())

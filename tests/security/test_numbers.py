@@ -11,7 +11,7 @@ import click
 import msgspec.inspect as kinds
 import pytest
 
-from howdah.cli.main import COMMANDS, cli
+from howdah.cli.main import COMMANDS, cli, main
 from howdah.frameworks import planning, registry
 from howdah.hadoop.errors import ConfigurationError
 from howdah.hadoop.siteparser import read_properties
@@ -123,6 +123,25 @@ def test_every_number_of_a_command_line_has_bounds() -> None:
                 assert isinstance(kind, click.IntRange), (command.name, option.name)
                 assert kind.min is not None and kind.max is not None, (command.name, option.name)
             assert not isinstance(kind, click.types.FloatParamType), (command.name, option.name)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("prune", "--keep-size"),
+        ("prune", "--older-than"),
+        ("portal", "--store", ".", "--trusted-proxy", "127.0.0.1", "--prune-keep-size"),
+        ("portal", "--store", ".", "--trusted-proxy", "127.0.0.1", "--prune-older-than"),
+    ],
+    ids=" ".join,
+)
+def test_a_limit_of_what_is_kept_has_bounds(
+    arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A size or a span that nobody can mean removes nothing."""
+    for value in ("-1g", "-1d", "9" * 5000 + "g", "9" * 5000 + "d", "nan", "1e9", "off", "", "٣g"):
+        assert main([*arguments, value]) == 2, value
+        assert "Traceback" not in capsys.readouterr().err
 
 
 def test_a_number_of_lines_has_a_bound() -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -181,6 +182,17 @@ def jobs_elsewhere(name: str, store: str | None, limit: int) -> list[JobDirector
     if parts is None or parts.elsewhere is None:
         return []
     return importlib.import_module(parts.elsewhere).jobs(store, limit)
+
+
+def own_jobs_at(url: str) -> list[JobDirectory]:
+    """The user's own jobs below that URL, each with a directory here.
+
+    Raises:
+        BackendError: no backend keeps jobs there, or its cluster cannot be asked.
+    """
+    (parts,) = (each for each in BUILT_IN.values() if each.elsewhere is not None)
+    assert parts.elsewhere is not None
+    return importlib.import_module(parts.elsewhere).jobs(url, sys.maxsize)
 
 
 def store_elsewhere(url: str) -> Any:

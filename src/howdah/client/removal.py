@@ -76,6 +76,60 @@ def expired(views: list[JobView], retention: Retention, now: float) -> list[JobV
     return found
 
 
+def oldest_beyond(
+    views: list[JobView],
+    may_go: list[JobView],
+    base: Path,
+    keep_bytes: int,
+    unknown: Callable[[str, Exception], None],
+) -> list[JobView]:
+    """The jobs that are to go so that all together take no more room, newest first.
+
+    The one that ended first goes first. What a running job was begun from stays, and so does what is
+    somebody else's; the next one goes in its place.
+
+    Args:
+        views: all jobs whose room counts, running ones too.
+        may_go: those of them that may be removed.
+        base: the folder of their directories.
+        keep_bytes: the room.
+        unknown: told of a job whose size cannot be found out, and why. It counts as nothing, so less
+            is removed.
+    """
+    elsewhere: dict[str, int] = {}
+
+    def room(view: JobView, names: Names) -> int:
+        directory = JobDirectory(base / view.job_id)
+        if view.job_id not in elsewhere:
+            elsewhere[view.job_id] = 0
+            try:
+                elsewhere[view.job_id] = site_of(directory).size_elsewhere()
+            except (BackendError, StorageError) as error:
+                unknown(view.job_id, error)
+        return _size(directory.path, names) + elsewhere[view.job_id]
+
+    names: Names = {}
+    taken = sum(room(view, names) for view in views)
+    found: list[JobView] = []
+    if taken > keep_bytes:
+        needed = {each.meta().rerun_of for each in _unended_reruns(base)}
+        names = {}
+        for view in sorted(may_go, key=lambda view: view.finished or view.submitted or 0.0):
+            if taken <= keep_bytes:
+                break
+            if view.job_id not in needed and _is_own(JobDirectory(base / view.job_id)):
+                taken -= room(view, names)
+                found.append(view)
+    return found[::-1]
+
+
+def _is_own(directory: JobDirectory) -> bool:
+    try:
+        return directory.meta().owner is None
+    except StorageError:
+        return False
+
+
 Names = dict[tuple[int, int], int]
 """How many names of a file, by device and number, have been counted."""
 
@@ -139,16 +193,23 @@ def _check_ended(directory: JobDirectory, site: Site) -> None:
 
 def _check_not_needed(directory: JobDirectory) -> None:
     """A job that was begun from this one's checkpoint may still read it."""
-    for other in list_jobs(directory.path.parent):
+    for other in _unended_reruns(directory.path.parent, directory.job_id):
+        raise Refused(
+            f"{other.job_id} runs this job again and may read its checkpoints: "
+            f"{directory.job_id} can be removed once that has ended"
+        )
+
+
+def _unended_reruns(base: Path, of: str | None = None) -> Iterator[JobDirectory]:
+    """Jobs that run another one again (that one, if it is named) and have not ended."""
+    for other in list_jobs(base):
         try:
-            if _begun_from(other.path) != directory.job_id or other.final() is not None:
+            begun_from = _begun_from(other.path)
+            if begun_from is None or of not in (None, begun_from) or other.final() is not None:
                 continue
             site = site_of(other)
             if site.final() is None and site.running() is not Running.NO:
-                raise Refused(
-                    f"{other.job_id} runs this job again and may read its checkpoints: "
-                    f"{directory.job_id} can be removed once that has ended"
-                )
+                yield other
         except (StorageError, BackendError):
             continue  # what cannot be read does not run
 

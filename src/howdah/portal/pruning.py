@@ -81,15 +81,19 @@ class PruneSchedule:
 
     Args:
         folder: it has a folder of job directories for each user.
-        older_than: as ``howdah prune`` takes it, such as ``90d``.
+        older_than: as ``howdah prune`` takes it, such as ``90d``; None for any age.
+        keep_size: the same, such as ``200g``, of each user's folder; None for any size.
 
     Raises:
         CannotPrune: it runs as an account that may not remove other users' jobs.
     """
 
-    def __init__(self, folder: Path, older_than: str) -> None:
+    def __init__(self, folder: Path, older_than: str | None, keep_size: str | None = None) -> None:
         self._folder = folder
-        self.older_than: str = older_than
+        self.rule: str = _rule(older_than, keep_size)
+        """What is removed, for people."""
+        limits = {"--older-than": older_than, "--keep-size": keep_size}
+        self._limits = [word for name, text in limits.items() if text for word in (name, text)]
         self.rounds: deque[Round] = deque(maxlen=ROUNDS)
         """Newest first."""
         if os.geteuid() != 0:
@@ -145,7 +149,7 @@ class PruneSchedule:
             return _no(place, f"it is not {user}'s but {name}'s")
         command = [
             *(sys.executable, "-I", "-m", "howdah", "prune", "--yes", "--json"),
-            *("--older-than", self.older_than, "--store", os.fspath(self._folder)),
+            *(*self._limits, "--store", os.fspath(self._folder)),
         ]
         try:
             code, said, told = await _as_user(command, name, uid, gid)
@@ -163,6 +167,15 @@ class PruneSchedule:
             [each for each in answer.removed if JOB_ID.fullmatch(each.job_id)],
             [Failed(_plain(each.job_id), _plain(each.reason)) for each in answer.failed],
         )
+
+
+def _rule(older_than: str | None, keep_size: str | None) -> str:
+    age = f" that ended more than {older_than} ago" if older_than else ""
+    if keep_size is None:
+        return f"Jobs{age} are removed each day"
+    return (
+        f"Of each user whose jobs need more than {keep_size}, the oldest{age} are removed each day"
+    )
 
 
 def _plain(text: str) -> str:

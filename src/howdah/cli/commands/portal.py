@@ -13,7 +13,7 @@ import click
 
 from howdah.cli.arguments import json_option
 from howdah.cli.commands.pages import show
-from howdah.cli.commands.removal import span_of
+from howdah.cli.commands.removal import size_of, span_of
 
 if TYPE_CHECKING:
     from howdah.coordinator.web.server import WebServer
@@ -28,6 +28,12 @@ _ON_HDFS = ("hdfs://", "viewfs://")
 def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str | None:
     if text is not None:
         span_of(text)
+    return text
+
+
+def _size(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str | None:
+    if text is not None:
+        size_of(text)
     return text
 
 
@@ -87,6 +93,13 @@ def _time(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str
     help="Each day, remove jobs that ended longer ago than this, such as 90d, as 'howdah "
     "prune' of their owners does.",
 )
+@click.option(
+    "--prune-keep-size",
+    callback=_size,
+    metavar="SIZE",
+    help="Each day, remove the oldest jobs of each user whose jobs need more room than this, such as 200g. "
+    "With --prune-older-than, only jobs that are old enough as well.",
+)
 @json_option
 def command(
     store: str,
@@ -97,6 +110,7 @@ def command(
     group_header: str | None,
     admins: tuple[str, ...],
     prune_older_than: str | None,
+    prune_keep_size: str | None,
     as_json: bool,
 ) -> int:
     """Show the jobs of all users below a store to a team, behind a reverse proxy, until Ctrl-C.
@@ -113,24 +127,27 @@ def command(
     if prefix and not re.fullmatch(r"(/[A-Za-z0-9._~-]+)+/?", prefix):
         raise click.UsageError(f"--prefix {prefix!r} is no path; write it as /howdah")
     where = _address(listen)
-    pruning = None if prune_older_than is None else _pruning(store, prune_older_than)
+    pruning = None
+    if prune_older_than is not None or prune_keep_size is not None:
+        pruning = _pruning(store, prune_older_than, prune_keep_size)
     found = store_of(store)
     asyncio.run(_serve(found, where, prefix.rstrip("/"), team, pruning, as_json=as_json))
     return ExitCode.STOPPED
 
 
-def _pruning(store: str, older_than: str) -> PruneSchedule:
+def _pruning(store: str, older_than: str | None, keep_size: str | None) -> PruneSchedule:
     from howdah.portal.pruning import CannotPrune, PruneSchedule
 
+    option = "--prune-keep-size" if older_than is None else "--prune-older-than"
     if store.startswith(_ON_HDFS):
         raise click.UsageError(
-            f"--prune-older-than: a portal can't remove the jobs in {store}, only those in a folder; "
-            "leave it out, and let each user run howdah prune"
+            f"{option}: a portal can't remove the jobs in {store}, only those in a folder; leave it out, "
+            f"and let each user run 'howdah prune --store {store} --yes'"
         )
     try:
-        return PruneSchedule(Path(store_of(store).place), older_than)
+        return PruneSchedule(Path(store_of(store).place), older_than, keep_size)
     except (CannotPrune, OSError) as error:
-        raise click.UsageError(f"--prune-older-than: {error}") from None
+        raise click.UsageError(f"{option}: {error}") from None
 
 
 def store_of(store: str) -> Store:

@@ -75,6 +75,26 @@ def span_of(text: str) -> float:
         raise click.BadParameter(f"{text[:40]!r} {error}, such as 12h or 30d") from error
 
 
+def _size(_ctx: click.Context, _param: click.Parameter, text: str | None) -> int | None:
+    return None if text is None else size_of(text)
+
+
+def size_of(text: str) -> int:
+    """Bytes of what an option says, in the units of job files.
+
+    Raises:
+        click.BadParameter: it is no size, or greater than any store.
+    """
+    from howdah.spec.units import octets
+
+    try:
+        return octets(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text[:40]!r} is no size up to 1024 TB; write it as 500m, 200g or 1.5t"
+        ) from None
+
+
 @click.command("prune")
 @click.option("--yes", is_flag=True, help="Remove the jobs; by default they are only listed.")
 @click.option(
@@ -83,7 +103,15 @@ def span_of(text: str) -> float:
     callback=_span,
     metavar="TIME",
     help=f"Only jobs that ended longer ago than this, such as 12h. By default {OLDER_THAN}, unless you "
-    "give --keep.",
+    "give --keep or --keep-size.",
+)
+@click.option(
+    "--keep-size",
+    "keep_bytes",
+    callback=_size,
+    metavar="SIZE",
+    help="Only as many as needed until all jobs together take no more room than this, such as 200g. Jobs "
+    "that ended first go first.",
 )
 @click.option(
     "--keep",
@@ -107,6 +135,7 @@ def span_of(text: str) -> float:
 def prune_command(
     yes: bool,
     older_than_s: float | None,
+    keep_bytes: int | None,
     keep: int,
     states: tuple[str, ...],
     tags: tuple[str, ...],
@@ -119,8 +148,13 @@ def prune_command(
 
     Removes each job as 'howdah rm' does: with its logs, and with the checkpoints and outputs in its
     directory, here and on HDFS. Jobs that have not ended stay. Lost jobs stay too, because 'howdah
-    attach --revive' can take them up again; --state lost removes them. 'howdah pack --clean'
-    removes archives that were shipped to a cluster.
+    attach --revive' can take them up again; --state lost removes them. Jobs that running jobs were
+    begun from stay. 'howdah pack --clean' removes archives that were shipped to a cluster.
+
+    --keep-size counts the room of all jobs that --name, --tag and --backend choose, running ones too.
+    Jobs that --older-than, --keep or --state leave are not removed, even if they need more room.
+
+    With --store hdfs://... it removes your jobs there, whichever machine submitted them.
 
     Exits with 0 if all were removed. With --json: {"removed": [{"job_id", "bytes"}, …], "failed":
     [{"job_id", "reason"}, …]}; without --yes, {"would_remove": [{"job_id", "bytes"}, …]}.
@@ -129,16 +163,18 @@ def prune_command(
 
     from howdah.backends import registry
     from howdah.client.lookup.find import base as base_of
+    from howdah.client.lookup.find import ids_at
     from howdah.client.lookup.listing import JobFilter, views
-    from howdah.client.removal import Retention, expired
+    from howdah.client.removal import Retention, expired, oldest_beyond
     from howdah.spec.units import span
     from howdah.storage.jobdir import JobDirectory
 
     base = base_of(store)
-    if backend is not None:
+    there = ids_at(store)
+    if backend is not None and there is None:
         registry.jobs_elsewhere(backend, store, MOST)
     if older_than_s is None:
-        older_than_s = 0.0 if keep else span(OLDER_THAN)
+        older_than_s = 0.0 if keep or keep_bytes is not None else span(OLDER_THAN)
 
     found = asyncio.run(
         views(
@@ -148,8 +184,12 @@ def prune_command(
             passed_over=say_passed_over,
         )
     )
+    if there is not None:
+        found = [view for view in found if view.job_id in there]
     retention = Retention(states=states or ENDED, older_than_s=older_than_s, keep=keep)
     gone = expired(found, retention, time.time())
+    if keep_bytes is not None:
+        gone = oldest_beyond(found, gone, base, keep_bytes, _size_unknown)
     if not yes:
         return _list(gone, base, as_json)
     removing = Removing(as_json)
@@ -160,6 +200,10 @@ def prune_command(
     else:
         echo(removing.total())
     return removing.exit_code
+
+
+def _size_unknown(job_id: str, why: Exception) -> None:
+    echo(f"howdah: the size of {job_id} is not known: {why}", err=True)
 
 
 def _list(gone: list[JobView], base: Path, as_json: bool) -> int:
@@ -186,7 +230,7 @@ def _list(gone: list[JobView], base: Path, as_json: bool) -> int:
         try:
             sizes[view.job_id] = size(JobDirectory(base / view.job_id), names)
         except (BackendError, StorageError) as error:
-            echo(f"howdah: the size of {view.job_id} is not known: {error}", err=True)
+            _size_unknown(view.job_id, error)
             sizes[view.job_id] = 0
     if as_json:
         would = [{"job_id": job_id, "bytes": freed} for job_id, freed in sizes.items()]

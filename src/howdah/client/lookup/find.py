@@ -20,8 +20,23 @@ def base(store: str | None) -> Path:
     Raises:
         StorageError: the store is a URL that no backend keeps jobs at.
     """
-    elsewhere = store is not None and store.startswith(("hdfs://", "viewfs://"))
-    return base_folder(None if elsewhere else store)
+    return base_folder(None if _is_elsewhere(store) else store)
+
+
+def ids_at(store: str | None) -> frozenset[str] | None:
+    """The user's jobs at that URL, each with a copy in `base` from now on; None for a folder, whose jobs
+    are all there are in `base`.
+
+    Raises:
+        BackendError: the cluster there cannot be asked.
+    """
+    if store is None or not _is_elsewhere(store):
+        return None
+    return frozenset(each.job_id for each in registry.own_jobs_at(store))
+
+
+def _is_elsewhere(store: str | None) -> bool:
+    return store is not None and store.startswith(("hdfs://", "viewfs://"))
 
 
 def find(wanted: str, store: str | None = None) -> JobDirectory:
