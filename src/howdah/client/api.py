@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,7 @@ from howdah.client.accounting import GROUPS, Usage, totals
 from howdah.client.errors import BadInput
 from howdah.client.following.items import JobEvent, LogLine
 from howdah.client.handle import Callbacks
-from howdah.client.lookup.find import base, find
+from howdah.client.lookup.find import base, find, ids_at
 from howdah.client.lookup.listing import views
 from howdah.client.submission.functions import FunctionJob, place, values
 from howdah.client.submission.loading import load_file, load_object
@@ -208,6 +209,7 @@ async def grouped(by: str | None, since: float | None, store: str | None) -> lis
     found = await usages(
         base(store),
         since=since,
+        only=await asyncio.to_thread(ids_at, store),
         left_out=lambda words: warnings.warn(f"left out: {words}", RuntimeWarning, stacklevel=2),
     )
     return totals(found, by)

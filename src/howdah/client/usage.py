@@ -26,12 +26,16 @@ from howdah.frameworks.registry import UnknownFramework
 from howdah.spec.model import Job
 from howdah.storage import journal, layout
 from howdah.storage.files import make_private_folder
+from howdah.storage.hdfs_names import is_hdfs
 from howdah.storage.jobdir import JobDirectory, StorageError, base_folder, list_jobs
+from howdah.storage.layout import JobMeta
 from howdah.wire.decoders import message_decoder
 from howdah.wire.status import JobView
 
 VERSION = 1
 """A number for each shape of `JobUsage`, and for each change of what is counted."""
+LEASE_S = 3900.0
+"""HDFS has closed a file by then whose writer is dead (dfs.namenode.lease-hard-limit-sec, an hour at most)."""
 AT_ONCE = 16
 """Coordinators asked at the same time."""
 
@@ -40,17 +44,19 @@ async def usages(
     base: Path,
     *,
     since: float | None = None,
+    only: Collection[str] | None = None,
     left_out: Callable[[str], None] = lambda words: None,
 ) -> list[JobUsage]:
     """The jobs below ``base``, newest first, those that run as they are now.
 
-    ``left_out`` is told, a line each, of those that cannot be read or are not the user's own; they
-    hide no others.
+    ``left_out`` is told, a line each, of those that cannot be read or are not the user's own, which
+    hide no others, and of hours that are not known. ``only`` has the ids of those that are wanted.
 
     Raises:
         NotYours: others could put jobs there.
     """
-    directories = list_jobs(base, lambda problem: left_out(str(problem)))
+    all_there = list_jobs(base, lambda problem: left_out(str(problem)))
+    directories = [each for each in all_there if only is None or each.job_id in only]
     room, reading = asyncio.Semaphore(AT_ONCE), asyncio.Lock()
     known = await asyncio.to_thread(_Known, base)
 
@@ -60,9 +66,15 @@ async def usages(
                 if found := known.get(directory):
                     return found
                 view = await look(directory)
+                unknown: list[str] = []
                 async with reading:
-                    found = await asyncio.to_thread(usage, directory, view, time.time())
-                known.put(directory, found)
+                    found = await asyncio.to_thread(
+                        usage, directory, view, time.time(), unknown.append
+                    )
+                for words in unknown:
+                    left_out(words)
+                if not unknown:
+                    known.put(directory, found)
                 return found
             except Exception as error:  # a journal may hold anything
                 left_out(f"{directory.job_id}: {error or type(error).__name__}")
@@ -71,16 +83,23 @@ async def usages(
     try:
         found = await asyncio.gather(*map(one, directories))
     finally:
-        known.close({directory.job_id for directory in directories})
+        known.close({directory.job_id for directory in all_there})
     return [each for each in found if each and (since is None or each.submitted >= since)]
 
 
-def usage(directory: JobDirectory, view: JobView, now: float) -> JobUsage:
+def usage(
+    directory: JobDirectory,
+    view: JobView,
+    now: float,
+    unknown: Callable[[str], None] = lambda words: None,
+) -> JobUsage:
     """One job.
 
     Args:
+        directory: its directory.
         view: its status document.
         now: what a running job holds counts until then.
+        unknown: told of hours that the journal does not show.
 
     Raises:
         JournalError: its journal is damaged.
@@ -99,6 +118,12 @@ def usage(directory: JobDirectory, view: JobView, now: float) -> JobUsage:
     reading = JournalReading()
     for entry in journal.read(directory.path):
         reading.take(entry)
+    if reading.machine.state.finished is None and _may_lag(meta, view, now):
+        at = time.strftime("%Y-%m-%d %H:%M", time.localtime(reading.last))
+        unknown(
+            f"hours of {directory.job_id}{f' after {at}' if reading.last else ''}: its journal on HDFS is "
+            "still open, and HDFS shows the end of an open file to nobody; its owner's howdah closes it"
+        )
     over = view.over or view.lost
     until = (view.finished or reading.last) if over else now
     nodes: dict[tuple[str, int | None, float], str | None] = {
@@ -132,6 +157,14 @@ def usage(directory: JobDirectory, view: JobView, now: float) -> JobUsage:
             for each in view.failures
         ),
     )
+
+
+def _may_lag(meta: JobMeta, view: JobView, now: float) -> bool:
+    """Whether HDFS may show less of the journal than was written. What is open is closed for its owner,
+    and some time after its writer's death by HDFS itself."""
+    if meta.owner is None or meta.url is None or not is_hdfs(meta.url):
+        return False
+    return view.finished is None or now - view.finished < LEASE_S
 
 
 def _resources(job: Job, backend: str) -> dict[str, RoleResources]:

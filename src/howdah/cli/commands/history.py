@@ -197,14 +197,15 @@ def _write_parquet(path: Path, columns: Sequence[str], rows: Sequence[Sequence[o
 
 
 def _jobs(since: float | None, store: str | None, all_users: bool) -> list[JobUsage]:
-    from howdah.client.lookup.find import base
+    from howdah.client.lookup.find import base, ids_at
     from howdah.client.usage import usages
 
     def left_out(words: str) -> None:
         echo(f"howdah: left out: {words}", err=True)
 
     if not all_users:
-        return asyncio.run(usages(base(store), since=since, left_out=left_out))
+        there = ids_at(store)
+        return asyncio.run(usages(base(store), since=since, only=there, left_out=left_out))
     if store is None:
         raise click.UsageError(
             "--all-users needs --store: the folder or URL with the users' folders"

@@ -1,0 +1,132 @@
+"""Jobs whose directories are on HDFS are counted and removed like those in a folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from howdah.backends.yarn.access import Access
+from howdah.cli.main import main
+from howdah.spec.model import Role
+from howdah.storage.jobdir import JobDirectory, base_folder, list_jobs
+from tests.unit.client.hdfs_folder import FS, FolderHdfs
+from tests.unit.client.test_accounting import (
+    began,
+    granted,
+    home,  # noqa: F401 - a fixture
+    make,
+    make_alone,
+    make_failed,
+    make_trained,
+    registered,
+    rows,
+)
+
+STORE = f"{FS}/howdah"
+CORE = f"<configuration><property><name>fs.defaultFS</name><value>{FS}</value></property></configuration>"
+
+
+@pytest.fixture
+def hdfs(home: Path, monkeypatch: pytest.MonkeyPatch) -> FolderHdfs:  # noqa: F811
+    """A file system without jobs, and us on it as ada."""
+    conf = home / "conf"
+    conf.mkdir()
+    (conf / "core-site.xml").write_text(CORE)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(conf))
+    monkeypatch.setenv("HADOOP_USER_NAME", "ada")
+    found = FolderHdfs(home / "hdfs")
+    (found.folder / "howdah" / "ada").mkdir(parents=True)
+    monkeypatch.setattr(Access, "hdfs", lambda self, url: found)
+    return found
+
+
+def move(hdfs: FolderHdfs, user: str = "ada") -> None:
+    """Put the jobs that are in the folder on HDFS."""
+    for directory in list_jobs(base_folder()):
+        url = f"{STORE}/{user}/{directory.job_id}"
+        meta = msgspec.structs.replace(directory.meta(), backend="yarn", user=user, url=url)
+        directory.write_meta(meta)
+        (hdfs.folder / "howdah" / user).mkdir(exist_ok=True)
+        shutil.move(directory.path, hdfs.folder / "howdah" / user)
+
+
+def forget(home: Path) -> None:  # noqa: F811
+    """Be another machine."""
+    shutil.rmtree(home / "portal", ignore_errors=True)
+    shutil.rmtree(base_folder())
+
+
+def test_a_job_on_hdfs_holds_the_same_as_one_in_a_folder(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make_trained()
+    make_alone(worker=Role(gpus=1, cores=3, memory="2g"))
+    here = rows(capsys, "--by", "name")
+    assert {row["group"] for row in here} == {"alone", "trained"}
+    assert all(row["gpu_hours"] and row["memory_gib_hours"] and row["goodput"] for row in here)
+    nodes = rows(capsys, "--by", "node")
+    move(hdfs)
+    forget(home)
+    assert rows(capsys, "--by", "name", "--store", STORE) == here
+    assert rows(capsys, "--by", "node", "--store", STORE) == nodes
+    # So it is for who looks at all users' jobs.
+    forget(home)
+    assert rows(capsys, "--by", "name", "--all-users", "--store", STORE) == here
+    # Jobs of this machine that are not there do not count.
+    make_failed()
+    assert rows(capsys, "--by", "name", "--store", STORE) == here
+
+
+def test_hours_that_hdfs_does_not_show_are_named_until_it_does(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    story = granted(0, "n1") + registered(50, 1) + began(100, 100, 1, 0)
+    job_id = make("runs", [*story], user="bo")
+    move(hdfs, "bo")
+    journal = f"/howdah/bo/{job_id}/events-0001.jsonl"
+    hdfs.open.add(journal)
+    everybodys = ("history", "--all-users", "--store", STORE, "--json")
+    for _ in range(2):
+        assert main([*everybodys]) == 0
+        told = capsys.readouterr()
+        (row,) = json.loads(told.out)
+        assert (row["jobs"], row["unended"], row["held_hours"]) == (1, 1, 0)
+        assert f"left out: hours of {job_id}: its journal on HDFS is still open" in told.err
+    hdfs.open.discard(journal)
+    assert main([*everybodys]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)[0]["held_hours"] > 0
+    assert f"left out: hours of {job_id} after 20" in told.err
+
+
+def test_jobs_below_an_url_are_removed_there_and_no_others(
+    home: Path,  # noqa: F811
+    hdfs: FolderHdfs,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first, second = make_trained(), make_alone()
+    move(hdfs)
+    there = hdfs.folder / "howdah" / "ada"
+    for job_id in (first, second):
+        (there / job_id / "shared").mkdir(exist_ok=True)
+        (there / job_id / "shared" / "big").write_bytes(bytes(3_000_000))
+    here = JobDirectory(base_folder() / make_failed())
+    prune = ("prune", "--store", STORE)
+    assert main([*prune, "--keep-size", "4m", "--json"]) == 0
+    (would,) = json.loads(capsys.readouterr().out)["would_remove"]
+    assert would["job_id"] == second and would["bytes"] > 3_000_000  # it ended before the first
+    assert main([*prune, "--keep-size", "4m", "--yes"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("1 job removed, 3.")
+    assert [path.name for path in there.iterdir()] == [first]
+    assert {each.job_id for each in list_jobs(base_folder())} == {first, here.job_id}
+    assert main([*prune, "--older-than", "0s", "--yes"]) == 0
+    assert list(there.iterdir()) == []
+    assert [each.job_id for each in list_jobs(base_folder())] == [here.job_id]
