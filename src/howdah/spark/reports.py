@@ -23,7 +23,7 @@ class TrainReport(msgspec.Struct, frozen=True, kw_only=True):
     feed: str
     rows: int
     """Handed to programs, all ranks and epochs; after a restart those of the epoch that it went on in
-    count from there."""
+    count from there, and what a killed rank had not told yet of epochs before is missing."""
     batches: int
     dropped: int
     ranks: tuple[RankReport, ...]

@@ -269,8 +269,9 @@ class Training:
             return _Turn.DONE
         if self._controller.generation != generation:
             return _Turn.FORMED_ANEW
-        if self._live.wants_slots():
-            # The feeders wait for programs, and these for the slots that the feeders are in.
+        if self._live.wants_slots() and not self._controller.connected():
+            # The feeders wait for programs, and these for the slots that the feeders are in. Where all
+            # programs are there the status document is an old one.
             return _Turn.FORMED_ANEW
         running = self._controller.running() & readers
         over = used or self._left or enough(self._options.align, run.stopped, running)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from howdah.spark.feed.messages import Align
+from howdah.spark.feed.messages import Align, Options
+from howdah.spark.reports import TrainReport
 from tests.spark.feed.simulation.schedule import Ends
 from tests.spark.feed.simulation.world import PART, Batch, Given, World
 
@@ -42,6 +43,8 @@ def check(world: World) -> str:
             _epoch(world, options.align, epoch, rows, given, whole=whole)
         if world.generation > 1:
             outcome = "restarted"
+            if whole and options.align is not Align.PAD:
+                _restarted(world, number, options, report, len(rows))
             continue
         for rank, story in enumerate(given):
             said = {each.rank: each.rows for each in report.ranks}
@@ -92,3 +95,26 @@ def _epoch(
     if align is Align.PAD or (align is Align.NONE and not drop_last):
         if missing := rows - seen.keys():
             raise Given(f"rows were not given in epoch {epoch}: {sorted(missing)}")
+
+
+def _restarted(world: World, run: int, options: Options, report: TrainReport, rows: int) -> None:
+    """What the report must say of a run that went on from positions."""
+    pick = min if options.align is Align.NONE else max
+    mine = [each for each in world.resumed if each.run == run]
+    epoch = pick((each.epoch for each in mine), default=0)
+    trained = sum(
+        stop - start
+        for each in mine
+        if each.epoch == epoch
+        for ranges in each.rows.values()
+        for start, stop in ranges
+    )
+    told, expected = report.rows + report.dropped, rows * options.epochs - trained
+    # Of the epochs before, a process that was killed may not have told its last rows.
+    if told > expected or (told < expected and not epoch):
+        raise Given(
+            f"of {rows} rows in {options.epochs} epochs, {trained} of them trained before the restart, "
+            f"run {run} says: {report}"
+        )
+    if report.restarts > world.generation - 1:
+        raise Given(f"generation {world.generation} after {report.restarts} restarts")

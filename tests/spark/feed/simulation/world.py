@@ -289,6 +289,8 @@ class World:
         self.gang: list[Process] = []
         self.past: list[list[Batch]] = [[] for _ in range(schedule.ranks)]
         """By rank, what programs of former generations were given up to their checkpoints."""
+        self.resumed: list[Position] = []
+        """What the present programs go on from."""
         self.generation = 0
         self.announced = 0
         """The last generation that a run was fed to."""
@@ -453,6 +455,13 @@ class World:
         self.actors.block(self.chance.random() * 2)
         self.forming = False
         self._form(self._checkpoint())
+        if self.late.random() < 0.5:  # the status document lags behind what the controller sees
+            self.actors.block(self.late.random())
+            self.forming = True
+            self._tell_driver()
+            self.actors.block(self.late.random())
+            self.forming = False
+            self._tell_driver()
 
     def _checkpoint(self) -> list[Position | None]:
         """What programs go on from, and their stories up to there."""
@@ -465,6 +474,7 @@ class World:
             upto = self.chance.randint(1, len(story)) if step is None else step
             self.past[process.rank] = story[:upto]
             positions.append(story[upto - 1].position if upto else None)
+        self.resumed = [each for each in positions if each is not None]
         return positions
 
     # -- connections -----------------------------------------------------------------------------
