@@ -170,7 +170,8 @@ beside them has, in Prometheus' text format, the number of jobs by state, and up
 in which the proxy does not name the user gets 401. A job that the user may not see looks like one that does not exist,
 with 404. A `POST` must carry the `Origin` of the portal's own address. Only `stop` is possible, for users whom the job
 allows it; others who see the job get 403. Values of `[env]` and the job's token are masked for everyone, also for the
-job's owner. For a running job, `stream` ends at once; ask again, or ask `changes`.
+job's owner. Answers about a running job come live from its coordinator. If the portal cannot reach the coordinator, they
+come from the job directory, and `stream` ends at once; ask again, or ask `changes`.
 """
 
 
