@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from howdah.core.messages import CheckpointSaved, TaskExited, TaskSaving
-from howdah.storage.checkpoints import CheckpointSpec, publish
+from howdah.storage.checkpoints.upload import publish
+from howdah.storage.checkpoints.versions import CheckpointSpec
 from howdah.wire.messages import AgentNote, Prepare, ProcessSpec
 from tests.agent.rig import TASK, Rig, alive, python, until
 from tests.agent.test_watching import SRC

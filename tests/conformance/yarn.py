@@ -20,7 +20,7 @@ from howdah.backends.yarn.container_launch import ContainerLaunch
 from howdah.backends.yarn.local_resources import FILE, HOWDAH, LocalResource, LocalResources
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.ids import ApplicationId
-from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.jobdir import JobDirectory, new_job_id
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire import authority

@@ -25,7 +25,7 @@ from howdah.spec.model import (
     RoleTimeouts,
     TensorBoard,
 )
-from howdah.storage.checkpoints import CheckpointSpec
+from howdah.storage.checkpoints.versions import CheckpointSpec
 from howdah.storage.jobdir import JobDirectory
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from howdah.spec.model import Job, Role
 from howdah.storage import coordinator_ends, mirror
-from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.jobdir import JobDirectory, StorageError
 from howdah.storage.journal import Journal
 from howdah.storage.layout import CoordinatorAddress

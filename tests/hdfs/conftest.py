@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs.files import Hdfs
 from tests.hadoop.cluster import Cluster
 
 

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from howdah.core.messages import StopRequested
-from howdah.storage import hdfs_calls, journal
-from howdah.storage.hdfs import Hdfs
-from howdah.storage.hdfs_errors import NoNameNode, QuotaExceeded, SafeMode
+from howdah.storage import journal
+from howdah.storage.hdfs import calls as hdfs_calls
+from howdah.storage.hdfs.errors import NoNameNode, QuotaExceeded, SafeMode
+from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.journal import Journal
 from howdah.storage.replica import HdfsJournal
 from tests.hadoop.cluster import Cluster

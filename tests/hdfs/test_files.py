@@ -13,8 +13,7 @@ import pytest
 from howdah.storage import mirror
 from howdah.storage.destinations import HdfsDestination
 from howdah.storage.folder_sync import Puller, Pusher
-from howdah.storage.hdfs import Hdfs, is_hdfs, split
-from howdah.storage.hdfs_errors import (
+from howdah.storage.hdfs.errors import (
     AlreadyThere,
     BeingWritten,
     HdfsError,
@@ -25,6 +24,7 @@ from howdah.storage.hdfs_errors import (
     NotEmpty,
     NotFound,
 )
+from howdah.storage.hdfs.files import Hdfs, is_hdfs, split
 from tests.hadoop.cluster import Cluster
 
 
@@ -112,8 +112,8 @@ def test_a_stranger_is_refused_in_words(url: str, hdfs: Hdfs) -> None:
     hdfs.write(f"{url}/secrets/key", b"k")
     program = (
         "import sys\n"
-        "from howdah.storage.hdfs import Hdfs\n"
-        "from howdah.storage.hdfs_errors import NoPermission\n"
+        "from howdah.storage.hdfs.files import Hdfs\n"
+        "from howdah.storage.hdfs.errors import NoPermission\n"
         "try: Hdfs(sys.argv[1], user='stranger').read(sys.argv[1])\n"
         "except NoPermission as error: print(error)\n"
     )
@@ -162,7 +162,7 @@ def test_a_process_that_ends_at_once_ends_well(url: str) -> None:
     """Threads that come back from Rust too late would end it by SIGABRT."""
     program = (
         "import sys\n"
-        "from howdah.storage.hdfs import Hdfs\n"
+        "from howdah.storage.hdfs.files import Hdfs\n"
         "hdfs = Hdfs(sys.argv[1])\n"
         "for n in range(3): hdfs.write_new(f'{sys.argv[1]}/{sys.argv[2]}-{n}', b'x')\n"
     )

@@ -11,7 +11,7 @@ import pytest
 
 from howdah.core.messages import Record, StopRequested
 from howdah.storage import journal, replica
-from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.journal import Fenced, Journal, JournalError
 from howdah.storage.replica import HdfsJournal
 

@@ -13,11 +13,13 @@ import pytest
 
 from howdah.core.messages import Task
 from howdah.spark import ParquetFeed
-from howdah.storage import checkpoints, outputs
-from howdah.storage.checkpoints import CheckpointSpec
+from howdah.storage import outputs
+from howdah.storage.checkpoints.restoring import restore
+from howdah.storage.checkpoints.upload import adopt, publish
+from howdah.storage.checkpoints.versions import CheckpointSpec
 from howdah.storage.destinations import open_destination
 from howdah.storage.errors import Outdated
-from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.outputs import Copied, OutputSpec, copy
 from howdah.storage.stores import HdfsStore, open_store
 from howdah.storage.write_probe import try_to_write
@@ -68,7 +70,7 @@ def test_a_version_is_there_whole_or_not_at_all(
     assert open_store(place).versions() == []
     draft.discard()
     assert hdfs.list(place) == []
-    version = saved(checkpoints.publish(spec)).version
+    version = saved(publish(spec)).version
     assert {stat.name for stat in hdfs.list(f"{place}/{version}")} == {
         "manifest.json",
         "one",
@@ -80,7 +82,7 @@ def test_versions_are_the_owners_alone(
     spec: CheckpointSpec, folder: Path, hdfs: Hdfs, place: str
 ) -> None:
     fill(folder, **{"deep/er/file": "x"})
-    checkpoints.publish(spec)
+    publish(spec)
     for stat in hdfs.list(place, recursive=True):
         assert stat.permission == (0o700 if stat.is_dir else 0o600), stat
 
@@ -90,9 +92,9 @@ def test_a_checkpoint_of_many_blocks_comes_back(
 ) -> None:
     data = bytes(range(256)) * 4096 * 40  # 40 MiB: three blocks of the test cluster
     (folder / "big").write_bytes(data)
-    checkpoints.publish(spec)
+    publish(spec)
     (folder / "big").unlink()
-    checkpoints.restore(spec)
+    restore(spec)
     assert (folder / "big").read_bytes() == data
 
 
@@ -146,10 +148,10 @@ def test_checkpoints_go_from_a_folder_to_hdfs(
 ) -> None:
     """A run on the cluster may resume one that ran on this machine."""
     fill(folder, weights="w")
-    checkpoints.publish(CheckpointSpec(folder=str(folder), store=str(tmp_path / "local")))
-    assert checkpoints.adopt(str(tmp_path / "local"), place, "digits-1") == "000001 of digits-1"
+    publish(CheckpointSpec(folder=str(folder), store=str(tmp_path / "local")))
+    assert adopt(str(tmp_path / "local"), place, "digits-1") == "000001 of digits-1"
     fill(folder, weights="other")
-    checkpoints.restore(spec)
+    restore(spec)
     assert content(folder) == {"weights": "w"}
 
 

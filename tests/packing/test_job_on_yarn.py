@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs.files import Hdfs
 from tests.hadoop.cluster import Cluster
 from tests.packing import environments, portable
 

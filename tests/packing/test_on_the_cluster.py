@@ -19,7 +19,7 @@ from howdah.packing.runtime import base
 from howdah.packing.source import source
 from howdah.packing.store import DAY_S, Store, Uploaded
 from howdah.packing.tarball import Entry
-from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs.files import Hdfs
 from tests.hadoop import applications
 from tests.hadoop.cluster import Cluster
 

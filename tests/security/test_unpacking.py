@@ -19,10 +19,10 @@ from howdah.backends.spark.launch_bundle import unpack_source, write_files
 from howdah.backends.spark.messages import FilePart
 from howdah.packing import prebuilt_archives
 from howdah.packing.archives import Archive, Kind, PackingError, quiet
-from howdah.storage.checkpoints import CheckpointSpec, restore
+from howdah.storage.checkpoints.restoring import restore
+from howdah.storage.checkpoints.versions import CheckpointSpec, Manifest, SavedFile, checksum
 from howdah.storage.destinations import open_destination
 from howdah.storage.folder_sync import Puller
-from howdah.storage.versions import Manifest, SavedFile, checksum
 
 TEXT = b"planted"
 SOUND = {"weights": TEXT}

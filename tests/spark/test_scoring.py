@@ -15,7 +15,7 @@ from pyspark.sql.types import StructField, StructType
 
 from howdah.client.errors import BadInput
 from howdah.spark.scoring import Function, Make, predict_udf, score
-from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs.files import Hdfs
 from tests.hadoop.cluster import Cluster
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for Spark, on a busy machine

@@ -22,7 +22,7 @@ import psutil
 from howdah.client.api import submit
 from howdah.client.errors import Unreachable
 from howdah.client.sync import JobHandle
-from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.jobdir import JobDirectory
 from howdah.wire.status import JobView, TaskView
 from tests.hadoop.cluster import Cluster

@@ -18,7 +18,7 @@ from howdah.client.api import as_loaded, connect, jobs
 from howdah.client.submission.begin import begin
 from howdah.client.submission.submit import submit
 from howdah.core.messages import Task
-from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.jobdir import NoSuchJob, base_folder, list_jobs
 from tests.cli.howdah import howdah, start
 from tests.yarn.runner import SMALL, Yarn, until

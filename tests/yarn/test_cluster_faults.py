@@ -17,7 +17,7 @@ import pytest
 
 from howdah.backends.yarn.site import YarnSite
 from howdah.storage import journal, replica
-from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs.files import Hdfs
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.leftovers import processes
 from tests.hadoop.plugin import MakeCluster

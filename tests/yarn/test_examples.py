@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs.files import Hdfs
 from tests.acceptance.checks import TRAININGS, check_training
 from tests.acceptance.jobs import Example
 from tests.hadoop.cluster import Cluster

@@ -20,7 +20,7 @@ from howdah.hadoop.errors import AccessControl
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.storage import layout
-from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs.files import Hdfs
 from tests.cli.howdah import Run, start
 from tests.hadoop.cluster import Cluster
 from tests.yarn.runner import SMALL, until

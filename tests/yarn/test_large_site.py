@@ -12,7 +12,7 @@ import pytest
 
 from howdah.backends.base import BackendError
 from howdah.spec.problems import JobFileError
-from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs.files import Hdfs
 from tests.cli.howdah import howdah
 from tests.hadoop.cluster import Cluster
 from tests.hadoop.options import Gpus

@@ -233,7 +233,7 @@ def test_resources_are_beside_the_program(tony: Tony, yarn: Yarn) -> None:
         (tony.folder / name).write_bytes(packed.getvalue())
     library = f"/tmp/{tony.folder.name}-library"
     yarn.cluster.hdfs(library, "MKDIRS", permission="777")
-    from howdah.storage.hdfs import Hdfs
+    from howdah.storage.hdfs.files import Hdfs
 
     remote = f"{yarn.cluster.default_fs}{library}"
     hdfs = Hdfs(remote, conf_dir=str(yarn.cluster.conf_dir))

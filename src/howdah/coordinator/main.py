@@ -62,7 +62,7 @@ def main_remote(url: str, here: Path) -> int:
     """Coordinate the job whose directory is at that URL, in a local copy below ``here``, a folder of
     this process alone."""
     from howdah.storage import mirror
-    from howdah.storage.hdfs import Hdfs
+    from howdah.storage.hdfs.files import Hdfs
     from howdah.storage.replica import START_WAIT_S
 
     directory = JobDirectory(here / url.rstrip("/").rpartition("/")[2])

@@ -19,7 +19,7 @@ from howdah.packing import tarball
 from howdah.packing.archives import Archive, PackingError, Progress, quantity, quiet
 
 if TYPE_CHECKING:
-    from howdah.storage.hdfs import Hdfs, Stat
+    from howdah.storage.hdfs.files import Hdfs, Stat
 
 FOLDER = ".howdah/cache"
 DAY_S = 86400.0
@@ -134,7 +134,7 @@ class Store:
             return file.read(length)
 
     def _of(self, url: str) -> Hdfs:
-        from howdah.storage.hdfs import Hdfs, is_hdfs
+        from howdah.storage.hdfs.files import Hdfs, is_hdfs
 
         if not is_hdfs(url):
             scheme = url.partition("://")[0]
@@ -149,7 +149,7 @@ class Store:
         return Uploaded(url=url, size=status.size, mtime_ms=status.mtime_ms, uploaded_bytes=0)
 
     def _upload(self, archive: Archive, progress: Progress) -> Uploaded:
-        from howdah.storage.hdfs_errors import AlreadyThere
+        from howdah.storage.hdfs.errors import AlreadyThere
 
         path = archive.path
         assert path is not None
@@ -192,7 +192,7 @@ class Store:
     def _files(self) -> dict[str, Stat]:
         """What is there, looked at once: one call for all archives of a submission."""
         if self._seen is None:
-            from howdah.storage.hdfs_errors import NotFound
+            from howdah.storage.hdfs.errors import NotFound
 
             try:
                 found: Sequence[Stat] = self.hdfs.list(self.folder)

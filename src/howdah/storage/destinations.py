@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from howdah.storage.errors import Outdated
 from howdah.storage.files import make_private_folder
-from howdah.storage.hdfs_names import is_hdfs
+from howdah.storage.hdfs.names import is_hdfs
 
 _MARK = re.compile(r"\.attempt-(\d+)")
 _CHUNK_BYTES = 1 << 20
@@ -127,7 +127,7 @@ class HdfsDestination:
     """A folder on HDFS; files there are really appended to."""
 
     def __init__(self, url: str, *, patience_s: float = 30.0, attempt: int = 0) -> None:
-        from howdah.storage.hdfs import Hdfs
+        from howdah.storage.hdfs.files import Hdfs
 
         self.hdfs: Hdfs = Hdfs(url, patience_s=patience_s)
         self.root: str = self.hdfs.path(url)
@@ -167,7 +167,7 @@ class HdfsDestination:
             raise
 
     def append(self, source: Path, name: str, offset: int) -> None:
-        from howdah.storage.hdfs_errors import BeingWritten
+        from howdah.storage.hdfs.errors import BeingWritten
 
         self._check()
         path = f"{self.root}/{name}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 
-from howdah.storage.hdfs_errors import QuotaExceeded
+from howdah.storage.hdfs.errors import QuotaExceeded
 
 _FINAL = frozenset(
     {
@@ -57,7 +57,7 @@ def lacks_room(error: BaseException) -> bool:
 def is_transient(error: BaseException) -> bool:
     """Whether the same call may succeed later, without anybody's doing.
 
-    An error that knows says so itself (``transient``: `howdah.storage.hdfs_errors`). Of the others,
+    An error that knows says so itself (``transient``: `howdah.storage.hdfs.errors`). Of the others,
     what the operating system reports may pass unless it is about rights, names or kinds of files;
     anything else is a defect or a wrong setting, unless it tells of a server or a network.
     """

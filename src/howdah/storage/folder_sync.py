@@ -25,11 +25,11 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.storage.checkpoints.versions import Problem
 from howdah.storage.confined_paths import open_beneath
 from howdah.storage.destinations import Destination, is_hidden, open_destination
 from howdah.storage.errors import Outdated, in_words
 from howdah.storage.files import PRIVATE_FOLDER
-from howdah.storage.versions import Problem
 
 _PIECE_BYTES = 4 << 20
 _COMPARED_BYTES = 4096

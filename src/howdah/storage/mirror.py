@@ -6,7 +6,7 @@ the directory there (`create`), a master or a client elsewhere fetches what it n
 is made (`push`). The journal has ways of its own: `howdah.storage.replica`.
 
 All calls block, and use several connections' worth of calls at a time: a directory of a dozen
-small files takes some 20 ms. Errors are `OSError`s with words (`howdah.storage.hdfs_errors`).
+small files takes some 20 ms. Errors are `OSError`s with words (`howdah.storage.hdfs.errors`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from howdah.core.messages import Task
 from howdah.storage import layout
 from howdah.storage.files import PRIVATE_FOLDER, make_private_folder, write_atomically
-from howdah.storage.hdfs import Hdfs, Stat
-from howdah.storage.hdfs_errors import AlreadyThere, NotFound
-from howdah.storage.hdfs_names import is_hdfs
+from howdah.storage.hdfs.errors import AlreadyThere, NotFound
+from howdah.storage.hdfs.files import Hdfs, Stat
+from howdah.storage.hdfs.names import is_hdfs
 from howdah.storage.jobdir import StorageError
 from howdah.storage.journal import Replica
 

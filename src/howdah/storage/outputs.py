@@ -19,12 +19,12 @@ from pathlib import Path
 
 import msgspec
 
+from howdah.storage.checkpoints.versions import Problem
 from howdah.storage.destinations import Destination, open_destination
 from howdah.storage.errors import Outdated, in_words, is_transient
 from howdah.storage.folders import scan
-from howdah.storage.hdfs_names import is_hdfs
+from howdah.storage.hdfs.names import is_hdfs
 from howdah.storage.stores import HDFS_PATIENCE_S
-from howdah.storage.versions import Problem
 
 _PAUSE_S = (0.25, 5.0)
 """First and longest pause before what failed is tried again."""
@@ -73,7 +73,7 @@ def publish(store: str, job_id: str) -> bool:
     """
     if not is_hdfs(store):
         return True
-    from howdah.storage.hdfs import Hdfs
+    from howdah.storage.hdfs.files import Hdfs
 
     hdfs = Hdfs(store, patience_s=HDFS_PATIENCE_S)
     try:

@@ -30,15 +30,15 @@ from pathlib import Path
 import msgspec
 
 from howdah.storage.files import PRIVATE_FILE
-from howdah.storage.hdfs import Hdfs
-from howdah.storage.hdfs_calls import Appender
-from howdah.storage.hdfs_errors import (
+from howdah.storage.hdfs.calls import Appender
+from howdah.storage.hdfs.errors import (
     AlreadyThere,
     HdfsError,
     NoPermission,
     NotClosedInTime,
     NotFound,
 )
+from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.journal import SEGMENT_BYTES, Fenced, JournalError
 
 log: logging.Logger = logging.getLogger(__name__)

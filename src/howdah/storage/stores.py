@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from howdah.storage.files import make_private_folder, sync_folder
 from howdah.storage.folders import FolderChanged, copy_proven, sha256
-from howdah.storage.hdfs_names import is_hdfs
+from howdah.storage.hdfs.names import is_hdfs
 
 MANIFEST = "manifest.json"
 
@@ -211,7 +211,7 @@ class HdfsStore:
     every version has all its files."""
 
     def __init__(self, url: str, patience_s: float = HDFS_PATIENCE_S) -> None:
-        from howdah.storage.hdfs import Hdfs
+        from howdah.storage.hdfs.files import Hdfs
 
         self.hdfs: Hdfs = Hdfs(url, patience_s=patience_s)
         self.root: str = self.hdfs.path(url)

@@ -14,7 +14,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from howdah.storage.hdfs_names import is_hdfs
+from howdah.storage.hdfs.names import is_hdfs
 
 HDFS_PATIENCE_S = 5.0
 """Each call waits so long for a NameNode that restarts."""
@@ -76,7 +76,7 @@ def _try_file(path: Path) -> None:
 
 
 def _try_hdfs(store: str, hadoop_conf: str | None) -> None:
-    from howdah.storage.hdfs import Hdfs
+    from howdah.storage.hdfs.files import Hdfs
 
     hdfs = Hdfs(store, conf_dir=hadoop_conf, patience_s=HDFS_PATIENCE_S)
     root = there = hdfs.path(store)

@@ -204,7 +204,7 @@ class Prepare(Message, frozen=True, kw_only=True):
     ports: int
     keep_ports: tuple[int, ...] = ()
     checkpoint: dict[str, Any] | None = None
-    """What to restore and to save: see `howdah.storage.checkpoints.CheckpointSpec`."""
+    """What to restore and to save: see `howdah.storage.checkpoints.versions.CheckpointSpec`."""
     outputs: dict[str, Any] | None = None
     """What to copy when the attempt ends: ``{folders, store}``, folders relative to the working
     folder, ``store`` this task's own place (a path or fsspec URL)."""

@@ -8,7 +8,7 @@ import fsspec
 import pytest
 
 from howdah.core.messages import Task
-from howdah.storage.checkpoints import CheckpointSpec
+from howdah.storage.checkpoints.versions import CheckpointSpec
 
 
 @pytest.fixture(params=["path", "file", "memory"])

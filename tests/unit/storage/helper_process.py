@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.storage.checkpoints import CheckpointSpec
+from howdah.storage.checkpoints.versions import CheckpointSpec
 
 DEADLINE_S = 20.0
 
@@ -25,7 +25,7 @@ class Helper:
         path = folder / "spec.json"
         path.write_bytes(msgspec.json.encode(spec))
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "howdah.storage.checkpoints", what, str(path)],
+            [sys.executable, "-m", "howdah.storage.checkpoints.helper", what, str(path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from howdah.storage.checkpoints import CheckpointSpec, Saved
+from howdah.storage.checkpoints.versions import CheckpointSpec, Saved
 from howdah.storage.folders import scan
 
 

@@ -11,17 +11,10 @@ from typing import Any
 import pytest
 
 from howdah.core.messages import Task
-from howdah.storage.checkpoints import (
-    CheckpointSpec,
-    CheckpointUploader,
-    NoVersion,
-    Outdated,
-    adopt,
-    publish,
-    restore,
-)
-from howdah.storage.errors import is_transient
-from howdah.storage.restoring import candidates
+from howdah.storage.checkpoints.restoring import NoVersion, candidates, restore
+from howdah.storage.checkpoints.upload import CheckpointUploader, adopt, publish
+from howdah.storage.checkpoints.versions import CheckpointSpec
+from howdah.storage.errors import Outdated, is_transient
 from howdah.storage.stores import LocalStore, open_store
 from tests.unit.storage.saving import change, content, fill, saved
 
@@ -285,7 +278,9 @@ def test_a_copied_checkpoint_says_where_it_came_from_until_the_job_saves_its_own
 
 def test_fsspec_is_not_imported_for_a_local_folder(local: CheckpointSpec) -> None:
     script = (
-        "import sys; from howdah.storage.checkpoints import *; import howdah.storage.watching\n"
+        "import sys; import howdah.storage.checkpoints.helper, howdah.storage.checkpoints.watching\n"
+        "from howdah.storage.checkpoints.restoring import restore\n"
+        "from howdah.storage.checkpoints.versions import CheckpointSpec\n"
         "restore(CheckpointSpec(folder=sys.argv[1], store=sys.argv[2]))\n"
         "assert 'fsspec' not in sys.modules, 'fsspec'\n"
         "assert 'cryptography' not in sys.modules, 'cryptography'"

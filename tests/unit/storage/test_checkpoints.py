@@ -11,14 +11,9 @@ from typing import Any
 import pytest
 
 from howdah.core.messages import Task
-from howdah.storage.checkpoints import (
-    CheckpointSpec,
-    CheckpointUploader,
-    Restored,
-    latest_complete,
-    publish,
-    restore,
-)
+from howdah.storage.checkpoints.restoring import restore
+from howdah.storage.checkpoints.upload import CheckpointUploader, publish
+from howdah.storage.checkpoints.versions import CheckpointSpec, Restored, latest_complete
 from howdah.storage.folders import FolderChanged, scan
 from howdah.storage.stores import open_store
 from tests.unit.storage.saving import change, content, fill, saved

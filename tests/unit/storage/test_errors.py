@@ -7,8 +7,8 @@ import socket
 
 import pytest
 
-from howdah.storage import hdfs_errors
 from howdah.storage.errors import is_transient
+from howdah.storage.hdfs import errors as hdfs_errors
 
 
 def os_error(number: int) -> OSError:

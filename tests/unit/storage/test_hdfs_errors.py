@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from howdah.storage.hdfs_errors import HdfsError, NoNameNode, NoPermission, TokenRefused, translate
+from howdah.storage.hdfs.errors import HdfsError, NoNameNode, NoPermission, TokenRefused, translate
 
 INVALID = 'RPCError("org.apache.hadoop.security.token.SecretManager$InvalidToken", "token (…) is expired")'
 

@@ -9,10 +9,10 @@ import fsspec
 import msgspec
 import pytest
 
+from howdah.storage.checkpoints.versions import Problem
 from howdah.storage.destinations import open_destination
 from howdah.storage.errors import Outdated
 from howdah.storage.outputs import Copied, OutputSpec, copy, main
-from howdah.storage.versions import Problem
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from howdah.core.messages import Task
-from howdah.storage.checkpoint_upload import CheckpointUploader
-from howdah.storage.checkpoints import CheckpointSpec, publish
-from howdah.storage.unsaved_files import AGE_S, LOOK_S, UnsavedFiles
+from howdah.storage.checkpoints.unsaved_files import AGE_S, LOOK_S, UnsavedFiles
+from howdah.storage.checkpoints.upload import CheckpointUploader, publish
+from howdah.storage.checkpoints.versions import CheckpointSpec
 from tests.unit.storage.saving import change, fill
 
 

@@ -19,19 +19,16 @@ import msgspec
 import pytest
 
 from howdah.core.messages import Task
-from howdah.storage import stores, watching
-from howdah.storage.checkpoints import (
-    CheckpointSpec,
-    Problem,
-    Saved,
-    main,
-    publish,
-    restore,
-)
+from howdah.storage import stores
+from howdah.storage.checkpoints import watching
+from howdah.storage.checkpoints.helper import main
+from howdah.storage.checkpoints.local_fallback import kept, take_over
+from howdah.storage.checkpoints.restoring import restore
+from howdah.storage.checkpoints.upload import publish
+from howdah.storage.checkpoints.versions import CheckpointSpec, Problem, Saved
+from howdah.storage.checkpoints.watching import Requests, watch
 from howdah.storage.folders import scan
-from howdah.storage.local_fallback import kept, take_over
 from howdah.storage.stores import LocalStore
-from howdah.storage.watching import Requests, watch
 from tests.unit.storage.helper_process import DEADLINE_S, Helper
 
 SETTLE_S = 0.2

@@ -31,7 +31,7 @@ from howdah.hadoop.resourcemanager import ResourceManager
 from howdah.hadoop.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from howdah.storage.hdfs import Hdfs
+    from howdah.storage.hdfs.files import Hdfs
 
 ANSWER_S = 20.0
 """A client does not wait longer for a cluster's answer. A fail-over of the ResourceManager takes
@@ -89,7 +89,7 @@ class Access:
 
     def hdfs(self, url: str) -> Hdfs:
         """The file system of that URL, as this user."""
-        from howdah.storage.hdfs import Hdfs, split
+        from howdah.storage.hdfs.files import Hdfs, split
 
         fs = split(url)[0] or self.configuration.default_fs
         with self._lock:

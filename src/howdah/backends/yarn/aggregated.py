@@ -18,7 +18,7 @@ from howdah.hadoop.aggregated import AggregatedLogs, Log
 from howdah.hadoop.errors import HadoopError
 from howdah.hadoop.ids import ApplicationId
 from howdah.storage.files import make_private_folder, write_atomically
-from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.jobdir import JobDirectory
 
 TAIL_BYTES = 16 * 1024

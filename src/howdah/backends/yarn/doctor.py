@@ -25,8 +25,8 @@ from howdah.hadoop.credentials import TOKEN_FILE
 from howdah.hadoop.errors import ConfigurationError, HadoopError
 from howdah.hadoop.namenode import NameNode
 from howdah.spec.model import Master
-from howdah.storage.hdfs import Hdfs
-from howdah.storage.hdfs_names import split
+from howdah.storage.hdfs.files import Hdfs
+from howdah.storage.hdfs.names import split
 
 CONNECT_S = 3.0
 LEAST_SPACE = 10 * 2**30

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from howdah.storage import layout, mirror
-from howdah.storage.hdfs import Hdfs
-from howdah.storage.hdfs_errors import NotFound
+from howdah.storage.hdfs.errors import NotFound
+from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.layout import CoordinatorAddress
 
 log: logging.Logger = logging.getLogger(__name__)

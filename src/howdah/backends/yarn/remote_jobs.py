@@ -17,7 +17,7 @@ from howdah.hadoop.errors import ApplicationNotFound, HadoopError
 from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
 from howdah.storage import jobdir, layout, local_copy, mirror
-from howdah.storage.hdfs_errors import NoPermission, NotFound
+from howdah.storage.hdfs.errors import NoPermission, NotFound
 from howdah.storage.jobdir import JobDirectory, NoSuchJob, base_folder, list_jobs, order
 
 VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "HADOOP_HOME")

@@ -28,7 +28,7 @@ from howdah.hadoop.ids import ApplicationId
 from howdah.hadoop.protos import yarn
 from howdah.spec.units import seconds
 from howdah.storage import layout, mirror, replica
-from howdah.storage.hdfs import Hdfs
+from howdah.storage.hdfs.files import Hdfs
 from howdah.storage.jobdir import JobDirectory
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire.status import JobView

@@ -63,7 +63,7 @@ from howdah.spec.load import LoadedJob
 from howdah.spec.model import Job
 from howdah.storage import mirror
 from howdah.storage.files import write_atomically
-from howdah.storage.hdfs_names import split
+from howdah.storage.hdfs.names import split
 from howdah.storage.jobdir import JobDirectory, base_folder
 
 ACCEPTED_S = 60.0

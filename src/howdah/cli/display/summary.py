@@ -10,7 +10,7 @@ import msgspec
 from howdah.cli.display import formatting as human
 from howdah.cli.display.formatting import Paint, TableColumn, display_width, render
 from howdah.client.advice import Finding, Severity
-from howdah.storage.unsaved_files import REMEDY
+from howdah.storage.checkpoints.unsaved_files import REMEDY
 from howdah.wire.status import FailureView, JobView, TaskView
 
 TAIL = 20

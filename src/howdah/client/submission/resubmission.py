@@ -38,7 +38,7 @@ def load(before: JobDirectory, overrides: Sequence[str] = (), *, resume: bool) -
                 f"{before.job_id} has no [checkpoint] folder, so there is nothing to resume from; "
                 "run it again without --resume"
             )
-        from howdah.storage.checkpoints import latest_complete
+        from howdah.storage.checkpoints.versions import latest_complete
 
         try:
             found = any(latest_complete(place) for place in _places(before).values())
@@ -118,7 +118,9 @@ def adopt(
         BadInput: it has checkpoints, and every one is damaged.
         OSError: it cannot be read or copied.
     """
-    from howdah.storage.checkpoints import NoVersion, Skipped, adopt
+    from howdah.storage.checkpoints.restoring import NoVersion
+    from howdah.storage.checkpoints.upload import adopt
+    from howdah.storage.checkpoints.versions import Skipped
 
     def skipped(version: Skipped) -> None:
         note(f"checkpoint {version.version} of {before.job_id} is damaged: {version.reason}")

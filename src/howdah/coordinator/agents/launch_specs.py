@@ -166,7 +166,7 @@ class _Peers:
 def checkpoint(
     job: Job, plan: Plan, directory: JobDirectory, home: str, command: PrepareTask
 ) -> dict[str, Any] | None:
-    """What of `howdah.storage.checkpoints.CheckpointSpec` the agent does not know itself.
+    """What of `howdah.storage.checkpoints.versions.CheckpointSpec` the agent does not know itself.
 
     Where the chief's folder is the job's, all members restore the version the command names, so
     that none begins from a newer one that was saved meanwhile.

@@ -30,7 +30,7 @@ from howdah.spark.scoring.errors import ScoringError
 from howdah.spark.tfrecord.filesystems import qualified
 
 if TYPE_CHECKING:
-    from howdah.storage.hdfs import Hdfs
+    from howdah.storage.hdfs.files import Hdfs
 
 _sending = threading.Lock()
 _told: set[tuple[str, str]] = set()
@@ -131,7 +131,7 @@ def _state_of_url(url: str) -> str:
 
 def _listing(url: str) -> dict[str, str]:
     """All files below, relative (empty for the file itself), with something that changes."""
-    from howdah.storage.hdfs_names import is_hdfs
+    from howdah.storage.hdfs.names import is_hdfs
 
     if is_hdfs(url):
         hdfs = _hdfs(url)
@@ -160,7 +160,7 @@ def _listing(url: str) -> dict[str, str]:
 
 def _fetch(url: str, names: Iterable[str], target: Path) -> None:
     """Those of `_listing` into a folder."""
-    from howdah.storage.hdfs_names import is_hdfs
+    from howdah.storage.hdfs.names import is_hdfs
 
     get: Callable[[str, str], object]
     if is_hdfs(url):
@@ -180,7 +180,7 @@ def _fetch(url: str, names: Iterable[str], target: Path) -> None:
 
 
 def _hdfs(url: str) -> Hdfs:
-    from howdah.storage.hdfs import Hdfs
+    from howdah.storage.hdfs.files import Hdfs
     from howdah.storage.stores import HDFS_PATIENCE_S
 
     return Hdfs(url, patience_s=HDFS_PATIENCE_S)

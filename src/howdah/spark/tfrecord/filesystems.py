@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from howdah.storage.hdfs_names import is_hdfs, split
+from howdah.storage.hdfs.names import is_hdfs, split
 from howdah.storage.jobdir import user_name
 
 _GLOB = frozenset("*?[")
@@ -214,10 +214,10 @@ class LocalFiles:
 
 
 class HdfsFiles:
-    """HDFS, by `howdah.storage.hdfs`."""
+    """HDFS, by `howdah.storage.hdfs.files`."""
 
     def __init__(self, url: str) -> None:
-        from howdah.storage.hdfs import Hdfs
+        from howdah.storage.hdfs.files import Hdfs
         from howdah.storage.stores import HDFS_PATIENCE_S
 
         self._hdfs = Hdfs(url, patience_s=HDFS_PATIENCE_S)

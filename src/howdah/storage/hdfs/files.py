@@ -29,10 +29,10 @@ from typing import Any
 
 import msgspec
 
-from howdah.storage.hdfs_calls import Appender, close, opened, soon
-from howdah.storage.hdfs_errors import NotClosedInTime, NotFound
-from howdah.storage.hdfs_names import is_hdfs, split
-from howdah.storage.hdfs_session import Session
+from howdah.storage.hdfs.calls import Appender, close, opened, soon
+from howdah.storage.hdfs.errors import NotClosedInTime, NotFound
+from howdah.storage.hdfs.names import is_hdfs, split
+from howdah.storage.hdfs.session import Session
 
 __all__ = ["Hdfs", "Stat", "is_hdfs", "split"]
 
@@ -63,7 +63,7 @@ class Hdfs(Session):
     """One file system. Nothing is connected before the first call.
 
     Paths may be given alone or as URLs of this file system. Errors are those of
-    `howdah.storage.hdfs_errors`, all of them `OSError`s.
+    `howdah.storage.hdfs.errors`, all of them `OSError`s.
     """
 
     # -- looking ---------------------------------------------------------------------------------

@@ -2,12 +2,12 @@
 
 Agents do no store I/O themselves; they start this module as a helper process::
 
-    python -m howdah.storage.checkpoints publish|restore|watch <spec.json>
+    python -m howdah.storage.checkpoints.helper publish|restore|watch <spec.json>
 
 with a `CheckpointSpec`, and read one JSON object a line from its standard output: a `Saved` for
 each version published (``{"version": null}`` if nothing was new), a `Restored` for a restore, a
 `Problem` for what a reader of the job's events should know. ``watch`` goes on after a problem, the
-others exit 1; see `howdah.storage.watching` for how it is told to save and to end.
+others exit 1; see `howdah.storage.checkpoints.watching` for how it is told to save and to end.
 
 What is saved is not half-written, as far as files can tell: all of the folder has been left alone
 for ``settle_s``, nobody has a file of it open for writing, none changed while they were copied,
@@ -27,42 +27,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from howdah.storage.checkpoint_upload import CheckpointUploader, adopt, publish
-from howdah.storage.errors import Outdated, in_words, is_transient
-from howdah.storage.local_fallback import take_over
-from howdah.storage.restoring import NoVersion, restore
-from howdah.storage.versions import (
-    CheckpointSpec,
-    Damaged,
-    Manifest,
-    Problem,
-    Restored,
-    Saved,
-    SavedFile,
-    Skipped,
-    latest_complete,
-)
+from howdah.storage.checkpoints.local_fallback import take_over
+from howdah.storage.checkpoints.restoring import restore
+from howdah.storage.checkpoints.upload import publish
+from howdah.storage.checkpoints.versions import CheckpointSpec, Problem
+from howdah.storage.errors import in_words, is_transient
 
-__all__ = [
-    "CheckpointSpec",
-    "Damaged",
-    "Manifest",
-    "NoVersion",
-    "Outdated",
-    "Problem",
-    "CheckpointUploader",
-    "Restored",
-    "Saved",
-    "SavedFile",
-    "Skipped",
-    "adopt",
-    "latest_complete",
-    "main",
-    "publish",
-    "restore",
-]
-
-_USAGE = "usage: python -m howdah.storage.checkpoints publish|restore|watch <spec.json>"
+_USAGE = "usage: python -m howdah.storage.checkpoints.helper publish|restore|watch <spec.json>"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -91,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _watch(spec: CheckpointSpec) -> None:
-    from howdah.storage.watching import Requests, watch
+    from howdah.storage.checkpoints.watching import Requests, watch
 
     with contextlib.suppress(OSError):
         os.nice(5)  # the program goes first

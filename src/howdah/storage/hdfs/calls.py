@@ -16,7 +16,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from howdah.storage.hdfs_errors import HdfsError, NoNameNode, translate
+from howdah.storage.hdfs.errors import HdfsError, NoNameNode, translate
 
 ANSWER_S = 60.0
 """One call to a NameNode, or one piece of data to or from DataNodes, takes no longer (Hadoop's

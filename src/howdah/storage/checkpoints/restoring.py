@@ -8,9 +8,7 @@ import secrets
 import shutil
 from pathlib import Path
 
-from howdah.storage.folders import sha256
-from howdah.storage.stores import Store, is_version, open_store, version_number
-from howdah.storage.versions import (
+from howdah.storage.checkpoints.versions import (
     CheckpointSpec,
     Damaged,
     Manifest,
@@ -19,6 +17,8 @@ from howdah.storage.versions import (
     Versions,
     damage,
 )
+from howdah.storage.folders import sha256
+from howdah.storage.stores import Store, is_version, open_store, version_number
 
 
 class NoVersion(LookupError):

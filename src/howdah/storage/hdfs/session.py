@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
-from howdah.storage.hdfs_errors import (
+from howdah.storage.hdfs.errors import (
     AlreadyThere,
     BeingWritten,
     HdfsError,
     QuotaExceeded,
     translate,
 )
-from howdah.storage.hdfs_names import split
+from howdah.storage.hdfs.names import split
 
 _CONFIG = {
     # The client's own retries (15 with up to 15 s between) know no deadline; ours do.
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 class Session:
-    """What `howdah.storage.hdfs.Hdfs` makes its calls with."""
+    """What `howdah.storage.hdfs.files.Hdfs` makes its calls with."""
 
     def __init__(
         self,

@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable, Collection
 from pathlib import PurePath
 
+from howdah.storage.checkpoints.versions import CheckpointSpec, Manifest, Versions
 from howdah.storage.folders import Signature, Tree
 from howdah.storage.stores import CLAIM, open_store
-from howdah.storage.versions import CheckpointSpec, Manifest, Versions
 
 REMEDY = (
     "one task's folder is the job's checkpoint, and several tasks write files of their own. Let them write "

@@ -13,7 +13,7 @@ end of file, or SIGTERM
     the agent died: the same, with one try.
 
 A store that is away is tried again and again: while the programs run without end, then for so many
-seconds. What it does not take meanwhile is kept beside the folder (`howdah.storage.local_fallback`),
+seconds. What it does not take meanwhile is kept beside the folder (`howdah.storage.checkpoints.local_fallback`),
 and so is what a program would have written over before it was uploaded.
 """
 
@@ -31,12 +31,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from howdah.storage import local_fallback
-from howdah.storage.checkpoint_upload import CheckpointUploader
+from howdah.storage.checkpoints import local_fallback
+from howdah.storage.checkpoints.unsaved_files import UnsavedFiles
+from howdah.storage.checkpoints.upload import CheckpointUploader
+from howdah.storage.checkpoints.versions import CheckpointSpec, Problem
 from howdah.storage.errors import Outdated, in_words, is_transient
 from howdah.storage.folders import FolderChanged, Tree, last_change, written_now
-from howdah.storage.unsaved_files import UnsavedFiles
-from howdah.storage.versions import CheckpointSpec, Problem
 
 OPEN_FACTOR = 20
 """A file that stays open for writing, unchanged, delays saving by so many times ``settle_s``."""

@@ -10,12 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.storage.errors import Outdated
-from howdah.storage.folders import FolderChanged, Signature, Tree
-from howdah.storage.restoring import NoVersion, restore
-from howdah.storage.stores import CLAIM, HDFS_PATIENCE_S, MANIFEST, Draft, LocalStore, open_store
-from howdah.storage.unsaved_files import claim, over
-from howdah.storage.versions import (
+from howdah.storage.checkpoints.restoring import NoVersion, restore
+from howdah.storage.checkpoints.unsaved_files import claim, over
+from howdah.storage.checkpoints.versions import (
     CheckpointSpec,
     Manifest,
     Saved,
@@ -27,6 +24,9 @@ from howdah.storage.versions import (
     latest_complete,
     supersedes,
 )
+from howdah.storage.errors import Outdated
+from howdah.storage.folders import FolderChanged, Signature, Tree
+from howdah.storage.stores import CLAIM, HDFS_PATIENCE_S, MANIFEST, Draft, LocalStore, open_store
 
 _LOG = logging.getLogger(__name__)
 

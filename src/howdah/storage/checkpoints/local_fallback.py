@@ -13,10 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.storage.checkpoint_upload import CheckpointUploader
+from howdah.storage.checkpoints.upload import CheckpointUploader
+from howdah.storage.checkpoints.versions import CheckpointSpec, Problem, Saved
 from howdah.storage.errors import Outdated, in_words, is_transient, lacks_room
 from howdah.storage.folders import FolderChanged, Tree, copy_proven
-from howdah.storage.versions import CheckpointSpec, Problem, Saved
 
 _FILES, _SPEC = "files", "spec.json"
 
