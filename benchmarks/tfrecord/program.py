@@ -143,8 +143,8 @@ def _on_one_core(shape: Shape, order: Order) -> None:
     pa.set_cpu_count(1)
     import tensorflow as tf
 
-    from howdah.spark.tfrecord.columns import RecordType, columns
-    from howdah.spark.tfrecord.encode import encode
+    from howdah.spark.tfrecord.codec.columns import RecordType, columns
+    from howdah.spark.tfrecord.codec.encode import encode
     from howdah.spark.tfrecord.options import Options
     from howdah.spark.tfrecord.reading import Piece, Split, rows
 

@@ -20,9 +20,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from howdah.agent import procfs
+from howdah.agent.host import procfs
+from howdah.agent.host.processes import MARKER, marker
 from howdah.agent.launch import AgentLaunch
-from howdah.agent.processes import MARKER, marker
 from howdah.core.messages import Exit, StopTask, Task, TaskExited, TaskPrepared, TaskStarted
 from howdah.storage.layout import CoordinatorAddress
 from howdah.wire import authority

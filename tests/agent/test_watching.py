@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.agent import procfs
+from howdah.agent.host import procfs
 from howdah.core.messages import DumpStacks, StacksTaken, TaskJoined
 from howdah.wire.messages import AgentNote, Heartbeat, ProcessSpec, WebAddress
 from tests.agent.rig import TASK, Rig, alive, python, shell, start_message, until

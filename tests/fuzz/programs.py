@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from howdah.packing import elf
+from howdah.packing.python import elf
 from tests.fuzz.target import Target
 
 _LOAD, _DYNAMIC, _NOTE = 1, 2, 4

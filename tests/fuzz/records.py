@@ -10,12 +10,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from howdah.spark.tfrecord import protos
-from howdah.spark.tfrecord.columns import RecordType, columns
-from howdah.spark.tfrecord.compression import Unpacking, told_by
-from howdah.spark.tfrecord.decode import decode
+from howdah.spark.tfrecord.codec import protos
+from howdah.spark.tfrecord.codec.columns import RecordType, columns
+from howdah.spark.tfrecord.codec.compression import Unpacking, told_by
+from howdah.spark.tfrecord.codec.decode import decode
+from howdah.spark.tfrecord.codec.framing import blocks, frame
 from howdah.spark.tfrecord.errors import TFRecordError
-from howdah.spark.tfrecord.framing import blocks, frame
 from howdah.spark.tfrecord.infer import infer
 from tests.fuzz.target import Target
 

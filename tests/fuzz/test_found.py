@@ -14,14 +14,14 @@ from howdah.hadoop.aggregated import javaserial, tfile
 from howdah.hadoop.aggregated.source import PIECE_BYTES, Data, LogFormatError
 from howdah.hadoop.errors import ProtocolError
 from howdah.hadoop.protos import common
-from howdah.packing import elf
 from howdah.packing.archives import PackingError
 from howdah.packing.ignore_rules import rules
+from howdah.packing.python import elf
 from howdah.spark.errors import FeedError
 from howdah.spark.feed.ipc import CONTINUATION, Head, Kind, read_head, read_schema
-from howdah.spark.tfrecord.columns import RecordType
+from howdah.spark.tfrecord.codec.columns import RecordType
+from howdah.spark.tfrecord.codec.framing import blocks, frame
 from howdah.spark.tfrecord.errors import CorruptRecord
-from howdah.spark.tfrecord.framing import blocks, frame
 from howdah.spark.tfrecord.infer import infer
 from howdah.storage import journal, metrics
 from tests.fuzz.targets import TARGETS

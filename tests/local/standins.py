@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from howdah.agent.processes import become_subreaper
+from howdah.agent.host.processes import become_subreaper
 from tests.conformance import standin
 
 

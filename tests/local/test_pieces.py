@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from howdah.agent.processes import Stat
+from howdah.agent.host.processes import Stat
 from howdah.backends import registry
 from howdah.backends.base import BackendError, RoleResources
 from howdah.backends.local import processes, runtime_paths
 from howdah.backends.local.backend import LocalBackend
-from howdah.backends.local.forking import fork
 from howdah.backends.local.messages import Acknowledge, Launched, Release
+from howdah.backends.local.node.forking import fork
 from howdah.backends.local.processes import Seen, belonging
 from howdah.backends.local.site import LocalSite
 from howdah.backends.local.submission import LocalSubmission
@@ -173,8 +173,8 @@ def test_the_loop_tells_of_children_timers_and_signals() -> None:
     """In a process of its own, since a loop takes the process's signals."""
     script = """
 import os, signal, sys
-from howdah.backends.local.forking import fork
-from howdah.backends.local.event_loop import EventLoop
+from howdah.backends.local.node.forking import fork
+from howdah.backends.local.node.event_loop import EventLoop
 
 loop = EventLoop()
 told = []
@@ -198,8 +198,8 @@ print(sorted(told))
 def test_a_signal_for_a_new_child_is_never_taken_for_our_own() -> None:
     script = """
 import os, signal
-from howdah.backends.local.forking import fork
-from howdah.backends.local.event_loop import EventLoop
+from howdah.backends.local.node.forking import fork
+from howdah.backends.local.node.event_loop import EventLoop
 
 loop = EventLoop()
 told, children = [], 200

@@ -8,7 +8,7 @@ import signal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from howdah.backends.local.supervision import (
+from howdah.backends.local.node.supervision import (
     CANNOT_START,
     MAX_NO_ROOM,
     MAX_RAPID,

@@ -7,7 +7,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from howdah.packing import uv
+from howdah.packing.python import uv
 
 
 def wheel(folder: Path, *, name: str = "tiny", version: str = "1.0", text: str = "") -> Path:

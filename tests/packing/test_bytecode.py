@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from howdah.packing.archives import PackingError
-from howdah.packing.bytecode import with_byte_code
+from howdah.packing.python.bytecode import with_byte_code
 from howdah.packing.tarball import Entry
 
 PYTHON = Path(sys.executable)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from howdah.packing import elf
-from howdah.packing.interpreter import base_executable
+from howdah.packing.python import elf
+from howdah.packing.python.interpreter import base_executable
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="ELF is Linux's format")
 

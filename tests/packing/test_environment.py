@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.yarn import environment as of_benchmarks
-from howdah.packing import uv
 from howdah.packing.archives import Archive, PackingError
-from howdah.packing.environment import environment
-from howdah.packing.scripts import relative
+from howdah.packing.python import uv
+from howdah.packing.python.environment import environment
+from howdah.packing.python.scripts import relative
 from howdah.spec.model import Environment, Job
 from tests.packing import environments
 from tests.packing.unpacking import run, unpack

@@ -9,7 +9,7 @@ import pytest
 
 from howdah.packing.archives import Archive, Kind, PackingError
 from howdah.packing.cache import Content, tar_of
-from howdah.packing.interpreter import base_executable, interpreter
+from howdah.packing.python.interpreter import base_executable, interpreter
 from tests.packing.unpacking import run, unpack
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="for Linux nodes")

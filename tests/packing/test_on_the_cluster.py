@@ -15,7 +15,7 @@ from howdah.packing import tarball
 from howdah.packing.archives import Archive, Kind, PackingError
 from howdah.packing.cache import Cache, Content, tar_of
 from howdah.packing.files import elsewhere
-from howdah.packing.runtime import base
+from howdah.packing.python.runtime import base
 from howdah.packing.source import source
 from howdah.packing.store import DAY_S, Store, Uploaded
 from howdah.packing.tarball import Entry

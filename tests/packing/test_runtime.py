@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 import howdah
-from howdah.packing import elf
-from howdah.packing import runtime as runtimes
 from howdah.packing.archives import Archive, Kind, PackingError
-from howdah.packing.prebuilt_archives import HEAD, python_minor
-from howdah.packing.runtime import runtime
+from howdah.packing.python import elf
+from howdah.packing.python import runtime as runtimes
+from howdah.packing.python.prebuilt_archives import HEAD, python_minor
+from howdah.packing.python.runtime import runtime
 from tests.packing import portable
 from tests.packing.unpacking import names, run, unpack
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from howdah.agent import procfs
+from howdah.agent.host import procfs
 from howdah.wire import authority
 from howdah.wire.channel import connect
 from howdah.wire.frames import encode

@@ -17,8 +17,8 @@ import pytest
 from howdah.backends.spark.artifacts import ArtifactWriter
 from howdah.backends.spark.launch_bundle import unpack_source, write_files
 from howdah.backends.spark.messages import FilePart
-from howdah.packing import prebuilt_archives
 from howdah.packing.archives import Archive, Kind, PackingError, quiet
+from howdah.packing.python import prebuilt_archives
 from howdah.storage.checkpoints.restoring import restore
 from howdah.storage.checkpoints.versions import CheckpointSpec, Manifest, SavedFile, checksum
 from howdah.storage.destinations import open_destination

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from howdah.backends.base import BackendError, Running
-from howdah.backends.local import supervision
+from howdah.backends.local.node import supervision
 from howdah.client.errors import JobFailed
 from howdah.client.lookup.find import find
 from howdah.client.lookup.site import running

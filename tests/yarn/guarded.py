@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from howdah.agent.processes import marker
+from howdah.agent.host.processes import marker
 from howdah.agent.watchdog import Watchdog
 from tests.conformance import standin
 

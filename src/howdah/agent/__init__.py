@@ -3,9 +3,9 @@
 It imports msgspec and the standard library only. Start with `main`, `agent` and `attempt`.
 
 - the coordinator: `connection` (and the lease), `container`
-- programs: `run`, `programs`, `processes`, `ports`, `workfolder`; their end: `outcome`, `defects`
-- what is seen of them: `probes` (have they found their peers), `metrics` (use, memory limit, progress),
-  `stacks`, `forwarder` (logs), `reports` (`howdah.task`)
+- programs: `run`, `programs`, `ports`, `workfolder`; their end: `outcome`, `defects`
+- what is seen of them: `forwarder` (logs), `monitoring` (a package: use, progress, stacks, peers)
+- processes and sockets of this machine: `host` (a package)
 - files: `checkpoints`, `copies`
 - when the agent itself dies: `watchdog`
 """

@@ -26,9 +26,9 @@ from howdah.agent.children import HelperProblem
 from howdah.agent.container import Container
 from howdah.agent.copies import FolderMirror, Outputs
 from howdah.agent.forwarder import NewestLine
-from howdah.agent.reports import Report, ReportSocket
+from howdah.agent.monitoring.reports import Report, ReportSocket
+from howdah.agent.monitoring.stacks import take
 from howdah.agent.run import Ready, Run
-from howdah.agent.stacks import take
 from howdah.core.messages import (
     Exit,
     Held,

@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from pathlib import Path
 
 from howdah.agent.forwarder import Tail
-from howdah.agent.processes import MARKER, become_subreaper
+from howdah.agent.host.processes import MARKER, become_subreaper
 from howdah.storage.errors import is_transient
 from howdah.wire import descriptors
 

@@ -10,8 +10,8 @@ from typing import Any
 from howdah.agent.children import Children, Helpers
 from howdah.agent.execs import ContainerExecs
 from howdah.agent.forwarder import LogFollowers
+from howdah.agent.host.processes import Stat, marker, stat
 from howdah.agent.launch import AgentLaunch, LogNames
-from howdah.agent.processes import Stat, marker, stat
 from howdah.agent.watchdog import Watchdog
 from howdah.agent.workfolder import TASK
 from howdah.core.messages import Task

@@ -22,8 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from howdah.agent.children import Child, Children
-from howdah.agent.outcome import not_started
-from howdah.agent.processes import (
+from howdah.agent.host.processes import (
     Stat,
     descendants,
     marked,
@@ -31,6 +30,7 @@ from howdah.agent.processes import (
     send_signal,
     stat,
 )
+from howdah.agent.outcome import not_started
 from howdah.agent.watchdog import Watchdog
 from howdah.wire.channel import Channel, ChannelClosed
 from howdah.wire.decoders import message_decoder

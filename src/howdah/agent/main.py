@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from howdah.agent.agent import Agent
+from howdah.agent.host.processes import marker, name_process
 from howdah.agent.launch import AgentLaunch
-from howdah.agent.processes import marker, name_process
 from howdah.agent.watchdog import Watchdog
 from howdah.agent.workfolder import substitute
 from howdah.wire import descriptors

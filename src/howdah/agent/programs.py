@@ -18,8 +18,7 @@ import msgspec
 
 from howdah.agent.children import Child, Children
 from howdah.agent.forwarder import LogForwarder, Source
-from howdah.agent.outcome import Ended, not_started
-from howdah.agent.processes import (
+from howdah.agent.host.processes import (
     MARKER,
     Stat,
     descendants,
@@ -27,6 +26,7 @@ from howdah.agent.processes import (
     prefer_as_oom_victim,
     send_signal,
 )
+from howdah.agent.outcome import Ended, not_started
 from howdah.storage.errors import is_transient
 from howdah.wire.messages import ProcessSpec
 

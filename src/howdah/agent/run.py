@@ -19,15 +19,15 @@ from howdah.agent.checkpoints import Restored
 from howdah.agent.children import HelperProblem, module
 from howdah.agent.container import Container
 from howdah.agent.forwarder import LogForwarder, NewestLine
-from howdah.agent.metrics import OomWatch, Progress, Sampler, over_limit, parse_gpus
-from howdah.agent.pages import Pages
+from howdah.agent.host.processes import handles, send_signal, usage
+from howdah.agent.host.tcp_table import packed
+from howdah.agent.monitoring.metrics import OomWatch, Progress, Sampler, over_limit, parse_gpus
+from howdah.agent.monitoring.pages import Pages
+from howdah.agent.monitoring.probes import Address, joined, strangers, user
+from howdah.agent.monitoring.reports import Report, Reported, Web
+from howdah.agent.monitoring.stacks import group
 from howdah.agent.ports import Reservation, is_free
-from howdah.agent.probes import Address, joined, strangers, user
-from howdah.agent.processes import handles, send_signal, usage
 from howdah.agent.programs import Ending, ProcessTree, Programs, StartProblem
-from howdah.agent.reports import Report, Reported, Web
-from howdah.agent.stacks import group
-from howdah.agent.tcp_table import packed
 from howdah.core.messages import Exit, TaskJoined, TaskStarted
 from howdah.core.plan import Join
 from howdah.storage.logs import LogWriter, lines
@@ -447,7 +447,7 @@ class Run:
         arguments = [str(_GPU_LOOK_S), *uuids]
         try:
             async with self._container.helpers.running(
-                module("howdah.agent.metrics", *arguments)
+                module("howdah.agent.monitoring.metrics", *arguments)
             ) as helper:
                 while (line := await helper.line()) is not None:
                     self._gpu = parse_gpus(line)

@@ -20,7 +20,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from howdah.agent import ports
-from howdah.agent.processes import (
+from howdah.agent.host.processes import (
     HAS_PROC,
     MARKER,
     Stat,
@@ -185,7 +185,7 @@ def _kill_all(marker: str, sessions: dict[int, Stat | None]) -> None:
 def _in_sessions(sessions: dict[int, Stat | None], skip: Collection[int]) -> dict[int, Stat]:
     if not HAS_PROC:
         return {}
-    from howdah.agent.procfs import all_pids
+    from howdah.agent.host.procfs import all_pids
 
     valid: set[int] = set()
     for pid, leader in sessions.items():

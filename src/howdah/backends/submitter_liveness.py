@@ -6,7 +6,7 @@ import os
 import socket
 import time
 
-from howdah.agent.processes import stat
+from howdah.agent.host.processes import stat
 from howdah.backends.base import Lost
 from howdah.storage.layout import JobMeta, Submitter
 

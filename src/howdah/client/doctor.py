@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from howdah.agent.processes import command_line
+from howdah.agent.host.processes import command_line
 from howdah.backends import registry as backends
 from howdah.backends.base import BackendError, Running
 from howdah.backends.findings import Finding, Health, fine, problem, warning

@@ -13,7 +13,7 @@ import random
 import ssl
 from collections.abc import Callable
 
-from howdah.agent.processes import stat
+from howdah.agent.host.processes import stat
 from howdah.backends.base import Backend
 from howdah.coordinator.background import persist
 from howdah.core.state import ContainerData, JobState

@@ -14,7 +14,7 @@ from howdah.spec.model import Lingering, Mode, Restart, Tracking
 
 
 class Join(enum.Enum):
-    """How a started program proves that it has found its peers (see `howdah.agent.probes`)."""
+    """How a started program proves that it has found its peers (see `howdah.agent.monitoring.probes`)."""
 
     NOW = "now"
     """Started is enough: the program has no peers, or never shows them."""

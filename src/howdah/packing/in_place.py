@@ -8,10 +8,10 @@ import zipfile
 from pathlib import Path
 
 from howdah.packing import files as lines
-from howdah.packing import prebuilt_archives, uv
 from howdah.packing.archives import Archive, Kind, PackingError, Progress, quiet
 from howdah.packing.cache import Cache
 from howdah.packing.files import Wanted, fetched, is_url, path_of, understand
+from howdah.packing.python import prebuilt_archives, uv
 from howdah.spec.model import Job
 
 _PYTHON = "bin/python"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.packing import runtime
 from howdah.packing.archives import Archive, Progress, quiet
-from howdah.packing.environment import environment
 from howdah.packing.files import Extra, files
+from howdah.packing.python import runtime
+from howdah.packing.python.environment import environment
 from howdah.packing.source import source
 from howdah.spec.model import Job
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from howdah.spark.tfrecord.columns import RecordType, columns
-from howdah.spark.tfrecord.compression import Compression
-from howdah.spark.tfrecord.decode import decode
-from howdah.spark.tfrecord.encode import encode
-from howdah.spark.tfrecord.framing import blocks
+from howdah.spark.tfrecord.codec.columns import RecordType, columns
+from howdah.spark.tfrecord.codec.compression import Compression
+from howdah.spark.tfrecord.codec.decode import decode
+from howdah.spark.tfrecord.codec.encode import encode
+from howdah.spark.tfrecord.codec.framing import blocks
 from howdah.spark.tfrecord.options import Options
 from howdah.spark.tfrecord.reading import Piece, Split, rows
 

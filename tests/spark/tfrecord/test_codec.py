@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from howdah.spark.tfrecord import RecordError, TFRecordError, protos
-from howdah.spark.tfrecord.columns import columns
-from howdah.spark.tfrecord.framing import frame
+from howdah.spark.tfrecord import RecordError, TFRecordError
+from howdah.spark.tfrecord.codec import protos
+from howdah.spark.tfrecord.codec.columns import columns
+from howdah.spark.tfrecord.codec.framing import frame
 from tests.spark.tfrecord.records import (
     EXAMPLE,
     SEQUENCE,

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from howdah.spark.tfrecord import TFRecordError, filesystems, folders, options, reading, writing
-from howdah.spark.tfrecord.columns import Kind
-from howdah.spark.tfrecord.framing import frame
+from howdah.spark.tfrecord.codec.columns import Kind
+from howdah.spark.tfrecord.codec.framing import frame
 from howdah.spark.tfrecord.options import Options
 from howdah.spark.tfrecord.schemas import arrow_schema, spark_schema
 from tests.hadoop.cluster import Cluster

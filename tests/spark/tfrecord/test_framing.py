@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from howdah.spark.tfrecord import CorruptRecord, TFRecordError, checksum
-from howdah.spark.tfrecord.compression import Compression, Packing, Unpacking, named, told_by
-from howdah.spark.tfrecord.framing import blocks, frame
+from howdah.spark.tfrecord import CorruptRecord, TFRecordError
+from howdah.spark.tfrecord.codec import checksum
+from howdah.spark.tfrecord.codec.compression import Compression, Packing, Unpacking, named, told_by
+from howdah.spark.tfrecord.codec.framing import blocks, frame
 from tests.spark.tfrecord.records import RecordType, payloads, table_of
 
 RECORDS = [b"one", b"", b"three" * 100, b"x", b"y", b"z"]

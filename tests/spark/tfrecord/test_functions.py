@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from howdah.spark.tfrecord import TFRecordError, dfutil, read_tfrecords, write_tfrecords
-from howdah.spark.tfrecord.framing import frame
+from howdah.spark.tfrecord.codec.framing import frame
 
 COLUMNS = [
     "id",

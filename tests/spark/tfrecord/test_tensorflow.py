@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from howdah.spark.tfrecord import dfutil
-from howdah.spark.tfrecord.compression import Compression, Packing
-from howdah.spark.tfrecord.framing import blocks
+from howdah.spark.tfrecord.codec.compression import Compression, Packing
+from howdah.spark.tfrecord.codec.framing import blocks
 from howdah.spark.tfrecord.infer import infer
 from tests.spark.tfrecord.records import EXAMPLE, SEQUENCE, batch, encoded, lists, table_of
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from howdah.agent import metrics
-from howdah.agent.metrics import OomWatch, oom_counter_file, over_limit
+from howdah.agent.monitoring import metrics
+from howdah.agent.monitoring.metrics import OomWatch, oom_counter_file, over_limit
 
 MB = 1024 * 1024
 

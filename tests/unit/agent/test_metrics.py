@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from howdah.agent import metrics
-from howdah.agent.metrics import Sampler, measure_gpus, parse_gpus
-from howdah.agent.processes import Stat
+from howdah.agent.host.processes import Stat
+from howdah.agent.monitoring import metrics
+from howdah.agent.monitoring.metrics import Sampler, measure_gpus, parse_gpus
 
 MB = 1024 * 1024
 

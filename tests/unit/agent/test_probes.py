@@ -9,9 +9,9 @@ import sys
 from contextlib import closing
 from typing import IO
 
-from howdah.agent.probes import connected, joined, listening
-from howdah.agent.socket_owners import serves
-from howdah.agent.tcp_table import packed
+from howdah.agent.host.socket_owners import serves
+from howdah.agent.host.tcp_table import packed
+from howdah.agent.monitoring.probes import connected, joined, listening
 
 TABLE = b"""\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode

@@ -13,7 +13,7 @@ from typing import IO
 
 import pytest
 
-from howdah.agent import portable, procfs
+from howdah.agent.host import portable, procfs
 
 
 @pytest.fixture(params=[procfs, portable], ids=["proc", "psutil"])

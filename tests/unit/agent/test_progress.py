@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from howdah.agent.metrics import Progress
+from howdah.agent.monitoring.metrics import Progress
 
 
 class Clock:

@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from howdah.agent.reports import Report, Reported, ReportSocket, Web, understand
+from howdah.agent.monitoring.reports import Report, Reported, ReportSocket, Web, understand
 from howdah.storage import runtime
 
 

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from howdah.agent.processes import Stat
-from howdah.agent.stacks import (
+from howdah.agent.host.processes import Stat
+from howdah.agent.monitoring.stacks import (
     Dump,
     Frame,
     Thread,

@@ -23,6 +23,6 @@ if __name__ == "__main__":
     root: str = here.split(os.sep + os.path.join("howdah", "backends"))[0]
     if root not in sys.path:
         sys.path.insert(0, root)
-    from howdah.backends.local.node import main
+    from howdah.backends.local.node.main import main
 
     main(sys.argv[1:])

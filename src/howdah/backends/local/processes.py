@@ -1,7 +1,7 @@
 """Who is left of a container, and whether a process is still the one it was.
 
 A process id is used again; a process id with its start time is not. Looking and signalling are
-`howdah.agent.processes`'; here are looks at all processes at once (some 30 µs each), because one
+`howdah.agent.host.processes`'; here are looks at all processes at once (some 30 µs each), because one
 look serves all containers that end together.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from howdah.agent.processes import HAS_PROC, MARKER, Stat, stat
+from howdah.agent.host.processes import HAS_PROC, MARKER, Stat, stat
 
 __all__ = [
     "MARKER",

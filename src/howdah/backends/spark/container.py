@@ -33,13 +33,13 @@ from pathlib import Path
 
 import msgspec
 
-from howdah.agent.processes import become_subreaper, end_with_parent, name_process
-from howdah.backends.local.containers import Containers
-from howdah.backends.local.daemon_log import note
-from howdah.backends.local.event_loop import EventLoop, Timer
-from howdah.backends.local.forking import log_to, no_input
+from howdah.agent.host.processes import become_subreaper, end_with_parent, name_process
 from howdah.backends.local.messages import Ended
 from howdah.backends.local.messages import Launch as LocalLaunch
+from howdah.backends.local.node.containers import Containers
+from howdah.backends.local.node.event_loop import EventLoop, Timer
+from howdah.backends.local.node.forking import log_to, no_input
+from howdah.backends.local.node.log import note
 from howdah.backends.spark import container_folder
 from howdah.backends.spark.artifacts import ArtifactUploader
 from howdah.backends.spark.launch_bundle import ContainerConfig

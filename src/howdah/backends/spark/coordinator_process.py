@@ -111,8 +111,8 @@ def main() -> int:
     job_dir = sys.stdin.readline().strip()
     if not job_dir:
         return 0
-    from howdah.backends.local.coordinator_supervisor import COORDINATOR_LOG
-    from howdah.backends.local.forking import log_to
+    from howdah.backends.local.node.coordinator_supervisor import COORDINATOR_LOG
+    from howdah.backends.local.node.forking import log_to
 
     log_to(Path(job_dir, COORDINATOR_LOG))
     return coordinator.main(job_dir)

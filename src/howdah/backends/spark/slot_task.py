@@ -147,7 +147,7 @@ def _first_line(process: subprocess.Popen[bytes], wait_s: float) -> str:
 
 def _end(process: subprocess.Popen[bytes], base: Path) -> str:
     """End it by the end of its input; returns the last line of its log."""
-    from howdah.backends.local.agents import last_line
+    from howdah.backends.local.node.agents import last_line
 
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:

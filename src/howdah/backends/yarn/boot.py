@@ -61,7 +61,7 @@ def prepare(here: Path, env: Mapping[str, str]) -> Any:
     """
     import msgspec
 
-    from howdah.agent.processes import MARKER, marker
+    from howdah.agent.host.processes import MARKER, marker
     from howdah.backends.yarn import container_launch as launches
     from howdah.backends.yarn import secretfile
 

@@ -410,9 +410,9 @@ def _proxy(configuration: Configuration) -> Iterator[Finding]:
 
 
 def _runtime() -> Iterator[Finding]:
-    from howdah.packing import distributions, interpreter
     from howdah.packing.archives import PackingError
-    from howdah.packing.runtime import NEEDED, OPTIONAL, our_python
+    from howdah.packing.python import distributions, interpreter
+    from howdah.packing.python.runtime import NEEDED, OPTIONAL, our_python
 
     try:
         distributions.closure(NEEDED, OPTIONAL, ("howdah",))

@@ -19,10 +19,10 @@ from howdah.hadoop import viewfs
 from howdah.hadoop.configuration import FILES as CONFIGURATION_FILES
 from howdah.hadoop.configuration import Configuration
 from howdah.hadoop.errors import ConfigurationError
-from howdah.packing import runtime
 from howdah.packing.archives import Archive, Progress, cache_folder
 from howdah.packing.archives import Kind as Packed
 from howdah.packing.cache import Cache, Content, tar_of
+from howdah.packing.python import runtime
 from howdah.packing.store import Uploaded
 from howdah.packing.tarball import Entry
 from howdah.spec.load import LoadedJob
@@ -202,8 +202,8 @@ def slow_runtime(job: Job, head: Callable[[Archive, int], bytes], base: Archive 
     Raises:
         OSError: it cannot be read.
     """
-    from howdah.packing.interpreter import minor
-    from howdah.packing.prebuilt_archives import HEAD, python_minor
+    from howdah.packing.python.interpreter import minor
+    from howdah.packing.python.prebuilt_archives import HEAD, python_minor
 
     if base is None or job.hadoop.runtime is None:
         return ""
@@ -226,7 +226,7 @@ def _source(folder: Path, cache: Path, progress: Progress, without: tuple[Path, 
 
 
 def _environment(job: Job, folder: Path, cache: Path, progress: Progress) -> Archive | None:
-    from howdah.packing.environment import environment
+    from howdah.packing.python.environment import environment
 
     return environment(job, folder, cache, progress)
 

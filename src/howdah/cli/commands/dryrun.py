@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from howdah.agent.checkpoints import UNSAVED
+from howdah.agent.host.processes import marker
 from howdah.agent.launch import AgentLaunch
-from howdah.agent.pages import PAGE_TOKEN
-from howdah.agent.processes import marker
+from howdah.agent.monitoring.pages import PAGE_TOKEN
 from howdah.agent.programs import Additions, complete_environment
 from howdah.agent.workfolder import TASK, place
 from howdah.backends.local import container_paths

@@ -106,10 +106,10 @@ def command(
 
 
 def _pack(loaded: LoadedJob | None, fresh: bool, *, quiet: bool, portable: bool) -> JobArchives:
-    from howdah.packing import interpreter, uv
     from howdah.packing.archives import cache_folder
     from howdah.packing.job_archives import JobArchives, pack
-    from howdah.packing.runtime import runtime
+    from howdah.packing.python import interpreter, uv
+    from howdah.packing.python.runtime import runtime
 
     cache = cache_folder()
     show = _Progress(enabled=not quiet and sys.stderr.isatty())

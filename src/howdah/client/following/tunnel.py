@@ -13,8 +13,8 @@ import logging
 import os
 from collections.abc import AsyncIterator
 
-from howdah.agent.processes import HAS_PROC
-from howdah.agent.socket_owners import far_uid
+from howdah.agent.host.processes import HAS_PROC
+from howdah.agent.host.socket_owners import far_uid
 from howdah.client.errors import HowdahError, Refused
 from howdah.client.following.remote import Remote
 from howdah.core.messages import Task

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from urllib.parse import quote
 
-from howdah.agent.socket_owners import can_be_told, far_uid
+from howdah.agent.host.socket_owners import can_be_told, far_uid
 from howdah.wire.messages import WebAddress
 
 CONNECT_S = 5.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from howdah.spark.tfrecord.columns import RecordType as RecordType
+    from howdah.spark.tfrecord.codec.columns import RecordType as RecordType
     from howdah.spark.tfrecord.errors import CorruptRecord as CorruptRecord
     from howdah.spark.tfrecord.errors import RecordError as RecordError
     from howdah.spark.tfrecord.errors import TFRecordError as TFRecordError
@@ -22,7 +22,7 @@ _FROM = {
     "register": "functions",
     "read_tfrecords": "functions",
     "write_tfrecords": "functions",
-    "RecordType": "columns",
+    "RecordType": "codec.columns",
     "TFRecordError": "errors",
     "RecordError": "errors",
     "CorruptRecord": "errors",

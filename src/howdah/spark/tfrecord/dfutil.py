@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from howdah.spark.tfrecord import protos
-from howdah.spark.tfrecord.columns import RecordType, columns
-from howdah.spark.tfrecord.encode import encode
+from howdah.spark.tfrecord.codec import protos
+from howdah.spark.tfrecord.codec.columns import RecordType, columns
+from howdah.spark.tfrecord.codec.encode import encode
+from howdah.spark.tfrecord.codec.framing import blocks
 from howdah.spark.tfrecord.errors import TFRecordError
-from howdah.spark.tfrecord.framing import blocks
 from howdah.spark.tfrecord.functions import _read, write_tfrecords
 from howdah.spark.tfrecord.options import Options
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from howdah.spark.frames import map_in_arrow
 from howdah.spark.session import default_fs
-from howdah.spark.tfrecord import compression as packing
 from howdah.spark.tfrecord import filesystems, reading, writing
-from howdah.spark.tfrecord.columns import RecordType
+from howdah.spark.tfrecord.codec import compression as packing
+from howdah.spark.tfrecord.codec.columns import RecordType
 from howdah.spark.tfrecord.errors import TFRecordError
 from howdah.spark.tfrecord.options import (
     PARTITION_BYTES,

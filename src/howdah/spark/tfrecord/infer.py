@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from howdah.spark.tfrecord.columns import BYTES_COLUMN, Kind, RecordType
-from howdah.spark.tfrecord.decode import read_lists, read_nested, rewritten
+from howdah.spark.tfrecord.codec.columns import BYTES_COLUMN, Kind, RecordType
+from howdah.spark.tfrecord.codec.decode import read_lists, read_nested, rewritten
+from howdah.spark.tfrecord.codec.framing import Block
+from howdah.spark.tfrecord.codec.parsing import Parsed, parse
+from howdah.spark.tfrecord.codec.values import Found
 from howdah.spark.tfrecord.errors import TFRecordError
-from howdah.spark.tfrecord.framing import Block
-from howdah.spark.tfrecord.parsing import Parsed, parse
-from howdah.spark.tfrecord.values import Found
 
 
 class _Seen:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from howdah.spark.tfrecord import compression as packing
-from howdah.spark.tfrecord.columns import RecordType
-from howdah.spark.tfrecord.compression import Compression
+from howdah.spark.tfrecord.codec import compression as packing
+from howdah.spark.tfrecord.codec.columns import RecordType
+from howdah.spark.tfrecord.codec.compression import Compression
 from howdah.spark.tfrecord.errors import TFRecordError
 
 SAMPLE_FILES = 16

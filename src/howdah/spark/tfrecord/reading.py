@@ -9,11 +9,11 @@ import msgspec
 import pyarrow as pa
 
 from howdah.spark.tfrecord import filesystems, folders
-from howdah.spark.tfrecord.columns import RecordType, columns
-from howdah.spark.tfrecord.compression import Compression, Unpacking, told_by
-from howdah.spark.tfrecord.decode import decode
+from howdah.spark.tfrecord.codec.columns import RecordType, columns
+from howdah.spark.tfrecord.codec.compression import Compression, Unpacking, told_by
+from howdah.spark.tfrecord.codec.decode import decode
+from howdah.spark.tfrecord.codec.framing import BLOCK_BYTES, Block, blocks
 from howdah.spark.tfrecord.errors import RecordError, TFRecordError
-from howdah.spark.tfrecord.framing import BLOCK_BYTES, Block, blocks
 from howdah.spark.tfrecord.infer import Inferred, infer
 from howdah.spark.tfrecord.options import Options
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from howdah.spark.tfrecord import folders
-from howdah.spark.tfrecord.columns import Kind
+from howdah.spark.tfrecord.codec.columns import Kind
 from howdah.spark.tfrecord.infer import Inferred
 from howdah.spark.tfrecord.reading import Piece
 

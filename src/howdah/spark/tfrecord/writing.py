@@ -16,9 +16,9 @@ import msgspec
 import pyarrow as pa
 
 from howdah.spark.tfrecord import filesystems, folders
-from howdah.spark.tfrecord.columns import Column, columns
-from howdah.spark.tfrecord.compression import Compression, Packing
-from howdah.spark.tfrecord.encode import encode
+from howdah.spark.tfrecord.codec.columns import Column, columns
+from howdah.spark.tfrecord.codec.compression import Compression, Packing
+from howdah.spark.tfrecord.codec.encode import encode
 from howdah.spark.tfrecord.errors import TFRecordError
 from howdah.spark.tfrecord.options import Options
 

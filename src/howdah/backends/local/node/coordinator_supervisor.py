@@ -1,0 +1,164 @@
+"""The node daemon's care for the job's coordinator: watched, started again, or given up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from howdah.backends.local import processes
+from howdah.backends.local.node.agents import last_line
+from howdah.backends.local.node.event_loop import EventLoop, Timer
+from howdah.backends.local.node.forking import cannot_start, entry, fork, log_to
+from howdah.backends.local.node.log import note
+from howdah.backends.local.node.supervision import RAPID_S, Supervision, Verdict, describe
+
+COORDINATOR_LOG = "logs/coordinator.log"
+FINAL = "final.json"
+POLL_S = 0.2
+"""How often an adopted coordinator is looked at where there are no process descriptors."""
+
+
+class CoordinatorSupervisor:
+    """Keeps one coordinator alive until the job is over."""
+
+    def __init__(
+        self, loop: EventLoop, job_dir: Path, coordinator: str, over: Callable[[str], None]
+    ) -> None:
+        """``coordinator`` is ``module:function``. ``over`` is called once: with "" when the job is
+        over, else with the reason why there will be no coordinator any more."""
+        self._loop = loop
+        self._job_dir = job_dir
+        self._entry = coordinator
+        self._over = over
+        self._started: float | None = None
+        self._supervision = Supervision()
+        self._restart: Timer | None = None
+        self._terminated = False
+        self._done = False
+        self.pid: int | None = None
+        """The living one."""
+        self.adopted: bool = False
+        """It was another daemon's child: nobody will see its exit code."""
+        self.finished = False
+        """It has said that the job is over."""
+
+    def watch(self, pid: int) -> None:
+        """That child is the coordinator."""
+        self.pid = pid
+        self.adopted = False
+        self._started = time.monotonic()
+        self._loop.on_child(pid, self._ended)
+
+    def adopt(self, pid: int) -> None:
+        """That process, which is not our child, is the coordinator."""
+        self.pid = pid
+        self.adopted = True
+        self._started = None
+        started = processes.start_of(pid)
+        try:
+            descriptor = processes.open_descriptor(pid)
+        except ProcessLookupError:
+            started = None
+            descriptor = None
+        if started is None:
+            self._ended(None)
+        elif descriptor is not None:
+            self._loop.watch(descriptor, partial(self._adopted_ended, descriptor))
+        else:
+            self._poll(pid, started)
+
+    def start(self) -> None:
+        """Fork a coordinator."""
+        self._restart = None
+        try:
+            pid = fork(self._coordinate)
+        except OSError as error:
+            note(f"no coordinator: {error}")
+            self._restart = self._loop.later(1.0, self.start)
+            return
+        self.watch(pid)
+
+    def terminate(self) -> None:
+        """Pass SIGTERM on: the coordinator stops the job. Without one, the job is given up."""
+        self._terminated = True
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+        elif not self._done:
+            if self._restart is not None:
+                self._restart.cancel()
+            self._finish("the node daemon was told to end (SIGTERM)")
+
+    def give_up(self, reason: str) -> None:
+        """End the coordinator at once, and the job with it."""
+        if self._done:
+            return
+        if self._restart is not None:
+            self._restart.cancel()
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+        self._finish(reason)
+
+    def disconnected(self) -> None:
+        """The coordinator's connection has ended. An adopted one that had finished is let go."""
+        if self.finished and self.adopted and not self._done:
+            self._finish("")
+
+    def last_words(self) -> str:
+        """The last line of the coordinators' log."""
+        return last_line(self._job_dir / COORDINATOR_LOG)
+
+    def _coordinate(self) -> int:
+        log_to(self._job_dir / COORDINATOR_LOG)
+        try:
+            main = entry(self._entry)
+        except Exception as error:
+            return cannot_start(cannot_import(error))
+        return main(str(self._job_dir))
+
+    def _adopted_ended(self, descriptor: int) -> None:
+        self._loop.unwatch(descriptor)
+        os.close(descriptor)
+        self._ended(None)
+
+    def _poll(self, pid: int, started: int) -> None:
+        if processes.alive(pid, started):
+            self._loop.later(POLL_S, partial(self._poll, pid, started))
+        else:
+            self._ended(None)
+
+    def _ended(self, status: int | None) -> None:
+        self.pid = None
+        if self._done:
+            return
+        # How long an adopted one had lived is not known: long enough to lose its daemon.
+        lived_s = RAPID_S if self._started is None else time.monotonic() - self._started
+        if status != 0:
+            note(f"the coordinator {describe(status)}")
+        if self.finished or (self._job_dir / FINAL).exists():
+            status = 0  # whatever happened then, it had done its work
+        decision, self._supervision = self._supervision.ended(status, lived_s)
+        if decision.verdict is Verdict.FINISHED:
+            self._finish("")
+        elif decision.verdict is Verdict.GIVE_UP:
+            self._finish(decision.reason)
+        elif self._terminated:
+            self._finish("the node daemon was told to end (SIGTERM)")
+        else:
+            note(f"a new coordinator starts in {decision.delay_s:.1f}s")
+            self._restart = self._loop.later(decision.delay_s, self.start)
+
+    def _finish(self, reason: str) -> None:
+        self._done = True
+        self._over(reason)
+
+
+def cannot_import(error: BaseException) -> str:
+    """What the coordinator's log says then."""
+    return f"The coordinator cannot be imported: {type(error).__name__}: {error}"

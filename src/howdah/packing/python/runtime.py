@@ -1,0 +1,216 @@
+"""Howdah's own runtime on a cluster: two archives, apart from the user's environment.
+
+The first has an interpreter and the packages that coordinator, agents and helpers need; it changes
+when those do. The second has Howdah itself: small, and it may change every day.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from howdah.packing.archives import Archive, Kind, PackingError, Progress, Row, quiet
+from howdah.packing.cache import Cache, Content, tar_of
+from howdah.packing.tarball import Entry, is_executable
+from howdah.version import PACKAGE, __version__
+
+if TYPE_CHECKING:
+    from howdah.spec.model import Job
+
+NEEDED = (
+    "msgspec",  # structs; all the agent needs
+    "protobuf",  # Hadoop's RPC
+    "hdfs-native",  # HDFS data
+    "fsspec",  # stores that are URLs
+    "starlette",  # the job's page
+    "uvicorn",
+    "h11",
+    "jinja2",
+    "prometheus-client",  # /metrics
+    "py-spy",  # stacks of running programs
+)
+"""Distributions that Howdah's processes on a cluster need. The rest of Howdah's dependencies is for
+the submitter's side: cryptography makes a job's certificates at submission, pyyaml reads job files,
+cloudpickle runs in the programs' own Python."""
+OPTIONAL = ("nvidia-ml-py",)
+"""Taken along where they are installed: GPUs' names and use."""
+PYTHON = "bin/python3"
+_PLUGINS = ("howdah.frameworks", "howdah.backends")
+
+
+def runtime(
+    cache: Path, progress: Progress = quiet, further: Sequence[str] = ()
+) -> tuple[Archive, ...]:
+    """The archives of Howdah's own runtime: `Kind.RUNTIME`, then `Kind.HOWDAH`.
+
+    ``further`` are distributions of this environment to take along, such as the fsspec
+    implementation of a job's store. Packages that bring plug-ins to Howdah come along anyway.
+
+    Raises:
+        PackingError: what is wrong and what to do.
+    """
+    return (base(cache, progress, further), own_code(cache, progress))
+
+
+def base(cache: Path, progress: Progress = quiet, further: Sequence[str] = ()) -> Archive:
+    """The interpreter and the packages."""
+    python = our_python()
+
+    def make(scratch: Path) -> Archive:
+        content = _base_content(python, further, scratch, progress)
+        return tar_of(Kind.RUNTIME, content, scratch, progress)
+
+    inputs = (NEEDED, OPTIONAL, tuple(further), _installed(python))
+    return Cache(cache).get(Kind.RUNTIME, inputs, make)
+
+
+def our_python() -> Path:
+    """The interpreter of Howdah's processes on a cluster: a portable one, or the one that runs this."""
+    from howdah.packing.python import interpreter
+
+    return interpreter.portable() or interpreter.base_executable()
+
+
+def ready(place: str, folder: Path, cache: Path, progress: Progress = quiet) -> Archive:
+    """A runtime that was packed before: at ``place``, a path (a relative one is in ``folder``) or where
+    YARN reads.
+
+    Raises:
+        PackingError: it is not there, or no archive with an interpreter.
+    """
+    from howdah.packing import files
+    from howdah.packing.python.prebuilt_archives import looked_into
+
+    if place.startswith(files.READY):
+        return files.elsewhere(place, Kind.RUNTIME, PYTHON)
+    path = files.path_of(place, folder)
+    if not path.is_file():
+        raise PackingError(f"[hadoop] runtime: there is no file {path}")
+    archive = files.ready(path, Kind.RUNTIME, cache)
+    return looked_into(archive, place, cache, progress, key="[hadoop] runtime")
+
+
+def of_job(job: Job, folder: Path, cache: Path, progress: Progress = quiet) -> Archive | None:
+    """The interpreter with Howdah's packages that a job whose file is in ``folder`` has shipped; None where
+    it names a Python of the nodes.
+
+    Raises:
+        PackingError: it cannot be made, or the one that the job names is not there.
+    """
+    if job.hadoop.python is not None:
+        return None
+    if job.hadoop.runtime is not None:
+        return ready(job.hadoop.runtime, folder, cache, progress)
+    return base(cache, progress)
+
+
+def own_code(cache: Path, progress: Progress = quiet) -> Archive:
+    """Howdah itself: the folder that has ``howdah`` in it belongs on PYTHONPATH."""
+    folder = Path(PACKAGE)
+    entries = [
+        Entry(f"howdah/{name}", path=Path(path), executable=is_executable(status.st_mode))
+        for name, path, status in _walk(folder, "")
+    ]
+    inputs = [(entry.name, entry.executable, _size(entry), _mtime(entry.path)) for entry in entries]
+
+    def make(scratch: Path) -> Archive:
+        from howdah.packing.python.bytecode import with_byte_code
+
+        content = Content(
+            entries=with_byte_code(entries, our_python(), scratch / "pyc", progress),
+            rows=(Row("howdah", sum(map(_size, entries)), len(entries)),),
+            notes=(f"Howdah {__version__}, from {folder}",),
+        )
+        return tar_of(Kind.HOWDAH, content, scratch, progress)
+
+    return Cache(cache).get(Kind.HOWDAH, (inputs, _python_stamp()), make)
+
+
+def _base_content(
+    python: Path, further: Sequence[str], scratch: Path, progress: Progress
+) -> Content:
+    from howdah.packing.python import distributions, elf
+    from howdah.packing.python.bytecode import with_byte_code
+    from howdah.packing.python.interpreter import glibc_note, interpreter
+
+    progress("looking at the interpreter", 0, None)
+    wanted = distributions.closure((*NEEDED, *further), (*OPTIONAL, *_with_plugins()), ("howdah",))
+    by_name = {
+        f"{each.name} {each.version}": [*distributions.entries(each, "@site")] for each in wanted
+    }
+    base = interpreter(python, scratch / "elf")
+    by_name = {
+        name: [_placed(entry, base.site) for entry in some] for name, some in by_name.items()
+    }
+    libc = max(
+        base.glibc,
+        *(elf.glibc(entry.content) for some in by_name.values() for entry in some if entry.content),
+    )
+    placed = [entry for some in by_name.values() for entry in some]
+    rows = [Row(f"Python {base.version}", sum(map(_size, base.entries)), len(base.entries))]
+    rows += [Row(name, sum(map(_size, some)), len(some)) for name, some in by_name.items()]
+    entries = with_byte_code((*base.entries, *placed), base.executable, scratch / "pyc", progress)
+    plain = len(base.entries) + len(placed)
+    rows.append(Row("byte code", sum(map(_size, entries[plain:])), len(entries) - plain))
+    return Content(
+        entries=entries,
+        python=base.python,
+        rows=tuple(sorted(rows, key=lambda row: -row.size)),
+        notes=(f"Python {base.version} of {base.executable}; {glibc_note(libc)}",),
+    )
+
+
+def _placed(entry: Entry, site: str) -> Entry:
+    """In the folder for packages, without symbols: our own processes are not debugged with gdb, and
+    a quarter of hdfs-native is symbols."""
+    name = entry.name.replace("@site", site, 1)
+    assert entry.path is not None
+    if ".so" not in entry.path.suffixes:
+        return Entry(name, entry.path, executable=entry.executable)
+    from howdah.packing.python import elf
+
+    return Entry(name, content=elf.without_symbols(entry.path.read_bytes()), executable=True)
+
+
+def _with_plugins() -> list[str]:
+    """Distributions that bring frameworks or backends to Howdah."""
+    from howdah.plugins import entry_points
+
+    points = [point for group in _PLUGINS for point in entry_points(group)]
+    return sorted({point.dist.name for point in points if point.dist is not None} - {"howdah"})
+
+
+def _installed(python: Path) -> list[tuple[object, ...]]:
+    """What changes when the interpreter does, or when something is installed or removed: folders
+    of packages get another time of change then."""
+    import sysconfig
+
+    folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
+    return [*_python_stamp(), *((folder, _mtime(folder)) for folder in sorted(folders))]
+
+
+def _python_stamp() -> list[tuple[object, ...]]:
+    import sys
+
+    python = our_python()
+    return [(sys.version, str(python), _mtime(python))]
+
+
+def _walk(folder: Path, name: str) -> Iterable[tuple[str, str, os.stat_result]]:
+    for entry in os.scandir(folder):
+        if entry.name == "__pycache__" or entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            yield from _walk(Path(entry.path), f"{name}{entry.name}/")
+        else:
+            yield f"{name}{entry.name}", entry.path, entry.stat()
+
+
+def _mtime(path: Path | str | None) -> int:
+    return Path(path or "").stat().st_mtime_ns
+
+
+def _size(entry: Entry) -> int:
+    return entry.path.stat().st_size if entry.path else len(entry.content or b"")

@@ -1,0 +1,204 @@
+"""A virtual environment as an interpreter that runs wherever it is unpacked, with its packages."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import msgspec
+
+from howdah.packing import ignore_rules
+from howdah.packing.archives import PackingError, Progress, Row
+from howdah.packing.cache import Content
+from howdah.packing.folders import Found
+from howdah.packing.folders import look as look_at
+from howdah.packing.python.bytecode import with_byte_code
+from howdah.packing.python.interpreter import Interpreter, glibc_note, interpreter
+from howdah.packing.python.scripts import relative
+from howdah.packing.tarball import Entry, is_executable
+
+_HOME = re.compile(r"^home\s*=\s*(.*?)\s*$", re.MULTILINE)
+_SYSTEM = re.compile(r"^include-system-site-packages\s*=\s*true\s*$", re.MULTILINE | re.IGNORECASE)
+_NOT_SHIPPED = re.compile(r"(python|pypy)[0-9.]*|activate.*|deactivate.*|Activate.*|pip[0-9.]*")
+_MACH_O = (b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"\xfe\xed\xfa\xcf")
+
+
+class VenvContents(msgspec.Struct, frozen=True):
+    """What was found in a virtual environment."""
+
+    folder: Path
+    base: Path
+    """The interpreter it was made of."""
+    site: Path
+    packages: Found
+    commands: tuple[Entry, ...]
+    editable: tuple[tuple[str, Found], ...]
+    """Folders that ``.pth`` files add (development installs): their names in the archive."""
+    paths: tuple[Entry, ...]
+    """Those ``.pth`` files, with relative paths."""
+
+    @property
+    def inputs(self) -> object:
+        """What changes when the environment does."""
+        commands = [(entry.name, str(entry.path), entry.content) for entry in self.commands]
+        editable = [(name, found.stamps) for name, found in self.editable]
+        paths = [(entry.name, entry.content) for entry in self.paths]
+        base = (str(self.base), self.base.stat().st_mtime_ns)
+        return (base, self.packages.stamps, commands, editable, paths)
+
+    def content(self, scratch: Path, progress: Progress) -> Content:
+        """What goes into the archive.
+
+        Raises:
+            PackingError: the interpreter cannot be packed.
+        """
+        python = interpreter(self.base, scratch / "elf")
+        own = {entry.name for entry in self.paths}
+        placed = [_below(python.site, entry) for entry in self.packages.entries]
+        placed = [entry for entry in placed if entry.name.rpartition("/")[2] not in own]
+        placed += [_below(python.site, entry) for entry in self.paths]
+        for name, found in self.editable:
+            placed += [_below(name, entry) for entry in found.entries]
+        plain = [*python.entries, *placed, *self.commands]
+        entries = with_byte_code(plain, python.executable, scratch / "pyc", progress, reuse=True)
+        return Content(
+            entries=entries,
+            python="bin/python",
+            rows=_rows(python, self.packages, entries[len(plain) :]),
+            notes=(
+                f"Python {python.version} of {python.executable}; {glibc_note(python.glibc)}",
+                *(f"{name}: a development install, copied" for name, _ in self.editable),
+            ),
+        )
+
+
+def look(folder: Path, progress: Progress) -> VenvContents:
+    """Look at a virtual environment.
+
+    Raises:
+        PackingError: it is broken, not for Linux, or has parts that cannot be shipped.
+    """
+    progress("looking at the environment", 0, None)
+    config = (folder / "pyvenv.cfg").read_text()
+    if _SYSTEM.search(config):
+        raise PackingError(
+            f"{folder} uses packages of the system's Python as well (include-system-site-packages "
+            "in pyvenv.cfg), which would be missing on the nodes; make it without them"
+        )
+    base = _base(folder, config)
+    site = _site(folder)
+    packages = look_at(site, ignore_rules.only_caches(site.resolve()), links_out=True)
+    editable, paths = _development(site, packages)
+    return VenvContents(
+        folder=folder,
+        base=base,
+        site=site,
+        packages=packages,
+        commands=tuple(_commands(folder / "bin")),
+        editable=editable,
+        paths=paths,
+    )
+
+
+def _base(folder: Path, config: str) -> Path:
+    python = folder / "bin/python"
+    if not python.exists():
+        broken = (
+            f"it leads to {python.resolve()}, which is not there"
+            if python.is_symlink()
+            else "it is missing"
+        )
+        raise PackingError(f"{folder} is broken: {python}: {broken}; make it anew")
+    with python.resolve().open("rb") as file:
+        magic = file.read(4)
+    if magic in _MACH_O:
+        raise PackingError(
+            f"{folder} is a macOS environment: its interpreter and compiled packages do not run on "
+            "Linux nodes. Name what it was made from instead (requirements or project, packed on "
+            "Linux), or an archive made on Linux"
+        )
+    home = _HOME.search(config)
+    base = python.resolve()
+    # A virtual environment may have a copy of the interpreter, which knows its home only.
+    if base.is_relative_to(folder.resolve()) and home:
+        base = Path(home[1], base.name).resolve()
+        if not base.exists():
+            raise PackingError(f"{folder} is broken: the Python it was made of, {base}, is gone")
+    return base
+
+
+def _site(folder: Path) -> Path:
+    found = sorted(folder.glob("lib/python3*/site-packages"))
+    if len(found) != 1:
+        what = "no folder of packages" if not found else "packages of several Pythons"
+        raise PackingError(f"{folder} has {what} (lib/python3.*/site-packages); make it anew")
+    return found[0]
+
+
+def _commands(folder: Path) -> list[Entry]:
+    found: list[Entry] = []
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        path = Path(entry.path)
+        if _NOT_SHIPPED.fullmatch(entry.name) or not entry.is_file():
+            continue
+        if not is_executable(entry.stat().st_mode):
+            continue  # activation scripts of other shells, batch files
+        script = relative(path.read_bytes(), folder) if entry.stat().st_size < 1 << 20 else None
+        if script is None:
+            found.append(Entry(f"bin/{entry.name}", path=path, executable=True))
+        else:
+            found.append(Entry(f"bin/{entry.name}", content=script, executable=True))
+    return found
+
+
+def _development(
+    site: Path, packages: Found
+) -> tuple[tuple[tuple[str, Found], ...], tuple[Entry, ...]]:
+    """Folders outside that development installs add by ``.pth`` files, to be shipped as well."""
+    folders: dict[Path, str] = {}
+    changed: list[Entry] = []
+    for entry in packages.entries:
+        if "/" in entry.name or entry.path is None:
+            continue
+        if entry.name.startswith("__editable___") and entry.name.endswith(".py"):
+            raise PackingError(
+                f"{site}/{entry.name} leads to a folder outside of the environment (a development "
+                "install by setuptools); install that package without -e, or give the project "
+                "itself ([environment] project)"
+            )
+        if entry.name.endswith(".pth"):
+            text = entry.path.read_text()
+            lines = [_shipped(line, site, folders) for line in text.splitlines()]
+            if lines != text.splitlines():
+                changed.append(Entry(entry.name, content=("\n".join(lines) + "\n").encode()))
+    editable = [
+        (name, look_at(path, ignore_rules.rules(path.resolve()))) for path, name in folders.items()
+    ]
+    return tuple(editable), tuple(changed)
+
+
+def _shipped(line: str, site: Path, folders: dict[Path, str]) -> str:
+    path = Path(line.strip() or ".")
+    outside = path.is_absolute() and path.is_dir() and not path.is_relative_to(site)
+    if not outside:
+        return line
+    name = folders.setdefault(path, f"development/{len(folders)}-{path.name}")
+    return f"../../../{name}"
+
+
+def _below(folder: str, entry: Entry) -> Entry:
+    return Entry(f"{folder}/{entry.name}", entry.path, entry.content, entry.link, entry.executable)
+
+
+def _rows(python: Interpreter, packages: Found, byte_code: tuple[Entry, ...]) -> tuple[Row, ...]:
+    rows = [
+        Row(f"Python {python.version}", _total(python.entries), len(python.entries)),
+        Row("byte code", _total(byte_code), len(byte_code)),
+        *packages.by_top(),
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.size))
+
+
+def _total(entries: tuple[Entry, ...]) -> int:
+    return sum(entry.path.stat().st_size for entry in entries if entry.path)

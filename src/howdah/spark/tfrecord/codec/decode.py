@@ -1,0 +1,208 @@
+"""Records into Arrow columns, a block at a time.
+
+Features are found by walking through all records in step (`wire`); a record in an unusual form is
+rewritten by `google.protobuf` first, so that every valid message is read and there is one way only
+from bytes to columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from howdah.spark.tfrecord.codec import protos, wire
+from howdah.spark.tfrecord.codec.columns import Column, Kind, RecordType
+from howdah.spark.tfrecord.codec.framing import PADDING, Block
+from howdah.spark.tfrecord.codec.parsing import Features, Parsed, parse
+from howdah.spark.tfrecord.codec.uniform_records import uniform
+from howdah.spark.tfrecord.codec.values import Found, Misfit, assemble, binaries
+from howdah.spark.tfrecord.errors import CorruptRecord
+
+_ENTRY = 0x0A
+
+
+def decode(
+    block: Block, columns: Sequence[Column], schema: pa.Schema, record_type: RecordType
+) -> pa.RecordBatch:
+    """The block's records as rows.
+
+    Raises:
+        CorruptRecord: a record is no message of that type.
+        RecordError: one does not fit a column.
+    """
+    if record_type is RecordType.BYTES:
+        kind = schema.field(0).type
+        return pa.RecordBatch.from_arrays([pa.array(block.payloads(), kind)], schema=schema)
+    if record_type is RecordType.EXAMPLE:
+        arrays = uniform(block, columns)
+        if arrays is not None:
+            return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    wanted = {column.key for column in columns}
+    # Odd forms show in two steps, of the map and of the lists in it; rewritten records have none.
+    for _ in range(3):
+        odd = np.zeros(len(block), dtype=bool)
+        parsed = parse(block, record_type, wanted, odd)
+        arrays = None if odd.any() else _arrays(parsed, block, columns, odd)
+        if arrays is not None:
+            return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        block = rewritten(block, record_type, odd)
+    raise AssertionError("protobuf has written a message in an unusual form")
+
+
+def rewritten(block: Block, record_type: RecordType, odd: Any) -> Block:
+    """The same records, the odd ones in the usual form, behind the data of all."""
+    parts, at = [block.data], len(block.data)
+    starts, lengths = block.starts.copy(), block.lengths.copy()
+    for index in np.flatnonzero(odd).tolist():
+        begin = int(starts[index])
+        record = block.data[begin : begin + int(lengths[index])]
+        try:
+            new = protos.rewritten(record_type.value, record)
+        except ValueError as error:
+            raise CorruptRecord(
+                f"record {block.first + index} is no tf.train.{record_type.value}: {error}",
+                offset=block.place(index),
+            ) from None
+        parts.append(new)
+        starts[index], lengths[index] = at, len(new)
+        at += len(new)
+    data = b"".join([*parts, PADDING])
+    again = Rewritten(data, starts, lengths, offset=block.offset, first=block.first)
+    again.original = block
+    return again
+
+
+class Rewritten(Block):
+    """Tells places by the block as it was in the file."""
+
+    original: Block
+
+    def place(self, index: int) -> int:
+        return self.original.place(index)
+
+
+def read_lists(buffer: wire.Buffer, owners: Any, starts: Any, ends: Any, odd: Any) -> list[Found]:
+    """The lists inside of features, by kind; features without one are left out."""
+    some = np.flatnonzero(starts < ends)
+    if len(some) < len(starts):
+        owners, starts, ends = owners[some], starts[some], ends[some]
+    tags = buffer.octets[starts]
+    found: list[Found] = []
+    for kind in Kind:
+        mine = tags == kind.value
+        if not mine.any():
+            continue
+        if not mine.all():
+            rest = owners[mine], starts[mine], ends[mine]
+        else:
+            rest = owners, starts, ends
+        tags = tags[~mine] if not mine.all() else tags[:0]
+        if len(tags):
+            owners, starts, ends = owners[~mine], starts[~mine], ends[~mine]
+        found.append(_read_list(buffer, kind, *rest, odd))
+        if not len(tags):
+            return found
+    odd[owners] = True
+    return found
+
+
+def read_nested(buffer: wire.Buffer, features: Features, odd: Any) -> tuple[Any, list[Found]]:
+    """The lists inside of feature lists, by kind; of each the feature list it is of."""
+    owner, begin, stop, wrong = wire.pieces(buffer, features.starts, features.ends, _ENTRY)
+    if wrong is not None:
+        odd[features.owners[wrong]] = True
+    inner = np.zeros(len(owner), dtype=bool)
+    found = read_lists(buffer, np.arange(len(owner)), begin, stop, inner)
+    odd[features.owners[owner[inner]]] = True
+    return owner, found
+
+
+# -- inside ------------------------------------------------------------------------------------
+
+
+def _arrays(
+    parsed: Parsed, block: Block, columns: Sequence[Column], odd: Any
+) -> list[pa.Array] | None:
+    """A column each; None as soon as records turn out odd."""
+    arrays: list[pa.Array] = []
+    for column in columns:
+        source = parsed.lists if column.depth == 2 else parsed.context
+        features = source.get(column.key)
+        try:
+            arrays.append(_array(parsed.buffer, features, column, len(block), odd))
+        except Misfit as misfit:
+            raise misfit.at(block, column) from None
+        if odd.any():
+            return None
+    return arrays
+
+
+def _array(
+    buffer: wire.Buffer, features: Features | None, column: Column, rows: int, odd: Any
+) -> pa.Array:
+    if features is None:
+        return pa.nulls(rows, column.type)
+    if column.depth < 2:
+        found = read_lists(buffer, features.owners, features.starts, features.ends, odd)
+        return pa.nulls(rows, column.type) if odd.any() else assemble(found, column, rows)
+    owner, found = read_nested(buffer, features, odd)
+    if odd.any():
+        return pa.nulls(rows, column.type)
+    counts = np.zeros(rows, dtype=np.int64)
+    counts[features.owners] = np.bincount(owner, minlength=len(features.owners))
+    return assemble(found, column, rows, outer=(features.owners, counts, features.owners[owner]))
+
+
+def _read_list(
+    buffer: wire.Buffer, kind: Kind, owners: Any, starts: Any, ends: Any, odd: Any
+) -> Found:
+    begin, stop, bad = wire.only(buffer, starts, ends, kind.value)
+    odd[owners[bad]] = True
+    begin = np.where(bad, stop, begin)
+    if kind is Kind.BYTES:
+        owner, begin, stop, wrong = wire.pieces(buffer, begin, stop, _ENTRY)
+        if wrong is not None:
+            odd[owners[wrong]] = True
+        counts = np.bincount(owner, minlength=len(owners))
+        return Found(kind, owners, counts, _binaries(buffer, begin, stop))
+    # Numbers are packed: one field with all of them.
+    full = begin < stop
+    if full.all():
+        begin, stop, bad = wire.only(buffer, begin, stop, _ENTRY)
+        if bad.any():
+            odd[owners[bad]] = True
+            begin = np.where(bad, stop, begin)
+    else:
+        at = np.flatnonzero(full)
+        inner, _, bad = wire.only(buffer, begin[at], stop[at], _ENTRY)
+        odd[owners[at[bad]]] = True
+        begin = begin.copy()
+        begin[at] = np.where(bad, stop[at], inner)
+    if kind is Kind.FLOAT:
+        lengths = stop - begin
+        if (lengths & 3).any():
+            odd[owners[(lengths & 3) != 0]] = True
+            begin = np.where(lengths & 3, stop, begin)
+        floats = wire.gather(buffer, begin, stop).view("<f4")
+        return Found(kind, owners, (stop - begin) >> 2, floats)
+    data = wire.gather(buffer, begin, stop)
+    unended = (begin < stop) & (buffer.octets[stop - 1] >= 0x80)
+    try:
+        numbers, lasts = wire.integers(data)
+    except ValueError:
+        unended[:] = True
+    if unended.any():
+        odd[owners[unended]] = True
+        return Found(kind, owners, np.zeros(len(owners), np.int64), np.zeros(0, np.int64))
+    counts = stop - begin
+    if len(numbers) < len(data):
+        edges = np.concatenate(([0], np.cumsum(counts)))
+        counts = np.diff(np.searchsorted(lasts, edges))
+    return Found(kind, owners, counts, numbers)
+
+
+def _binaries(buffer: wire.Buffer, starts: Any, ends: Any) -> pa.Array:
+    return binaries(wire.gather(buffer, starts, ends), ends - starts)
